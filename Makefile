@@ -1,0 +1,58 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint unit bench-pipeline docs lock clean
+
+help:
+	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
+	@echo "make test            set up, then lint, types, architecture contracts and all tests"
+	@echo "make setup           the environment in $(VENV), and Apache Kafka's jars in the user's cache"
+	@echo "make lint            ruff, mypy, import contracts"
+	@echo "make unit            the tests that need no broker"
+	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
+	@echo "make docs            write docs/topics.md anew from the schemas"
+	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP)
+	$(BIN)/skeletonhunter broker fetch
+
+demo: setup
+	$(BIN)/skeletonhunter demo
+
+test: setup lint
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -m "not broker and not lab and not registry"
+
+bench-pipeline: setup
+	$(BIN)/python -m ops.bench pipeline
+
+docs: $(STAMP)
+	$(BIN)/python -m ops.docs
+
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra ops --extra dev \
+	  --no-emit-index-url --no-emit-find-links --no-header pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,0 +1,102 @@
+"""Fixtures for every test: one real Kafka for the session, fresh topics for each test."""
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ops.broker.embedded import EmbeddedKafka
+from ops.topic_admin import TopicAdmin, apply_topics
+from ops.topics import wanted_topics
+from schemas.connection import BOOTSTRAP_ENV, CONFIG_ENV, STATE_ENV, KafkaSettings
+from tests.kafka_container import engine_answers, kafka_container
+
+GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
+STATE_DIR = pytest.StashKey[str]()
+BROKER = pytest.StashKey[str]()
+USED_BROKER = pytest.StashKey[str]()
+CONTAINER = "testcontainers"
+EMBEDDED = "embedded Apache Kafka"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the operator's own broker and settings out of the tests, and the tests out of them."""
+    config.stash[GIVEN_BOOTSTRAP] = os.environ.pop(BOOTSTRAP_ENV, None)
+    os.environ.pop(CONFIG_ENV, None)
+    config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
+    os.environ[STATE_ENV] = config.stash[STATE_DIR]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the state folder."""
+    shutil.rmtree(config.stash[STATE_DIR], ignore_errors=True)
+
+
+def broker_kind(config: pytest.Config) -> str:
+    """Decide, once, which Kafka the tests use."""
+    if BROKER not in config.stash:
+        given = config.stash[GIVEN_BOOTSTRAP]
+        if given is not None:
+            config.stash[BROKER] = f"{BOOTSTRAP_ENV}={given}"
+        elif engine_answers():
+            config.stash[BROKER] = CONTAINER
+        else:
+            config.stash[BROKER] = f"{EMBEDDED}: no {BOOTSTRAP_ENV}, no Docker engine"
+    return config.stash[BROKER]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which Kafka the tests will use."""
+    return f"broker for tests: {broker_kind(config)}"
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say which Kafka the tests have used, where it is not the one of the header."""
+    if (used := config.stash.get(USED_BROKER, None)) is not None:
+        terminalreporter.write_line(f"broker used: {used}")
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Address of a real Kafka: the one given, else a container, else our own."""
+    config = request.config
+    given = config.stash[GIVEN_BOOTSTRAP]
+    if given is not None:
+        yield given
+        return
+    with ExitStack() as stack:
+        if broker_kind(config) == CONTAINER:
+            try:
+                bootstrap = stack.enter_context(kafka_container())
+            except Exception as error:  # noqa: BLE001 - whatever engine and image say
+                # An engine that cannot get the image is no reason to run no test.
+                config.stash[USED_BROKER] = f"{EMBEDDED}: the container failed, {error}"
+                bootstrap = stack.enter_context(EmbeddedKafka(announce=False)).bootstrap
+        else:
+            bootstrap = stack.enter_context(EmbeddedKafka(announce=False)).bootstrap
+        yield bootstrap
+
+
+@pytest.fixture
+def kafka(kafka_bootstrap: str) -> Iterator[KafkaSettings]:
+    """Give settings with a prefix of this test's own, all topics of the contract made."""
+    settings = KafkaSettings(bootstrap=kafka_bootstrap, topic_prefix=f"t{uuid.uuid4().hex[:10]}.")
+    apply_topics(settings)
+    yield settings
+    # 50 ms, and it leaves a given broker as it was.
+    TopicAdmin(settings).delete([t.name for t in wanted_topics(settings.topic_prefix)])
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a state folder of this test's own."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv(STATE_ENV, str(folder))
+    return folder
