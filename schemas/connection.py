@@ -1,0 +1,220 @@
+"""How a process reaches the topics: one `[kafka]` table, translated for each client.
+
+Keys of the table are librdkafka's own, passed through as they are, beside a few
+of ours. No Kafka client is imported here.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+CONFIG_ENV: Final = "SKELETONHUNTER_CONFIG"
+BOOTSTRAP_ENV: Final = "KAFKA_BOOTSTRAP"
+STATE_ENV: Final = "SKELETONHUNTER_STATE_DIR"
+BROKER_FILE: Final = "broker.json"
+
+OWN_KEYS: Final = frozenset(
+    {
+        "topic.prefix",
+        "cluster",
+        "schema.registry.url",
+        "schema.registry.user",
+        "schema.registry.password",
+        "sasl.password.file",
+    }
+)
+# Their values never reach a log or an error message.
+SECRET_KEYS: Final = frozenset(
+    {"sasl.password", "ssl.key.password", "ssl.key.pem", "schema.registry.password"}
+)
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+AIOKAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MAX_PREFIX_CHARS: Final = 64
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message names it, its value and what to do."""
+
+
+class NoBrokerError(ConfigError):
+    """Nobody has said which broker to use, and none was found."""
+
+
+def state_dir() -> Path:
+    """Return the folder in which a running broker leaves its address."""
+    own = os.environ.get(STATE_ENV)
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "skeletonhunter"
+
+
+def discovered_bootstrap() -> str | None:
+    """Return the address that `skeletonhunter broker run` left behind, if any."""
+    try:
+        found = json.loads((state_dir() / BROKER_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    address = found.get("bootstrap") if isinstance(found, dict) else None
+    return address if isinstance(address, str) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """A checked `[kafka]` table.
+
+    `options` are librdkafka keys other than `bootstrap.servers`.
+    """
+
+    bootstrap: str
+    cluster: str = "default"
+    topic_prefix: str = ""
+    registry_url: str | None = None
+    registry_user: str | None = None
+    registry_password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def topic(self, name: str) -> str:
+        """Return the topic's name on the broker."""
+        return self.topic_prefix + name
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Return the settings for a confluent-kafka client."""
+        return {"bootstrap.servers": self.bootstrap, **self.options}
+
+    def aiokafka(self) -> dict[str, Any]:
+        """Return security settings as aiokafka names them.
+
+        Keys: `security_protocol`, and where they apply `ssl_context`,
+        `sasl_mechanism`, `sasl_plain_username`, `sasl_plain_password`.
+
+        Raises
+        ------
+        ConfigError
+            If aiokafka cannot do what the table asks for.
+        """
+        protocol = self.options.get("security.protocol", "PLAINTEXT").upper()
+        out: dict[str, Any] = {"security_protocol": protocol}
+        if protocol.endswith("SSL"):
+            # Only here: the module costs an agent 1.2 MB, and librdkafka brings its own TLS.
+            from schemas.tls import tls_context  # noqa: PLC0415
+
+            out["ssl_context"] = tls_context(self.options)
+        if protocol.startswith("SASL"):
+            mechanism = self.options.get("sasl.mechanism", "").upper()
+            if mechanism not in AIOKAFKA_MECHANISMS:
+                raise ConfigError(
+                    f"sasl.mechanism={mechanism!r}: the stream worker takes "
+                    f"{', '.join(AIOKAFKA_MECHANISMS)}"
+                )
+            out["sasl_mechanism"] = mechanism
+            out["sasl_plain_username"] = self.options.get("sasl.username", "")
+            out["sasl_plain_password"] = self.options.get("sasl.password", "")
+        return out
+
+
+def load_settings(
+    config: Path | None = None, *, bootstrap: str | None = None, prefix: str | None = None
+) -> KafkaSettings:
+    """Read the settings: arguments before environment before file before a running broker.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read or a setting is wrong, or if no broker is known.
+    """
+    table = read_table(config, "kafka")
+    chosen = (
+        bootstrap
+        or os.environ.get(BOOTSTRAP_ENV)
+        or table.pop("bootstrap.servers", None)
+        or discovered_bootstrap()
+    )
+    table.pop("bootstrap.servers", None)
+    if not chosen:
+        raise NoBrokerError(
+            "no Kafka broker known: start one with `skeletonhunter broker run`, or give "
+            f"--bootstrap HOST:PORT or {BOOTSTRAP_ENV}"
+        )
+    if prefix is not None:
+        table["topic.prefix"] = prefix
+    return settings_from_table(str(chosen), table)
+
+
+def read_table(config: Path | None, name: str) -> dict[str, Any]:
+    """Return a table of the TOML file given or named by SKELETONHUNTER_CONFIG; {} without one."""
+    path = config or (Path(p) if (p := os.environ.get(CONFIG_ENV)) else None)
+    if path is None:
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"config file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"config file {path}: {error}") from error
+    table = content.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"config file {path}: [{name}] must be a table")
+    return table
+
+
+def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettings:
+    """Check a `[kafka]` table and return the settings; all faults are named at once."""
+    wrong: list[str] = []
+    plain: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, bool):
+            plain[key] = str(value).lower()
+        elif isinstance(value, str | int | float):
+            plain[key] = str(value)
+        else:
+            wrong.append(f"[kafka] {key} must be a string or a number (quote keys with dots)")
+    wrong += _security_faults(plain)
+    prefix = plain.get("topic.prefix", "")
+    if len(prefix) > MAX_PREFIX_CHARS or not all(c.isalnum() or c in "._-" for c in prefix):
+        wrong.append(
+            f"topic.prefix={prefix!r}: at most {MAX_PREFIX_CHARS} letters, digits, '.', '_', '-'"
+        )
+    secret_file = plain.get("sasl.password.file")
+    if secret_file:
+        try:
+            plain["sasl.password"] = Path(secret_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            wrong.append(f"sasl.password.file={secret_file!r}: {error.strerror}")
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    if (alias := plain.pop("sasl.mechanisms", None)) is not None:
+        plain["sasl.mechanism"] = alias
+    return KafkaSettings(
+        bootstrap=bootstrap,
+        cluster=plain.get("cluster", "default"),
+        topic_prefix=prefix,
+        registry_url=plain.get("schema.registry.url"),
+        registry_user=plain.get("schema.registry.user"),
+        registry_password=plain.get("schema.registry.password"),
+        options={k: v for k, v in plain.items() if k not in OWN_KEYS},
+    )
+
+
+def _security_faults(plain: Mapping[str, str]) -> list[str]:
+    wrong: list[str] = []
+    protocol = plain.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        wrong.append(f"security.protocol={protocol!r}: one of {', '.join(PROTOCOLS)}")
+    # librdkafka knows the setting by two names. Its default is Kerberos, aiokafka's is a
+    # password in clear: whoever logs in says how.
+    mechanisms = {plain[k] for k in ("sasl.mechanism", "sasl.mechanisms") if k in plain}
+    if protocol.startswith("SASL") and len(mechanisms) != 1:
+        wrong.append(
+            f"security.protocol={protocol!r} needs one sasl.mechanism, such as "
+            f"{', '.join(AIOKAFKA_MECHANISMS)}"
+        )
+    if "@" in plain.get("schema.registry.url", ""):
+        wrong.append(
+            "schema.registry.url holds a login: use schema.registry.user and .password instead"
+        )
+    return wrong

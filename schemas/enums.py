@@ -1,0 +1,123 @@
+"""Closed sets on the wire. Every enum has UNKNOWN, the default for symbols of a later version."""
+
+from enum import StrEnum
+
+
+class Transport(StrEnum):
+    """How a probe travels."""
+
+    UNKNOWN = "UNKNOWN"
+    UDP = "UDP"
+    TCP = "TCP"
+    RDMA_UD = "RDMA_UD"
+
+
+class ProbeStatus(StrEnum):
+    """What became of a probe; the reason when rtt_ns is null."""
+
+    UNKNOWN = "UNKNOWN"
+    OK = "OK"
+    TIMEOUT = "TIMEOUT"
+    UNREACHABLE = "UNREACHABLE"
+    REFUSED = "REFUSED"
+    NO_ROUTE = "NO_ROUTE"
+    BAD_REPLY = "BAD_REPLY"
+    LINK_DOWN = "LINK_DOWN"
+
+
+class ClockSource(StrEnum):
+    """Where the receive timestamps come from."""
+
+    UNKNOWN = "UNKNOWN"
+    SOFTWARE = "SOFTWARE"
+    KERNEL = "KERNEL"
+    HARDWARE = "HARDWARE"
+
+
+class TraceCause(StrEnum):
+    """Why a path was traced."""
+
+    UNKNOWN = "UNKNOWN"
+    DISCOVERY = "DISCOVERY"
+    LOSS = "LOSS"
+    REQUEST = "REQUEST"
+
+
+class AgentState(StrEnum):
+    """Life of an agent."""
+
+    UNKNOWN = "UNKNOWN"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    DEGRADED = "DEGRADED"
+    LEAVING = "LEAVING"
+
+
+class PingListPhase(StrEnum):
+    """Which phase of the job the list serves."""
+
+    UNKNOWN = "UNKNOWN"
+    PRELOAD = "PRELOAD"
+    RUNTIME = "RUNTIME"
+
+
+class TargetOrigin(StrEnum):
+    """Why a pair is on the list."""
+
+    UNKNOWN = "UNKNOWN"
+    BASIC = "BASIC"
+    SKELETON = "SKELETON"
+    EXPLORE = "EXPLORE"
+
+
+class ComponentKind(StrEnum):
+    """What a component is."""
+
+    UNKNOWN = "UNKNOWN"
+    HOST = "HOST"
+    RNIC = "RNIC"
+    SWITCH = "SWITCH"
+    LINK = "LINK"
+    VSWITCH = "VSWITCH"
+    VTEP = "VTEP"
+    ENDPOINT = "ENDPOINT"
+    AGENT = "AGENT"
+
+
+class Layer(StrEnum):
+    """Which layer a component belongs to."""
+
+    UNKNOWN = "UNKNOWN"
+    UNDERLAY = "UNDERLAY"
+    OVERLAY = "OVERLAY"
+    HOST = "HOST"
+
+
+class AnomalyKind(StrEnum):
+    """What was seen; PROGRESS only says that a partition is decided up to event_at."""
+
+    UNKNOWN = "UNKNOWN"
+    CONNECTIVITY = "CONNECTIVITY"
+    LOSS = "LOSS"
+    LATENCY = "LATENCY"
+    LATENCY_TREND = "LATENCY_TREND"
+    PROGRESS = "PROGRESS"
+
+
+class AnomalyState(StrEnum):
+    """Life of an anomaly; IDLE on a PROGRESS record means a partition without input."""
+
+    UNKNOWN = "UNKNOWN"
+    ONSET = "ONSET"
+    ONGOING = "ONGOING"
+    CLEARED = "CLEARED"
+    IDLE = "IDLE"
+
+
+class FaultLifecycle(StrEnum):
+    """Life of a fault."""
+
+    UNKNOWN = "UNKNOWN"
+    OPEN = "OPEN"
+    UPDATED = "UPDATED"
+    RESOLVED = "RESOLVED"

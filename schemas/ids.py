@@ -1,0 +1,40 @@
+"""Names of things on the wire, and the one rule that builds a path id."""
+
+from typing import NewType
+
+EndpointId = NewType("EndpointId", str)
+AgentId = NewType("AgentId", str)
+PathId = NewType("PathId", str)
+
+PATH_SEPARATOR = ">"
+# Longest id accepted from configuration; Kafka keys and file names stay small.
+MAX_ID_CHARS = 256
+
+
+def path_id(src: str, dst: str) -> PathId:
+    """Return the id of the ordered pair of endpoints.
+
+    >>> path_id("job1-w0/r0", "job1-w1/r0")
+    'job1-w0/r0>job1-w1/r0'
+    """
+    return PathId(f"{src}{PATH_SEPARATOR}{dst}")
+
+
+def check_id(what: str, value: str) -> str:
+    """Return `value` if it can serve as an id.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, longer than 256 characters, or holds white space,
+        a control character or the path separator.
+    """
+    if not value or len(value) > MAX_ID_CHARS:
+        raise ValueError(f"{what} has {len(value)} characters; an id has 1 to {MAX_ID_CHARS}")
+    bad = [c for c in value if c.isspace() or not c.isprintable() or c == PATH_SEPARATOR]
+    if bad:
+        raise ValueError(
+            f"{what} {value!r} holds {bad[0]!r}; ids take no white space, control "
+            f"characters or {PATH_SEPARATOR!r}"
+        )
+    return value

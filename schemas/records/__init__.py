@@ -1,0 +1,59 @@
+"""Typed records, one class for each Avro record of the contract."""
+
+from schemas.records.cluster import (
+    Component,
+    Endpoint,
+    FlowEntry,
+    FlowTable,
+    Skeleton,
+    SkeletonMember,
+    SkeletonPair,
+    Task,
+    TaskEndpoint,
+)
+from schemas.records.detection import (
+    Anomaly,
+    PathWindow,
+)
+from schemas.records.faults import (
+    Candidate,
+    FaultEvent,
+    FaultState,
+)
+from schemas.records.probing import (
+    CounterBatch,
+    CounterSample,
+    Heartbeat,
+    PathTrace,
+    PingList,
+    PingTarget,
+    ProbeResult,
+    ProbeRound,
+    TraceHop,
+)
+
+__all__ = [
+    "Anomaly",
+    "Candidate",
+    "Component",
+    "CounterBatch",
+    "CounterSample",
+    "Endpoint",
+    "FaultEvent",
+    "FaultState",
+    "FlowEntry",
+    "FlowTable",
+    "Heartbeat",
+    "PathTrace",
+    "PathWindow",
+    "PingList",
+    "PingTarget",
+    "ProbeResult",
+    "ProbeRound",
+    "Skeleton",
+    "SkeletonMember",
+    "SkeletonPair",
+    "Task",
+    "TaskEndpoint",
+    "TraceHop",
+]

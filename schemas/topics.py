@@ -1,0 +1,193 @@
+"""The topic registry: what each topic holds, who writes and reads it, how long it is kept.
+
+`ops` plans, creates and documents topics from here; no process names a topic
+in any other way.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas import records as rec
+
+HOUR_NS: Final = 3_600 * 10**9
+DAY_NS: Final = 24 * HOUR_NS
+
+# Enough for four workers; co-partitioned topics share it (see `partitioned_by`).
+DEFAULT_PARTITIONS: Final = 4
+DLQ_SUFFIX: Final = ".dlq"
+# Two weeks: long enough to look into a poison record after a holiday.
+DLQ_RETENTION_NS: Final = 14 * DAY_NS
+
+AGENT, WORKER, SKELETON, LOCALIZER, OPS = (
+    "agent",
+    "worker",
+    "skeleton job",
+    "localizer",
+    "ops",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic of the contract.
+
+    `partitioned_by` says which id chooses the partition. Where it is not the
+    key, the writer sets the partition itself: windows and anomalies stay in the
+    partition of the rounds they come from, so that one worker owns a path and
+    the progress marks in `anomaly.v1` cover it.
+    """
+
+    name: str
+    record: type
+    key: str
+    cleanup: str
+    retention_ns: int | None
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+    doc: str
+    partitioned_by: str = "the key"
+    partitions: int = DEFAULT_PARTITIONS
+
+    @property
+    def dlq(self) -> str:
+        """Name of the dead-letter topic."""
+        return self.name + DLQ_SUFFIX
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the latest record of each key is kept."""
+        return "compact" in self.cleanup.split(",")
+
+
+def _topic(
+    name: str,
+    record: type,
+    key: str,
+    policy: str,
+    *,
+    flow: tuple[tuple[str, ...], tuple[str, ...]],
+    doc: str,
+    days: int | None = None,
+    partitioned_by: str = "the key",
+    partitions: int = DEFAULT_PARTITIONS,
+) -> Topic:
+    return Topic(
+        name=name,
+        record=record,
+        key=key,
+        cleanup=policy,
+        retention_ns=None if days is None else days * DAY_NS,
+        producers=flow[0],
+        consumers=flow[1],
+        doc=doc,
+        partitioned_by=partitioned_by,
+        partitions=partitions,
+    )
+
+
+PROBE_ROUND: Final = _topic(
+    "probe.round.v1", rec.ProbeRound, "agent id", "delete",
+    flow=((AGENT,), (WORKER,)),
+    doc="Every probe's result, one message per agent and round.", days=3,
+)  # fmt: skip
+RNIC_COUNTERS: Final = _topic(
+    "rnic.counters.v1", rec.CounterBatch, "agent id", "delete",
+    flow=((AGENT,), (SKELETON,)),
+    doc="Byte counters of the RNICs, one message per agent and second.", days=1,
+)  # fmt: skip
+PATH_TRACE: Final = _topic(
+    "path.trace.v1", rec.PathTrace, "path id", "delete",
+    flow=((AGENT,), (LOCALIZER,)),
+    doc="Which components a 5-tuple crosses.", days=7,
+)  # fmt: skip
+TASK: Final = _topic(
+    "task.v1", rec.Task, "task id", "compact",
+    flow=((OPS,), (SKELETON, LOCALIZER)),
+    doc="Training jobs: endpoints, submission, end.", partitions=1,
+)  # fmt: skip
+ENDPOINT: Final = _topic(
+    "endpoint.v1", rec.Endpoint, "endpoint id", "compact",
+    flow=((AGENT,), (AGENT, SKELETON, LOCALIZER)),
+    doc="Registered endpoints; a tombstone when one leaves.",
+)  # fmt: skip
+HEARTBEAT: Final = _topic(
+    "agent.heartbeat.v1", rec.Heartbeat, "agent id", "compact,delete",
+    flow=((AGENT,), (LOCALIZER, OPS)),
+    doc="Signs of life of the agents, and what they counted.", days=7,
+)  # fmt: skip
+PINGLIST: Final = _topic(
+    "pinglist.v1", rec.PingList, "agent id", "compact",
+    flow=((SKELETON,), (AGENT, LOCALIZER)),
+    doc="Whom each agent probes.",
+)  # fmt: skip
+SKELETON_TOPIC: Final = _topic(
+    "skeleton.v1", rec.Skeleton, "task id", "compact",
+    flow=((SKELETON,), (OPS,)),
+    doc="Inferred traffic skeletons of the jobs.", partitions=1,
+)  # fmt: skip
+TOPOLOGY: Final = _topic(
+    "topology.v1", rec.Component, "component id", "compact",
+    flow=((OPS,), (LOCALIZER,)),
+    doc="Components of the network and how they are joined.", partitions=1,
+)  # fmt: skip
+OVERLAY_FLOWS: Final = _topic(
+    "overlay.flows.v1", rec.FlowTable, "host id", "compact",
+    flow=((AGENT, OPS), (LOCALIZER,)),
+    doc="Forwarding tables of the hosts' virtual components.",
+)  # fmt: skip
+PROBE_WINDOW: Final = _topic(
+    "probe.window.v1", rec.PathWindow, "path id", "delete",
+    flow=((WORKER,), (OPS,)),
+    doc="Statistics per 5-tuple and window: the topic to tap first.", days=30,
+    partitioned_by="agent id, as the rounds",
+)  # fmt: skip
+ANOMALY: Final = _topic(
+    "anomaly.v1", rec.Anomaly, "path id", "delete",
+    flow=((WORKER,), (LOCALIZER,)),
+    doc="What the detectors saw, and progress marks.", days=30,
+    partitioned_by="agent id, as the rounds",
+)  # fmt: skip
+FAULT_EVENT: Final = _topic(
+    "fault.event.v1", rec.FaultEvent, "fault id", "delete",
+    flow=((LOCALIZER,), (OPS,)),
+    doc="Every transition of every fault, append-only.", days=90, partitions=1,
+)  # fmt: skip
+FAULT_STATE: Final = _topic(
+    "fault.state.v1", rec.FaultState, "fault id", "compact",
+    flow=((LOCALIZER,), (OPS, LOCALIZER)),
+    doc="The latest state of every fault.", partitions=1,
+)  # fmt: skip
+
+TOPICS: Final[tuple[Topic, ...]] = (
+    PROBE_ROUND,
+    RNIC_COUNTERS,
+    PATH_TRACE,
+    TASK,
+    ENDPOINT,
+    HEARTBEAT,
+    PINGLIST,
+    SKELETON_TOPIC,
+    TOPOLOGY,
+    OVERLAY_FLOWS,
+    PROBE_WINDOW,
+    ANOMALY,
+    FAULT_EVENT,
+    FAULT_STATE,
+)
+BY_NAME: Final[dict[str, Topic]] = {t.name: t for t in TOPICS}
+
+
+def topic_named(name: str) -> Topic:
+    """Return the topic of that name.
+
+    Raises
+    ------
+    KeyError
+        If the contract has no such topic; the message lists those it has.
+    """
+    try:
+        return BY_NAME[name]
+    except KeyError:
+        raise KeyError(
+            f"no topic {name!r} in the contract; there are {', '.join(BY_NAME)}"
+        ) from None
