@@ -1,0 +1,295 @@
+"""The agent: one thread, one loop, around the parts that know what to do.
+
+What waits in sockets is read before anything is judged to have timed out, so a
+process that was not scheduled for a while does not take its own absence for the
+network's.
+"""
+
+import contextlib
+import gc
+import selectors
+import socket
+from typing import Final
+
+from probers import VERSION
+from probers.clock import Clock, Instant
+from probers.config import AgentConfig
+from probers.consumer import TopicReader
+from probers.heartbeat import Heart
+from probers.inbox import Inbox
+from probers.pinglist import PingListFollower
+from probers.probing import Probing
+from probers.publisher import Publisher
+from probers.registration import Registration, Standing
+from probers.reports import Reporter
+from probers.rnic import Change, Rnic
+from probers.sampling import Sampler, Source
+from probers.timers import Every
+from probers.transport import Transport
+from probers.vitals import VitalSigns
+from schemas import topics
+from schemas.codec import Codec
+from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
+
+# How often Kafka is served; a new ping list or registration waits so long at most.
+KAFKA_EVERY_NS: Final = 100 * 10**6
+# What is due so soon is done while the process is awake anyway.
+SLACK_NS: Final = 30 * 10**6
+LOOK_EVERY_NS: Final = 10**9
+# Longest sleep: whatever a part forgot to ask for is done after so long.
+MAX_SLEEP_NS: Final = 10**9
+# At the end, acknowledgements are waited for so long; a broker that is away is not
+# waited for any longer by a container that has to stop.
+FLUSH_NS: Final = 3 * 10**9
+
+
+class Agent:
+    """All of an agent but its signals and its command line."""
+
+    def __init__(
+        self, config: AgentConfig, settings: KafkaSettings, codec: Codec, clock: Clock
+    ) -> None:
+        started = clock.now()
+        log = EventLog("agent")
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._stopping = False
+        self._wake, self._waking = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waking.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waking, selectors.EVENT_READ, None)
+        self._polled: dict[Transport, int] = {}
+        self._rnics = {
+            r.endpoint_id: Rnic(r, clock, probe_bytes=config.probe_bytes, log=log)
+            for r in config.rnics
+        }
+        self._publisher = Publisher(
+            settings, codec, clock, client_id=config.id, queue_bytes=config.queue_bytes, log=log
+        )
+        self._follower = PingListFollower(
+            cluster=settings.cluster,
+            agent_id=config.id,
+            endpoints=frozenset(self._rnics),
+            max_flows=config.flows,
+        )
+        self._registration = Registration(
+            agent_id=config.id, cluster=settings.cluster, started=started
+        )
+        wanted = (topics.PINGLIST, topics.ENDPOINT)
+        self._reader = TopicReader(settings, clock, wanted, client_id=config.id, log=log)
+        self._inbox = Inbox(
+            agent_id=config.id,
+            reader=self._reader,
+            codec=codec,
+            clock=clock,
+            follower=self._follower,
+            registration=self._registration,
+            dead_letters=self._publisher,
+            log=log,
+        )
+        self._reporter = Reporter(config, settings.cluster, self._registration, self._publisher)
+        self._vitals = VitalSigns(started)
+        self._probing = Probing(
+            config,
+            clock,
+            self._rnics,
+            publish_round=self._reporter.round,
+            publish_trace=lambda trace: self._reporter.trace(trace, clock.now()),
+            delay=self._vitals.delays.add,
+        )
+        self._heart = Heart(
+            cluster=settings.cluster,
+            agent_id=config.id,
+            host_id=config.host_id,
+            interval_ns=config.heartbeat_ns,
+        )
+        self._sampler = self._make_sampler()
+        self._standing = Standing.READING
+        self._away = False
+        self._kafka_due = Every(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)
+        self._look_due = Every(LOOK_EVERY_NS, started.monotonic_ns, SLACK_NS)
+        self._heartbeat_due = Every(config.heartbeat_ns, started.monotonic_ns, SLACK_NS)
+
+    def run(self) -> None:
+        """Work until `stop`, then leave in order."""
+        self._log.info(
+            "agent.started",
+            agent_id=self._config.id,
+            version=VERSION,
+            rnics=len(self._rnics),
+            interval_ms=self._config.interval_ns // 10**6,
+        )
+        # What was made at the start stays: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        while not self._stopping:
+            self._sleep()
+            self._work()
+        self._leave()
+
+    def stop(self) -> None:
+        """Ask the loop to end; may be called from a signal handler."""
+        self._stopping = True
+        with contextlib.suppress(OSError):  # closed already, or told often enough
+            self._wake.send(b"!")
+
+    def close(self) -> None:
+        """Close sockets, files and clients."""
+        for rnic in self._rnics.values():
+            rnic.close()
+        self._reader.close()
+        self._selector.close()
+        self._wake.close()
+        self._waking.close()
+
+    def _sleep(self) -> None:
+        """Wait for the next thing due or the next packet, and take packets in."""
+        now = self._clock.now()
+        due_ns = min(self._timers_due_ns(now), self._probing_due_ns(now))
+        sleep_ns = min(max(0, due_ns - now.monotonic_ns), MAX_SLEEP_NS)
+        for key, _ in self._selector.select(sleep_ns / 1e9):
+            if key.data is None:
+                self._waking.recv(64)
+            else:
+                self._probing.poll(key.data)
+
+    def _timers_due_ns(self, now: Instant) -> int:
+        due_ns = min(self._kafka_due.due_ns, self._look_due.due_ns, self._heartbeat_due.due_ns)
+        return due_ns if self._sampler is None else min(due_ns, self._sampler.due_ns(now))
+
+    def _probing_due_ns(self, now: Instant) -> int:
+        due_ns = self._probing.due_ns(now)
+        return now.monotonic_ns + MAX_SLEEP_NS if due_ns is None else due_ns
+
+    def _work(self) -> None:
+        """Do what is due: first what has to be punctual."""
+        now = self._clock.now()
+        if self._probing_due_ns(now) <= now.monotonic_ns:
+            self._probing.run()
+            self._poll_new_transports()
+        # With that much slack, what is almost due is done while the process is awake.
+        if self._timers_due_ns(now) > now.monotonic_ns + SLACK_NS:
+            return
+        if self._sampler is not None and self._sampler.due_ns(now) <= now.monotonic_ns:
+            for batch in self._sampler.tick(self._clock.now):
+                if self._registration.probing:
+                    self._reporter.counters(batch, self._config.counters_tick_ns or 0)
+        if self._look_due.take(now.monotonic_ns):
+            self._look(now)
+            self._poll_new_transports()
+        if self._kafka_due.take(now.monotonic_ns):
+            self._serve_kafka(now)
+        if self._heartbeat_due.take(now.monotonic_ns):
+            self._beat(now)
+
+    def _serve_kafka(self, now: Instant) -> None:
+        self._publisher.poll()
+        self._inbox.poll()
+        registration = self._registration
+        self._reporter.announce(registration.due(now), now)
+        flows = self._follower.flows() if registration.probing else ()
+        self._probing.follow(flows, self._follower.version, now)
+        if registration.standing is not self._standing:
+            self._stand(registration.standing, now)
+        if self._publisher.broker_away() is not self._away:
+            self._away = not self._away
+            say = self._log.warning if self._away else self._log.info
+            say(
+                "broker.away" if self._away else "broker.back",
+                waiting=self._publisher.waiting,
+                rounds_dropped=self._publisher.counts.rounds_dropped,
+            )
+
+    def _stand(self, standing: Standing, now: Instant) -> None:
+        if standing is Standing.YIELDED:
+            self._log.error(
+                "agent.yielded",
+                agent_id=self._config.id,
+                reason="another agent with this id started later",
+                hint="give one of them another id, or stop it",
+            )
+            # The last word under this incarnation: the heartbeats are the other's now.
+            self._beat(now)
+        elif self._standing is Standing.YIELDED:
+            self._log.warning("agent.resumed", agent_id=self._config.id)
+        self._standing = standing
+
+    def _look(self, now: Instant) -> None:
+        for rnic in self._rnics.values():
+            change = rnic.look(now)
+            if change is Change.CAME:
+                responder = rnic.responder
+                self._registration.present(self._reporter.endpoint(rnic.config, responder, now))
+                self._log.info(
+                    "rnic.open",
+                    endpoint_id=rnic.endpoint_id,
+                    address=f"{responder.address}:{responder.port}",
+                )
+            elif change is Change.LEFT:
+                self._registration.absent(rnic.endpoint_id)
+                self._probing.forget(rnic.transports)
+                for transport in rnic.transports:
+                    self._selector.unregister(self._polled.pop(transport))
+                rnic.close()
+                self._log.warning("rnic.left", endpoint_id=rnic.endpoint_id)
+        stepped_ns = self._vitals.clock.look(now)
+        if stepped_ns is not None:
+            self._log.warning("clock.set", by_s=round(stepped_ns / 1e9, 3))
+
+    def _beat(self, now: Instant, *, leaving: bool = False) -> None:
+        if self._standing is Standing.YIELDED:
+            return
+        vitals = self._vitals.gather(
+            now=now,
+            rnics=list(self._rnics.values()),
+            follower=self._follower,
+            registration=self._registration,
+            publisher=self._publisher,
+            inbox=self._inbox,
+            overloaded=self._probing.plan.overloaded,
+        )
+        incarnation = self._registration.incarnation
+        heartbeat = self._heart.beat(vitals, incarnation=incarnation, now=now, leaving=leaving)
+        self._reporter.heartbeat(heartbeat, now)
+
+    def _poll_new_transports(self) -> None:
+        for rnic in self._rnics.values():
+            for transport in rnic.transports:
+                if transport not in self._polled:
+                    self._polled[transport] = transport.fileno()
+                    self._selector.register(transport.fileno(), selectors.EVENT_READ, transport)
+
+    def _leave(self) -> None:
+        """Say goodbye, answer a little longer, hand over what is left."""
+        now = self._clock.now()
+        self._log.info("agent.leaving", agent_id=self._config.id)
+        self._probing.finish()
+        self._reporter.announce(self._registration.leave(), now)
+        self._beat(now, leaving=True)
+        end_ns = now.monotonic_ns + max(self._config.linger_ns, 1)
+        # Peers are still probing until they have read the tombstones: they are
+        # answered, so that leaving is not taken for a fault.
+        while (now := self._clock.now()).monotonic_ns < end_ns:
+            self._publisher.poll()
+            left_ns = min(end_ns - now.monotonic_ns, KAFKA_EVERY_NS // 2)
+            for key, _ in self._selector.select(left_ns / 1e9):
+                if key.data is None:
+                    self._waking.recv(64)
+                else:
+                    self._probing.poll(key.data)
+            self._probing.run()
+        missing = self._publisher.close(FLUSH_NS)
+        self._log.info("agent.left", agent_id=self._config.id, unacknowledged=missing)
+
+    def _make_sampler(self) -> Sampler | None:
+        sources = {
+            rnic.endpoint_id: Source(rnic.config.rail, rnic.counters.read)
+            for rnic in self._rnics.values()
+            if rnic.counters is not None
+        }
+        if self._config.counters_tick_ns is None or not sources:
+            return None
+        return Sampler(self._config.counters_tick_ns, sources)

@@ -1,0 +1,101 @@
+"""What waits to be handed to Kafka: bounded, the oldest goes first. Pure."""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message ready to be sent.
+
+    `topic` is the name on the broker, `kind` that of the contract; `results` is the
+    number of probe results in it. A `state` is superseded by the next one of its key.
+    """
+
+    topic: str
+    kind: str
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+    results: int = 0
+    state: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of key, value and headers."""
+        return (
+            len(self.key or b"")
+            + len(self.value or b"")
+            + sum(len(name) + len(value) for name, value in self.headers)
+        )
+
+
+class Backlog:
+    """Two queues: of records each of which counts, and of states of which the latest does.
+
+    The first is bounded in bytes. The second holds one message per topic and key
+    (registrations, heartbeats), is as small as the agent's own endpoints, goes out
+    first, and is never dropped: after an outage the present state is what matters.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._records: deque[Message] = deque()
+        self._states: OrderedDict[tuple[str, bytes | None], Message] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._records) + len(self._states)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the records that wait."""
+        return self._bytes
+
+    def fits(self, message: Message) -> bool:
+        """Whether a message can be added without dropping one."""
+        return message.state or self._bytes + message.size_bytes <= self._max_bytes
+
+    def add(self, message: Message) -> list[Message]:
+        """Add a message; return those that were dropped for it, the oldest first.
+
+        A state takes the place of an earlier one and drops nothing. A record larger
+        than all the room is itself dropped.
+        """
+        if message.state:
+            slot = (message.topic, message.key)
+            self._states.pop(slot, None)
+            self._states[slot] = message
+            return []
+        if message.size_bytes > self._max_bytes:
+            return [message]
+        dropped = []
+        while not self.fits(message):
+            oldest = self._records.popleft()
+            self._bytes -= oldest.size_bytes
+            dropped.append(oldest)
+        self._records.append(message)
+        self._bytes += message.size_bytes
+        return dropped
+
+    def take(self) -> Message | None:
+        """Take the next message; None where there is none."""
+        if self._states:
+            return self._states.popitem(last=False)[1]
+        if not self._records:
+            return None
+        message = self._records.popleft()
+        self._bytes -= message.size_bytes
+        return message
+
+    def give_back(self, message: Message) -> None:
+        """Put back, in front, what could not be handed over; a state only if none is newer."""
+        if message.state:
+            slot = (message.topic, message.key)
+            if slot not in self._states:
+                self._states[slot] = message
+                self._states.move_to_end(slot, last=False)
+            return
+        self._records.appendleft(message)
+        self._bytes += message.size_bytes

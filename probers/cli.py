@@ -1,0 +1,152 @@
+"""The command line of the agent."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from probers import kafka_client
+from probers.agent import Agent
+from probers.clock import SystemClock
+from probers.config import OPTIONS, AgentConfig, build_config
+from schemas import avro, topics
+from schemas.codec import Codec
+from schemas.connection import CONFIG_ENV, ConfigError, KafkaSettings, load_settings, read_table
+from schemas.eventlog import EventLog, setup_logging
+from schemas.framing import ConfluentFramer
+
+USAGE: Final = 2
+ENVIRONMENT: Final = 3
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+DESCRIPTION: Final = """\
+Run the agent of one container or host.
+
+It answers probes on its RNICs, registers them, follows its own ping list and
+probes whom that names, once they have registered. What it measures goes to
+Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1.
+"""
+EPILOG: Final = """\
+settings come from flags, then the environment (SKELETONHUNTER_AGENT_<NAME>, and
+SKELETONHUNTER_AGENT_RNIC with several RNICs parted by ';'), then the [agent] and
+[kafka] tables of --config:
+
+  [kafka]
+  "bootstrap.servers" = "broker:9092"     # and any other librdkafka setting
+  cluster = "prod-1"
+
+  [agent]
+  host_id = "node17"
+  container_id = "job1-w0"
+  task_id = "job1"
+
+  [[agent.rnic]]
+  rail = 0
+  address = "10.0.0.17"
+  counters = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+
+example:
+  skeletonhunter agent --bootstrap broker:9092 --container-id job1-w0 \\
+      --rnic rail=0,address=10.0.0.17,counters=/sys/class/net/eth1/statistics
+
+SIGTERM ends it: it says goodbye (tombstones), answers a moment longer, and exits 0.
+exit codes: 0 stopped, 2 wrong settings, 3 no schema registry or Kafka client
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser with all options."""
+    made = argparse.ArgumentParser(
+        prog="skeletonhunter agent",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, else {CONFIG_ENV}")
+    made.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka broker")
+    made.add_argument("--prefix", help="prefix of all topic names")
+    made.add_argument("--log-json", action="store_true", help="one JSON object per log line")
+    made.add_argument("--log-level", choices=LEVELS, help="default INFO")
+    made.add_argument("--check", action="store_true", help="check the settings and exit")
+    made.add_argument(
+        "--rnic",
+        action="append",
+        metavar="KEY=VALUE,…",
+        help="an RNIC: rail, address, port, counters, endpoint_id, transport (udp, tcp), "
+        "gateway; may be repeated",
+    )
+    for option in OPTIONS:
+        bounds = f" ({option.low} to {option.high}, default {option.default})"
+        made.add_argument(
+            option.flag,
+            metavar="N" if option.kind is int else "NAME",
+            help=option.doc + (bounds if option.kind is int else ""),
+        )
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an agent until SIGTERM or SIGINT; return the exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        table = read_table(given.config, "agent")
+        config = build_config(vars(given), os.environ, table)
+        settings = load_settings(given.config, bootstrap=given.bootstrap, prefix=given.prefix)
+        setup_logging(
+            as_json=given.log_json or bool(table.get("log_json")), level=_level(given, table)
+        )
+    except ConfigError as error:
+        print(f"skeletonhunter agent: {error}", file=sys.stderr)
+        return USAGE
+    if given.check:
+        print(f"{config.id}: settings are good, {len(config.rnics)} RNICs")
+        return 0
+    return _run(config, settings)
+
+
+def make_codec(settings: KafkaSettings) -> Codec:
+    """Return the codec, its schemas looked up already where a registry names them.
+
+    The registry's client is imported only where one is configured: it brings urllib
+    and ssl with it.
+    """
+    if settings.registry_url is None:
+        return Codec()
+    from schemas.registry import Registry  # noqa: PLC0415 - see above
+
+    registry = Registry(settings.registry_url, settings.registry_user, settings.registry_password)
+    for topic in topics.TOPICS:
+        if topics.AGENT in topic.producers + topic.consumers:
+            registry.id_of(avro.current(topic.name))
+    return Codec(ConfluentFramer(registry))
+
+
+def _level(given: argparse.Namespace, table: dict[str, Any]) -> str:
+    level = str(given.log_level or table.get("log_level") or "INFO").upper()
+    if level not in LEVELS:
+        raise ConfigError(f"[agent] log_level={level!r}: one of {', '.join(LEVELS)}")
+    return level
+
+
+def _run(config: AgentConfig, settings: KafkaSettings) -> int:
+    log = EventLog("agent")
+    try:
+        client = kafka_client.load()
+        agent = Agent(config, settings, make_codec(settings), SystemClock())
+    except (RuntimeError, ImportError) as error:
+        log.error("agent.cannot_start", reason=str(error))
+        return ENVIRONMENT
+    except client.KafkaException as error:
+        log.error("agent.cannot_start", reason=f"[kafka] {error.args[0].str()}")
+        return USAGE
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    try:
+        agent.run()
+    finally:
+        agent.close()
+    return 0

@@ -1,0 +1,58 @@
+"""The two clocks, read together: wall time for events, monotonic time for durations."""
+
+import time
+from typing import Final, NamedTuple, Protocol
+
+# Three readings take some 200 ns; more than this, and the process was preempted.
+PAIR_NS: Final = 20_000
+PAIR_ATTEMPTS: Final = 4
+
+
+class Instant(NamedTuple):
+    """One moment on both clocks; a tuple, because many are made.
+
+    `monotonic_ns` never jumps, `realtime_ns` is nanoseconds since the epoch and
+    jumps when somebody sets the clock; their difference changes only then
+    (slewing moves both).
+    """
+
+    monotonic_ns: int
+    realtime_ns: int
+
+    @property
+    def offset_ns(self) -> int:
+        """Wall clock less monotonic clock."""
+        return self.realtime_ns - self.monotonic_ns
+
+    @property
+    def epoch_us(self) -> int:
+        """Microseconds since the epoch, as records carry them."""
+        return self.realtime_ns // 1000
+
+
+class Clock(Protocol):
+    """Where the agent's adapters get the time from."""
+
+    def now(self) -> Instant:
+        """Return this moment."""
+        ...
+
+
+class SystemClock:
+    """The operating system's clocks.
+
+    A process may be preempted between the two readings; taken for one moment, they
+    would be milliseconds apart, a responder would state a hold longer than the
+    round trip, and a good reply would look like a bad one. So the monotonic clock
+    is read on both sides, and a pair that took long is read again.
+    """
+
+    def now(self) -> Instant:
+        """Return this moment."""
+        for _ in range(PAIR_ATTEMPTS):
+            before = time.monotonic_ns()
+            realtime_ns = time.time_ns()
+            after = time.monotonic_ns()
+            if after - before <= PAIR_NS:
+                break
+        return Instant(after, realtime_ns)

@@ -1,0 +1,127 @@
+"""The RNICs of an agent's settings: `[[agent.rnic]]` tables or `--rnic` flags."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from probers.config_checks import checked_id, ipv4_address, whole_number
+from schemas.connection import ConfigError
+from schemas.enums import Transport as TransportKind
+
+# More RNICs than any host has; a list of them is a mistake.
+MAX_RNICS: Final = 64
+MAX_RAIL: Final = 4_095
+ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
+_KEYS: Final = ("rail", "address", "port", "gateway", "counters", "endpoint_id", "transport")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RnicConfig:
+    """One RNIC that the agent probes from.
+
+    `gateway` is the address of the lab's virtual switch; None on a real network.
+    `counters` is the folder of its counters; None: not sampled.
+    """
+
+    rail: int
+    endpoint_id: str
+    address: str
+    port: int = 0
+    gateway: tuple[str, int] | None = None
+    counters: Path | None = None
+    transport: TransportKind = TransportKind.UDP
+
+
+def parse_rnic_flag(text: str) -> dict[str, str]:
+    """Split `rail=0,address=10.0.0.1,counters=/sys/…` into a table; `;` parts several.
+
+    Raises
+    ------
+    ConfigError
+        If a part is no `key=value`.
+    """
+    table: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ConfigError(f"RNIC {text!r}: {part!r} is no key=value")
+        table[key.strip()] = value.strip()
+    return table
+
+
+def rnic_tables(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    table: Mapping[str, Any],
+    wrong: list[str],
+) -> list[Mapping[str, Any]]:
+    """Return the tables from flags, else from the environment, else from the file."""
+    texts: Sequence[str] = flags.get("rnic") or ()
+    if not texts:
+        texts = [t for t in environment.get(ENV, "").split(";") if t.strip()]
+    try:
+        if texts:
+            return [parse_rnic_flag(text) for text in texts]
+    except ConfigError as error:
+        wrong.append(str(error))
+        return []
+    tables = table.get("rnic", [])
+    if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        wrong.append("RNICs are given as [[agent.rnic]] tables")
+        return []
+    return tables
+
+
+def checked_rnics(
+    tables: Sequence[Mapping[str, Any]], container_id: str, wrong: list[str]
+) -> tuple[RnicConfig, ...]:
+    """Return the RNICs; what is wrong with them is noted."""
+    if not 1 <= len(tables) <= MAX_RNICS:
+        wrong.append(
+            f"{len(tables)} RNICs: give 1 to {MAX_RNICS}, as [[agent.rnic]] tables or --rnic"
+        )
+    rnics = [_rnic(table, container_id, wrong) for table in tables[:MAX_RNICS]]
+    unique: tuple[tuple[str, Callable[[RnicConfig], object]], ...] = (
+        ("endpoint_id", lambda r: r.endpoint_id),
+        ("address and port", lambda r: (r.address, r.port) if r.port else r.endpoint_id),
+    )
+    for what, of in unique:
+        if len({of(r) for r in rnics}) != len(rnics):
+            wrong.append(f"two RNICs have the same {what}")
+    return tuple(rnics)
+
+
+def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> RnicConfig:
+    wrong.extend(f"RNIC: there is no setting {key!r}" for key in table if key not in _KEYS)
+    if "rail" not in table or "address" not in table:
+        wrong.append(f"RNIC {dict(table)!r}: rail and address are needed")
+    rail = whole_number("RNIC rail", table.get("rail", 0), (0, MAX_RAIL), wrong)
+    name = str(table.get("endpoint_id") or f"{container_id}/r{rail}")
+    transport = str(table.get("transport", "udp")).upper()
+    if transport not in (TransportKind.UDP, TransportKind.TCP):
+        wrong.append(f"RNIC transport={transport.lower()!r} must be udp or tcp")
+        transport = TransportKind.UDP.value
+    gateway = _gateway(table.get("gateway"), wrong)
+    if gateway is not None and transport != TransportKind.UDP:
+        wrong.append(f"RNIC {name}: only udp goes through a gateway")
+    counters = table.get("counters")
+    return RnicConfig(
+        rail=rail,
+        endpoint_id=checked_id("endpoint_id", name, wrong),
+        address=ipv4_address("RNIC address", str(table.get("address", "")), wrong),
+        port=whole_number("RNIC port", table.get("port", 0), (0, 65_535), wrong),
+        gateway=gateway,
+        counters=Path(str(counters)) if counters else None,
+        transport=TransportKind(transport),
+    )
+
+
+def _gateway(value: Any, wrong: list[str]) -> tuple[str, int] | None:
+    if value is None or value == "":
+        return None
+    host, _, port = str(value).rpartition(":")
+    return (
+        ipv4_address("RNIC gateway", host, wrong),
+        whole_number("RNIC gateway port", port, (1, 65_535), wrong),
+    )

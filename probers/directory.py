@@ -1,0 +1,85 @@
+"""Which endpoints have registered: those an agent needs, and some it may need. Pure.
+
+A cluster has tens of thousands of endpoints, an agent probes some dozens. What a
+ping list names is always kept; of the rest the latest `spare` are, for a list that
+comes later than the registrations it names. When even that was not enough,
+`lacking` says so, and the agent reads the (compacted) topic once more.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from schemas.records import Endpoint
+
+# 0.5 KB each: 1 MB at most.
+SPARE_ENDPOINTS: Final = 2_000
+
+
+class Directory:
+    """Registrations by endpoint id, bounded.
+
+    Records read for the second time are `replayed`: they tell of times long past,
+    so they only count, taken together, once the second reading has ended.
+    """
+
+    def __init__(self, spare: int = SPARE_ENDPOINTS) -> None:
+        self._spare = spare
+        self._wanted: frozenset[str] = frozenset()
+        self._kept: dict[str, Endpoint] = {}
+        self._others: OrderedDict[str, Endpoint] = OrderedDict()
+        self._replayed: dict[str, Endpoint] = {}
+        self._forgotten = False
+
+    def __len__(self) -> int:
+        return len(self._kept) + len(self._others)
+
+    def get(self, endpoint_id: str) -> Endpoint | None:
+        """Return the registration of a wanted endpoint; None where it has not registered."""
+        return self._kept.get(endpoint_id)
+
+    def put(self, endpoint: Endpoint, *, replayed: bool = False) -> bool:
+        """Take in a registration; return whether a wanted endpoint changed by it."""
+        name = endpoint.endpoint_id
+        if replayed:
+            if name in self._wanted:
+                self._replayed[name] = endpoint
+            return False
+        if name in self._wanted:
+            changed = self._kept.get(name) != endpoint
+            self._kept[name] = endpoint
+            return changed
+        self._others[name] = endpoint
+        self._others.move_to_end(name)
+        self._trim()
+        return False
+
+    def drop(self, endpoint_id: str, *, replayed: bool = False) -> bool:
+        """Take in a tombstone; return whether a wanted endpoint left by it."""
+        self._replayed.pop(endpoint_id, None)
+        if replayed:
+            return False
+        self._others.pop(endpoint_id, None)
+        return self._kept.pop(endpoint_id, None) is not None
+
+    def want(self, endpoint_ids: Iterable[str]) -> bool:
+        """Replace what is wanted; return whether what was forgotten may be needed."""
+        self._wanted = frozenset(endpoint_ids)
+        for name in [n for n in self._kept if n not in self._wanted]:
+            self._others[name] = self._kept.pop(name)
+        for name in [n for n in self._others if n in self._wanted]:
+            self._kept[name] = self._others.pop(name)
+        self._trim()
+        return self._forgotten and len(self._kept) < len(self._wanted)
+
+    def read_to_end(self) -> bool:
+        """Say that the topic was read to its end; return whether a wanted endpoint changed."""
+        missing = {n: e for n, e in self._replayed.items() if n not in self._kept}
+        self._kept.update(missing)
+        self._replayed.clear()
+        return bool(missing)
+
+    def _trim(self) -> None:
+        while len(self._others) > self._spare:
+            self._others.popitem(last=False)
+            self._forgotten = True

@@ -1,0 +1,174 @@
+"""Probes out, replies in: what both UDP transports share. Knows bytes and clocks, no sockets."""
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from probers import packet
+from probers.clock import Clock, Instant
+from probers.outstanding import Answer, Entry, Outstanding
+from probers.packet import Packet, PacketError
+from probers.rtt import Implausible, Timestamps, measure, place_arrival
+from probers.transport import Completion, PacketCounts, Probe, Reason
+from schemas.enums import ClockSource, ProbeStatus
+
+# A full receive buffer of ours is read in some milliseconds.
+UNDRAINED_NS: Final = 10**9
+
+
+def random_nonce() -> int:
+    """Return 64 random bits from the operating system."""
+    return int.from_bytes(os.urandom(8), "big")
+
+
+class Exchange:
+    """The prober's side of one transport.
+
+    Parameters
+    ----------
+    size_bytes : size of the probes sent
+    nonces : source of unguessable 64-bit numbers
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        counts: PacketCounts,
+        size_bytes: int,
+        nonces: Callable[[], int] = random_nonce,
+    ) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._size_bytes = packet.check_size(size_bytes)
+        self._nonces = nonces
+        self._outstanding = Outstanding()
+        self._completions: list[Completion] = []
+
+    def now(self) -> Instant:
+        """Return this moment, to be taken right before a probe leaves."""
+        return self._clock.now()
+
+    def prepare(self) -> tuple[int, bytes]:
+        """Return a fresh nonce and the probe that carries it."""
+        nonce = self._nonces()
+        return nonce, packet.pack_probe(nonce, self._size_bytes)
+
+    def posted(self, nonce: int, probe: Probe, at: Instant) -> None:
+        """Await the answer to a probe posted at that moment."""
+        self._outstanding.add(nonce, probe, at)
+
+    def not_sent(self, probe: Probe, status: ProbeStatus) -> None:
+        """Complete a probe that the system refused to send."""
+        self._completions.append(
+            Completion(token=probe.token, status=status, reason=Reason.NOT_SENT)
+        )
+
+    def corrupt(self, error: PacketError) -> None:
+        """Take note of bytes that are no packet, and of the probe they may belong to."""
+        self._counts.malformed += 1
+        if error.nonce is None:
+            return
+        _, entry = self._outstanding.find(error.nonce)
+        if entry is not None:
+            self._finish(entry, ProbeStatus.BAD_REPLY, Reason.CORRUPT)
+
+    def reply(self, reply: Packet, kernel_ns: int | None, sender: str) -> None:
+        """Take in a reply; `kernel_ns` is the kernel's stamp, nanoseconds since the epoch."""
+        now = self._clock.now()
+        entry = self._awaited(reply.nonce)
+        if entry is None:
+            return
+        received_ns, source = place_arrival(kernel_ns, now=now, posted=entry.posted)
+        if received_ns > entry.deadline_ns:
+            self._counts.late += 1
+            self._finish(entry, ProbeStatus.TIMEOUT, Reason.ARRIVED_LATE)
+            return
+        times = _times(entry, now, received_ns, reply.hold_ns)
+        if isinstance(measure(times), Implausible):
+            self._finish(
+                entry, ProbeStatus.BAD_REPLY, Reason.IMPLAUSIBLE, clock=source, times=times
+            )
+        else:
+            self._finish(
+                entry, ProbeStatus.OK, Reason.NONE, clock=source, times=times, reporter=sender
+            )
+
+    def reported(
+        self,
+        nonce: int,
+        *,
+        status: ProbeStatus,
+        reason: Reason,
+        reporter: str | None,
+        kernel_ns: int | None,
+    ) -> None:
+        """Take in a node's word that a probe did not get through."""
+        now = self._clock.now()
+        entry = self._awaited(nonce)
+        if entry is None:
+            return
+        received_ns, source = place_arrival(kernel_ns, now=now, posted=entry.posted)
+        times = _times(entry, now, received_ns, None)
+        self._finish(entry, status, reason, clock=source, times=times, reporter=reporter)
+
+    def foreign(self) -> None:
+        """Count a packet that is not for us."""
+        self._counts.foreign += 1
+
+    def take(self, *, drained: bool = True) -> list[Completion]:
+        """Return the probes that are over since the last call, expired ones among them.
+
+        While the sockets are not `drained`, a reply may still wait in one of them:
+        its probe is given a little longer. Not for ever, or a flood of foreign packets
+        would keep lost probes from being told.
+        """
+        now_ns = self._clock.now().monotonic_ns
+        for entry in self._outstanding.expire(now_ns if drained else now_ns - UNDRAINED_NS):
+            self._completions.append(
+                Completion(token=entry.probe.token, status=ProbeStatus.TIMEOUT)
+            )
+        completions, self._completions = self._completions, []
+        return completions
+
+    def _awaited(self, nonce: int) -> Entry | None:
+        answer, entry = self._outstanding.find(nonce)
+        if answer is Answer.DUPLICATE:
+            self._counts.duplicate += 1
+        elif answer is Answer.LATE:
+            self._counts.late += 1
+        elif answer is Answer.FOREIGN:
+            self._counts.foreign += 1
+        return entry
+
+    def _finish(
+        self,
+        entry: Entry,
+        status: ProbeStatus,
+        reason: Reason,
+        *,
+        clock: ClockSource = ClockSource.SOFTWARE,
+        times: Timestamps | None = None,
+        reporter: str | None = None,
+    ) -> None:
+        self._outstanding.finish(entry, answered=status is not ProbeStatus.TIMEOUT)
+        self._completions.append(
+            Completion(
+                token=entry.probe.token,
+                status=status,
+                reason=reason,
+                clock=clock,
+                times=times,
+                reporter=reporter,
+            )
+        )
+
+
+def _times(entry: Entry, now: Instant, received_ns: int, hold_ns: int | None) -> Timestamps:
+    posted_ns = entry.posted.monotonic_ns
+    return Timestamps(
+        posted_ns=posted_ns,
+        sent_ns=posted_ns,
+        received_ns=received_ns,
+        handled_ns=now.monotonic_ns,
+        hold_ns=hold_ns,
+    )

@@ -1,0 +1,160 @@
+"""The agent's sign of life: its state, why it is degraded, what it counted. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from probers import VERSION
+from probers.clock import Instant
+from schemas.enums import AgentState
+from schemas.records import Heartbeat
+
+# A clock that is slewed gains or loses 0.5 ms in a second; what jumps by more than
+# this was set.
+STEP_NS: Final = 50 * 10**6
+# How long a heartbeat tells of something that has happened once.
+SHOWN_NS: Final = 60 * 10**9
+# Delays kept for one interval's percentile: a rate of 4,096 probes per heartbeat is
+# beyond what an agent is for.
+MAX_DELAYS: Final = 4_096
+PERCENTILE: Final = 95
+
+
+class ClockWatch:
+    """Notices that the wall clock was set."""
+
+    def __init__(self, started: Instant) -> None:
+        self._offset_ns = started.offset_ns
+        self._stepped: tuple[int, int] | None = None
+        self.steps = 0
+
+    def look(self, now: Instant) -> int | None:
+        """Return by how much the clock was set since the last look, ns; None: it was not."""
+        moved_ns = now.offset_ns - self._offset_ns
+        # Always from the last look: drift may add up over days.
+        self._offset_ns = now.offset_ns
+        if abs(moved_ns) <= STEP_NS:
+            return None
+        self.steps += 1
+        self._stepped = (now.monotonic_ns, moved_ns)
+        return moved_ns
+
+    def reason(self, now: Instant) -> str | None:
+        """Return what the heartbeat says."""
+        if self._stepped is None or now.monotonic_ns - self._stepped[0] > SHOWN_NS:
+            return None
+        return f"clock set by {self._stepped[1] / 1e9:+.3f} s"
+
+
+class DropWatch:
+    """Notices that records were dropped."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._at_ns: int | None = None
+
+    def reason(self, dropped: int, now: Instant) -> str | None:
+        """Return what the heartbeat says, given the number dropped since the start."""
+        if dropped > self._count:
+            self._count, self._at_ns = dropped, now.monotonic_ns
+        if self._at_ns is None or now.monotonic_ns - self._at_ns > SHOWN_NS:
+            return None
+        return f"{dropped} records dropped"
+
+
+class Delays:
+    """The prober's own delays since the last heartbeat."""
+
+    def __init__(self) -> None:
+        self._delays_ns: list[int] = []
+
+    def add(self, delay_ns: int) -> None:
+        """Take in one delay."""
+        if len(self._delays_ns) < MAX_DELAYS:
+            self._delays_ns.append(delay_ns)
+
+    def take_percentile_ns(self) -> int | None:
+        """Return the 95th percentile (nearest rank) and begin anew; None: no probe was answered.
+
+        >>> delays = Delays()
+        >>> for delay_ns in range(1, 101):
+        ...     delays.add(delay_ns)
+        >>> delays.take_percentile_ns(), delays.take_percentile_ns()
+        (95, None)
+        """
+        delays, self._delays_ns = sorted(self._delays_ns), []
+        if not delays:
+            return None
+        return delays[-(-len(delays) * PERCENTILE // 100) - 1]
+
+
+@dataclass(slots=True, kw_only=True)
+class Vitals:
+    """Everything a heartbeat tells, gathered by the agent."""
+
+    endpoints: int
+    targets_active: int
+    targets_waiting: int
+    pinglist_version: int | None
+    rounds_sent: int
+    results_sent: int
+    rounds_dropped: int
+    replies_duplicate: int
+    replies_late: int
+    replies_foreign: int
+    packets_malformed: int
+    records_undecodable: int
+    broker_away: bool
+    host_delay_ns: int | None
+    registered: bool
+    reasons: list[str] = field(default_factory=list)
+
+
+class Heart:
+    """Numbers the heartbeats and decides the state."""
+
+    def __init__(self, *, cluster: str, agent_id: str, host_id: str, interval_ns: int) -> None:
+        self._cluster = cluster
+        self._agent_id = agent_id
+        self._host_id = host_id
+        self._interval_ns = interval_ns
+        self._seq = 0
+
+    def beat(
+        self, vitals: Vitals, *, incarnation: int, now: Instant, leaving: bool = False
+    ) -> Heartbeat:
+        """Return the next heartbeat."""
+        reason = None
+        if leaving:
+            state = AgentState.LEAVING
+        elif vitals.reasons:
+            state, reason = AgentState.DEGRADED, "; ".join(vitals.reasons)
+        else:
+            state = AgentState.RUNNING if vitals.registered else AgentState.STARTING
+        heartbeat = Heartbeat(
+            cluster=self._cluster,
+            agent_id=self._agent_id,
+            host_id=self._host_id,
+            incarnation=incarnation,
+            seq=self._seq,
+            sent_at=now.epoch_us,
+            interval_ns=self._interval_ns,
+            state=state,
+            state_reason=reason,
+            pinglist_version=vitals.pinglist_version,
+            endpoints=vitals.endpoints,
+            targets_active=vitals.targets_active,
+            targets_waiting=vitals.targets_waiting,
+            rounds_sent=vitals.rounds_sent,
+            results_sent=vitals.results_sent,
+            rounds_dropped=vitals.rounds_dropped,
+            replies_duplicate=vitals.replies_duplicate,
+            replies_late=vitals.replies_late,
+            replies_foreign=vitals.replies_foreign,
+            packets_malformed=vitals.packets_malformed,
+            records_undecodable=vitals.records_undecodable,
+            broker_away=vitals.broker_away,
+            host_delay_ns=vitals.host_delay_ns,
+            producer_version=VERSION,
+        )
+        self._seq += 1
+        return heartbeat

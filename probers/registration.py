@@ -1,0 +1,194 @@
+"""Registers the agent's endpoints, and settles which of two agents with one id goes on. Pure.
+
+The rule for two agents with one id: **the one that started later goes on, the other
+yields**, since a restart is by far the commonest reason, and the new process is the
+one somebody wanted. Started later means a larger incarnation. It is chosen after the
+topic has been read to its end, larger than any seen under the own id, so that a
+clock set back between two starts does not turn the rule around. They cannot fight:
+only the larger incarnation ever writes a registration again, and the one that
+yielded writes nothing until a tombstone says that the other has left.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final
+
+from probers.clock import Instant
+from schemas.records import Endpoint
+
+# A registration that is not seen on the topic after so long is sent again: it may
+# have been dropped while the broker was away.
+CONFIRM_NS: Final = 30 * 10**9
+# Least distance of two registrations of one endpoint in answer to somebody else's.
+REASSERT_NS: Final = 5 * 10**9
+# How long after a foreign registration the heartbeat still tells of it.
+CONFLICT_SHOWN_NS: Final = 60 * 10**9
+# No agent starts so far in the future, whatever its clock: such a record is garbage,
+# and must not silence an agent for ever.
+ABSURD_FUTURE_NS: Final = 24 * 3_600 * 10**9
+
+
+class Standing(Enum):
+    """What the agent may do."""
+
+    # Reading what is registered; answers probes, writes nothing.
+    READING = auto()
+    REGISTERED = auto()
+    # Another agent with this id started later.
+    YIELDED = auto()
+
+
+@dataclass(slots=True)
+class _Own:
+    endpoint: Endpoint
+    present: bool = False
+    seen: bool = False
+    sent_ns: int | None = None
+    due_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What to write to endpoint.v1; `endpoint` None is a tombstone."""
+
+    endpoint_id: str
+    endpoint: Endpoint | None
+
+
+class Registration:
+    """The own endpoints on `endpoint.v1`."""
+
+    def __init__(self, *, agent_id: str, cluster: str, started: Instant) -> None:
+        self._agent_id = agent_id
+        self._cluster = cluster
+        self._own: dict[str, _Own] = {}
+        self._tombstones: list[Announcement] = []
+        # Registered under our id by a predecessor that did not say goodbye.
+        self._stale: set[str] = set()
+        self._largest_seen = 0
+        self._conflict_ns: int | None = None
+        self.standing = Standing.READING
+        self.incarnation = started.realtime_ns
+        # Registrations of others under our id, since the start.
+        self.conflicts = 0
+
+    @property
+    def registered(self) -> bool:
+        """Whether all present endpoints were seen on the topic."""
+        return self.standing is Standing.REGISTERED and all(
+            own.seen for own in self._own.values() if own.present
+        )
+
+    @property
+    def probing(self) -> bool:
+        """Whether the agent is to probe and to publish."""
+        return self.standing is Standing.REGISTERED
+
+    def conflict(self, now: Instant) -> str | None:
+        """Return what the heartbeat says about another agent with this id; None: there is none."""
+        if self.standing is Standing.YIELDED:
+            return "another agent with this id started later: this one has yielded"
+        if self._conflict_ns is None or now.monotonic_ns - self._conflict_ns > CONFLICT_SHOWN_NS:
+            return None
+        return "another agent with this id registers too"
+
+    def present(self, endpoint: Endpoint) -> None:
+        """Say that an RNIC is there (again), with that address and port."""
+        self._own[endpoint.endpoint_id] = _Own(endpoint, present=True)
+
+    def absent(self, endpoint_id: str) -> None:
+        """Say that an RNIC is gone: its endpoint leaves."""
+        own = self._own.get(endpoint_id)
+        if own is not None and own.present:
+            own.present = False
+            if own.sent_ns is not None and self.probing:
+                self._tombstones.append(Announcement(endpoint_id, None))
+
+    def read_to_end(self) -> None:
+        """Say that all registrations have been seen once: choose the incarnation."""
+        if self.standing is Standing.READING:
+            self.incarnation = max(self.incarnation, self._largest_seen + 1)
+            self.standing = Standing.REGISTERED
+            # What it answered for and we do not is gone: peers must not go on
+            # probing it, and take its silence for a fault.
+            self._tombstones.extend(
+                Announcement(endpoint_id, None) for endpoint_id in sorted(self._stale)
+            )
+            self._stale.clear()
+
+    def forgotten(self, now: Instant) -> None:
+        """Say that the topic has lost its records: register again."""
+        for own in self._own.values():
+            self._reassert(own, now)
+
+    def seen(self, endpoint: Endpoint, now: Instant) -> None:
+        """Take in a registration under the own id or of an own endpoint."""
+        ours = endpoint.agent_id == self._agent_id or endpoint.endpoint_id in self._own
+        if (
+            not ours
+            or endpoint.cluster != self._cluster
+            or endpoint.incarnation > now.realtime_ns + ABSURD_FUTURE_NS
+        ):
+            return
+        own = self._own.get(endpoint.endpoint_id)
+        if endpoint.incarnation == self.incarnation and self.standing is not Standing.READING:
+            if own is not None:
+                own.seen = True
+            return
+        self._largest_seen = max(self._largest_seen, endpoint.incarnation)
+        if self.standing is Standing.READING:
+            if own is None:
+                self._stale.add(endpoint.endpoint_id)
+            return
+        self.conflicts += 1
+        self._conflict_ns = now.monotonic_ns
+        if endpoint.incarnation > self.incarnation:
+            self.standing = Standing.YIELDED
+        elif own is not None:
+            self._reassert(own, now)
+
+    def left(self, endpoint_id: str, now: Instant) -> None:
+        """Take in a tombstone: of the other agent, when it is of an own endpoint."""
+        self._stale.discard(endpoint_id)
+        own = self._own.get(endpoint_id)
+        if own is None or not own.present or self.standing is Standing.READING:
+            return
+        if self.standing is Standing.YIELDED:
+            self.standing = Standing.REGISTERED
+            self.incarnation = max(self.incarnation, self._largest_seen) + 1
+            for each in self._own.values():
+                each.seen, each.due_ns = False, now.monotonic_ns
+        elif own.sent_ns is not None:
+            # Of one that left after we came; or our own, of an RNIC that is back.
+            self._reassert(own, now)
+
+    def due(self, now: Instant) -> list[Announcement]:
+        """Return what to write now."""
+        announcements, self._tombstones = self._tombstones, []
+        if not self.probing:
+            return announcements
+        for own in self._own.values():
+            if not own.present or own.seen or now.monotonic_ns < own.due_ns:
+                continue
+            own.sent_ns = now.monotonic_ns
+            own.due_ns = now.monotonic_ns + CONFIRM_NS
+            own.endpoint = replace(
+                own.endpoint, incarnation=self.incarnation, registered_at=now.epoch_us
+            )
+            announcements.append(Announcement(own.endpoint.endpoint_id, own.endpoint))
+        return announcements
+
+    def leave(self) -> list[Announcement]:
+        """Return the tombstones that say goodbye; none where another agent took over."""
+        if not self.probing:
+            return []
+        return [
+            Announcement(endpoint_id, None)
+            for endpoint_id, own in self._own.items()
+            if own.present and own.sent_ns is not None
+        ]
+
+    def _reassert(self, own: _Own, now: Instant) -> None:
+        own.seen = False
+        earliest_ns = 0 if own.sent_ns is None else own.sent_ns + REASSERT_NS
+        own.due_ns = max(now.monotonic_ns, earliest_ns)

@@ -1,0 +1,51 @@
+"""Answers probes: one reply of the same size for one valid probe, within a budget."""
+
+from typing import Final
+
+from probers.clock import Clock
+from probers.pacing import TokenBucket
+from probers.packet import Packet, pack_reply
+from probers.rtt import STEP_TOLERANCE_NS
+from probers.transport import PacketCounts
+
+# R-Pingmesh's busiest RNIC sees below 150 probes/s; a thousand peers at once are
+# still answered, a flood is not reflected.
+MAX_REPLIES_HZ: Final = 20_000.0
+REPLY_BURST: Final = 4_096
+# A datagram does not wait longer in a socket's queue; a larger age is a clock set.
+MAX_WAIT_NS: Final = 10 * 10**9
+
+
+class Responder:
+    """Makes replies and stamps them.
+
+    t2 is the kernel's stamp where it can be believed, t3 is taken when the reply
+    is made. Both are of the wall clock, and a clock set between them must not make
+    the hold wrong: t3 is t2 plus what the monotonic clock saw.
+    """
+
+    def __init__(self, clock: Clock, counts: PacketCounts) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._budget = TokenBucket(MAX_REPLIES_HZ, REPLY_BURST)
+        self._offset_ns: int | None = None
+
+    def answer(self, probe: Packet, kernel_ns: int | None) -> bytes | None:
+        """Return the reply; None where the budget is used up."""
+        taken = self._clock.now()
+        if not self._budget.take(taken.monotonic_ns):
+            self._counts.unanswered += 1
+            return None
+        stepped = (
+            self._offset_ns is not None
+            and abs(taken.offset_ns - self._offset_ns) > STEP_TOLERANCE_NS
+        )
+        self._offset_ns = taken.offset_ns
+        waited_ns = 0 if kernel_ns is None else taken.realtime_ns - kernel_ns
+        kernel = kernel_ns is not None and not stepped and 0 <= waited_ns <= MAX_WAIT_NS
+        if not kernel:
+            waited_ns = 0
+        self._counts.answered += 1
+        held_ns = waited_ns + self._clock.now().monotonic_ns - taken.monotonic_ns
+        t2_ns = taken.realtime_ns - waited_ns
+        return pack_reply(probe, t2_ns=t2_ns, t3_ns=t2_ns + held_ns, t2_kernel=kernel)

@@ -1,0 +1,268 @@
+"""Which hops a 5-tuple takes: Paris traceroute over any transport that reports nodes. Pure.
+
+All probes of a trace are ordinary probes on the flow's own 5-tuple (so they take
+the flow's own ECMP path: Augustin et al., Paris traceroute, IMC 2006) that differ in
+the TTL alone, and all TTLs up to the distance seen last are sent at once: a trace
+lasts one timeout at most when its target is known and dead, and one round trip when
+it answers. Every flow is traced when it becomes active, every few minutes
+after that, and at once when a probe of it is lost.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from typing import Final
+
+from probers.pacing import TokenBucket, fraction
+from probers.targets import FlowTarget
+from probers.transport import Completion, Reason
+from schemas.enums import ProbeStatus, TraceCause
+from schemas.records import TraceHop
+
+# As far as a fat tree with an overlay at both ends goes, and what path.trace.v1 holds.
+MAX_TTL: Final = 32
+# TTLs tried at once when the distance is not known: two servers of one pod with
+# virtual switches at both ends are six to eight hops apart.
+WAVE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """How often and how fast to trace.
+
+    Attributes
+    ----------
+    timeout_ns : how long a hop may take to answer
+    refresh_ns : distance of two traces of a flow without a cause, each varied by a
+        quarter so that agents do not trace together
+    loss_gap_ns : least distance of two traces of a flow because of loss
+    rate_hz : traces begun per second for discovery; for loss, in addition, twice as many
+    discovery_burst : discoveries begun at once. Ping lists reach all agents of a job at the
+        same instant, and a discovery sends a wave of probes: with 32 at once, four agents
+        of a lab kept its fabric busy for a second, and healthy probes timed out.
+    loss_burst : traces for loss begun at once: a verdict waits for them
+    """
+
+    timeout_ns: int
+    refresh_ns: int = 300 * 10**9
+    loss_gap_ns: int = 10 * 10**9
+    rate_hz: float = 20.0
+    discovery_burst: int = 4
+    loss_burst: int = 64
+
+
+@dataclass(slots=True)
+class _Flow:
+    target: FlowTarget
+    due_ns: int
+    distance: int | None = None
+    lost_ns: int | None = None
+    running: bool = False
+    lost_while_running: bool = False
+
+
+@dataclass(slots=True)
+class _Trace:
+    flow: _Flow
+    cause: TraceCause
+    known: bool
+    last_ttl: int
+    hops: dict[int, TraceHop] = field(default_factory=dict)
+    silent: set[int] = field(default_factory=set)
+    target_ttl: int | None = None
+    obstacle: str | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOrder:
+    """A probe to send with that TTL."""
+
+    target: FlowTarget
+    ttl: int
+    trace: _Trace
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrace:
+    """What `path.trace.v1` says of one trace."""
+
+    target: FlowTarget
+    cause: TraceCause
+    complete: bool
+    incomplete_reason: str | None
+    hops: tuple[TraceHop, ...]
+
+
+class Tracer:
+    """Decides what to trace, and puts the answers together."""
+
+    def __init__(self, settings: TraceSettings) -> None:
+        self._settings = settings
+        self._flows: dict[tuple[str, str, int], _Flow] = {}
+        self._calendar: list[tuple[int, tuple[str, str, int]]] = []
+        self._discovery = TokenBucket(settings.rate_hz, settings.discovery_burst)
+        self._loss = TokenBucket(settings.rate_hz * 2, settings.loss_burst)
+        self._orders: list[TraceOrder] = []
+        self._awaited: dict[int, TraceOrder] = {}
+        self._finished: list[FinishedTrace] = []
+        # Losses that were not traced because a trace was too recent or too many ran.
+        self.suppressed = 0
+
+    def follow(self, flows: tuple[FlowTarget, ...], now_ns: int) -> None:
+        """Replace the flows to trace; new ones, and those that moved, are traced soon."""
+        current = {flow.key: flow for flow in flows}
+        for key in [k for k in self._flows if k not in current]:
+            del self._flows[key]
+        for key, target in current.items():
+            known = self._flows.get(key)
+            if known is None or known.target != target:
+                self._flows[key] = _Flow(target, now_ns)
+                heapq.heappush(self._calendar, (now_ns, key))
+
+    def lost(self, target: FlowTarget, now_ns: int) -> None:
+        """Trace a flow of which a probe was lost, unless that was done just now."""
+        flow = self._flows.get(target.key)
+        if flow is None:
+            return
+        recent = flow.lost_ns is not None and now_ns - flow.lost_ns < self._settings.loss_gap_ns
+        if recent:
+            self.suppressed += 1
+        elif flow.running:
+            flow.lost_while_running = True
+        elif self._loss.take(now_ns):
+            flow.lost_ns = now_ns
+            self._begin(flow, TraceCause.LOSS)
+        else:
+            self.suppressed += 1
+
+    def due_ns(self, now_ns: int) -> int | None:
+        """Return when there is something to send, monotonic nanoseconds; None when never."""
+        if self._orders:
+            return now_ns
+        if not self._calendar:
+            return None
+        return max(self._calendar[0][0], now_ns + self._discovery.wait_ns(now_ns))
+
+    def due(self, now_ns: int) -> list[TraceOrder]:
+        """Take the probes to send now; each must then be `sent`."""
+        while self._calendar and self._calendar[0][0] <= now_ns:
+            due_ns, key = self._calendar[0]
+            flow = self._flows.get(key)
+            if flow is None or flow.due_ns != due_ns:
+                heapq.heappop(self._calendar)  # of a flow that has left or moved since
+                continue
+            if not flow.running:
+                if not self._discovery.take(now_ns):
+                    break
+                self._begin(flow, TraceCause.DISCOVERY)
+            flow.due_ns = now_ns + self._refresh_ns(flow.target)
+            heapq.heapreplace(self._calendar, (flow.due_ns, key))
+        orders, self._orders = self._orders, []
+        return orders
+
+    def sent(self, token: int, order: TraceOrder) -> None:
+        """Take note that a probe of a trace is under way as `token`."""
+        self._awaited[token] = order
+
+    def completed(self, completion: Completion, now_ns: int) -> None:
+        """Take in the end of a probe of a trace."""
+        order = self._awaited.pop(completion.token, None)
+        if order is None:
+            return
+        trace = order.trace
+        if trace.over:
+            return  # a TTL beyond the target
+        _note(trace, order.ttl, completion)
+        if self._over(trace):
+            self._finish(trace, now_ns)
+
+    def finished(self) -> list[FinishedTrace]:
+        """Take the traces that are over."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _refresh_ns(self, target: FlowTarget) -> int:
+        refresh_ns = self._settings.refresh_ns
+        return refresh_ns - refresh_ns // 8 + fraction(f"refresh|{target}", refresh_ns // 4)
+
+    def _begin(self, flow: _Flow, cause: TraceCause) -> None:
+        flow.running = True
+        known = flow.distance is not None
+        trace = _Trace(flow, cause, known, flow.distance or WAVE)
+        self._send_wave(trace, 1)
+
+    def _send_wave(self, trace: _Trace, first: int) -> None:
+        self._orders.extend(
+            TraceOrder(trace.flow.target, ttl, trace) for ttl in range(first, trace.last_ttl + 1)
+        )
+
+    def _over(self, trace: _Trace) -> bool:
+        """Say whether all is known; order the next wave where it is not."""
+        end = trace.last_ttl if trace.target_ttl is None else trace.target_ttl - 1
+        if any(t not in trace.hops and t not in trace.silent for t in range(1, end + 1)):
+            return False
+        if trace.target_ttl is not None or trace.obstacle is not None:
+            return True
+        wave = range(max(1, trace.last_ttl - WAVE + 1), trace.last_ttl + 1)
+        quiet = not any(ttl in trace.hops for ttl in wave)
+        if quiet or trace.last_ttl >= MAX_TTL or (trace.known and trace.cause is TraceCause.LOSS):
+            return True
+        first, trace.last_ttl = trace.last_ttl + 1, min(trace.last_ttl + WAVE, MAX_TTL)
+        self._send_wave(trace, first)
+        return False
+
+    def _finish(self, trace: _Trace, now_ns: int) -> None:
+        flow = trace.flow
+        trace.over = True
+        flow.running = False
+        complete = trace.target_ttl is not None and trace.obstacle is None
+        if complete:
+            flow.distance = trace.target_ttl
+        self._finished.append(
+            FinishedTrace(
+                flow.target, trace.cause, complete, None if complete else _why(trace), _hops(trace)
+            )
+        )
+        if flow.lost_while_running:
+            flow.lost_while_running = False
+            self.lost(flow.target, now_ns)
+
+
+def _note(trace: _Trace, ttl: int, completion: Completion) -> None:
+    times = completion.times
+    if completion.reporter is None or times is None:
+        trace.silent.add(ttl)
+        if completion.reason is Reason.NOT_SENT:
+            trace.obstacle = f"not sent: {completion.status.value}"
+        return
+    rtt_ns = max(0, times.received_ns - times.sent_ns - (times.hold_ns or 0))
+    trace.hops[ttl] = TraceHop(ttl=ttl, address=completion.reporter, rtt_ns=rtt_ns)
+    if completion.reason is Reason.TTL_EXCEEDED:
+        return
+    if trace.target_ttl is None or ttl < trace.target_ttl:
+        trace.target_ttl = ttl
+        trace.obstacle = (
+            None
+            if completion.status is ProbeStatus.OK
+            else f"{completion.reporter} reports {completion.status.value}"
+        )
+
+
+def _hops(trace: _Trace) -> tuple[TraceHop, ...]:
+    """Return the hops up to the target, else up to the first silence after the last answer."""
+    end = trace.target_ttl
+    if end is None:
+        end = min(max(trace.hops, default=0) + 1, trace.last_ttl)
+    return tuple(
+        trace.hops.get(ttl) or TraceHop(ttl=ttl, address=None, rtt_ns=None)
+        for ttl in range(1, end + 1)
+    )
+
+
+def _why(trace: _Trace) -> str:
+    if trace.obstacle is not None:
+        return trace.obstacle
+    if not trace.hops:
+        return "no hop answered"
+    last = trace.hops[max(trace.hops)]
+    return f"no answer after hop {last.ttl} ({last.address})"

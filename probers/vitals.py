@@ -1,0 +1,60 @@
+"""Gathers what a heartbeat tells from the agent's parts."""
+
+from probers.clock import Instant
+from probers.heartbeat import ClockWatch, Delays, DropWatch, Vitals
+from probers.inbox import Inbox
+from probers.pinglist import PingListFollower
+from probers.publisher import Publisher
+from probers.registration import Registration
+from probers.rnic import Rnic
+
+
+class VitalSigns:
+    """The watches that remember between heartbeats, and the gathering."""
+
+    def __init__(self, started: Instant) -> None:
+        self.clock = ClockWatch(started)
+        self.delays = Delays()
+        self._drops = DropWatch()
+
+    def gather(
+        self,
+        *,
+        now: Instant,
+        rnics: list[Rnic],
+        follower: PingListFollower,
+        registration: Registration,
+        publisher: Publisher,
+        inbox: Inbox,
+        overloaded: bool,
+    ) -> Vitals:
+        """Return what the next heartbeat tells, the reasons of a bad state among it."""
+        packets = [rnic.counts() for rnic in rnics]
+        away = publisher.broker_away()
+        reasons = [
+            registration.conflict(now),
+            "broker away" if away else None,
+            self._drops.reason(publisher.counts.dropped.total(), now),
+            self.clock.reason(now),
+            inbox.counts.refusal and f"ping list refused: {inbox.counts.refusal.value}",
+            "more targets than the rate allows" if overloaded else None,
+            *(rnic.trouble for rnic in rnics),
+        ]
+        return Vitals(
+            endpoints=sum(rnic.open for rnic in rnics),
+            targets_active=follower.targets_active,
+            targets_waiting=follower.targets_waiting,
+            pinglist_version=follower.version,
+            rounds_sent=publisher.counts.rounds_sent,
+            results_sent=publisher.counts.results_sent,
+            rounds_dropped=publisher.counts.rounds_dropped,
+            replies_duplicate=sum(p.duplicate for p in packets),
+            replies_late=sum(p.late for p in packets),
+            replies_foreign=sum(p.foreign for p in packets),
+            packets_malformed=sum(p.malformed for p in packets),
+            records_undecodable=inbox.counts.undecodable,
+            broker_away=away,
+            host_delay_ns=self.delays.take_percentile_ns(),
+            registered=registration.registered,
+            reasons=[reason for reason in reasons if reason],
+        )

@@ -1,0 +1,272 @@
+"""Agents on a real broker: they register, find each other, probe, and leave."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from ops.processes import ProcessGroup
+from schemas import topics
+from schemas.connection import KafkaSettings
+from schemas.enums import AgentState, ClockSource, ProbeStatus, TraceCause
+from schemas.enums import Transport as TransportKind
+from tests.integration.agent_harness import Agents, Watcher
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def agents(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Agents]:
+    """Return what starts agents; those that run are stopped at the end."""
+    with ProcessGroup(tmp_path / "logs") as group:
+        yield Agents(kafka, tmp_path, group)
+
+
+@pytest.fixture
+def watcher(agents: Agents) -> Iterator[Watcher]:
+    """Return what reads everything that agents write."""
+    made = Watcher(
+        agents.settings,
+        topics.ENDPOINT,
+        topics.HEARTBEAT,
+        topics.PROBE_ROUND,
+        topics.PATH_TRACE,
+        topics.RNIC_COUNTERS,
+    )
+    yield made
+    made.close()
+
+
+def ok_pairs(watcher: Watcher, agent_id: str) -> set[tuple[str, str, int]]:
+    """Return which 5-tuples of an agent were answered at least once."""
+    return {
+        (r.src, r.dst, r.flow)
+        for done in watcher.of(topics.PROBE_ROUND, agent_id)
+        for r in done.results
+        if r.status is ProbeStatus.OK
+    }
+
+
+def test_two_agents_register_probe_each_other_and_leave(agents: Agents, watcher: Watcher) -> None:
+    """The whole life: waiting, active, rounds, traces, counters, tombstones, exit 0."""
+    agents.tell("agent-a", ("a/r0", "b/r0"), ("a/r1", "b/r1"), ("a/r0", "nobody/r0"), flows=2)
+    agents.tell("agent-b", ("b/r0", "a/r0"))
+    first = agents.start("a", agents.configure("a", rnics=2))
+    watcher.until(
+        "a waits for b",
+        lambda: any(
+            b.state is AgentState.RUNNING and (b.targets_active, b.targets_waiting) == (0, 3)
+            for b in watcher.of(topics.HEARTBEAT, "agent-a")
+        ),
+    )
+    assert not watcher.of(topics.PROBE_ROUND)
+    second = agents.start("b", agents.configure("b", rnics=2))
+    expected = {("a/r0", "b/r0", 0), ("a/r0", "b/r0", 1), ("a/r1", "b/r1", 0), ("a/r1", "b/r1", 1)}
+    watcher.until(
+        "both probe each other",
+        lambda: (
+            ok_pairs(watcher, "agent-a") == expected
+            and ok_pairs(watcher, "agent-b") == {("b/r0", "a/r0", 0)}
+            and len(watcher.of(topics.PROBE_ROUND, "agent-a")) >= 3
+            and len({(t.src, t.dst, t.flow) for t in watcher.of(topics.PATH_TRACE)}) == 5
+            and len(watcher.of(topics.RNIC_COUNTERS, "agent-a")) >= 2
+        ),
+    )
+    rounds = watcher.of(topics.PROBE_ROUND, "agent-a")
+    assert [r.round_seq for r in rounds] == list(range(len(rounds)))
+    assert {r.cluster for r in rounds} == {"test-cluster"}
+    for result in rounds[-1].results:
+        assert result.transport is TransportKind.UDP
+        assert result.clock in (ClockSource.KERNEL, ClockSource.SOFTWARE)
+        assert 0 < (result.rtt_ns or 0) < 10**9
+        assert (result.prober_delay_ns or -1) >= 0
+        assert (result.responder_delay_ns or -1) >= 0
+    for trace in watcher.of(topics.PATH_TRACE):
+        assert trace.cause is TraceCause.DISCOVERY
+        assert trace.complete
+        assert [h.address for h in trace.hops] == ["127.0.0.1"]
+    batch = watcher.of(topics.RNIC_COUNTERS, "agent-a")[-1]
+    assert batch.started_at * 1000 % batch.tick_ns == 0
+    assert {(s.tx_bytes, s.rx_bytes, s.counter_bits) for s in batch.samples} == {(4000, 8000, 34)}
+    first.process.terminate()
+    second.process.terminate()
+    watcher.until(
+        "tombstones of all endpoints",
+        lambda: (
+            {k for k, r in watcher.records["endpoint.v1"] if r is None}
+            == {"a/r0", "a/r1", "b/r0", "b/r1"}
+        ),
+    )
+    assert first.process.wait(15) == 0
+    assert second.process.wait(15) == 0
+    watcher.until(
+        "the last heartbeat says goodbye",
+        lambda: watcher.of(topics.HEARTBEAT, "agent-a")[-1].state is AgentState.LEAVING,
+    )
+    statuses = Counter(r.status for done in watcher.of(topics.PROBE_ROUND) for r in done.results)
+    # Leaving is no fault: nobody was refused. A busy machine may miss a timeout.
+    assert set(statuses) <= {ProbeStatus.OK, ProbeStatus.TIMEOUT}
+    assert statuses[ProbeStatus.OK] >= 0.9 * statuses.total()
+
+
+def test_records_stand_where_java_would_put_them(agents: Agents, watcher: Watcher) -> None:
+    """Keys choose partitions by murmur2, event times are the records' timestamps."""
+    agents.start("a", agents.configure("a", rnics=3))
+    watcher.until("registered", lambda: len(watcher.of(topics.ENDPOINT)) == 3)
+    for message in watcher.messages["endpoint.v1"]:
+        key = message.key()
+        assert key is not None
+        assert message.partition() == murmur2(key) % topics.ENDPOINT.partitions
+    for message, record in zip(
+        watcher.messages["endpoint.v1"], watcher.of(topics.ENDPOINT), strict=True
+    ):
+        assert message.timestamp()[1] == record.registered_at // 1000
+
+
+def murmur2(data: bytes) -> int:
+    """Hash as Kafka's Java client does (org.apache.kafka.common.utils.Utils.murmur2)."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = (h * m & mask) ^ ((k ^ (k >> 24)) * m & mask)
+    if data[whole:]:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ (h >> 13)) * m & mask
+    return (h ^ (h >> 15)) & 0x7FFFFFFF
+
+
+def test_a_killed_agent_is_seen_as_losses_in_a_row(agents: Agents, watcher: Watcher) -> None:
+    """No goodbye: within one round three losses per 5-tuple, and a trace for loss."""
+    agents.tell("agent-a", ("a/r0", "b/r0"))
+    agents.start("a", agents.configure("a"))
+    victim = agents.start("b", agents.configure("b"))
+    watcher.until("b is probed", lambda: bool(ok_pairs(watcher, "agent-a")))
+    victim.process.kill()
+    victim.process.wait()
+    watcher.until(
+        "a round of three losses",
+        lambda: any(
+            len(done.results) == 3
+            and all(r.status in (ProbeStatus.REFUSED, ProbeStatus.TIMEOUT) for r in done.results)
+            for done in watcher.of(topics.PROBE_ROUND, "agent-a")
+        ),
+    )
+    watcher.until(
+        "a trace for loss",
+        lambda: any(
+            t.cause is TraceCause.LOSS and not t.complete for t in watcher.of(topics.PATH_TRACE)
+        ),
+    )
+
+
+def test_tcp_targets_are_probed_by_connecting(agents: Agents, watcher: Watcher) -> None:
+    """A TCP endpoint registers as such and is measured by its handshake."""
+    agents.tell("agent-a", ("a/r0", "b/r0"))
+    agents.start("a", agents.configure("a"))
+    agents.start("b", agents.configure("b", transport="tcp"))
+    watcher.until("b is probed", lambda: bool(ok_pairs(watcher, "agent-a")))
+    (registered,) = watcher.of(topics.ENDPOINT, "b/r0")
+    assert registered.transport is TransportKind.TCP
+    results = [r for done in watcher.of(topics.PROBE_ROUND) for r in done.results]
+    assert {r.transport for r in results} == {TransportKind.TCP}
+    assert all(r.responder_delay_ns is None for r in results)
+
+
+def test_of_two_agents_with_one_id_the_later_goes_on(agents: Agents, watcher: Watcher) -> None:
+    """The older yields, says so once and is silent; when the later leaves, it takes over."""
+    agents.tell("agent-x", ("x/r0", "b/r0"))
+    agents.start("b", agents.configure("b"))
+    old = agents.start("old", agents.configure("x"))
+    watcher.until("the first probes", lambda: bool(ok_pairs(watcher, "agent-x")))
+    old_incarnation = watcher.of(topics.PROBE_ROUND, "agent-x")[-1].incarnation
+    new = agents.start("new", agents.configure("x"))
+    watcher.until(
+        "the older one yields",
+        lambda: any(
+            h.state is AgentState.DEGRADED and "yielded" in (h.state_reason or "")
+            for h in watcher.of(topics.HEARTBEAT, "agent-x")
+        ),
+    )
+    watcher.until(
+        "the later one probes",
+        lambda: (
+            [r.incarnation for r in watcher.of(topics.PROBE_ROUND, "agent-x")][-3:]
+            == [watcher.of(topics.ENDPOINT, "x/r0")[-1].incarnation] * 3
+        ),
+    )
+    later = watcher.of(topics.PROBE_ROUND, "agent-x")[-1].incarnation
+    assert later > old_incarnation
+    assert old.running
+    new.process.terminate()
+    watcher.until(
+        "the older one takes over",
+        lambda: watcher.of(topics.PROBE_ROUND, "agent-x")[-1].incarnation > later,
+    )
+    # A handful of registrations, not a war: first, second, and the taking over.
+    assert len([r for r in watcher.of(topics.ENDPOINT, "x/r0") if r is not None]) <= 5
+
+
+def test_poison_and_foreign_lists_are_refused_and_told(agents: Agents, watcher: Watcher) -> None:
+    """Garbage goes to the dead letters with its origin; another cluster's list is refused."""
+    agents.put(topics.PINGLIST, b"agent-a", b"no ping list at all")
+    agents.put(topics.ENDPOINT, b"b/r7", b"\xc3\x01" + bytes(30))
+    agents.tell("agent-a", ("a/r0", "b/r0"), cluster="elsewhere")
+    agents.start("b", agents.configure("b"))
+    agents.start("a", agents.configure("a"))
+    letters = Watcher(agents.settings, topics.PINGLIST, topics.ENDPOINT, dlq=True)
+    letters.until("poison of the list", lambda: bool(letters.messages["pinglist.v1.dlq"]))
+    letters.until("poison of the endpoint", lambda: bool(letters.messages["endpoint.v1.dlq"]))
+    letter = letters.messages["pinglist.v1.dlq"][0]
+    headers = dict(letter.headers() or [])
+    assert letter.value() == b"no ping list at all"
+    assert letter.key() == b"agent-a"
+    assert headers["__connect.errors.topic"] == b"pinglist.v1"
+    assert headers["__connect.errors.connector.name"] == b"agent"
+    letters.close()
+    watcher.until(
+        "the refusal is told",
+        lambda: any(
+            h.state is AgentState.DEGRADED
+            and "OTHER_CLUSTER" in (h.state_reason or "")
+            and h.records_undecodable == 2
+            for h in watcher.of(topics.HEARTBEAT, "agent-a")
+        ),
+    )
+    assert not watcher.of(topics.PROBE_ROUND, "agent-a")
+    agents.tell("agent-a", ("a/r0", "b/r0"), version=3)
+    watcher.until("a good list is taken", lambda: bool(ok_pairs(watcher, "agent-a")))
+    agents.tell("agent-a", version=2)
+    seen = len(watcher.of(topics.HEARTBEAT, "agent-a"))
+    watcher.until("time", lambda: len(watcher.of(topics.HEARTBEAT, "agent-a")) >= seen + 2)
+    last = watcher.of(topics.HEARTBEAT, "agent-a")[-1]
+    assert (last.pinglist_version, last.targets_active) == (3, 1)
+
+
+def test_agents_do_not_start_their_rounds_together(agents: Agents, watcher: Watcher) -> None:
+    """Each at its own part of the second, the same in every second."""
+    hosts = ("a", "b", "c", "d")
+    for host in hosts:
+        peer = hosts[(hosts.index(host) + 1) % len(hosts)]
+        agents.tell(f"agent-{host}", (f"{host}/r0", f"{peer}/r0"))
+        agents.start(host, agents.configure(host))
+    watcher.until(
+        "three rounds each",
+        lambda: all(len(watcher.of(topics.PROBE_ROUND, f"agent-{h}")) >= 3 for h in hosts),
+    )
+    parts = {}
+    for host in hosts:
+        starts = [r.started_at % 10**6 for r in watcher.of(topics.PROBE_ROUND, f"agent-{host}")]
+        # A busy machine wakes late, never early.
+        parts[host] = min(starts)
+        assert min(starts) == pytest.approx(expected_us(f"agent-{host}"), abs=20_000)
+    assert len({part // 20_000 for part in parts.values()}) == len(hosts)
+
+
+def expected_us(agent_id: str) -> int:
+    """Return the part of the second that an id's hash says, computed anew."""
+    mixed = crc32(agent_id.encode()) * 2_654_435_769 % 2**32
+    return mixed * 10**6 // 2**32

@@ -1,0 +1,115 @@
+"""The agent's reader on a real broker: whole topics, their ends, a second reading."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ops.entry import Entry
+from ops.topic_admin import TopicAdmin, apply_topics
+from probers.clock import SystemClock
+from probers.consumer import Record, TopicReader
+from schemas import topics
+from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
+from tests.integration.data_tools import produce
+
+pytestmark = pytest.mark.broker
+
+WAIT_S = 20
+
+
+def entry(key: bytes | None, value: bytes | None, partition: int) -> Entry:
+    """Return a record to write."""
+    return Entry(partition=partition, offset=0, timestamp_ms=None, key=key, value=value)
+
+
+@pytest.fixture
+def reader(kafka: KafkaSettings) -> Iterator[TopicReader]:
+    """Return a reader of both topics that an agent reads."""
+    made = TopicReader(
+        kafka,
+        SystemClock(),
+        (topics.PINGLIST, topics.ENDPOINT),
+        client_id="agent-a",
+        log=EventLog("test"),
+    )
+    yield made
+    made.close()
+
+
+def read(reader: TopicReader, done: Callable[[list[Record]], bool]) -> list[Record]:
+    """Poll as the agent does until the condition holds."""
+    records: list[Record] = []
+    deadline = time.monotonic() + WAIT_S
+    while not done(records):
+        assert time.monotonic() < deadline, records
+        records.extend(reader.poll())
+        time.sleep(0.01)
+    return records
+
+
+def test_everything_is_read_from_the_beginning_of_every_partition(
+    kafka: KafkaSettings, reader: TopicReader
+) -> None:
+    """Records of all partitions, tombstones among them, then the end."""
+    produce(kafka, topics.ENDPOINT, [entry(b"e%d" % n, b"v", n % 4) for n in range(40)])
+    produce(kafka, topics.PINGLIST, [entry(b"a", None, 1), entry(b"b", b"x", 2)])
+    assert not reader.read_to_end
+    records = read(reader, lambda _: reader.read_to_end)
+    endpoints = [r for r in records if r.topic is topics.ENDPOINT]
+    assert {r.key for r in endpoints} == {b"e%d" % n for n in range(40)}
+    assert {r.partition for r in endpoints} == {0, 1, 2, 3}
+    lists = [r for r in records if r.topic is topics.PINGLIST]
+    assert {(r.key, r.value) for r in lists} == {(b"a", None), (b"b", b"x")}
+    assert not any(r.replayed for r in records)
+
+
+def test_a_second_reading_is_marked_and_new_records_are_not(
+    kafka: KafkaSettings, reader: TopicReader
+) -> None:
+    """After `reread` the topic comes again, replayed, up to its end; what is new is new."""
+    produce(kafka, topics.ENDPOINT, [entry(b"e%d" % n, b"v", n % 4) for n in range(12)])
+    read(reader, lambda _: reader.read_to_end)
+    reader.reread(topics.ENDPOINT)
+    assert not reader.read_to_end
+    again = read(reader, lambda _: reader.read_to_end)
+    assert {r.key for r in again} == {b"e%d" % n for n in range(12)}
+    assert all(r.replayed for r in again)
+    produce(kafka, topics.ENDPOINT, [entry(b"new", b"v", 3)])
+    (fresh,) = read(reader, bool)
+    assert (fresh.key, fresh.replayed) == (b"new", False)
+
+
+def test_topics_that_are_missing_are_waited_for(
+    kafka: KafkaSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An agent may start before `topics apply`: it asks again, and says so once."""
+    wrong = KafkaSettings(bootstrap=kafka.bootstrap, topic_prefix=kafka.topic_prefix + "nowhere.")
+    reader = TopicReader(
+        wrong, SystemClock(), (topics.ENDPOINT,), client_id="agent-a", log=EventLog("test")
+    )
+    deadline = time.monotonic() + WAIT_S
+    while "topic.missing" not in caplog.messages and time.monotonic() < deadline:
+        begin = time.monotonic()
+        assert reader.poll() == []
+        assert time.monotonic() - begin < 1
+        time.sleep(0.05)
+    assert caplog.messages.count("topic.missing") == 1
+    assert not reader.read_to_end
+    reader.close()
+
+
+def test_a_topic_that_was_made_anew_is_read_anew(kafka: KafkaSettings, reader: TopicReader) -> None:
+    """Offsets that were seen before are new records: not replayed, and it is told."""
+    produce(kafka, topics.ENDPOINT, [entry(b"e%d" % n, b"v", n % 4) for n in range(40)])
+    read(reader, lambda _: reader.read_to_end)
+    assert reader.take_restarts() == 0
+    admin = TopicAdmin(kafka)
+    admin.delete([kafka.topic(topics.ENDPOINT.name)])
+    apply_topics(kafka)
+    produce(kafka, topics.ENDPOINT, [entry(b"new%d" % n, b"v", n % 4) for n in range(4)])
+    fresh = read(reader, lambda found: len(found) >= 4)
+    assert {r.key for r in fresh} == {b"new0", b"new1", b"new2", b"new3"}
+    assert not any(r.replayed for r in fresh)
+    assert reader.take_restarts() == 4

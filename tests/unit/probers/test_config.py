@@ -1,0 +1,176 @@
+"""Flags before environment before TOML, and all that is wrong told at once."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probers.config import OPTIONS, AgentConfig, build_config
+from probers.config_rnics import RnicConfig
+from schemas.connection import ConfigError
+from schemas.enums import Transport as TransportKind
+
+MINIMAL = {"host_id": "h0", "rnic": [{"rail": 0, "address": "10.0.0.1"}]}
+FULL = """
+[agent]
+id = "agent-h0"
+host_id = "h0"
+container_id = "job1-w0"
+task_id = "job1"
+interval_ms = 2000
+timeout_ms = 250
+counters_hz = 20
+log_level = "DEBUG"
+log_json = true
+
+[[agent.rnic]]
+rail = 0
+address = "127.0.0.1"
+port = 4001
+gateway = "127.0.0.1:9000"
+counters = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+
+[[agent.rnic]]
+rail = 1
+address = "127.0.0.1"
+port = 4002
+endpoint_id = "other/r1"
+transport = "tcp"
+"""
+
+
+def build(
+    table: dict[str, Any] | None = None,
+    flags: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+) -> AgentConfig:
+    """Build from these sources."""
+    return build_config(flags or {}, environment or {}, MINIMAL if table is None else table)
+
+
+def test_a_whole_file_is_read() -> None:
+    """Times become nanoseconds; RNICs get their default ids."""
+    config = build(tomllib.loads(FULL)["agent"])
+    assert (config.id, config.host_id, config.container_id) == ("agent-h0", "h0", "job1-w0")
+    assert (config.interval_ns, config.timeout_ns) == (2 * 10**9, 250 * 10**6)
+    assert config.counters_tick_ns == 50 * 10**6
+    assert config.rnics == (
+        RnicConfig(
+            rail=0,
+            endpoint_id="job1-w0/r0",
+            address="127.0.0.1",
+            port=4001,
+            gateway=("127.0.0.1", 9000),
+            counters=Path("/sys/class/infiniband/mlx5_0/ports/1/counters"),
+        ),
+        RnicConfig(
+            rail=1,
+            endpoint_id="other/r1",
+            address="127.0.0.1",
+            port=4002,
+            transport=TransportKind.TCP,
+        ),
+    )
+
+
+def test_ids_default_to_the_host() -> None:
+    """Agent and container are named after the host; the task may be none."""
+    config = build()
+    assert (config.id, config.container_id, config.task_id) == ("agent-h0", "h0", None)
+    assert config.rnics[0].endpoint_id == "h0/r0"
+
+
+def test_flags_win_over_environment_over_file() -> None:
+    """Each source replaces the next one, setting by setting."""
+    table = {**MINIMAL, "flows": 1, "confirm": 1, "timeout_ms": 100}
+    environment = {"SKELETONHUNTER_AGENT_FLOWS": "2", "SKELETONHUNTER_AGENT_CONFIRM": "2"}
+    config = build(table, {"flows": "3", "confirm": None}, environment)
+    assert (config.flows, config.confirm, config.timeout_ns) == (3, 2, 100 * 10**6)
+
+
+def test_rnics_come_from_flags_or_environment_as_well() -> None:
+    """`rail=…,address=…`, several flags, or parted by semicolons."""
+    flags = {"rnic": ["rail=0,address=10.0.0.1", "rail=1,address=10.0.0.2,port=7"]}
+    assert [r.port for r in build({}, flags).rnics] == [0, 7]
+    environment = {"SKELETONHUNTER_AGENT_RNIC": "rail=4,address=10.0.0.4; rail=5,address=10.0.0.5"}
+    assert [r.rail for r in build({}, None, environment).rnics] == [4, 5]
+
+
+def test_no_counters_are_sampled_at_rate_zero() -> None:
+    """0 means off."""
+    assert build({**MINIMAL, "counters_hz": 0}).counters_tick_ns is None
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    """One error names each setting, its value and its bounds."""
+    table = {
+        "id": "a b",
+        "interval_ms": 5,
+        "timeout_ms": "soon",
+        "flows": True,
+        "speed": 3,
+        "rnic": [
+            {"rail": -1, "address": "nowhere", "port": 70_000, "colour": "red"},
+            {"rail": 1},
+            {"rail": 2, "address": "10.0.0.1", "gateway": "x"},
+        ],
+    }
+    with pytest.raises(ConfigError) as caught:
+        build(table)
+    message = str(caught.value)
+    for part in (
+        "id 'a b'",
+        "interval_ms=5 must be 100 to 60000",
+        "timeout_ms='soon' must be a whole number",
+        "flows=True",
+        "speed",
+        "rail=-1",
+        "'nowhere'",
+        "port=70000",
+        "'colour'",
+        "rail and address are needed",
+        "gateway",
+    ):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("rnics", "reason"),
+    [
+        ([], "give 1 to 64"),
+        ([{"rail": 0, "address": "10.0.0.1"}] * 2, "same endpoint_id"),
+        (
+            [
+                {"rail": 0, "address": "10.0.0.1", "port": 5},
+                {"rail": 1, "address": "10.0.0.1", "port": 5},
+            ],
+            "same address and port",
+        ),
+        ([{"rail": 0, "address": ".".join("0000")}], "others must reach it"),
+        ([{"rail": 0, "address": "10.0.0.1", "transport": "rdma"}], "udp or tcp"),
+        (
+            [{"rail": 0, "address": "10.0.0.1", "transport": "tcp", "gateway": "127.0.0.1:1"}],
+            "only udp",
+        ),
+        ("none", r"\[\[agent.rnic\]\]"),
+    ],
+)
+def test_rnics_that_cannot_be_are_refused(rnics: Any, reason: str) -> None:
+    """None, twice the same, unreachable, unknown transport."""
+    with pytest.raises(ConfigError, match=reason):
+        build({"host_id": "h0", "rnic": rnics})
+
+
+def test_a_broken_rnic_flag_is_named() -> None:
+    """The part that is no key=value."""
+    with pytest.raises(ConfigError, match="'nonsense' is no key=value"):
+        build({}, {"rnic": ["rail=0,nonsense"]})
+
+
+def test_every_option_has_bounds_that_hold_its_default() -> None:
+    """No default is refused by its own check."""
+    for option in OPTIONS:
+        if option.kind is int:
+            assert isinstance(option.default, int)
+            assert option.low <= option.default <= option.high
