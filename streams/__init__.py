@@ -1,0 +1,1 @@
+"""The stream worker: windows and detectors over the probe rounds."""

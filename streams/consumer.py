@@ -1,0 +1,239 @@
+"""The batch source's consumer: librdkafka in a group of its own.
+
+librdkafka delivers rebalances inside `consume`, in the thread that calls it. All
+methods are called from one thread.
+"""
+
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from schemas import topics
+from schemas.eventlog import EventLog
+from streams.batch import Batch
+from streams.config import WorkerConfig
+from streams.engine import Engine
+from streams.errors import SessionLostError
+from streams.lookback import LogReader
+from streams.metrics import Metrics
+from streams.publisher import CLIENT_LOG
+from streams.session import Restorer
+
+BATCH: Final = 2000
+POLL_S: Final = 0.05
+TIMEOUT_S: Final = 10.0
+# A restart re-reads a look-back between two polls; hours of it fit in here.
+MAX_POLL_INTERVAL_MS: Final = 600_000
+# Errors after which the client goes on by itself once the broker is back.
+PASSING: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+
+
+class RoundConsumer:
+    """Takes rounds in batches and hands partitions to the engine and back."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        restorer: Restorer,
+        engine: Engine,
+        log: EventLog,
+        metrics: Metrics,
+    ) -> None:
+        self._restorer = restorer
+        self._settings = settings = restorer.settings
+        self._engine = engine
+        self._log = log
+        self._metrics = metrics
+        self._topic = settings.topic(topics.PROBE_ROUND.name)
+        self._epochs: dict[int, int] = {}
+        self._next: dict[int, int] = {}
+        self._epoch = 0
+        self._number = 0
+        self._paused = False
+        self._failure: Exception | None = None
+        self._given_up: set[int] = set()
+        # Whether the group has answered: an assignment has come, if only an empty one.
+        self.joined = False
+        session_ms = int(config.session_timeout_s * 1000)
+        options: dict[str, Any] = {
+            **settings.librdkafka(),
+            "group.id": settings.topic(config.group),
+            "client.id": "skeletonhunter-worker",
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": session_ms // 4,
+            "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, session_ms),
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "on_commit": self._on_commit,
+        }
+        if config.instance_id:
+            options["group.instance.id"] = config.instance_id
+        self._consumer = Consumer(options, logger=CLIENT_LOG)
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def poll(self) -> Batch | None:
+        """Return the next batch, None when nothing came.
+
+        Raises
+        ------
+        SessionLostError
+            If the group or the broker makes it impossible to go on.
+        """
+        self._given_up.clear()
+        try:
+            messages: list[Message] = self._consumer.consume(BATCH, POLL_S)
+        except KafkaException as error:
+            raise SessionLostError(f"consumer: {error}") from error
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._given_up & set(self._epochs):
+            # What of this batch came before and what after cannot be told apart.
+            raise SessionLostError("a partition was taken and given back at once")
+        good = [m for m in messages if self._is_round(m)]
+        return self._batch(good) if good else None
+
+    def commit(self, offsets: list[TopicPartition], wait: bool) -> None:
+        """Commit offsets; without `wait` the answer comes by callback."""
+        try:
+            if not wait:
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+                return
+            for done in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
+                if done.error is not None:
+                    raise SessionLostError(f"commit: {done.error.str()}")
+        except KafkaException as error:
+            raise SessionLostError(f"commit: {error}") from error
+
+    def log_end(self, partition: int) -> int:
+        """Return the end of a partition's log as last heard, negative: unknown."""
+        _, high = self._consumer.get_watermark_offsets(
+            TopicPartition(self._topic, partition), cached=True
+        )
+        return int(high)
+
+    def hold(self, paused: bool) -> None:
+        """Pause or resume all partitions; polling goes on, so that the group stays."""
+        if paused == self._paused:
+            return
+        self._paused = paused
+        partitions = [TopicPartition(self._topic, p) for p in self._epochs]
+        if partitions:
+            (self._consumer.pause if paused else self._consumer.resume)(partitions)
+
+    def close(self) -> None:
+        """Leave the group; partitions are released on the way."""
+        self._consumer.close()
+
+    def _batch(self, messages: list[Message]) -> Batch:
+        starts: dict[int, int] = {}
+        kept = []
+        for message in messages:
+            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+            if partition not in self._next:
+                continue
+            starts.setdefault(partition, self._next[partition])
+            self._next[partition] = offset + 1
+            kept.append(message)
+        self._number += 1
+        return Batch(self._number, {p: self._epochs[p] for p in starts}, starts, kept)
+
+    def _is_round(self, message: Message) -> bool:
+        """Tell messages from errors, which the client delivers as messages."""
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() in PASSING or error.retriable():
+            self._log.warning("consumer.error", reason=error.str())
+            return False
+        raise SessionLostError(f"consumer: {error.str()}")
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Rebuild the sessions of new partitions, then let their rounds come."""
+        self.joined = True
+        if not partitions:
+            consumer.incremental_assign([])
+            return
+        try:
+            committed = consumer.committed(partitions, timeout=TIMEOUT_S)
+            self._epoch += 1
+            sessions = []
+            with LogReader(self._settings) as reader:
+                for place in committed:
+                    if place.error is not None:
+                        raise SessionLostError(f"committed offset: {place.error.str()}")
+                    offset = place.offset if place.offset >= 0 else OFFSET_INVALID
+                    sessions.append(
+                        self._restorer.restore(
+                            reader, place.partition, self._epoch, (offset, place.metadata)
+                        )
+                    )
+            consumer.incremental_assign(
+                [TopicPartition(self._topic, s.partition, s.next_offset) for s in sessions]
+            )
+            for session in sessions:
+                self._epochs[session.partition] = session.epoch
+                self._next[session.partition] = session.next_offset
+            self._engine.take_over(sessions)
+            if self._paused:
+                consumer.pause(partitions)
+        except (KafkaException, SessionLostError) as error:
+            self._failure = SessionLostError(f"assignment: {error}")
+        except Exception as error:  # noqa: BLE001 - the client swallows what a callback raises
+            self._failure = error
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Finish, confirm and commit what was begun, then let go."""
+        self._let_go(partitions, commit=True)
+
+    def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Drop partitions that are another's already."""
+        self._log.warning("partitions.lost", partitions=sorted(p.partition for p in partitions))
+        self._let_go(partitions, commit=False)
+
+    def _let_go(self, partitions: list[TopicPartition], *, commit: bool) -> None:
+        numbers = [p.partition for p in partitions]
+        for number in numbers:
+            self._epochs.pop(number, None)
+            self._next.pop(number, None)
+        self._given_up.update(numbers)
+        try:
+            self._engine.release(numbers, commit=commit)
+        except SessionLostError as error:
+            self._failure = error
+        except Exception as error:  # noqa: BLE001 - the client swallows what a callback raises
+            self._failure = error
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        failed = error or next((p.error for p in partitions if p.error is not None), None)
+        if failed is not None:
+            self._metrics.add("commit_errors")
+            self._log.warning("commit.failed", reason=failed.str())

@@ -1,0 +1,1 @@
+"""Detectors: pure functions of probes and windows, thresholds from stated false-alarm rates."""

@@ -1,0 +1,201 @@
+"""Raised latency of a window: LOF over the look-back, and an effect worth an alarm.
+
+A window is suspicious when its LOF passes the threshold of the stated
+false-alarm rate *and* its median has risen by the least effect. LOF sees a
+change of any of the seven features, also of the greatest round trip, which on a
+busy machine is wild without any fault; the median moves only when half of the
+probes slow down. Only slower is an anomaly; faster is not. One strongly
+suspicious window is an anomaly, or two weakly suspicious ones in a row; windows
+of few answers count as weak.
+
+The look-back of window k is the windows from k-1-n to k-2: the one just before
+k is left out, since a fault that began in it may be in it already.
+
+What is kept per 5-tuple is a function of the published windows and of which of
+them were anomalous, nothing else: a restart reads both from the output topics.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.enums import Transport
+from streams.columns import FlowKey
+from streams.config import DetectionConfig
+from streams.detectors.lof import STRONG, WEAK, Floats, lof_scores, log_features, thresholds
+from streams.table import Column, Table
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+# Least answers in a window: with fewer there are no quartiles.
+MIN_ANSWERS: Final = 4
+# Least answers for one window to decide alone: the median of five is too restless.
+MIN_STRONG_ANSWERS: Final = 8
+# The rise must be this many standard deviations of the look-back's medians. With
+# five answers a window the median itself jumps about; with thirty it hardly does.
+EFFECT_DEVIATIONS: Final = 3.0
+# An anomaly ends when less than this share of the effect is left: hysteresis.
+CLEAR_SHARE: Final = 0.5
+# Windows kept beyond the look-back: the one before the newest, and one more, so
+# that the newest can be judged again after a restart.
+EXTRA_WINDOWS: Final = 2
+# Position in FEATURES.
+P50: Final = 1
+NEVER: Final = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What LOF and effect say about each window: arrays of one length.
+
+    Both are False where answers or history are too few. `baseline_ns` is the
+    median of the look-back's medians, nan without one; `effect_ns` the rise
+    above it that counts.
+    """
+
+    strong: Bools
+    weak: Bools
+    score: Floats
+    baseline_ns: Floats
+    effect_ns: Floats
+
+
+class LookBack:
+    """The look-back windows of all 5-tuples of a partition."""
+
+    def __init__(self, config: DetectionConfig) -> None:
+        self._config = config
+        self._length = config.lookback_windows + EXTRA_WINDOWS
+        self._table: Table[FlowKey] = Table(
+            {
+                "features": Column(np.int64, 0, (self._length, 7)),
+                "window": Column(np.int64, NEVER, (self._length,)),
+                "weak": Column(np.int64, NEVER),
+            }
+        )
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def windows(self) -> int:
+        """Number of windows that are kept."""
+        return self._length
+
+    def insert(self, key: FlowKey, window: int, features_ns: Int64s) -> None:
+        """Take a window that is not anomalous, features of shape (7,), into the look-back."""
+        row = self._table.row(key)
+        place = window % self._length
+        self._table["features"][row, place] = features_ns
+        self._table["window"][row, place] = window
+
+    def reset(self, key: FlowKey) -> None:
+        """Forget all windows of a 5-tuple."""
+        if self._table.find(key) is not None:
+            self._table.remove(key)
+
+    def note_weak(self, key: FlowKey, window: int) -> None:
+        """Remember that the newest window is weakly suspicious."""
+        self._table["weak"][self._table.row(key)] = window
+
+    def take_back(self, key: FlowKey, window: int) -> bool:
+        """Remove a window from the look-back if it was weakly suspicious; return whether it was."""
+        row = self._table.find(key)
+        if row is None or self._table["weak"][row] != window:
+            return False
+        place = window % self._length
+        if self._table["window"][row, place] == window:
+            self._table["window"][row, place] = NEVER
+        return True
+
+    def was_weak(self, key: FlowKey, window: int) -> bool:
+        """Return whether that window was the last weakly suspicious one."""
+        row = self._table.find(key)
+        return row is not None and bool(self._table["weak"][row] == window)
+
+    def judge(
+        self,
+        window: int,
+        keys: list[FlowKey],
+        features_ns: Int64s,
+        answers: Int64s,
+        transports: list[Transport],
+    ) -> Verdicts:
+        """Judge windows of one index against their look-backs; nothing is taken in.
+
+        Parameters
+        ----------
+        window
+            Index of the windows.
+        keys, features_ns, answers, transports
+            The 5-tuples, their features (n, 7), probes answered, transports.
+        """
+        found = self._table.find_all(keys)
+        rows = np.array([row or 0 for row in found], np.int64)
+        known = np.array([row is not None for row in found]) & (answers >= MIN_ANSWERS)
+        held = self._table["window"][rows]
+        oldest, newest = window - 1 - self._config.lookback_windows, window - 2
+        valid = (held >= oldest) & (held <= newest) & known[:, None]
+        history = self._table["features"][rows]
+        count = valid.sum(axis=1)
+        score = lof_scores(log_features(history), valid, log_features(features_ns))
+        medians = history[:, :, P50].astype(np.float64)
+        baseline = _medians(np.where(valid, medians, np.inf), count)
+        effect = self._effects(transports, baseline, _deviations(medians, valid))
+        with np.errstate(invalid="ignore"):
+            raised = features_ns[:, P50] - baseline >= effect
+            strong = raised & (answers >= MIN_STRONG_ANSWERS) & (score > thresholds(STRONG, count))
+            weak = raised & (score > thresholds(WEAK, count))
+        return Verdicts(strong, weak, score, baseline, effect)
+
+    def baseline_p50_ns(self, key: FlowKey, next_window: int) -> int | None:
+        """Return the median of the last windows' medians, None without one."""
+        row = self._table.find(key)
+        if row is None:
+            return None
+        held = self._table["window"][row]
+        valid = (held < next_window) & (held >= next_window - self._config.lookback_windows)
+        if not valid.any():
+            return None
+        return int(np.median(self._table["features"][row][valid, P50]))
+
+    def forget(self, window: int) -> None:
+        """Drop the 5-tuples without a window that a later one than `window` is judged by."""
+        rows = self._table.rows()
+        newest = self._table["window"][rows].max(axis=1, initial=NEVER)
+        for row in rows[newest < window - self._length].tolist():
+            self._table.remove(self._table.key(row))
+
+    def _effects(
+        self, transports: list[Transport], baseline_ns: Floats, deviation_ns: Floats
+    ) -> Floats:
+        """Return the rise that counts: absolute by transport, relative, beyond the scatter."""
+        absolute = np.array(
+            [
+                self._config.effect_rdma_ns if t is Transport.RDMA_UD else self._config.effect_ns
+                for t in transports
+            ],
+            np.float64,
+        )
+        relative = self._config.effect_ratio * baseline_ns
+        return np.maximum(np.maximum(absolute, relative), EFFECT_DEVIATIONS * deviation_ns)
+
+
+def _medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Return the median of each row's `counts` least values; nan for none."""
+    ordered = np.sort(values, axis=1)
+    row = np.arange(len(values))
+    low = ordered[row, np.maximum((counts - 1) // 2, 0)]
+    high = ordered[row, np.minimum(counts // 2, values.shape[1] - 1)]
+    return np.where(counts > 0, (low + high) / 2.0, np.nan)
+
+
+def _deviations(values: Floats, valid: Bools) -> Floats:
+    """Return the sample standard deviation of each row's valid values; 0 for fewer than two."""
+    count = np.maximum(valid.sum(axis=1), 1)
+    mean = np.where(valid, values, 0.0).sum(axis=1) / count
+    squares = np.where(valid, (values - mean[:, None]) ** 2, 0.0).sum(axis=1)
+    return np.asarray(np.sqrt(squares / np.maximum(count - 1, 1)))

@@ -1,0 +1,290 @@
+"""Takes batches through the partitions' machines, publishes, commits.
+
+Runs in one thread at a time, under one lock: batches come from the Faust agent,
+hand-overs of partitions from the consumer's rebalance callbacks.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import Message, TopicPartition
+
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.enums import AnomalyState
+from schemas.eventlog import EventLog
+from streams.batch import Batch
+from streams.errors import SessionLostError
+from streams.metrics import Metric, Metrics
+from streams.outputs import Output, anomaly_output, progress
+from streams.partition import RefusedRoundError
+from streams.publisher import Publisher
+from streams.session import Session
+
+PROCESS: Final = "worker"
+# A partition without input for this long must not hold the localizer back.
+IDLE_AFTER_S: Final = 2.0
+# And says so again, so that a localizer that starts later hears it.
+IDLE_REPEAT_S: Final = 5.0
+
+Commit = Callable[[list[TopicPartition], bool], None]
+# Partition to the end of its log as the consumer last saw it, negative: unknown.
+LogEnd = Callable[[int], int]
+
+
+@dataclass(slots=True)
+class _Idle:
+    """What a partition's silence is measured by."""
+
+    progress_at: int | None = None
+    since: float = 0.0
+    told: float = field(default=float("-inf"))
+
+
+class Engine:
+    """The partitions that this worker holds."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        codec: Codec,
+        log: EventLog,
+        metrics: Metrics,
+        commit_s: float,
+    ) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._log = log
+        self._metrics = metrics
+        self._commit_s = commit_s
+        self._lock = threading.RLock()
+        self._sessions: dict[int, Session] = {}
+        self._idle: dict[int, _Idle] = {}
+        self._publisher: Publisher | None = None
+        self._commit: Commit | None = None
+        self._committed_at = 0.0
+        # Replaced as a whole, never changed.
+        self._held: dict[int, int] = {}
+        # Monotonic time of the last sign that work goes on; the watchdog reads it.
+        self.moved_at = time.monotonic()
+
+    def open(self, publisher: Publisher, commit: Commit) -> None:
+        """Begin with no partitions, a fresh publisher, and a way to commit."""
+        with self._lock:
+            self._sessions.clear()
+            self._idle.clear()
+            self._publisher, self._commit = publisher, commit
+
+    def take_over(self, sessions: Iterable[Session]) -> None:
+        """Hold these partitions from now on.
+
+        Where nothing was committed yet, the place is committed before anything
+        is published: from then on there is always a checkpoint to restart from.
+        """
+        with self._lock:
+            new = list(sessions)
+            self._sessions.update({s.partition: s for s in new})
+            self._idle.update({s.partition: _Idle(since=time.monotonic()) for s in new})
+            self._commit_now(new, wait=True)
+            self._moved()
+
+    def release(self, partitions: Iterable[int], *, commit: bool) -> None:
+        """Let partitions go; what they published is confirmed and committed before.
+
+        With `commit` False they are another's already: drop them as they are.
+        """
+        with self._lock:
+            gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
+            for session in gone:
+                self._idle.pop(session.partition, None)
+                self._metrics.take(session.machine.counts)
+            self._moved()
+            if commit and gone:
+                self._drained().drain()
+                self._commit_now(gone, wait=True)
+
+    def close(self) -> None:
+        """Drop everything and give up what is not confirmed."""
+        with self._lock:
+            self.release(list(self._sessions), commit=False)
+            if self._publisher is not None:
+                self._publisher.abandon()
+            self._publisher = self._commit = None
+
+    def partitions(self) -> dict[int, int]:
+        """Return the partitions held, with the next offset of each.
+
+        Takes no lock: the watchdog asks while the thread that holds it may hang.
+        """
+        return self._held
+
+    def process(self, batch: Batch) -> None:
+        """Take a batch through the machines; return when its outputs are confirmed.
+
+        Raises
+        ------
+        SessionLostError
+            If an output is not confirmed or messages are missing.
+        """
+        with self._lock:
+            try:
+                self._process(batch)
+            except BaseException:
+                # Machines may be ahead of what is published: nothing of theirs is committed.
+                self._sessions.clear()
+                raise
+
+    def commit_due(self) -> None:
+        """Commit what is new, when it is time; the caller has drained the publisher."""
+        now = time.monotonic()
+        if now - self._committed_at >= self._commit_s:
+            self._commit_now(self._sessions.values(), wait=False)
+
+    def tick(self, log_end: LogEnd) -> None:
+        """Do what the wall clock asks for: commits, and marks of idle partitions."""
+        with self._lock:
+            if self._publisher is None:
+                return
+            self._publisher.drain()
+            self.commit_due()
+            now = time.monotonic()
+            for session in self._sessions.values():
+                self._mark_idle(session, now, log_end)
+
+    def _process(self, batch: Batch) -> None:
+        current = {p for p, e in batch.epochs.items() if self._is_current(p, e)}
+        for partition in current:
+            if batch.starts[partition] != self._sessions[partition].next_offset:
+                raise SessionLostError(
+                    f"partition {partition}: batch begins at {batch.starts[partition]}, "
+                    f"expected {self._sessions[partition].next_offset}"
+                )
+        for message in batch.messages:
+            partition = int(message.partition() or 0)
+            if partition in current:
+                self._take(self._sessions[partition], message)
+        if current:
+            self._drained().drain()
+            self._metrics.add("batches")
+            for session in self._sessions.values():
+                self._metrics.take(session.machine.counts)
+            self._moved()
+            self.commit_due()
+
+    def _moved(self) -> None:
+        self._held = {p: s.next_offset for p, s in sorted(self._sessions.items())}
+        self.moved_at = time.monotonic()
+
+    def _take(self, session: Session, message: Message) -> None:
+        """Process one message of a partition."""
+        offset = int(message.offset() or 0)
+        try:
+            datum = self._codec.decode_datum(
+                topics.PROBE_ROUND,
+                message.value() or b"",
+                partition=session.partition,
+                offset=offset,
+            )
+            outputs = session.machine.process(datum, offset)
+        except DecodeError as error:
+            self._refuse(message, error, "undecodable")
+        except RefusedRoundError as error:
+            reason = DecodeError(
+                str(error), topic=topics.PROBE_ROUND.name, partition=session.partition,
+                offset=offset,
+            )  # fmt: skip
+            self._refuse(message, reason, error.counter)
+        else:
+            for output in outputs:
+                self._publish(session, output)
+        session.next_offset = offset + 1
+
+    def _publish(self, session: Session, output: Output) -> None:
+        if session.published and session.is_published(output):
+            self._metrics.add("already_published")
+            return
+        self._drained().send(
+            self._settings.topic(output.topic.name),
+            self._codec.encode(output.topic, output.record),
+            partition=session.partition,
+            key=output.key.encode(),
+            timestamp_ms=output.event_ms,
+            confirmed=session.confirmed(output.topic),
+        )
+
+    def _refuse(self, message: Message, error: DecodeError, counter: Metric) -> None:
+        """Send a message to the dead letters, bytes and key as they came."""
+        self._metrics.add(counter)
+        self._log.debug("round.refused", why=counter, reason=str(error))
+        self._drained().send(
+            dead_letter_topic(self._settings.topic(topics.PROBE_ROUND.name)),
+            message.value(),
+            # Dead letters have their own partitions; any will do.
+            partition=-1,
+            key=message.key(),
+            headers=dead_letter_headers(error, process=PROCESS, original=_headers(message)),
+        )
+
+    def _mark_idle(self, session: Session, now: float, log_end: LogEnd) -> None:
+        """Say that a partition is idle: nothing has moved it for a while, and nothing waits.
+
+        Input that is late or refused does not move it either.
+        """
+        idle = self._idle[session.partition]
+        progress_at = session.machine.progress_at
+        if progress_at != idle.progress_at:
+            idle.progress_at, idle.since, idle.told = progress_at, now, float("-inf")
+        at_end = 0 <= log_end(session.partition) <= session.next_offset
+        if not at_end or now - idle.since < IDLE_AFTER_S or now - idle.told < IDLE_REPEAT_S:
+            return
+        idle.told = now
+        mark = progress(
+            self._settings.cluster, session.partition, AnomalyState.IDLE, progress_at or 0
+        )
+        output = anomaly_output(mark)
+        self._drained().send(
+            self._settings.topic(output.topic.name),
+            self._codec.encode(output.topic, output.record),
+            partition=session.partition,
+            key=output.key.encode(),
+            # A partition that never had input has no event time; 1970 would be deleted at once.
+            timestamp_ms=output.event_ms or int(time.time() * 1000),
+        )
+
+    def _is_current(self, partition: int, epoch: int) -> bool:
+        session = self._sessions.get(partition)
+        return session is not None and session.epoch == epoch
+
+    def _drained(self) -> Publisher:
+        if self._publisher is None:
+            raise SessionLostError("the worker holds no producer")
+        return self._publisher
+
+    def _commit_now(self, sessions: Iterable[Session], *, wait: bool) -> None:
+        due = [s for s in sessions if s.committed != s.next_offset]
+        self._committed_at = time.monotonic()
+        if not due or self._commit is None:
+            return
+        topic = self._settings.topic(topics.PROBE_ROUND.name)
+        self._commit(
+            [
+                TopicPartition(topic, s.partition, s.next_offset, s.checkpoint().metadata())
+                for s in due
+            ],
+            wait,
+        )
+        self._metrics.add("commits")
+        for session in due:
+            session.committed = session.next_offset
+
+
+def _headers(message: Message) -> Headers:
+    """Return the headers as they came; absent values become empty ones."""
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return [(k, v.encode() if isinstance(v, str) else v or b"") for k, v in pairs]

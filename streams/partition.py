@@ -1,0 +1,299 @@
+"""The state machine of one partition: rounds in, windows, anomalies and progress marks out.
+
+Every output is a function of the partition's log alone: of event times, never of
+the clock on the wall, of batches or of restarts. For each round, in this order:
+what its probes show; windows that its time closes and what they show; on the
+refresh grid, the open anomalies once more; on the progress grid, how far the
+partition is decided.
+
+`warm` takes a round for its effect on the state only: a restart warms the
+machine with the look-back, then gives it the published tail by `restore`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.records import Anomaly, PathWindow
+from streams.anchors import Anchor, Anchors, horizon_ns, retire_ns
+from streams.board import US_NS, Alarm, Board
+from streams.columns import Int64s, RoundColumns, round_columns
+from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
+from streams.intake import ClockState, SeenRounds, step
+from streams.metrics import Metric
+from streams.outputs import (
+    Output,
+    anomaly_output,
+    progress,
+    window_output,
+)
+from streams.probe_alarms import ProbeAlarms
+from streams.recent import NEVER_NS, RecentProbes
+from streams.window_alarms import WindowAlarms
+from streams.window_records import window_records
+from streams.windows import ClosedWindow, Windows
+
+START: Final = ClockState()
+
+
+class RefusedRoundError(ValueError):
+    """A round that goes to the dead letters; `counter` names what is counted."""
+
+    def __init__(self, counter: Metric, reason: str) -> None:
+        self.counter = counter
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose outputs these are."""
+
+    cluster: str
+    partition: int
+
+
+class PartitionMachine:
+    """State of one partition.
+
+    Parameters
+    ----------
+    config, identity
+        Settings; cluster and partition for the records.
+    anchor
+        Where the log is entered, and the clock there.
+    floor_ns
+        Results before this time are in published windows already.
+    """
+
+    def __init__(
+        self,
+        config: DetectionConfig,
+        identity: Identity,
+        anchor: Anchor = Anchor(0, START),  # noqa: B008 - frozen
+        floor_ns: int = 0,
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self.clock = anchor.clock
+        self.counts: Counter[str] = Counter()
+        self._anchors = Anchors(horizon_ns(config), anchor)
+        self._seen = SeenRounds(horizon_ns(config))
+        self._windows = Windows(config.window_ns, floor_ns)
+        self._recent = RecentProbes(anchor.clock.reach_ns)
+        self._board = Board(identity.cluster)
+        self._window_alarms = WindowAlarms(config, self._board)
+        if anchor.clock.watermark_ns is not None:
+            self._windows.close(anchor.clock.watermark_ns - config.lateness_ns)
+        self._first_open = self._windows.first_open
+        self._probe_alarms = ProbeAlarms(
+            config,
+            self._recent,
+            self._board,
+            lambda key: self._window_alarms.baseline_p50_ns(key, self._windows.first_open),
+        )
+
+    @property
+    def lookback(self) -> Anchor:
+        """Where a restart at this point must begin to read."""
+        return self._anchors.start()
+
+    @property
+    def closed_ns(self) -> int:
+        """Time up to which windows are closed."""
+        return self._windows.closed_ns
+
+    def history_starts_ns(self) -> tuple[int, int]:
+        """Return from which event times on `restore` needs published windows and anomalies."""
+        config = self._config
+        windows_ns = self.closed_ns - self._window_alarms.history_ns
+        # Clearings within the look-back windows, and the last refresh.
+        span_ns = (config.lookback_windows + 4) * config.window_ns + 2 * REFRESH_STEP_NS
+        return max(windows_ns, 0), max(self.closed_ns - span_ns, 0)
+
+    @property
+    def open_anomalies(self) -> int:
+        """Number of open anomalies."""
+        return len(self._board)
+
+    @property
+    def progress_at(self) -> int | None:
+        """Last grid point passed, microseconds; None before the first round."""
+        if self.clock.watermark_ns is None:
+            return None
+        return self.clock.reach_ns // PROGRESS_STEP_NS * PROGRESS_STEP_NS // US_NS
+
+    def process(self, datum: dict[str, Any], offset: int) -> list[Output]:
+        """Take the round at `offset`; return what it makes known, in order.
+
+        Raises
+        ------
+        RefusedRoundError
+            If the round cannot count; the state knows it was there.
+        """
+        before = self.clock
+        self._board.next_round()
+        taken = self._take(datum, offset, live=True)
+        if taken is None:
+            return []
+        anomalies, closed = taken
+        outputs = [anomaly_output(a) for a in anomalies]
+        for window in closed:
+            records = window_records(
+                window, self._recent.flows, self._identity.cluster, self._config.window_ns
+            )
+            self.counts["windows"] += len(records)
+            outputs += [window_output(r) for r in records]
+            judged = self._window_alarms.on_windows(window.index, records)
+            outputs += [anomaly_output(a) for a in judged]
+        first_open = self._windows.first_open
+        trends = self._window_alarms.on_closed(self._first_open, first_open)
+        self._first_open = first_open
+        outputs += [anomaly_output(a) for a in [*trends, *self._on_time(before)]]
+        self.counts["anomalies"] += sum(
+            isinstance(o.record, Anomaly) and o.record.kind is not AnomalyKind.PROGRESS
+            for o in outputs
+        )
+        return outputs
+
+    def warm(self, datum: dict[str, Any], offset: int) -> None:
+        """Take a round of the look-back: state only, nothing is decided or told."""
+        counts, self.counts = self.counts, Counter()
+        before = self.clock
+        try:
+            self._take(datum, offset, live=False)
+            self._retire(before)
+        except RefusedRoundError:
+            pass
+        finally:
+            self.counts = counts
+            self._first_open = self._windows.first_open
+
+    def restore(self, windows: Iterable[PathWindow], anomalies: Iterable[Anomaly]) -> None:
+        """After `warm`, set what the published tail says was decided.
+
+        Parameters
+        ----------
+        windows
+            Published windows since the first of `history_starts_ns`, in order.
+        anomalies
+            Published anomalies since the second, in order.
+        """
+        told = list(anomalies)
+        self._board.restore(told)
+        self._window_alarms.restore(windows, told, self._windows.first_open)
+
+    def _take(
+        self, datum: dict[str, Any], offset: int, *, live: bool
+    ) -> tuple[list[Anomaly], list[ClosedWindow]] | None:
+        """Update the state by a round; None for a duplicate."""
+        self._anchors.note(offset, self.clock)
+        if datum["cluster"] != self._identity.cluster:
+            raise RefusedRoundError(
+                "foreign", f"cluster {datum['cluster']!r} instead of {self._identity.cluster!r}"
+            )
+        columns = self._columns(datum)
+        clock, accepted = step(self.clock, datum["agent_id"], columns.started_ns, columns.reach_ns)
+        if not accepted:
+            self.clock = clock
+            raise RefusedRoundError(
+                "clock_ahead", f"started_at={datum['started_at']} is not confirmed by others"
+            )
+        self.counts["rounds"] += 1
+        watermark_ns = clock.watermark_ns or 0
+        identity = (
+            datum["agent_id"], datum["incarnation"], datum["round_seq"], columns.started_ns
+        )  # fmt: skip
+        if self._seen.seen_before(identity, watermark_ns):
+            self._repeat(columns)
+            return None
+        self.clock = clock
+        self._recent.advance(self.clock.reach_ns)
+        anomalies = self._probes(columns, live=live)
+        return anomalies, self._windows.close(watermark_ns - self._config.lateness_ns)
+
+    @staticmethod
+    def _columns(datum: dict[str, Any]) -> RoundColumns:
+        try:
+            return round_columns(datum)
+        except ValueError as error:
+            raise RefusedRoundError("invalid", str(error)) from error
+
+    def _repeat(self, columns: RoundColumns) -> None:
+        self.counts["duplicate"] += columns.count
+        rows, here = self._recent.known_rows(columns.keys)
+        self._windows.add_repeats(rows, columns.sent_ns[here])
+
+    def _probes(self, columns: RoundColumns, *, live: bool) -> list[Anomaly]:
+        """Take the results that come in time into windows and rings."""
+        if not columns.count:
+            return []
+        rows = self._recent.rows(columns.keys)
+        timely = self._windows.add(rows, columns)
+        self.counts["results"] += columns.count
+        self.counts["late"] += columns.count - int(timely.sum())
+        before_ns: Int64s = self._recent.flows["last_ns"][rows]
+        self._recent.add(columns, rows, timely)
+        return self._probe_alarms.on_results(
+            rows[timely], columns.sent_ns[timely], columns.ok[timely], before_ns[timely], live=live
+        )
+
+    def _on_time(self, before: ClockState) -> list[Anomaly]:
+        """Return what the passing of time brings: refreshes, clearings, a progress mark."""
+        anomalies: list[Anomaly] = []
+        grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
+        if grid_ns is not None:
+            anomalies += self._refresh(grid_ns)
+            self._retire(before)
+        grid_ns = _crossed(before, self.clock, PROGRESS_STEP_NS)
+        if grid_ns is not None:
+            anomalies += self._probe_alarms.on_grid(grid_ns)
+            anomalies.append(
+                progress(
+                    self._identity.cluster,
+                    self._identity.partition,
+                    AnomalyState.ONGOING,
+                    grid_ns // US_NS,
+                )
+            )
+        return anomalies
+
+    def _refresh(self, grid_ns: int) -> list[Anomaly]:
+        """Repeat the open anomalies; clear those of 5-tuples that are no longer probed."""
+        return [
+            self._board.clear(alarm, grid_ns, replace(alarm.evidence, value=None))
+            if self._last_ns(alarm) < grid_ns - self._config.idle_ns
+            else self._board.repeat(self._renewed(alarm), grid_ns)
+            for alarm in self._board.due()
+        ]
+
+    def _renewed(self, alarm: Alarm) -> Alarm:
+        if alarm.kind in (AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS):
+            return self._probe_alarms.refreshed(alarm)
+        return alarm
+
+    def _last_ns(self, alarm: Alarm) -> int:
+        row = self._recent.flows.find(alarm.key)
+        return NEVER_NS if row is None else int(self._recent.flows["last_ns"][row])
+
+    def _retire(self, before: ClockState) -> None:
+        """On the refresh grid, forget the probes of 5-tuples that fell silent.
+
+        By the watermark, which may stay behind the grid: it is what closes windows.
+        """
+        grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
+        if grid_ns is not None:
+            now_ns = min(grid_ns, self.clock.watermark_ns or 0)
+            for row in self._recent.retire(now_ns - retire_ns(self._config)):
+                self._probe_alarms.drop(row)
+
+
+def _crossed(before: ClockState, after: ClockState, step_ns: int) -> int | None:
+    """Return the last grid point that the partition's reach has passed by this round."""
+    if after.watermark_ns is None:
+        return None
+    grid_ns = after.reach_ns // step_ns * step_ns
+    if before.watermark_ns is not None and before.reach_ns >= grid_ns:
+        return None
+    return grid_ns

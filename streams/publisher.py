@@ -1,0 +1,129 @@
+"""Writes outputs, and waits until the broker has them.
+
+A message that the broker has not confirmed after a share of the session timeout
+is given up, and a process that stood still that long sends nothing more: a
+worker whose partitions went to another can write nothing any more when the
+other one looks at what is there.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from schemas.connection import KafkaSettings
+from schemas.deadletter import Headers
+from streams.errors import SessionLostError
+from streams.pulse import Pulse
+
+LINGER_MS: Final = 5
+POLL_S: Final = 0.01
+# Of the session: time in which an output is confirmed or given up.
+TIMEOUT_SHARE: Final = 0.65
+# The producer's queue while a large batch is processed.
+QUEUE_MESSAGES: Final = 200_000
+QUEUE_KBYTES: Final = 128 * 1024
+
+# librdkafka's own lines, as events like all others.
+CLIENT_LOG: Final = logging.getLogger("skeletonhunter.worker.kafka")
+
+Confirmed = Callable[[int], None]
+
+
+class Publisher:
+    """An idempotent producer that knows which of its messages are confirmed."""
+
+    def __init__(self, settings: KafkaSettings, *, session_timeout_s: float) -> None:
+        self._timeout_s = TIMEOUT_SHARE * session_timeout_s
+        self._pulse = Pulse(session_timeout_s)
+        self._open = 0
+        self._failure: str | None = None
+        self._producer = Producer(
+            {
+                **settings.librdkafka(),
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "compression.type": "lz4",
+                "linger.ms": LINGER_MS,
+                "message.timeout.ms": int(self._timeout_s * 1000),
+                "queue.buffering.max.messages": QUEUE_MESSAGES,
+                "queue.buffering.max.kbytes": QUEUE_KBYTES,
+            },
+            logger=CLIENT_LOG,
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        partition: int,
+        key: bytes | None = None,
+        timestamp_ms: int = 0,
+        headers: Headers | None = None,
+        confirmed: Confirmed | None = None,
+    ) -> None:
+        """Queue a message; `confirmed` gets its offset once the broker has it.
+
+        Raises
+        ------
+        SessionLostError
+            If the queue stays full, or an earlier message was given up.
+        """
+        self._check()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._open -= 1
+            if error is not None:
+                self._failure = f"{message.topic()}[{message.partition()}]: {error.str()}"
+            elif confirmed is not None:
+                confirmed(int(message.offset() or 0))
+
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value=value,
+                    key=key,
+                    partition=partition,
+                    timestamp=timestamp_ms,
+                    headers=[*(headers or ())],
+                    on_delivery=delivered,
+                )
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise SessionLostError("the producer's queue stays full") from None
+                self._producer.poll(POLL_S)
+                continue
+            except KafkaException as error:
+                raise SessionLostError(f"cannot produce to {topic}: {error}") from error
+            self._open += 1
+            self._producer.poll(0)
+            return
+
+    def drain(self) -> None:
+        """Wait until every message sent is confirmed.
+
+        Raises
+        ------
+        SessionLostError
+            If one was given up.
+        """
+        while self._open and self._failure is None:
+            self._producer.poll(POLL_S)
+        self._check()
+
+    def abandon(self) -> None:
+        """Give up what is not confirmed, at once, for good."""
+        self._pulse.stop()
+        self._producer.purge()
+        self._producer.poll(0)
+
+    def _check(self) -> None:
+        if not self._pulse.steady():
+            raise SessionLostError("the process stood still; its partitions may be another's")
+        if self._failure is not None:
+            raise SessionLostError(f"an output was not confirmed: {self._failure}")

@@ -1,0 +1,171 @@
+"""The last minute of every 5-tuple: counts per second in rings, times of rare losses in lists.
+
+All of it is a function of the results of the last minute of event time, never of
+what was decided: a restart rebuilds it from the log.
+"""
+
+from bisect import bisect_left, insort
+from typing import Final
+
+import numpy as np
+
+from schemas.enums import Transport
+from streams.columns import Bools, FlowKey, Int64s, RoundColumns
+from streams.config import SECOND_NS
+from streams.detectors.loss import OUTAGE_PROBES, RING_S
+from streams.table import Column, Table
+
+# A power of two above RING_S.
+SLOTS: Final = 64
+NEVER_NS: Final = -(2**62)
+TRANSPORTS: Final = tuple(t.value for t in Transport)
+TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
+
+
+class RecentProbes:
+    """5-tuples of a partition and what they sent in the last minute.
+
+    Parameters
+    ----------
+    reach_ns
+        Time of the latest probe so far; the rings end there.
+    """
+
+    def __init__(self, reach_ns: int = 0) -> None:
+        self.flows: Table[FlowKey] = Table(
+            {
+                "last_ns": Column(np.int64, NEVER_NS),
+                "transport": Column(np.int8, 0),
+                "cut_off": Column(np.int8, 0),
+                "sampled": Column(np.int32, 0, (SLOTS,)),
+                "sent": Column(np.int32, 0, (SLOTS,)),
+                "lost": Column(np.int32, 0, (SLOTS,)),
+            }
+        )
+        # Rows by (agent, source, destination), for tests over all 5-tuples of a path.
+        self._paths: dict[tuple[str, str, str], list[int]] = {}
+        self._losses: dict[int, list[int]] = {}
+        self._head_s = reach_ns // SECOND_NS
+
+    def rows(self, keys: list[FlowKey]) -> Int64s:
+        """Return the rows of the 5-tuples, making those that are new."""
+        found = self.flows.find_all(keys)
+        if None in found:
+            for key in keys:
+                if self.flows.find(key) is None:
+                    self._paths.setdefault(key[:3], []).append(self.flows.row(key))
+            found = self.flows.find_all(keys)
+        return np.array(found, np.int64)
+
+    def known_rows(self, keys: list[FlowKey]) -> tuple[Int64s, Bools]:
+        """Return the rows of those 5-tuples that are there, and which they are."""
+        found = self.flows.find_all(keys)
+        here = np.array([row is not None for row in found], np.bool_)
+        return np.array([row for row in found if row is not None], np.int64), here
+
+    def advance(self, reach_ns: int) -> None:
+        """Move the rings on to the second of `reach_ns`."""
+        head_s = reach_ns // SECOND_NS
+        steps = min(head_s - self._head_s, SLOTS)
+        if steps <= 0:
+            return
+        fresh = [second % SLOTS for second in range(head_s - steps + 1, head_s + 1)]
+        for name in ("sampled", "sent", "lost"):
+            self.flows[name][:, fresh] = 0
+        self._head_s = head_s
+
+    def add(self, columns: RoundColumns, rows: Int64s, take: Bools) -> None:
+        """Count the results of a round that are marked in `take`.
+
+        `advance` comes before, so that no result is beyond the rings.
+        """
+        flows = self.flows
+        flows["transport"][rows] = [TRANSPORT_CODES[t] for t in columns.transport]
+        second = columns.sent_ns // SECOND_NS
+        within = take & (second > self._head_s - RING_S)
+        slot = second % SLOTS
+        lost = ~columns.ok
+        np.add.at(flows["sent"], (rows[within], slot[within]), 1)
+        np.add.at(flows["lost"], (rows[within & lost], slot[within & lost]), 1)
+        sample = within & self._samples(rows, lost)
+        np.add.at(flows["sampled"], (rows[sample], slot[sample]), 1)
+        for index in np.flatnonzero(sample & lost).tolist():
+            self._note_loss(int(rows[index]), int(columns.sent_ns[index]))
+        np.maximum.at(flows["last_ns"], rows[take], columns.sent_ns[take])
+
+    def is_counted_loss(self, row: int, sent_ns: int) -> bool:
+        """Return whether the loss of that probe is a sample within the rings."""
+        return sent_ns in self._losses.get(row, ())
+
+    def sampled(self, row: int, span_s: int) -> tuple[int, int]:
+        """Return (sent, lost) first probes of the last `span_s` seconds."""
+        sent = int(self.flows["sampled"][row, self._slots(span_s)].sum())
+        return sent, len(self.loss_times(row, span_s))
+
+    def path_sampled(self, row: int, span_s: int) -> tuple[int, int]:
+        """Return the same, summed over all 5-tuples of the row's path."""
+        rows = self.path_rows(row)
+        sent = int(self.flows["sampled"][np.ix_(rows, self._slots(span_s))].sum())
+        return sent, sum(len(self.loss_times(r, span_s)) for r in rows)
+
+    def path_rows(self, row: int) -> list[int]:
+        """Return the rows of all 5-tuples of the row's path, in order of the flow."""
+        return sorted(self._paths[self.flows.key(row)[:3]], key=lambda r: self.flows.key(r)[3])
+
+    def loss_times(self, row: int, span_s: int) -> list[int]:
+        """Return sending times of the counted losses of the last `span_s` seconds."""
+        times = self._losses.get(row, [])
+        return times[bisect_left(times, (self._head_s - span_s + 1) * SECOND_NS) :]
+
+    def totals(self, row: int, span_s: int) -> tuple[int, int]:
+        """Return (sent, lost) of all probes, re-probes too, of the last `span_s` seconds."""
+        slots = self._slots(span_s)
+        return int(self.flows["sent"][row, slots].sum()), int(self.flows["lost"][row, slots].sum())
+
+    def clean_probes(self, row: int) -> int:
+        """Return how many first probes were sent since the second of the last counted loss."""
+        losses = self.loss_times(row, RING_S)
+        if not losses:
+            return self.sampled(row, RING_S)[0]
+        since = self._head_s - losses[-1] // SECOND_NS
+        return int(self.flows["sampled"][row, self._slots(since)].sum()) if since > 0 else 0
+
+    def retire(self, before_ns: int) -> list[int]:
+        """Forget the 5-tuples without results since `before_ns`; return their rows."""
+        rows = self.flows.rows()
+        gone: list[int] = rows[self.flows["last_ns"][rows] < before_ns].tolist()
+        for row in gone:
+            key = self.flows.key(row)
+            self.flows.remove(key)
+            self._losses.pop(row, None)
+            self._paths[key[:3]].remove(row)
+            if not self._paths[key[:3]]:
+                del self._paths[key[:3]]
+        return gone
+
+    def _samples(self, rows: Int64s, lost: Bools) -> Bools:
+        """Mark the first probe of each 5-tuple, unless it tells of an outage and not of a rate.
+
+        So it does when all probes of its round were lost, and in the round after
+        that: the probe that was under way when an outage ended is lost, its
+        re-probe comes back, and at once all 5-tuples of a healed link would look
+        as if they lost a share.
+        """
+        present, first, group = np.unique(rows, return_index=True, return_inverse=True)
+        probes = np.bincount(group, minlength=len(present))
+        losses = np.bincount(group[lost], minlength=len(present))
+        outage = (probes >= OUTAGE_PROBES) & (losses == probes)
+        marks = np.zeros(len(rows), np.bool_)
+        marks[first[~outage & (self.flows["cut_off"][present] == 0)]] = True
+        self.flows["cut_off"][present] = outage
+        return marks
+
+    def _slots(self, span_s: int) -> list[int]:
+        return [s % SLOTS for s in range(self._head_s - span_s + 1, self._head_s + 1)]
+
+    def _note_loss(self, row: int, sent_ns: int) -> None:
+        times = self._losses.setdefault(row, [])
+        insort(times, sent_ns)
+        oldest = (self._head_s - RING_S + 1) * SECOND_NS
+        while times[0] < oldest:
+            del times[0]

@@ -1,0 +1,268 @@
+"""One partition in a worker's hands: its machine, its place in the log, what is published.
+
+Exactly once, without transactions
+----------------------------------
+Outputs of source partition p go to partition p of the output topics, in an order
+that the source log alone decides. They are confirmed by the broker before the
+source offset is committed, and the commit says how far the output partitions
+were then (`streams.checkpoint`). So after any crash the records beyond that
+place are a beginning of what the machine makes of the rounds from the committed
+offset on. The next owner of the partition reads them first, and leaves out what
+is there already, recognised by its identity. Every reader sees every output
+once, whatever its isolation level.
+
+The former owner cannot write in between: what it has not got confirmed it gives
+up before its session ends (`streams.publisher`, `streams.pulse`), and only then
+does the broker give the partition away. On an orderly handover it has drained
+its queue. What is left: a stop of the process between its last look at the clock
+and the call that sends, or a network that cuts it off from the coordinator alone,
+in the second in which both sides count the session out.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
+from schemas.topics import Topic
+from streams.anchors import Anchor, horizon_ns
+from streams.checkpoint import Checkpoint
+from streams.config import DetectionConfig
+from streams.intake import ClockState
+from streams.lookback import LogReader
+from streams.outputs import Output, window_identity
+from streams.partition import Identity, PartitionMachine
+
+MS_NS = 1_000_000
+# The topics whose ends a checkpoint holds.
+WINDOWS, ANOMALIES = topics.PROBE_WINDOW.name, topics.ANOMALY.name
+
+
+@dataclass(slots=True)
+class Session:
+    """State of one partition.
+
+    Attributes
+    ----------
+    epoch
+        Number of the assignment; batches of an earlier one are stale.
+    next_offset
+        Next round to process.
+    ends
+        Ends of the output partitions that belong to rounds before `next_offset`.
+    published
+        Outputs of rounds from the committed offset on that a predecessor
+        published, with their offsets.
+    """
+
+    partition: int
+    epoch: int
+    machine: PartitionMachine
+    next_offset: int
+    ends: dict[str, int]
+    published: dict[str, list[int]] = field(default_factory=dict)
+    committed: int = -1
+
+    def checkpoint(self) -> Checkpoint:
+        """Return what to commit; valid when all outputs are confirmed."""
+        return Checkpoint(
+            offset=self.next_offset,
+            lookback=self.machine.lookback,
+            closed_ns=self.machine.closed_ns,
+            window_offset=self.ends[WINDOWS],
+            anomaly_offset=self.ends[ANOMALIES],
+        )
+
+    def confirmed(self, topic: Topic) -> Callable[[int], None]:
+        """Return a callback that notes the offset of a confirmed output."""
+
+        def note(offset: int) -> None:
+            self.ends[topic.name] = max(self.ends[topic.name], offset + 1)
+
+        return note
+
+    def is_published(self, output: Output) -> bool:
+        """Return whether a predecessor has published it; then it counts as confirmed."""
+        offsets = self.published.get(output.identity)
+        if not offsets:
+            return False
+        self.confirmed(output.topic)(offsets.pop(0))
+        if not offsets:
+            del self.published[output.identity]
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Rebuilds sessions from the log."""
+
+    settings: KafkaSettings
+    config: DetectionConfig
+    codec: Codec
+    log: EventLog
+
+    def restore(
+        self, reader: LogReader, partition: int, epoch: int, committed: tuple[int, str | None]
+    ) -> Session:
+        """Return the partition's session as it was at the committed offset.
+
+        Parameters
+        ----------
+        committed
+            Offset (negative: none) and its metadata.
+
+        Raises
+        ------
+        SessionLostError
+            If the broker does not answer.
+        """
+        point = self._point(reader, partition, committed)
+        machine = PartitionMachine(
+            self.config, Identity(self.settings.cluster, partition), point.lookback,
+            point.closed_ns,
+        )  # fmt: skip
+        warmed = 0
+        for offset, datum in self._data(
+            reader, topics.PROBE_ROUND, partition, point.lookback.offset, point.offset
+        ):
+            machine.warm(datum, offset)
+            warmed += 1
+        self._restore_published(reader, machine, partition, point)
+        session = Session(
+            partition=partition,
+            epoch=epoch,
+            machine=machine,
+            next_offset=point.offset,
+            ends={WINDOWS: point.window_offset, ANOMALIES: point.anomaly_offset},
+            published=self._published(reader, partition, point),
+            committed=point.offset if Checkpoint.parse(*committed) == point else -1,
+        )
+        self.log.info(
+            "partition.restored",
+            partition=partition,
+            offset=point.offset,
+            lookback_offset=point.lookback.offset,
+            rounds_reread=warmed,
+            open_anomalies=machine.open_anomalies,
+            outputs_found=len(session.published),
+        )
+        return session
+
+    def _point(
+        self, reader: LogReader, partition: int, committed: tuple[int, str | None]
+    ) -> Checkpoint:
+        """Return the checkpoint, a made one where none was committed by us."""
+        low, high = reader.bounds(self._name(topics.PROBE_ROUND), partition)
+        ends = {
+            topic.name: reader.bounds(self._name(topic), partition)[1]
+            for topic in (topics.PROBE_WINDOW, topics.ANOMALY)
+        }
+        offset, metadata = committed
+        point = Checkpoint.parse(offset, metadata)
+        if (
+            point is not None
+            and low <= point.offset <= high
+            and point.window_offset <= ends[WINDOWS]
+            and point.anomaly_offset <= ends[ANOMALIES]
+        ):
+            if point.lookback.offset < low:
+                self.log.warning("lookback.truncated", partition=partition, first_offset=low)
+            return point
+        if offset >= 0:
+            # Set by an operator's tool, by another program, or the topics were made anew.
+            self.log.warning("offset.foreign", partition=partition, offset=offset)
+        begin = min(max(offset, low), high) if offset >= 0 else low
+        return Checkpoint(
+            offset=begin,
+            lookback=Anchor(self._lookback_by_time(reader, partition, low, begin), ClockState()),
+            closed_ns=0,
+            window_offset=ends[WINDOWS],
+            anomaly_offset=ends[ANOMALIES],
+        )
+
+    def _lookback_by_time(self, reader: LogReader, partition: int, low: int, begin: int) -> int:
+        """Return where the look-back before a foreign offset begins, by the records' times.
+
+        Then the state is that of a worker that began there: nearly, not exactly, that
+        of one that never stopped.
+        """
+        topic = self._name(topics.PROBE_ROUND)
+        if begin <= low:
+            return begin
+        for message in reader.read(topic, partition, begin - 1, begin):
+            time_ms = int(message.timestamp()[1]) - horizon_ns(self.config) // MS_NS
+            return min(reader.offset_for_time(topic, partition, time_ms), begin)
+        return begin
+
+    def _restore_published(
+        self, reader: LogReader, machine: PartitionMachine, partition: int, point: Checkpoint
+    ) -> None:
+        windows_ns, anomalies_ns = machine.history_starts_ns()
+        starts = {
+            topic.name: reader.offset_for_time(self._name(topic), partition, start_ns // MS_NS)
+            for topic, start_ns in (
+                (topics.PROBE_WINDOW, windows_ns), (topics.ANOMALY, anomalies_ns),
+            )
+        }  # fmt: skip
+        machine.restore(
+            self._records(
+                reader, topics.PROBE_WINDOW, partition, starts[WINDOWS], point.window_offset
+            ),
+            self._records(
+                reader, topics.ANOMALY, partition, starts[ANOMALIES], point.anomaly_offset
+            ),
+        )
+
+    def _published(
+        self, reader: LogReader, partition: int, point: Checkpoint
+    ) -> dict[str, list[int]]:
+        """Return identities and offsets of outputs beyond the checkpoint."""
+        found: dict[str, list[int]] = {}
+        for topic, start in (
+            (topics.PROBE_WINDOW, point.window_offset),
+            (topics.ANOMALY, point.anomaly_offset),
+        ):
+            name = self._name(topic)
+            end = reader.bounds(name, partition)[1]
+            for offset, record in self._decoded(reader, topic, partition, start, end):
+                identity = record.anomaly_id if topic is topics.ANOMALY else window_identity(record)
+                found.setdefault(identity, []).append(offset)
+        return found
+
+    def _records(
+        self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
+    ) -> Iterator[Any]:
+        return (record for _, record in self._decoded(reader, topic, partition, start, end))
+
+    def _decoded(
+        self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield offset and record; what others wrote there is passed over."""
+        for message in reader.read(self._name(topic), partition, start, end):
+            offset = int(message.offset() or 0)
+            try:
+                record = self.codec.decode(
+                    topic, message.value() or b"", partition=partition, offset=offset
+                )
+            except DecodeError as error:
+                self.log.warning("output.undecodable", reason=str(error))
+                continue
+            if record.cluster == self.settings.cluster:
+                yield offset, record
+
+    def _data(
+        self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield offset and datum of the rounds that decode."""
+        for message in reader.read(self._name(topic), partition, start, end):
+            offset = int(message.offset() or 0)
+            try:
+                yield offset, self.codec.decode_datum(topic, message.value() or b"")
+            except DecodeError:
+                continue
+
+    def _name(self, topic: Topic) -> str:
+        return self.settings.topic(topic.name)

@@ -1,0 +1,115 @@
+"""Puts the worker together and runs it until it is told to stop."""
+
+import asyncio
+import sys
+from typing import Final
+
+import faust
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from schemas import topics
+from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
+from schemas.registry import codec_for
+from streams.app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
+from streams.config import WorkerConfig
+from streams.consumer import RoundConsumer
+from streams.engine import PROCESS, Engine
+from streams.errors import WorkerSetupError
+from streams.metrics import Metrics
+from streams.publisher import Publisher
+from streams.session import Restorer
+from streams.source import Source
+from streams.watchdog import Watchdog
+
+SETUP_TIMEOUT_S: Final = 10.0
+NEEDED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY, topics.ENDPOINT)
+COPARTITIONED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY)
+
+
+def check_topics(admin: AdminClient, settings: KafkaSettings) -> None:
+    """Check that the topics are there and that outputs have as many partitions as rounds.
+
+    Raises
+    ------
+    WorkerSetupError
+        If the broker does not answer or a topic is not as it must be.
+    """
+    try:
+        listed = admin.list_topics(timeout=SETUP_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise WorkerSetupError(
+            f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
+        ) from error
+    counts = {t.name: listed.get(settings.topic(t.name)) for t in NEEDED}
+    missing = [settings.topic(name) for name, found in counts.items() if found is None]
+    if missing:
+        raise WorkerSetupError(
+            f"no topic {', '.join(missing)} at {settings.bootstrap}: run "
+            "`skeletonhunter topics apply`"
+        )
+    partitions = {
+        t.name: len(found.partitions)
+        for t in COPARTITIONED
+        if (found := counts[t.name]) is not None
+    }
+    if len(set(partitions.values())) > 1:
+        shown = ", ".join(f"{settings.topic(n)}: {c}" for n, c in partitions.items())
+        raise WorkerSetupError(
+            f"these topics must have the same number of partitions: {shown}; windows and "
+            "anomalies stay in the partition of their rounds"
+        )
+
+
+def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
+    """Run a worker until SIGTERM or SIGINT; return the exit code.
+
+    Raises
+    ------
+    WorkerSetupError
+        If it cannot start.
+    """
+    log, metrics, codec = EventLog(PROCESS), Metrics(), codec_for(settings)
+    admin = AdminClient(settings.librdkafka())
+    check_topics(admin, settings)
+    engine = Engine(settings, codec, log, metrics, config.commit_s)
+    restorer = Restorer(settings, config.detection(), codec, log)
+    group = quiet_group(settings, config)
+    app = make_app(settings, group)
+    wiring = Wiring(app, settings, codec, log, metrics)
+
+    def connect() -> tuple[RoundConsumer, Publisher]:
+        consumer = RoundConsumer(config, restorer, engine, log, metrics)
+        return consumer, Publisher(settings, session_timeout_s=config.session_timeout_s)
+
+    source = Source(connect, engine, wiring.announce, log, metrics)
+    watchdog = Watchdog(
+        admin,
+        settings.topic(topics.PROBE_ROUND.name),
+        engine.partitions,
+        lambda: engine.moved_at,
+        limit_s=config.stall_s,
+        log=log,
+    )
+    wiring.connect(source, watchdog)
+    log.info("worker.starting", bootstrap=settings.bootstrap, window_s=config.window_s)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    worker = faust.Worker(
+        app, loglevel="ERROR", quiet=True, override_logging=False, redirect_stdouts=False,
+        stdout=sys.stderr, loop=loop,
+    )  # fmt: skip
+    # It writes control characters to a terminal that is not there.
+    worker.spinner = None
+    code = 0
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    except Exception:  # noqa: BLE001 - logged where it happened
+        code = FAILED_EXIT_CODE
+    source.shut_down()
+    forget_group(admin, group)
+    log.info("worker.stopped", **wiring.report())
+    return FAILED_EXIT_CODE if wiring.failed else code

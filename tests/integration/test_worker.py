@@ -1,0 +1,212 @@
+"""The stream worker on a real broker: any codec, any garbage, any crash; outputs exact."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.broker.embedded import EmbeddedKafka
+from ops.processes import ProcessGroup
+from ops.topic_admin import apply_topics
+from schemas import topics
+from schemas.connection import KafkaSettings
+from streams.watchdog import STALLED_EXIT_CODE
+from tests.integration.worker_harness import Harness, assert_exact
+from tests.unit.streams.worlds import Datum, Fault, World
+
+pytestmark = pytest.mark.broker
+
+SECONDS = 180
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+# Older rounds would be deleted by retention while the test runs.
+RECENT_S = int(time.time()) // 3600 * 3600 - 3600
+# Three agents in three partitions, two more beside them.
+AGENTS = 5
+
+
+@pytest.fixture
+def harness(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Harness]:
+    """Give a harness whose workers end with the test."""
+    with ProcessGroup(tmp_path / "logs") as group:
+        yield Harness(kafka, tmp_path, group)
+
+
+def faulty_log(agents: int = AGENTS, seconds: int = SECONDS) -> list[Datum]:
+    """Return rounds of some agents in order of time, with a cut, loss and delay."""
+    rounds: list[Datum] = []
+    for agent in range(agents):
+        faults = [
+            Fault(40, 70, frozenset({(0, 0)}), loss=1.0),
+            Fault(60, 200, frozenset({(0, 1), (0, 2)}), loss=0.2),
+            Fault(100, 150, frozenset({(1, 0), (1, 1)}), delay_ns=5_000_000),
+        ]
+        world = World(seed=agent, agent=f"agent-{agent}", faults=faults)
+        rounds += world.rounds(seconds, RECENT_S)
+    return sorted(rounds, key=lambda d: (d["started_at"], d["agent_id"]))
+
+
+def slices(log: list[Datum], parts: int) -> list[list[Datum]]:
+    """Cut a log into parts of nearly the same length."""
+    return [log[len(log) * i // parts : len(log) * (i + 1) // parts] for i in range(parts)]
+
+
+def test_outputs_are_exact_for_every_codec_and_poison_harms_nothing(harness: Harness) -> None:
+    """A worker reads all codecs, dead-letters every bad round, and writes what the core makes."""
+    worker = harness.start("worker")
+    harness.wait_ready(worker)
+    log = faulty_log()
+    bad: list[Datum] = [
+        {**log[0], "cluster": "elsewhere"},
+        {**log[0], "started_at": -5},
+        {**log[0], "started_at": (RECENT_S + 3_500) * 1_000_000, "round_seq": 9},
+    ]
+    for part, codec in zip(slices(log, len(CODECS)), CODECS, strict=True):
+        harness.publish(part, codec)
+        if codec == "snappy":
+            harness.publish(bad)
+            for poison in (b"", b"\xc3\x01garbage!", b"\x00\x00\x00\x00\x07x", None):
+                harness.publish_raw(poison, partition=1)
+    harness.wait_processed(worker)
+    assert assert_exact(harness) > 500
+    letters = harness.dead_letters()
+    assert len(letters) == 7
+    assert all(b"probe.round.v1" in h["__connect.errors.topic"] for h in letters)
+    assert sum(h.get("origin") == b"test" for h in letters) == 4
+
+    # Every partition without new input says that it is idle, those never used too.
+    harness.wait(
+        lambda: all(harness.idle_marks(p) for p in harness.partitions()), "idle marks", worker
+    )
+    assert harness.stop("worker") == 0
+    (stopped,) = harness.events(worker, "worker.stopped")
+    assert stopped["undecodable"] == 4
+    assert (stopped["foreign"], stopped["invalid"], stopped["clock_ahead"]) == (1, 1, 1)
+    assert stopped["already_published"] == 0
+
+
+def test_killed_again_and_again_nothing_is_lost_or_written_twice(harness: Harness) -> None:
+    """SIGKILL in the middle of windows, of batches and before the first commit: all is exact."""
+    options = ("--instance-id", "w1", "--commit-s", "5")
+    worker = harness.start("worker", *options)
+    harness.wait_ready(worker)
+    found = 0
+
+    def more_windows() -> bool:
+        return sum(harness.all_windows()) > found
+
+    for part in slices(faulty_log(), 3):
+        harness.publish(part[: len(part) // 2])
+        # Outputs are there, their commit is not.
+        harness.wait(more_windows, "windows", worker)
+        harness.publish(part[len(part) // 2 :])
+        harness.kill("worker")
+        found = sum(harness.all_windows())
+        worker = harness.start("worker", *options)
+        harness.wait_ready(worker)
+    harness.wait_processed(worker)
+    assert assert_exact(harness) > 500
+    # The kills hit: outputs of a predecessor were recognised.
+    assert any(e["outputs_found"] for e in harness.events(worker, "partition.restored"))
+
+
+def test_partitions_move_between_workers_without_a_trace(harness: Harness) -> None:
+    """A second worker joins, the first leaves, the second is frozen and wakes: all is exact."""
+    first = harness.start("first")
+    harness.wait_ready(first)
+    parts = slices(faulty_log(), 5)
+    harness.publish(parts[0])
+    second = harness.start("second")
+    harness.wait_ready(second)
+    harness.publish(parts[1])
+    harness.wait(
+        lambda: bool(harness.events(second, "partition.restored")), "handed over", first, second
+    )
+    assert harness.stop("first") == 0
+    third = harness.start("third")
+    harness.wait_ready(third)
+    before = len(harness.events(third, "partition.restored"))
+    harness.publish(parts[2])
+    os.kill(second.pid, signal.SIGSTOP)
+    try:
+        harness.publish(parts[3])
+        # The broker gives the frozen worker's partitions away.
+        harness.wait(
+            lambda: len(harness.events(third, "partition.restored")) > before, "taken over", third
+        )
+    finally:
+        os.kill(second.pid, signal.SIGCONT)
+    harness.publish(parts[4])
+    harness.wait_processed(second, third)
+    assert assert_exact(harness) > 500
+
+
+def test_worker_outlives_the_broker(tmp_path: Path) -> None:
+    """The broker is killed and restarted under load: the same process goes on, outputs exact."""
+    with EmbeddedKafka(announce=False) as broker, ProcessGroup(tmp_path / "logs") as group:
+        settings = KafkaSettings(bootstrap=broker.bootstrap, topic_prefix="away.")
+        apply_topics(settings)
+        harness = Harness(settings, tmp_path, group)
+        worker = harness.start("worker")
+        harness.wait_ready(worker)
+        parts = slices(faulty_log(), 2)
+        harness.publish(parts[0])
+        broker.kill()
+        broker.restart()
+        harness.publish(parts[1])
+        harness.wait_processed(worker)
+        assert assert_exact(harness) > 500
+
+
+def test_programming_error_ends_the_process_and_commits_nothing(harness: Harness) -> None:
+    """An exception in the core: non-zero exit, a trace in the log, the round is read again."""
+    broken = harness.start_code(
+        "broken",
+        "import streams.partition as p\n"
+        "def fail(self, columns, *, live): raise RuntimeError('a bug')\n"
+        "p.PartitionMachine._probes = fail\n",
+    )
+    harness.wait_ready(broken)
+    log = faulty_log(agents=1, seconds=60)
+    harness.publish(log)
+    assert broken.process.wait(30) == 1
+    assert "a bug" in broken.log.read_text(encoding="utf-8")
+    assert all(offset <= 0 for offset in harness.committed().values())
+    worker = harness.start("worker")
+    harness.wait_processed(worker)
+    assert assert_exact(harness) > 0
+
+
+def test_stalled_worker_ends_itself(harness: Harness) -> None:
+    """Rounds wait and none is taken: after the limit the watchdog ends the process."""
+    stalled = harness.start_code(
+        "stalled",
+        "import streams.engine as e, time\n"
+        "def hang(self, batch): time.sleep(3600)\n"
+        "e.Engine._process = hang\n",
+        "--stall-s", "5",
+    )  # fmt: skip
+    harness.wait_ready(stalled)
+    harness.publish(faulty_log(agents=1, seconds=5))
+    try:
+        assert stalled.process.wait(40) == STALLED_EXIT_CODE
+    finally:
+        # A hanging worker does not hear SIGTERM.
+        stalled.process.kill()
+    assert harness.events(stalled, "worker.stalled")
+
+
+def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettings) -> None:
+    """Windows with more partitions than rounds: exit code 3 and a sentence that says so."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewPartitions
+
+    admin = AdminClient(kafka.librdkafka())
+    name = kafka.topic(topics.PROBE_WINDOW.name)
+    for future in admin.create_partitions([NewPartitions(name, 6)]).values():
+        future.result()
+    worker = harness.start("worker")
+    assert worker.process.wait(60) == 3
+    assert "same number of partitions" in worker.log_tail()

@@ -1,0 +1,111 @@
+"""The batch source alone, in this process: back-pressure, and checkpoints others made."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
+from streams.config import SECOND_NS, WorkerConfig
+from streams.consumer import BATCH, RoundConsumer
+from streams.engine import Engine
+from streams.lookback import LogReader
+from streams.metrics import Metrics
+from streams.publisher import Publisher
+from streams.session import Restorer
+from streams.source import MAX_WAITING, Source
+from tests.integration.worker_harness import settings_of
+from tests.unit.streams.worlds import World, round_datum
+
+pytestmark = pytest.mark.broker
+
+RECENT_S = int(time.time()) // 3600 * 3600 - 3600
+LOG = EventLog("test")
+
+
+def make_source(settings: KafkaSettings) -> tuple[Source, Engine]:
+    """Return a source whose announcements go nowhere, and its engine."""
+    config, codec, metrics = WorkerConfig(), Codec(), Metrics()
+    engine = Engine(settings, codec, LOG, metrics, config.commit_s)
+    restorer = Restorer(settings, config.detection(), codec, LOG)
+
+    def connect() -> tuple[RoundConsumer, Publisher]:
+        consumer = RoundConsumer(config, restorer, engine, LOG, metrics)
+        return consumer, Publisher(settings, session_timeout_s=config.session_timeout_s)
+
+    async def unheard(_number: int) -> None:
+        return None
+
+    return Source(connect, engine, unheard, LOG, metrics), engine
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+def test_slow_agent_pauses_the_source_and_loses_nothing(kafka: KafkaSettings) -> None:
+    """Nobody takes batches: the outbox stays small, the group stays; then all is processed."""
+    settings = settings_of(kafka)
+    messages = (MAX_WAITING + 6) * BATCH
+    value = Codec().encode_datum(topics.PROBE_ROUND, round_datum([], RECENT_S * SECOND_NS))
+    producer = Producer({**settings.librdkafka(), "linger.ms": 20})
+    for _ in range(messages):
+        producer.produce(settings.topic(topics.PROBE_ROUND.name), value=value, partition=0)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+    async def scenario() -> None:
+        source, engine = make_source(settings)
+        stopping = False
+        task = asyncio.ensure_future(source.run(lambda: stopping))
+        try:
+            await until(lambda: len(source.outbox) >= MAX_WAITING)
+            await asyncio.sleep(1.0)
+            assert MAX_WAITING <= len(source.outbox) <= MAX_WAITING + 1
+            assert engine.partitions()[0] == 0
+            deadline = time.monotonic() + 60
+            while engine.partitions().get(0) != messages:
+                assert time.monotonic() < deadline
+                await source.work(2**62)
+                await asyncio.sleep(0.01)
+        finally:
+            stopping = True
+            await task
+            source.shut_down()
+
+    asyncio.run(scenario())
+
+
+def test_offset_of_a_foreign_tool_is_warmed_up_by_time(kafka: KafkaSettings) -> None:
+    """An offset committed without our metadata: the look-back before it is read by time."""
+    settings = settings_of(kafka)
+    codec = Codec()
+    name = settings.topic(topics.PROBE_ROUND.name)
+    producer = Producer(settings.librdkafka())
+    for datum in World(targets=1, flows=1).rounds(400, RECENT_S):
+        producer.produce(
+            name, value=codec.encode_datum(topics.PROBE_ROUND, datum), partition=2,
+            timestamp=datum["started_at"] // 1000,
+        )  # fmt: skip
+    assert producer.flush(30) == 0
+    tool = Consumer({**settings.librdkafka(), "group.id": settings.topic(WorkerConfig().group)})
+    tool.commit(offsets=[TopicPartition(name, 2, 390)], asynchronous=False)
+    (committed,) = tool.committed([TopicPartition(name, 2)], timeout=10)
+    tool.close()
+    restorer = Restorer(settings, WorkerConfig().detection(), codec, LOG)
+    with LogReader(settings) as reader:
+        session = restorer.restore(reader, 2, 1, (committed.offset, committed.metadata))
+    assert session.next_offset == 390
+    # Warm: it knows the time and what the open window holds, and re-read no more than needed.
+    assert session.machine.clock.watermark_ns == (RECENT_S + 389) * SECOND_NS
+    assert 0 < session.machine.lookback.offset < 390
+    assert session.committed == -1

@@ -1,0 +1,149 @@
+"""A restart at any point goes on exactly as if the worker had never stopped."""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.records import Anomaly, PathWindow
+from streams.checkpoint import Checkpoint
+from streams.config import SECOND_NS, DetectionConfig
+from streams.outputs import Output
+from streams.partition import PartitionMachine, RefusedRoundError
+from tests.unit.streams.worlds import (
+    IDENTITY,
+    Datum,
+    Fault,
+    World,
+    as_bytes,
+    machine,
+    through_wire,
+)
+
+# Small, so that all detectors, look-backs and expiries pass within some minutes.
+# Five answers a window: two windows decide; ten: one may.
+SMALL = {
+    window_s: DetectionConfig(
+        window_ns=window_s * SECOND_NS,
+        lateness_ns=2 * SECOND_NS,
+        trend_ns=100 * SECOND_NS,
+        idle_ns=10 * SECOND_NS,
+        latency_max_ns=90 * SECOND_NS,
+    )
+    for window_s in (5, 10)
+}
+
+
+def disordered(log: list[Datum], rng: np.random.Generator, disorder: float) -> list[Datum]:
+    """Repeat, hold back, drop and mistime rounds of a log."""
+    out: list[Datum] = []
+    held: list[tuple[int, Datum]] = []
+    for datum in log:
+        draw = rng.random()
+        if draw < 0.2 * disorder:
+            held.append((len(out) + int(rng.integers(1, 15)), datum))
+        elif draw < 0.25 * disorder:
+            wrong = int(rng.choice([-4000, -70, -3, 3, 70, 4000])) * 1_000_000
+            out.append({**datum, "started_at": datum["started_at"] + wrong})
+        else:
+            out.append(datum)
+        if rng.random() < 0.1 * disorder:
+            out.append(out[int(rng.integers(max(0, len(out) - 60), len(out)))])
+        out += [late for due, late in held if due <= len(out)]
+        held = [(due, late) for due, late in held if due > len(out)]
+    return out
+
+
+def first_at(outputs: list[Output], kind: type, event_ms: int) -> int:
+    """Return the place of the first record with that time or a later one, as Kafka does."""
+    times = [o.event_ms for o in outputs if isinstance(o.record, kind)]
+    return next((place for place, t in enumerate(times) if t >= event_ms), len(times))
+
+
+def restarted(
+    config: DetectionConfig, log: list[Datum], before: list[Output], point: Checkpoint
+) -> PartitionMachine:
+    """Return a machine that was rebuilt at a checkpoint from the log and what was published."""
+    again = PartitionMachine(config, IDENTITY, point.lookback, point.closed_ns)
+    for offset in range(point.lookback.offset, point.offset):
+        again.warm(log[offset], offset)
+    windows_ns, anomalies_ns = again.history_starts_ns()
+    windows = [o.record for o in before if isinstance(o.record, PathWindow)]
+    anomalies = [o.record for o in before if isinstance(o.record, Anomaly)]
+    again.restore(
+        through_wire(windows[first_at(before, PathWindow, windows_ns // 10**6) :]),
+        through_wire(anomalies[first_at(before, Anomaly, anomalies_ns // 10**6) :]),
+    )
+    return again
+
+
+worlds = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 2**32 - 1),
+        "disorder": st.sampled_from([0.0, 0.05, 0.5]),
+        "base_loss": st.sampled_from([0.0, 0.02, 0.3]),
+        "gap_s": st.sampled_from([0, 0, 15, 90, 400]),
+        "agents": st.integers(1, 3),
+        "loss": st.sampled_from([0.1, 0.5, 1.0]),
+        "confirm": st.sampled_from([0, 2]),
+        "window_s": st.sampled_from(list(SMALL)),
+    }
+)
+
+
+def make_log(world: dict[str, Any], seconds: int) -> list[Datum]:
+    """Return a log of some agents with faults that come, go and overlap the gap."""
+    rng = np.random.default_rng(world["seed"])
+    log: list[Datum] = []
+    for agent in range(world["agents"]):
+        begin = int(rng.integers(0, seconds // 2))
+        faults = [
+            Fault(begin, begin + int(rng.integers(1, 200)), frozenset({(0, 0), (0, 1)}),
+                  loss=world["loss"]),
+            Fault(begin + 60, begin + int(rng.integers(80, 260)), frozenset({(1, 0), (1, 1)}),
+                  delay_ns=5_000_000),
+        ]  # fmt: skip
+        made = World(
+            seed=world["seed"] + agent, agent=f"agent-{agent}", flows=2, faults=faults,
+            base_loss=world["base_loss"], confirm=world["confirm"],
+        )  # fmt: skip
+        log += made.rounds(seconds)
+    gap_at = int(rng.integers(100, seconds))
+    for datum in log:
+        second = datum["round_seq"]
+        if second >= gap_at:
+            datum["started_at"] += world["gap_s"] * 1_000_000
+    log.sort(key=lambda d: (d["started_at"], d["agent_id"]))
+    return disordered(log, rng, world["disorder"])
+
+
+@settings(max_examples=12, deadline=None)
+@given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3))
+def test_restart_continues_with_the_same_bytes(world: dict[str, Any], places: list[float]) -> None:
+    """Whatever the log and the place: outputs after the restart are the undisturbed ones."""
+    log = make_log(world, 420)
+    config = SMALL[world["window_s"]]
+    undisturbed = machine(config)
+    cuts = {int(place * len(log)) for place in places}
+    outputs: list[Output] = []
+    points: dict[int, tuple[Checkpoint, int]] = {}
+    for offset, datum in enumerate(log):
+        if offset in cuts:
+            point = Checkpoint(
+                offset=offset, lookback=undisturbed.lookback, closed_ns=undisturbed.closed_ns,
+                window_offset=0, anomaly_offset=0,
+            )  # fmt: skip
+            points[offset] = (point, len(outputs))
+        with contextlib.suppress(RefusedRoundError):
+            outputs += undisturbed.process(datum, offset)
+    for offset, (point, told) in points.items():
+        parsed = Checkpoint.parse(offset, point.metadata())
+        assert parsed == point
+        again = restarted(config, log, outputs[:told], parsed)
+        rest: list[Output] = []
+        for later in range(offset, len(log)):
+            with contextlib.suppress(RefusedRoundError):
+                rest += again.process(log[later], later)
+        assert as_bytes(rest) == as_bytes(outputs[told:])

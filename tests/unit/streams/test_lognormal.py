@@ -1,0 +1,127 @@
+"""The long-term test: blocks of log medians, calibrated, and blind to trifles."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streams.detectors.lognormal import (
+    FALSE_ALARMS_PER_BLOCK,
+    REFERENCES,
+    Block,
+    Trend,
+    compare,
+    z_threshold,
+)
+
+KEY = ("agent", "a", "b", 0)
+EFFECT_NS = 1e6
+
+
+def block(index: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Block:
+    """Return a block of log medians."""
+    made = Block(index)
+    for value in values.tolist():
+        made.add(value)
+    return made
+
+
+def fill(trend: Trend, index: int, median_ns: float, seed: int = 0, scatter: float = 0.05) -> None:
+    """Add a block of 60 windows."""
+    rng = np.random.default_rng([seed, index])
+    for window in range(60):
+        p50 = median_ns * np.exp(scatter * rng.standard_normal())
+        trend.add(KEY, index * 60 + window, round(p50), EFFECT_NS)
+
+
+def test_mean_and_error_are_the_textbooks() -> None:
+    """Location and standard error equal numpy's; a calm block's error stays at the floor."""
+    values = np.random.default_rng(1).normal(14, 0.2, 60)
+    made = block(0, values)
+    assert made.mean == pytest.approx(values.mean())
+    assert made.error_squared == pytest.approx(values.var(ddof=1) / 60)
+    assert block(0, np.full(60, 14.0)).error_squared == pytest.approx(0.005**2 / 60)
+
+
+def test_threshold_is_students() -> None:
+    """The bound is the t quantile of the stated level, split over the comparisons."""
+    assert z_threshold(60) == pytest.approx(
+        stats.t.isf(FALSE_ALARMS_PER_BLOCK / REFERENCES, 59), rel=1e-9
+    )
+
+
+def test_median_estimates_mu_of_a_log_normal() -> None:
+    """Windows of log-normal round trips: exp(mean of log medians) is the true median."""
+    rng = np.random.default_rng(2)
+    rtt = np.exp(rng.normal(np.log(16_000), 0.4, (600, 31)))
+    made = block(0, np.log(np.median(rtt, axis=1)))
+    assert np.exp(made.mean) == pytest.approx(16_000, rel=0.01)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_false_alarms_are_as_stated(correlation: float) -> None:
+    """Blocks that differ by chance pass z no more often than stated, correlated probes or not.
+
+    Correlation here is between the probes of a window; windows follow their level.
+    """
+    rng = np.random.default_rng(3)
+    count, windows = 20_000, 60
+    level = rng.standard_normal((count, 2, windows)) * (0.05 + correlation)
+    mean = level.mean(axis=2)
+    error = level.var(axis=2, ddof=1) / windows
+    z = (mean[:, 1] - mean[:, 0]) / np.sqrt(error.sum(axis=1))
+    # 0.7 expected; 6 or more have a probability below 0.1 %.
+    assert (z > z_threshold(windows)).sum() <= 5
+
+
+def test_slow_rise_is_found_against_each_earlier_block() -> None:
+    """20 % more in an hour and a half, too little from block to block, is found at T+1.5 h."""
+    trend = Trend(60)
+    for index, median_ns in enumerate([10e6, 10.7e6, 10.95e6, 11.6e6]):
+        fill(trend, index, median_ns)
+        shift = trend.shift(KEY, index)
+        assert (shift is not None) == (index == 3)
+    assert shift is not None
+    assert shift.median_ns == pytest.approx(11.6e6, rel=0.03)
+    assert shift.reference_ns < 10.8e6
+
+
+def test_new_level_becomes_normal() -> None:
+    """A step is told for three blocks, then every earlier block has it."""
+    trend = Trend(60)
+    found = []
+    for index in range(8):
+        fill(trend, index, 10e6 if index < 2 else 20e6)
+        found.append(trend.shift(KEY, index) is not None)
+    assert found == [False, False, True, True, True, False, False, False]
+
+
+def test_trifles_are_no_trend() -> None:
+    """0.4 ms on 2 ms is beyond chance and below the absolute effect; less RTT is none either."""
+    trend = Trend(60)
+    fill(trend, 0, 2e6)
+    fill(trend, 1, 2.4e6)
+    assert trend.shift(KEY, 1) is None
+    fill(trend, 2, 1e6)
+    assert trend.shift(KEY, 2) is None
+
+
+def test_sparse_blocks_are_not_compared() -> None:
+    """A third of the windows is the least."""
+    full, sparse = block(0, np.full(60, 14.0)), block(1, np.full(19, 15.0))
+    assert compare(sparse, full, 20) is None
+    sparse.add(15.0)
+    assert compare(sparse, full, 20) is not None
+
+
+def test_memory_is_bounded() -> None:
+    """Five blocks are kept of a 5-tuple, and none of one that fell silent."""
+    trend = Trend(2)
+    for window in range(40):
+        trend.add(KEY, window, 1_000_000, EFFECT_NS)
+    assert trend.keys(14) == []
+    assert trend.keys(15) == [KEY]
+    assert trend.keys(19) == [KEY]
+    trend.forget(23)
+    assert len(trend) == 1
+    trend.forget(24)
+    assert len(trend) == 0

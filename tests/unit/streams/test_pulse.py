@@ -1,0 +1,19 @@
+"""A process that stood still knows it."""
+
+import time
+
+from streams.pulse import BEAT_S, Pulse
+
+
+def test_running_is_steady_and_a_gap_is_for_good() -> None:
+    """Beats keep it steady; once a gap was seen, later beats do not hide it."""
+    pulse = Pulse(session_timeout_s=6)
+    deadline = time.monotonic() + 3 * BEAT_S
+    while time.monotonic() < deadline:
+        assert pulse.steady()
+    # As if the process had been stopped for four seconds.
+    pulse._last -= 4
+    assert not pulse.steady()
+    pulse._last = time.monotonic()
+    assert not pulse.steady()
+    pulse.stop()

@@ -1,0 +1,95 @@
+"""The last minute of each 5-tuple."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from streams.columns import FlowKey, Int64s, round_columns
+from streams.config import SECOND_NS
+from streams.detectors.loss import RING_S
+from streams.recent import RecentProbes
+from tests.unit.streams.worlds import result, round_datum
+
+T_S = 1_000_000
+
+
+def key(flow: int = 0) -> FlowKey:
+    """Return a 5-tuple of the one path here."""
+    return ("agent-h0", "a", "b", flow)
+
+
+def feed(recent: RecentProbes, second: int, lost: Sequence[Sequence[bool]]) -> Int64s:
+    """Add a round: for each flow its probes, lost or not, a quarter of a second apart."""
+    results = [
+        result("a", "b", flow, attempt * SECOND_NS // 4, None if gone else 1000)
+        for flow, probes in enumerate(lost)
+        for attempt, gone in enumerate(probes)
+    ]
+    columns = round_columns(round_datum(results, (T_S + second) * SECOND_NS, second))
+    rows = recent.rows(columns.keys)
+    recent.advance(columns.reach_ns)
+    recent.add(columns, rows, np.ones(len(rows), np.bool_))
+    return rows
+
+
+def test_counts_cover_exactly_the_span() -> None:
+    """All probes and lost ones of the last n seconds; first probes are the samples."""
+    recent = RecentProbes()
+    for second in range(100):
+        feed(recent, second, [[second % 10 == 0, False] if second % 10 == 0 else [False]])
+    row = recent.flows.row(key())
+    assert recent.sampled(row, 20) == (20, 2)
+    assert recent.sampled(row, 60) == (60, 6)
+    assert recent.totals(row, 10) == (11, 1)
+    assert recent.clean_probes(row) == 9
+
+
+def test_what_leaves_the_minute_is_forgotten() -> None:
+    """After a minute of silence nothing is counted; the slots come back empty."""
+    recent = RecentProbes()
+    rows = feed(recent, 0, [[True, False]])
+    row = int(rows[0])
+    recent.advance((T_S + RING_S) * SECOND_NS)
+    assert recent.totals(row, RING_S) == (0, 0)
+    assert recent.loss_times(row, RING_S) == []
+    feed(recent, 64, [[False]])
+    assert recent.totals(row, RING_S) == (1, 0)
+    assert recent.sampled(row, RING_S) == (1, 0)
+
+
+def test_results_older_than_the_minute_are_not_counted() -> None:
+    """A late result beyond the rings does not land in a slot of another second."""
+    recent = RecentProbes()
+    feed(recent, 100, [[False]])
+    feed(recent, 36, [[True, False]])
+    row = recent.flows.row(key())
+    assert recent.totals(row, RING_S) == (1, 0)
+
+
+def test_outage_and_what_ends_it_are_no_samples() -> None:
+    """A round that lost every probe, and the round after it, say nothing about a rate."""
+    recent = RecentProbes()
+    feed(recent, 0, [[False]])
+    feed(recent, 1, [[True, True, True]])
+    feed(recent, 2, [[True, False]])
+    feed(recent, 3, [[True, False]])
+    row = recent.flows.row(key())
+    assert recent.sampled(row, 20) == (2, 1)
+    assert recent.totals(row, 20) == (8, 5)
+    assert recent.is_counted_loss(row, (T_S + 3) * SECOND_NS)
+    assert not recent.is_counted_loss(row, (T_S + 2) * SECOND_NS)
+
+
+def test_paths_add_up_their_flows() -> None:
+    """A path's counts are the sums over its 5-tuples, without those that left."""
+    recent = RecentProbes()
+    feed(recent, 0, [[True, False], [False], [False]])
+    feed(recent, 1, [[False], [True, False], [False]])
+    row = recent.flows.row(key(2))
+    assert recent.path_sampled(row, 20) == (6, 2)
+    assert [recent.flows.key(r)[3] for r in recent.path_rows(row)] == [0, 1, 2]
+    feed(recent, 50, [[False]])
+    gone = recent.retire((T_S + 10) * SECOND_NS)
+    assert len(gone) == 2
+    assert len(recent.flows) == 1
+    assert recent.path_sampled(recent.flows.row(key(0)), RING_S) == (3, 1)

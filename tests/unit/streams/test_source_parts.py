@@ -1,0 +1,66 @@
+"""Parts of the adapters that need no broker."""
+
+from collections import Counter
+
+import pytest
+
+from schemas.connection import KafkaSettings
+from streams.app import credentials, quiet_group
+from streams.batch import Batch
+from streams.config import WorkerConfig
+from streams.metrics import NAMES, Metrics
+from streams.source import Outbox
+
+
+def batch(number: int) -> Batch:
+    """Return an empty batch."""
+    return Batch(number, {}, {}, [])
+
+
+def test_announcements_that_were_lost_lose_no_batch() -> None:
+    """One announcement stands for all batches up to its number, in order; repeats are harmless."""
+    outbox = Outbox()
+    for number in (1, 2, 3):
+        outbox.put(batch(number))
+    assert outbox.last() == 3
+    taken = []
+    while (found := outbox.take(2)) is not None:
+        taken.append(found.number)
+    assert taken == [1, 2]
+    assert outbox.take(2) is None
+    assert len(outbox) == 1
+    outbox.clear()
+    assert outbox.last() is None
+
+
+def test_metrics_take_and_empty_a_partitions_counts() -> None:
+    """Counts move over once; a name that no metric has is a programming error."""
+    metrics, counts = Metrics(), Counter({"late": 2})
+    metrics.take(counts)
+    metrics.take(counts)
+    assert metrics.totals()["late"] == 2
+    assert set(metrics.totals()) == set(NAMES)
+    with pytest.raises(KeyError):
+        metrics.take(Counter({"nonsense": 1}))
+
+
+def test_quiet_group_is_each_processs_own() -> None:
+    """Two processes never share Faust's group, and the prefix is kept."""
+    settings = KafkaSettings(bootstrap="x:1", topic_prefix="p.")
+    first, second = (quiet_group(settings, WorkerConfig()) for _ in range(2))
+    assert first != second
+    assert first.startswith("p.skeletonhunter-worker-quiet-")
+
+
+def test_login_reaches_faust() -> None:
+    """SASL settings of the [kafka] table become Faust's credentials; plain text has none."""
+    assert credentials(KafkaSettings(bootstrap="x:1")) is None
+    options = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    }
+    found = credentials(KafkaSettings(bootstrap="x:1", options=options))
+    assert (found.username, found.password, found.mechanism.value) == ("u", "p", "SCRAM-SHA-512")
+    assert found.protocol.value == "SASL_PLAINTEXT"
