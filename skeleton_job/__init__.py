@@ -1,0 +1,1 @@
+"""The periodic job: counters to traffic skeletons to ping lists."""

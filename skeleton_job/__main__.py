@@ -1,0 +1,110 @@
+"""The skeleton job's process: `python -m skeleton_job`."""
+
+import argparse
+import importlib.metadata
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_table
+from schemas.eventlog import EventLog, setup_logging
+from schemas.registry import RegistryError, codec_for
+from skeleton_job.config import BOUNDS, ENV_PREFIX, build_config
+from skeleton_job.core import SkeletonCore
+from skeleton_job.outbox import FatalProducerError
+from skeleton_job.series import S_NS
+from skeleton_job.service import PROCESS, Service, ServiceError
+
+USAGE: Final = 2
+ENVIRONMENT: Final = 3
+
+DESCRIPTION: Final = """\
+Infer the traffic skeletons of training jobs from their RNICs' counters, and keep
+the ping lists of all agents.
+
+A new job (task.v1) gets its basic list at once: the full mesh less cross-rail
+pairs. Counters (rnic.counters.v1) then say which pairs really talk; when that
+is sure, they replace the basic list. Run one process for a cluster.
+"""
+EPILOG: Final = f"""\
+settings come from flags, then the environment ({ENV_PREFIX}<NAME>), then the
+[skeleton] and [kafka] tables of --config:
+
+  [skeleton]
+  interval_s = 30          # between two inferences of a job
+  window_s = 300           # counters looked at: ten iterations or more
+  min_confidence = 0.7     # below it the basic list stays
+  flows = 4                # 5-tuples per target; basic_flows, explore_flows too
+  explore_peers = 1        # sample of other same-rail pairs, two peers for each
+  explore_rotate_s = 300
+  max_basic_peers = 1023
+
+example:
+  skeletonhunter skeleton run --bootstrap 127.0.0.1:9092 --interval-s 10 --window-s 40
+
+exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser with all options."""
+    made = argparse.ArgumentParser(
+        prog="skeletonhunter skeleton run",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, else {CONFIG_ENV}")
+    made.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka broker")
+    made.add_argument("--prefix", help="prefix of all topic names")
+    made.add_argument("--log-json", action="store_true", help="one JSON object per log line")
+    made.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
+    for name, (low, high) in BOUNDS.items():
+        made.add_argument(
+            f"--{name.replace('_', '-')}", metavar="N", help=f"{low:g} to {high:g}, see below"
+        )
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the service until SIGTERM or SIGINT; return the exit code."""
+    given = parser().parse_args(arguments)
+    setup_logging(as_json=given.log_json, level=given.log_level)
+    try:
+        settings = load_settings(given.config, bootstrap=given.bootstrap, prefix=given.prefix)
+        config = build_config(vars(given), read_table(given.config, PROCESS))
+        codec = codec_for(settings)
+    except ConfigError as error:
+        return _fail(str(error), USAGE)
+    core = SkeletonCore(
+        settings.cluster,
+        config.lists(),
+        config.inference(),
+        producer_version=importlib.metadata.version("skeletonhunter"),
+    )
+    service = Service(settings, core, codec, round((config.window_s + config.interval_s) * S_NS))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    EventLog(PROCESS).info("skeleton.started", cluster=settings.cluster, **vars_of(config))
+    try:
+        service.run()
+    except (ServiceError, RegistryError, FatalProducerError) as error:
+        return _fail(str(error), ENVIRONMENT)
+    return 0
+
+
+def vars_of(config: object) -> dict[str, object]:
+    """Return the settings for the log."""
+    return {name: getattr(config, name) for name in BOUNDS}
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"skeletonhunter skeleton run: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""How far an inference can be trusted.
+
+The confidence is that of the weakest of a few parts, each between 0 and 1. It
+is calibrated on generated jobs (layouts, noise, lengths that no threshold was
+set on): of the inferences with at least confidence c, at least the share c has
+the right data- and pipeline-parallel degree. A test holds it to that.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from skeleton_job.clusters import MIN_SEPARATION, Classes
+from skeleton_job.spectrum import MIN_ITERATIONS, MIN_STRENGTH, Rhythm
+from skeleton_job.stages import StageOrder
+
+# Each part rises from 0 at `low` to 1 at `high`.
+STRENGTH: Final = (MIN_STRENGTH, 0.7)
+ITERATIONS: Final = (MIN_ITERATIONS - 1.0, 10.0)
+# Ratios to a threshold: 1 is undecided.
+SEPARATION: Final = (0.5, 1.5)
+WIDTH: Final = (0.5, 1.25)
+# A ring has below 0.01, a pipeline above 0.04 even beside large gradients.
+ONE_WAY: Final = (0.01, 0.1)
+# With blocks that could stand in several places the groups are not equal.
+UNPLACED: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that must hold; `weakness` says what it means if it does not."""
+
+    value: float
+    weakness: str
+
+
+def ramp(value: float, low: float, high: float) -> float:
+    """Return 0 at `low`, 1 at `high`, linear between, never outside.
+
+    >>> ramp(0.5, 0.0, 2.0)
+    0.25
+    """
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def parts_of(
+    rhythm: Rhythm,
+    width_margin: float,
+    classes: Classes,
+    order: StageOrder,
+    *,
+    seen_share: float,
+    doubtful: float,
+    one_way: float,
+    placed: bool,
+) -> list[Part]:
+    """Return the parts of an inference's confidence."""
+    if classes.count > 1:
+        margin = classes.separation / max(MIN_SEPARATION, classes.runner_up)
+    else:
+        margin = MIN_SEPARATION / max(classes.runner_up, 1e-9)
+    parts = [
+        Part(ramp(rhythm.strength, *STRENGTH), "the iterations are not much alike"),
+        Part(ramp(rhythm.iterations, *ITERATIONS), "too few iterations in the window"),
+        Part(ramp(margin, *SEPARATION), "pipeline stages do not stand apart clearly"),
+        Part(ramp(width_margin, *WIDTH), "RNICs of a host are neither clearly alike nor not"),
+        Part(classes.agreement, "positions are not equally large without force"),
+        Part(ramp(seen_share, 0.3, 0.8), "counters of many RNICs are missing"),
+        Part(1.0 - ramp(doubtful, 0.0, 0.5), "it is not clear which RNICs take part"),
+        Part(1.0 if placed else UNPLACED, "RNICs without counters fit several positions"),
+    ]
+    if classes.count == 1:
+        flows = 1.0 - ramp(one_way, *ONE_WAY)
+        parts.append(Part(flows, "traffic goes one way as in a pipeline, but no stages show"))
+    if classes.count > 2:
+        parts.append(Part(order.trust, "the order of the stages is not clear"))
+    return parts

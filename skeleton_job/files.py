@@ -1,0 +1,189 @@
+"""Skeletons from files: a long table of counters in, one JSON document out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from skeleton_job.job import Rnic
+from skeleton_job.meta import Meta
+from skeleton_job.preload import basic_pairs
+from skeleton_job.series import S_NS, common_tick_ns, rate_matrix
+from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, Inference, infer
+
+COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "time_ns": pl.Int64(),
+    "host": pl.String(),
+    "rail": pl.Int32(),
+    "tx_bytes": pl.UInt64(),
+    "rx_bytes": pl.UInt64(),
+}
+NULLABLE: Final = ("tx_bytes", "rx_bytes")
+BOUNDS: Final[Mapping[str, str]] = {
+    "time_ns": "whole nanoseconds since the epoch",
+    "host": "a name",
+    "rail": "a whole number from 0 to 1,023",
+    "tx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
+    "rx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
+}
+MAX_RAIL: Final = 1023
+# Half an hour at 10 Hz: more says nothing new and takes memory.
+MAX_BINS: Final = 18_000
+
+
+class TableError(ValueError):
+    """A table that cannot be used; names column, value, bound and what to do."""
+
+
+def read_counters(path: Path) -> pl.DataFrame:
+    """Return the counters of a CSV or Parquet file.
+
+    Returns
+    -------
+    Columns time_ns, host, rail, tx_bytes, rx_bytes as in `COLUMNS`.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read, lacks columns, or holds a value out of its bounds.
+    """
+    try:
+        if path.suffix == ".parquet":
+            raw = pl.read_parquet(path)
+        elif path.suffix == ".csv":
+            raw = pl.read_csv(path, infer_schema=False)
+        else:
+            raise TableError(f"{path}: the name must end in .csv or .parquet")
+    except OSError as error:
+        raise TableError(f"{path}: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: {str(error).splitlines()[0]}") from error
+    missing = [c for c in COLUMNS if c not in raw.columns]
+    if missing:
+        raise TableError(
+            f"{path}: no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}, "
+            f"and has {', '.join(raw.columns) or 'none'}"
+        )
+    frame = raw.select([_checked(path, raw[name], kind) for name, kind in COLUMNS.items()])
+    if frame.is_empty():
+        raise TableError(f"{path}: no rows")
+    return frame
+
+
+def _checked(path: Path, column: pl.Series, kind: pl.DataType) -> pl.Series:
+    name = column.name
+    if column.dtype == pl.String and kind != pl.String():
+        column = column.replace("", None)
+    try:
+        cast = column.cast(kind, strict=False)
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: column {name} holds {column.dtype}; {BOUNDS[name]}") from error
+    bad = cast.is_null() if name not in NULLABLE else cast.is_null() & column.is_not_null()
+    if column.dtype.is_float():
+        bad |= column.is_not_null() & (column != column.floor())
+    if name == "rail":
+        bad |= cast.is_not_null() & ~cast.is_between(0, MAX_RAIL)
+    if name == "time_ns":
+        bad |= cast.is_not_null() & (cast < 0)
+    if bad.any():
+        row = bad.arg_max() or 0
+        raise TableError(
+            f"{path}: row {row + 1}: {name}={column[row]!r}; it must be {BOUNDS[name]}. "
+            f"Bad rows: {int(bad.sum())} of {len(bad)}"
+        )
+    return cast
+
+
+def endpoint_id(host: str, rail: int) -> str:
+    """Return the name of an RNIC of a table."""
+    return f"{host}/r{rail}"
+
+
+def infer_table(
+    table: pl.DataFrame, meta: Meta, *, min_confidence: float = DEFAULT_MIN_CONFIDENCE
+) -> dict[str, Any]:
+    """Return the document that describes the skeletons in a table of counters.
+
+    Keys: `ping_list`, rows of host, rail, host, rail, each unordered pair once;
+    `tasks`, each with `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`,
+    `confidence`, `reason`, `period_s`, `clusters`, `stages`, `pp_groups`,
+    `ep_groups`. A job with less than `min_confidence` has its basic list in
+    `ping_list`. Without jobs in `meta`, all RNICs are taken for one job; where
+    they show no iterations there is none.
+
+    Raises
+    ------
+    TableError
+        If the readings span no time, or meta names RNICs that the table lacks.
+    """
+    there = table.select("host", "rail").unique().sort("host", "rail").rows()
+    names = [endpoint_id(host, rail) for host, rail in there]
+    frame = table.select(
+        "time_ns",
+        (pl.col("host") + "/r" + pl.col("rail").cast(pl.String))
+        .cast(pl.Enum(names))
+        .alias("endpoint_id"),
+        "tx_bytes",
+        "rx_bytes",
+        pl.lit(meta.counter_bits, dtype=pl.Int64).alias("bits"),
+    )
+    bin_ns = common_tick_ns(frame)
+    begin, end = frame["time_ns"].min(), frame["time_ns"].max()
+    if bin_ns is None or not isinstance(begin, int) or not isinstance(end, int):
+        raise TableError("no RNIC has two readings at different times: nothing to compare")
+    # The last reading closes the last bin.
+    start_ns = max(begin, end - MAX_BINS * bin_ns)
+    pairs: list[list[Any]] = []
+    tasks = []
+    for job in meta.jobs(there):
+        unknown = [r.endpoint_id for r in job.rnics if r.endpoint_id not in set(names)]
+        if unknown:
+            raise TableError(f"meta: task {job.task_id!r} names {unknown[0]}, which has no row")
+        matrix = rate_matrix(
+            frame,
+            [r.endpoint_id for r in job.ordered],
+            start_ns=start_ns,
+            end_ns=max(end, start_ns + bin_ns),
+            bin_ns=bin_ns,
+            max_rate=meta.max_rate_bytes_per_s,
+        )
+        inference = infer(job, matrix)
+        if inference.dp is None and not meta.tasks:
+            continue
+        sure = inference.dp is not None and inference.confidence >= min_confidence
+        by_id = {r.endpoint_id: r for r in job.rnics}
+        for a, b in sorted(inference.pairs if sure else basic_pairs(job)):
+            pairs.append([*_place(by_id[a]), *_place(by_id[b])])
+        tasks.append(_task(job.task_id, job.ordered, inference))
+    return {"ping_list": pairs, "tasks": tasks}
+
+
+def _place(rnic: Rnic) -> list[Any]:
+    return [rnic.host, rnic.rail]
+
+
+def _places(rnics: Sequence[Rnic]) -> list[list[Any]]:
+    return [_place(r) for r in rnics]
+
+
+def _task(task_id: str, rnics: Sequence[Rnic], found: Inference) -> dict[str, Any]:
+    idle = set(found.idle)
+    inferred = found.dp is not None
+    return {
+        "task": task_id,
+        "rnics": _places([r for r in rnics if r.endpoint_id not in idle]),
+        "dp": found.dp,
+        "pp": found.pp,
+        "tp": found.tp,
+        # Not told apart yet: a job counts as having neither.
+        "ep": 1 if inferred else None,
+        "cp": 1 if inferred else None,
+        "confidence": found.confidence,
+        "reason": found.reason,
+        "period_s": None if found.period_ns is None else round(found.period_ns / S_NS, 4),
+        "clusters": [_places(group) for group in found.groups],
+        "stages": [_places(stage) for stage in found.stages()],
+        "pp_groups": [_places(chain) for chain in found.chains],
+        "ep_groups": [],
+    }

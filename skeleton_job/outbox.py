@@ -1,0 +1,133 @@
+"""The producer: what is sent, and what becomes of it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from schemas.avro import MAX_VALUE_BYTES
+from schemas.codec import DecodeError
+from schemas.connection import KafkaSettings
+from schemas.deadletter import dead_letter_headers, dead_letter_topic
+from schemas.eventlog import EventLog
+
+Headers = list[tuple[str, str | bytes | None]]
+
+# Longer than a broker's restart takes; then the process ends and says so.
+FLUSH_TIMEOUT_S: Final = 10.0
+
+
+class FatalProducerError(RuntimeError):
+    """The producer cannot go on; a new process can."""
+
+
+def _nothing() -> None:
+    """Nobody needs to know."""
+
+
+class Outbox:
+    """Sends records; a failed one is told to whoever sent it."""
+
+    def __init__(self, settings: KafkaSettings, process: str, log: EventLog) -> None:
+        self._settings = settings
+        self._process = process
+        self._log = log
+        self.not_delivered = 0
+        self._producer = Producer(
+            {
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                **settings.librdkafka(),
+                "message.max.bytes": MAX_VALUE_BYTES,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,
+            }
+        )
+
+    def send(
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        *,
+        timestamp_ms: int,
+        failed: Callable[[], None] = _nothing,
+    ) -> None:
+        """Send a record to a topic of the contract; None is a tombstone.
+
+        Raises
+        ------
+        FatalProducerError
+            If the producer has come to its end.
+        """
+        self._send(
+            self._settings.topic(topic),
+            key.encode(),
+            value,
+            headers=[],
+            timestamp_ms=timestamp_ms,
+            failed=failed,
+        )
+
+    def dead_letter(self, error: DecodeError, message: Message) -> None:
+        """Send a poison message, as it came, to its dead-letter topic."""
+        given = message.headers() or []
+        pairs = list(given.items()) if isinstance(given, dict) else given
+        original = [
+            (name, value if isinstance(value, bytes) else value.encode())
+            for name, value in pairs
+            if value is not None
+        ]
+        headers = dead_letter_headers(error, process=self._process, original=original)
+        self._send(
+            dead_letter_topic(str(message.topic())),
+            message.key(),
+            message.value(),
+            headers=[(name, value) for name, value in headers],
+            timestamp_ms=0,
+            failed=_nothing,
+        )
+
+    def poll(self) -> None:
+        """Let delivery reports come in."""
+        self._producer.poll(0)
+
+    def flush(self) -> int:
+        """Wait for what is under way; return how many records are not delivered."""
+        return int(self._producer.flush(FLUSH_TIMEOUT_S))
+
+    def _send(
+        self,
+        topic: str,
+        key: str | bytes | None,
+        value: str | bytes | None,
+        *,
+        headers: Headers,
+        timestamp_ms: int,
+        failed: Callable[[], None],
+    ) -> None:
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                self._lost(topic, error.str(), failed)
+
+        try:
+            self._producer.produce(
+                topic,
+                key=key,
+                value=value,
+                headers=headers,
+                timestamp=timestamp_ms,
+                on_delivery=delivered,
+            )
+        except KafkaException as error:
+            cause = error.args[0]
+            if isinstance(cause, KafkaError) and cause.fatal():
+                raise FatalProducerError(f"producer: {cause.str()}") from error
+            self._lost(topic, str(cause), failed)
+        except BufferError as error:
+            self._lost(topic, str(error), failed)
+
+    def _lost(self, topic: str, error: str, failed: Callable[[], None]) -> None:
+        self.not_delivered += 1
+        self._log.error(f"{self._process}.not_delivered", topic=topic, error=error)
+        failed()

@@ -1,0 +1,64 @@
+"""Who exchanges data, given groups and stages.
+
+Counters do not show who is whose neighbour in the ring of a gradient group: all
+members carry the same bytes at the same time. Small groups are meshed. In
+larger ones each member gets peers at fixed distances in the platform's order:
+1, since ranks follow that order and rings are built along ranks; 2 and 4, which
+with 1 are the edges that binary trees and rings that skip a host use most.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from skeleton_job.job import Rnic
+
+Pair = tuple[str, str]
+
+# Up to this size all pairs of a group are taken: 3 peers each, of which a ring uses 2.
+MESH_SIZE: Final = 4
+RING_DISTANCES: Final = (1, 2, 4)
+
+
+def ordered(a: str, b: str) -> Pair:
+    """Return an unordered pair, the smaller id first."""
+    return (a, b) if a < b else (b, a)
+
+
+def group_pairs(group: Sequence[Rnic]) -> set[Pair]:
+    """Return the pairs of a gradient group, its members in the platform's order.
+
+    Members on one host talk inside it and make no pair.
+    """
+    n = len(group)
+    distances = range(1, n) if n <= MESH_SIZE else RING_DISTANCES
+    return {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for i, a in enumerate(group)
+        for d in distances
+        if a.host != (b := group[(i + d) % n]).host
+    }
+
+
+def chain_pairs(chains: Iterable[Sequence[Rnic]]) -> set[Pair]:
+    """Return the pairs of neighbours along pipelines, those inside a host left out."""
+    return {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for chain in chains
+        for a, b in pairwise(chain)
+        if a.host != b.host
+    }
+
+
+def same_rail_pairs(rnics: Iterable[Rnic]) -> set[Pair]:
+    """Return all pairs of one rail on different hosts: the basic list."""
+    rails: dict[int, list[Rnic]] = {}
+    for rnic in rnics:
+        rails.setdefault(rnic.rail, []).append(rnic)
+    return {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for members in rails.values()
+        for i, a in enumerate(members)
+        for b in members[i + 1 :]
+        if a.host != b.host
+    }

@@ -1,0 +1,194 @@
+"""Ping lists per agent, from the jobs and their skeletons.
+
+Pure functions of what is known and of event time; what to publish is decided
+elsewhere by comparing with what was published.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+from zlib import crc32
+
+from schemas.enums import PingListPhase, TargetOrigin
+from schemas.records import PingTarget, Skeleton, Task
+from skeleton_job.job import Job
+from skeleton_job.pairs import Pair
+from skeleton_job.preload import DEFAULT_MAX_PEERS, basic_pairs, rails_of, ring_pairs
+from skeleton_job.series import S_NS
+from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE
+
+# The contract's bound on a list.
+MAX_TARGETS: Final = 65_536
+# Which reason is kept when a pair has several, and who stays when a list is too long.
+RANK: Final = {TargetOrigin.SKELETON: 0, TargetOrigin.BASIC: 1, TargetOrigin.EXPLORE: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConfig:
+    """How lists are made.
+
+    Attributes
+    ----------
+    min_confidence : a skeleton below it does not replace the basic list
+    flows, basic_flows, explore_flows : 5-tuples for each target of that origin
+    explore_peers : how many distances of the rail's ring are sampled at a time,
+        two peers for each
+    explore_rotate_ns : how long a sample stays, event time
+    max_basic_peers : see `skeleton_job.preload`
+    """
+
+    min_confidence: float = DEFAULT_MIN_CONFIDENCE
+    flows: int = 4
+    basic_flows: int = 4
+    explore_flows: int = 1
+    explore_peers: int = 1
+    explore_rotate_ns: int = 300 * S_NS
+    max_basic_peers: int = DEFAULT_MAX_PEERS
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A list without its version; `dropped` targets were more than the contract allows."""
+
+    phase: PingListPhase
+    targets: tuple[PingTarget, ...]
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job contributes to the lists of the agents that probe for it.
+
+    `runtime` says whether it comes from a skeleton.
+    """
+
+    runtime: bool
+    targets: Mapping[str, tuple[PingTarget, ...]]
+
+
+def task_share(
+    task: Task,
+    skeleton: Skeleton | None,
+    registered: Mapping[str, str],
+    *,
+    now_ns: int,
+    config: ListConfig,
+) -> Share:
+    """Return what a job contributes; a job that has ended gives nothing.
+
+    Parameters
+    ----------
+    skeleton : not used if it does not fit the job any more
+    registered : endpoint id → agent that answers for it; where an endpoint has
+        not registered yet, the job says which agent will
+    now_ns : event time, chooses the explore sample
+    """
+    if task.ended_at is not None:
+        return Share(runtime=False, targets={})
+    skeleton = usable_skeleton(task, skeleton, config.min_confidence)
+    agent_of = {e.endpoint_id: registered.get(e.endpoint_id, e.agent_id) for e in task.endpoints}
+    found: dict[str, list[PingTarget]] = {}
+    for pair, origin in _pairs(task, skeleton, now_ns, config).items():
+        for src, dst in (pair, pair[::-1]):
+            found.setdefault(agent_of[src], []).append(
+                PingTarget(
+                    src=src,
+                    dst=dst,
+                    task_id=task.task_id,
+                    origin=origin,
+                    flows=_flows(origin, config),
+                )
+            )
+    return Share(
+        runtime=skeleton is not None,
+        targets={agent: tuple(targets) for agent, targets in found.items()},
+    )
+
+
+def merged(shares: Iterable[Share], agent_id: str) -> Draft:
+    """Return an agent's list from the shares of its jobs.
+
+    A pair that several jobs name is probed once, for the best reason.
+    """
+    mine = [share for share in shares if share.targets.get(agent_id)]
+    phase = PingListPhase.RUNTIME if any(s.runtime for s in mine) else PingListPhase.PRELOAD
+    chosen: Sequence[PingTarget]
+    if len(mine) == 1:
+        # The usual case, and that of the largest lists: within a job no pair is double.
+        chosen = mine[0].targets[agent_id]
+    else:
+        best: dict[Pair, PingTarget] = {}
+        for target in (t for share in mine for t in share.targets[agent_id]):
+            old = best.get((target.src, target.dst))
+            if old is None or _rank(target) < _rank(old):
+                best[target.src, target.dst] = target
+        chosen = list(best.values())
+    dropped = max(0, len(chosen) - MAX_TARGETS)
+    if dropped:
+        chosen = sorted(chosen, key=_rank)[:MAX_TARGETS]
+    return Draft(phase, tuple(sorted(chosen, key=attrgetter("src", "dst"))), dropped)
+
+
+def _rank(target: PingTarget) -> tuple[int, str, str, str]:
+    return (RANK[target.origin], target.src, target.dst, target.task_id)
+
+
+def usable_skeleton(
+    task: Task, skeleton: Skeleton | None, min_confidence: float
+) -> Skeleton | None:
+    """Return the skeleton if it is trusted and of this job as it is now, else None.
+
+    RNICs that the job has lost make it void; RNICs that it has gained do not,
+    they keep the basic list as those do that could not be placed.
+    """
+    if skeleton is None or skeleton.dp is None or skeleton.confidence < min_confidence:
+        return None
+    endpoints = {e.endpoint_id for e in task.endpoints}
+    named = {m.endpoint_id for m in skeleton.members}
+    named |= {end for p in skeleton.pairs for end in (p.a, p.b)}
+    return skeleton if named <= endpoints else None
+
+
+def _pairs(
+    task: Task, skeleton: Skeleton | None, now_ns: int, config: ListConfig
+) -> dict[Pair, TargetOrigin]:
+    job = Job.from_task(task)
+    if skeleton is None:
+        return dict.fromkeys(basic_pairs(job, config.max_basic_peers), TargetOrigin.BASIC)
+    pairs = dict.fromkeys(_explored(job, now_ns, config), TargetOrigin.EXPLORE)
+    unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
+    if unknown:
+        pairs |= {
+            pair: TargetOrigin.BASIC
+            for pair in basic_pairs(job, config.max_basic_peers)
+            if pair[0] in unknown or pair[1] in unknown
+        }
+    return pairs | {(p.a, p.b): TargetOrigin.SKELETON for p in skeleton.pairs}
+
+
+def _explored(job: Job, now_ns: int, config: ListConfig) -> set[Pair]:
+    """Return the same-rail pairs that are sampled now.
+
+    All pairs at one distance around the rail's ring, the distance moving on with
+    each turn: after half as many turns as hosts each pair had its turn. Jobs and
+    rails start at different distances, so that turns spread the load.
+    """
+    pairs: set[Pair] = set()
+    if config.explore_peers < 1:
+        return pairs
+    turn = now_ns // config.explore_rotate_ns
+    for rail, rnics in rails_of(job).items():
+        distances = len(rnics) // 2
+        if distances < 1:
+            continue
+        start = crc32(f"{job.task_id}|{rail}".encode()) + turn * config.explore_peers
+        chosen = {(start + k) % distances + 1 for k in range(config.explore_peers)}
+        pairs |= ring_pairs(rnics, sorted(chosen))
+    return pairs
+
+
+def _flows(origin: TargetOrigin, config: ListConfig) -> int:
+    if origin is TargetOrigin.SKELETON:
+        return config.flows
+    return config.basic_flows if origin is TargetOrigin.BASIC else config.explore_flows

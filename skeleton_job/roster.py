@@ -1,0 +1,76 @@
+"""Jobs and registered endpoints, and which agent answers for which endpoint."""
+
+from collections.abc import Mapping
+
+from schemas.records import Endpoint, Task
+
+
+class Roster:
+    """Who is there. Each change returns the ids of the jobs that it concerns."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+        self._agents: dict[str, str] = {}
+        self._homes: dict[str, set[str]] = {}
+        # endpoint → job that names it → agent that the job plans for it
+        self._planned: dict[str, dict[str, str]] = {}
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """Jobs by id, also those that have ended."""
+        return self._tasks
+
+    @property
+    def registered(self) -> Mapping[str, str]:
+        """Registered endpoints → the agent that answers for each."""
+        return self._agents
+
+    def has_endpoints(self, agent_id: str) -> bool:
+        """Whether any endpoint of the agent is registered."""
+        return bool(self._homes.get(agent_id))
+
+    def agents_of(self, task: Task) -> set[str]:
+        """Return the agents that probe for a job."""
+        return {self._agents.get(e.endpoint_id, e.agent_id) for e in task.endpoints}
+
+    def set_task(self, task_id: str, task: Task | None) -> None:
+        """Take a job, or forget it."""
+        old = self._tasks.pop(task_id, None)
+        for endpoint in old.endpoints if old is not None else ():
+            planned = self._planned[endpoint.endpoint_id]
+            planned.pop(task_id, None)
+            if not planned:
+                del self._planned[endpoint.endpoint_id]
+        if task is None:
+            return
+        self._tasks[task_id] = task
+        for endpoint in task.endpoints:
+            self._planned.setdefault(endpoint.endpoint_id, {})[task_id] = endpoint.agent_id
+
+    def set_endpoint(
+        self, endpoint_id: str, endpoint: Endpoint | None
+    ) -> tuple[set[str], set[str]]:
+        """Take a registration, or a leave.
+
+        Returns
+        -------
+        tasks : ids of jobs whose endpoint is now with another agent. One that
+            left stays with the agent that its job plans for it: it may come
+            back, and its peers go on probing it.
+        agents : agents that gained or lost an endpoint
+        """
+        old = self._agents.pop(endpoint_id, None)
+        new = None if endpoint is None else endpoint.agent_id
+        if old is not None:
+            self._homes[old].discard(endpoint_id)
+            if not self._homes[old]:
+                del self._homes[old]
+        if new is not None:
+            self._agents[endpoint_id] = new
+            self._homes.setdefault(new, set()).add(endpoint_id)
+        moved = {
+            task_id
+            for task_id, planned in self._planned.get(endpoint_id, {}).items()
+            if (old or planned) != (new or planned)
+        }
+        return moved, {agent for agent in (old, new) if agent is not None}

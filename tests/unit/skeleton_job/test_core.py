@@ -1,0 +1,321 @@
+"""The core: records in, lists and skeletons out, in event time."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from schemas.enums import PingListPhase, TargetOrigin, Transport
+from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
+from skeleton_job.core import InferenceConfig, SkeletonCore
+from skeleton_job.counters import CounterStore
+from skeleton_job.pinglists import ListConfig
+from skeleton_job.series import S_NS
+from tests.unit.skeleton_job.records import (
+    CLUSTER,
+    SUBMITTED_AT,
+    agent_of,
+    counter_batches,
+    task_record,
+)
+from tests.unit.skeleton_job.traffic import Layout, Workload
+
+WORKLOAD = Workload(Layout(rails=2, seconds=45))
+BATCHES = list(counter_batches(WORKLOAD))
+TASK = task_record(WORKLOAD.job)
+LISTS = ListConfig(explore_rotate_ns=10**6 * S_NS)
+
+
+def core(lists: ListConfig = LISTS) -> SkeletonCore:
+    """Return a fresh core."""
+    inference = InferenceConfig(interval_ns=5 * S_NS, window_ns=40 * S_NS)
+    return SkeletonCore(CLUSTER, lists, inference, producer_version="test")
+
+
+def feed(to: SkeletonCore, batches: Iterable[CounterBatch]) -> list[Skeleton]:
+    """Give counters and make all inferences at once; return the skeletons published."""
+    published = []
+    for batch in batches:
+        to.counters(batch)
+        for question in to.questions():
+            record = to.answered(question, question.answer())
+            if record is not None:
+                published.append(record)
+    return published
+
+
+def due(of: SkeletonCore) -> dict[str, PingList | None]:
+    """Return the lists that are due."""
+    return dict(of.lists_due())
+
+
+def endpoint(index: int = 0, agent: str | None = None) -> Endpoint:
+    """Return the registration of one of the job's endpoints."""
+    e = TASK.endpoints[index]
+    return Endpoint(
+        cluster=CLUSTER,
+        endpoint_id=e.endpoint_id,
+        agent_id=agent or e.agent_id,
+        container_id=e.container_id,
+        host_id=e.host_id,
+        task_id=TASK.task_id,
+        rail=e.rail,
+        transport=Transport.UDP,
+        address="127.0.0.1",
+        port=1,
+        incarnation=1,
+        registered_at=SUBMITTED_AT,
+    )
+
+
+def test_a_task_brings_lists_and_nothing_brings_them_again() -> None:
+    """Versions begin at 1, the time is the task's, and what has not changed is not due."""
+    made = core()
+    made.task("job1", TASK)
+    lists = due(made)
+    assert set(lists) == {agent_of(f"h{h}") for h in range(4)}
+    for record in lists.values():
+        assert record is not None
+        assert (record.version, record.updated_at) == (1, SUBMITTED_AT)
+        assert record.phase is PingListPhase.PRELOAD
+        assert len(record.targets) == 6
+    made.task("job1", TASK)
+    for e in TASK.endpoints:
+        made.endpoint(e.endpoint_id, endpoint(TASK.endpoints.index(e)))
+    assert due(made) == {}
+
+
+def test_counters_turn_the_lists_to_runtime() -> None:
+    """First the reason why there is none, then the skeleton, then nothing new."""
+    made = core()
+    made.task("job1", TASK)
+    due(made)
+    published = feed(made, BATCHES)
+    assert [r.version for r in published] == list(range(1, len(published) + 1))
+    assert published[0].dp is None
+    last = published[-1]
+    assert (last.dp, last.pp, last.tp) == (2, 2, 2)
+    assert {(p.a, p.b) for p in last.pairs} == WORKLOAD.truth.pairs
+    assert sum(r.dp is not None for r in published) == 1
+    lists = due(made)
+    targets = {(t.src, t.dst) for p in lists.values() if p for t in p.targets
+               if t.origin is TargetOrigin.SKELETON}  # fmt: skip
+    assert targets == {p for a, b in WORKLOAD.truth.pairs for p in ((a, b), (b, a))}
+    assert {p.phase for p in lists.values() if p} == {PingListPhase.RUNTIME}
+    assert {p.version for p in lists.values() if p} == {2}
+
+
+def test_a_restart_republishes_nothing() -> None:
+    """A new core that reads what the old one wrote, in any order, has nothing due."""
+    old = core()
+    old.task("job1", TASK)
+    written: dict[str, PingList | None] = due(old)
+    skeletons = feed(old, BATCHES)
+    written |= due(old)
+    new = core()
+    new.own_skeleton("job1", skeletons[-1])
+    for agent, record in reversed(written.items()):
+        new.own_list(agent, record)
+    assert feed(new, BATCHES[::-1]) == []
+    new.task("job1", TASK)
+    assert due(new) == {}
+    assert feed(new, BATCHES) == []
+    assert due(new) == {}
+    assert new.skeletons_gone() == []
+    new.task("job1", replace(TASK, endpoints=TASK.endpoints[2:]))
+    after = due(new)
+    assert {r.version for r in after.values() if r} == {3}
+
+
+def test_inferences_are_due_on_a_grid_of_event_time() -> None:
+    """The same windows, in whatever order the hosts of a second come."""
+    windows = []
+    for batches in (
+        BATCHES,
+        [b for i in range(0, len(BATCHES), 4) for b in BATCHES[i : i + 4][::-1]],
+    ):
+        made = core()
+        made.task("job1", TASK)
+        asked = []
+        for batch in batches:
+            made.counters(batch)
+            asked += [q.window_ns for q in made.questions()]
+        windows.append(asked)
+    assert windows[0] == windows[1]
+    assert all(end % (5 * S_NS) == 0 and end - start == 40 * S_NS for start, end in windows[0])
+
+
+def test_a_fast_clock_and_a_dead_agent_do_not_decide_when() -> None:
+    """The median of the job's agents is its time."""
+    made = core()
+    made.task("job1", TASK)
+    ahead = replace(BATCHES[0], started_at=BATCHES[0].started_at + 3600 * 10**6)
+    made.counters(ahead)
+    asked = []
+    for batch in BATCHES:
+        if batch.agent_id not in (ahead.agent_id, agent_of("h1")):
+            made.counters(batch)
+            asked += list(made.questions())
+    assert len(asked) >= 8
+    assert max(q.window_ns[1] for q in asked) <= BATCHES[-1].started_at * 1000
+
+
+def test_an_ended_job_leaves_and_a_gone_agent_gets_a_tombstone() -> None:
+    """A registered agent gets an empty list; one without endpoints nothing but a tombstone."""
+    made = core()
+    made.task("job1", TASK)
+    made.endpoint(TASK.endpoints[0].endpoint_id, endpoint(0))
+    due(made)
+    made.task("job1", replace(TASK, ended_at=SUBMITTED_AT + 1))
+    lists = due(made)
+    here = lists.pop(agent_of("h0"))
+    assert here is not None
+    assert (here.targets, here.version, here.phase) == ((), 2, PingListPhase.PRELOAD)
+    assert lists == {agent_of(f"h{h}"): None for h in range(1, 4)}
+    made.endpoint(TASK.endpoints[0].endpoint_id, None)
+    assert due(made) == {agent_of("h0"): None}
+    made.task("job1", TASK)
+    again = due(made)
+    assert {r.version for r in again.values() if r} == {2, 3}
+
+
+def test_an_endpoint_that_moved_moves_its_targets() -> None:
+    """The registered agent probes; after it left, the planned one again."""
+    made = core()
+    made.task("job1", TASK)
+    due(made)
+    first = TASK.endpoints[0].endpoint_id
+    made.endpoint(first, endpoint(0, "sidecar"))
+    lists = due(made)
+    assert set(lists) == {"sidecar", agent_of("h0")}
+    assert {t.src for t in lists["sidecar"].targets if lists["sidecar"]} == {first}  # type: ignore[union-attr]
+    made.endpoint(first, None)
+    lists = due(made)
+    assert lists["sidecar"] is None
+    assert lists[agent_of("h0")] is not None
+
+
+def test_a_lost_list_is_due_again() -> None:
+    """With a higher version."""
+    made = core()
+    made.task("job1", TASK)
+    due(made)
+    made.list_failed(agent_of("h1"))
+    lists = due(made)
+    assert [(a, r.version if r else None) for a, r in lists.items()] == [(agent_of("h1"), 2)]
+    assert made.counts["lists_not_delivered"] == 1
+
+
+def test_a_garbled_own_list_is_replaced() -> None:
+    """What an agent cannot read must not stay its latest list."""
+    made = core()
+    made.task("job1", TASK)
+    due(made)
+    made.own_list(agent_of("h2"), None)
+    assert set(due(made)) == {agent_of("h2")}
+
+
+def test_a_deleted_task_takes_its_skeleton_along() -> None:
+    """A tombstone on task.v1 is one on skeleton.v1."""
+    made = core()
+    made.task("job1", TASK)
+    assert feed(made, BATCHES)
+    made.task("job1", None)
+    assert made.skeletons_gone() == ["job1"]
+    assert made.skeletons_gone() == []
+
+
+def test_another_cluster_is_refused_and_counted() -> None:
+    """No list, no inference, one count for each record."""
+    made = core()
+    made.task("job1", replace(TASK, cluster="other"))
+    made.endpoint("e", replace(endpoint(), cluster="other"))
+    made.counters(replace(BATCHES[0], cluster="other"))
+    assert due(made) == {}
+    assert made.counts["foreign_cluster"] == 3
+    assert made.now_ns == 0
+
+
+def test_an_answer_for_a_job_that_has_changed_is_dropped() -> None:
+    """An inference that took long must not bring back what is over."""
+    made = core()
+    made.task("job1", TASK)
+    for batch in BATCHES:
+        made.counters(batch)
+    (question,) = made.questions()
+    inference = question.answer()
+    made.task("job1", replace(TASK, endpoints=TASK.endpoints[:-2]))
+    assert made.answered(question, inference) is None
+    assert made.counts["inferences_outdated"] == 1
+
+
+def test_explore_turns_publish_only_what_moved() -> None:
+    """When event time enters another turn, the sampled pairs change and nothing else."""
+    workload = Workload(Layout(dp=4, pp=2, rails=1, seconds=45))
+    task = task_record(workload.job)
+    made = core(replace(LISTS, explore_rotate_ns=60 * S_NS))
+    made.task("job1", task)
+    batches = list(counter_batches(workload))
+    feed(made, batches)
+    before = {a: r for a, r in due(made).items() if r}
+    assert due(made) == {}
+    later = replace(batches[-1], started_at=batches[-1].started_at + 60 * 10**6)
+    made.counters(later)
+    after = {a: r for a, r in due(made).items() if r}
+    assert after
+    for agent, record in after.items():
+        kept = [t for t in record.targets if t.origin is TargetOrigin.SKELETON]
+        assert kept == [t for t in before[agent].targets if t.origin is TargetOrigin.SKELETON]
+        assert record.version == before[agent].version + 1
+
+
+def test_unusable_samples_are_counted_and_left_out() -> None:
+    """Nulls, negative counters and absurd offsets; the rest of the batch counts."""
+    store = CounterStore(60 * S_NS)
+    good = BATCHES[0]
+    s = good.samples[0]
+    bad = (
+        replace(s, tx_bytes=None, missing_reason="gone"),
+        replace(s, rx_bytes=-1),
+        replace(s, counter_bits=0),
+        replace(s, tick_offset_ns=-1),
+        replace(s, tick_offset_ns=10**15),
+    )
+    assert store.add(replace(good, samples=good.samples + bad)) == len(bad)
+    assert store.add(replace(good, samples=bad)) == len(bad)
+    start_ns = good.started_at * 1000
+    assert store.frame([good.agent_id], start_ns, start_ns + S_NS).height == len(good.samples)
+
+
+def test_the_store_forgets_what_is_older_than_its_horizon() -> None:
+    """Memory is bounded by event time, agent by agent."""
+    store = CounterStore(10 * S_NS)
+    for batch in BATCHES:
+        store.add(batch)
+    agents = {b.agent_id for b in BATCHES}
+    everything = store.frame(agents, 0, 2**62)
+    first, last = everything["time_ns"].min(), everything["time_ns"].max()
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    assert 9 * S_NS <= last - first <= 12 * S_NS
+    assert store.frame(["nobody"], 0, 2**62).height == 0
+    assert store.latest_ns(["nobody"]) is None
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_window_of_the_question_begins_with_the_jobs_first_reading(lost: int) -> None:
+    """A young job is not short of samples: its window begins when it began."""
+    made = core()
+    made.task("job1", TASK)
+    young = [b for b in BATCHES if b.started_at <= BATCHES[0].started_at + 22 * 10**6]
+    records = feed(made, young[4 * lost :])
+    assert records
+    assert "no counters" not in (records[-1].reason or "")
+
+
+def test_task_identity() -> None:
+    """A record whose endpoints appear twice counts them once."""
+    made = core()
+    made.task("job1", replace(TASK, endpoints=TASK.endpoints + TASK.endpoints))
+    assert {len(r.targets) for r in due(made).values() if r} == {6}
+    assert isinstance(TASK, Task)
