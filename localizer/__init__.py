@@ -1,0 +1,1 @@
+"""The localizer: anomalies, topology and flow tables to fault verdicts."""

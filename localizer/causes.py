@@ -1,0 +1,65 @@
+"""What can make an observation bad, and where each such cause stands in the inference."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Reason(Enum):
+    """Why an observation can be bad."""
+
+    COMPONENT = "a component of the network is at fault"
+    PROBER = "an agent is too busy to probe well"
+    RESPONDER = "an agent is too busy to answer well"
+    EVERYTHING = "all is bad at once: this machine, this cluster"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cause:
+    """A column of the inference; `name` is a component id, an agent id, or empty."""
+
+    order: int
+    name: str
+    reason: Reason
+
+    @classmethod
+    def make(cls, reason: Reason, name: str = "") -> "Cause":
+        """Return the cause; ties are broken by this order."""
+        return cls(list(Reason).index(reason), name, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Places of the causes, by what they are."""
+
+    components: dict[str, int]
+    probers: dict[str, int]
+    responders: dict[str, int]
+    everything: int | None
+
+    @classmethod
+    def of(cls, causes: list[Cause]) -> "Columns":
+        """Return the places of causes in that order."""
+        found: dict[Reason, dict[str, int]] = {reason: {} for reason in Reason}
+        for place, cause in enumerate(causes):
+            found[cause.reason][cause.name] = place
+        return cls(
+            found[Reason.COMPONENT],
+            found[Reason.PROBER],
+            found[Reason.RESPONDER],
+            found[Reason.EVERYTHING].get(""),
+        )
+
+    def crossed(
+        self, components: Iterable[str], prober: str, responder: str | None
+    ) -> tuple[int, ...]:
+        """Return the columns of what can spoil an observation."""
+        places = self.components
+        found = [places[c] for c in components if c in places]
+        if prober in self.probers:
+            found.append(self.probers[prober])
+        if responder is not None and responder in self.responders:
+            found.append(self.responders[responder])
+        if self.everything is not None:
+            found.append(self.everything)
+        return tuple(found)

@@ -1,0 +1,145 @@
+"""The localizer's decisions as an event-driven state machine: no Kafka, no clock.
+
+Events are fed with their effective times; `advance` steps a grid of event time,
+folds in what is due before each step, and decides. What comes out depends on
+the events and their effective times alone, not on how calls were batched.
+"""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from localizer.anomalies import AnomalyBoard
+from localizer.config_core import GRID_NS, CoreConfig
+from localizer.deciding import Decider
+from localizer.inputs import Event, Intake
+from localizer.lifecycle import Lifecycle
+from localizer.liveness import Liveness
+from localizer.overlay import FlowTables
+from localizer.paths import PathBook
+from localizer.roster import Roster
+from localizer.suspicion import Sources
+from localizer.topology import Topology
+from localizer.units import us_to_ns
+from schemas.records import FaultEvent
+
+
+class Core:
+    """All state of the localizer.
+
+    Parameters
+    ----------
+    published
+        Transitions that former processes have published. They are taken over when
+        their time comes; own transitions begin after the last.
+    begin_ns
+        Where the log is entered after a restart; what was published before is
+        taken over at once. None: the log is read from its first event.
+    decided_ns
+        Time up to which a former process has decided: nothing new is said of it.
+    """
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        published: Iterable[FaultEvent] = (),
+        *,
+        begin_ns: int | None = None,
+        decided_ns: int = 0,
+    ) -> None:
+        topology = Topology()
+        self.sources = Sources(
+            topology=topology,
+            paths=PathBook(topology),
+            roster=Roster(),
+            liveness=Liveness(),
+            board=AnomalyBoard(),
+        )
+        self.tables = FlowTables(topology)
+        self.intake = Intake(self.sources, self.tables)
+        self.lifecycle = Lifecycle(config)
+        self.now_ns = None if begin_ns is None else begin_ns // GRID_NS * GRID_NS
+        self.late = 0
+        self.steps = 0
+        self._config = config
+        self._decider = Decider(config, self.sources, self.tables, self.lifecycle)
+        self._published = _since(published, begin_ns)
+        self._forced = 0
+        last_ns = us_to_ns(self._published[-1].event_at) if self._published else 0
+        self._silent_ns = max(decided_ns, last_ns)
+        self._pending: list[tuple[tuple[int, str, str, int, int], Event]] = []
+
+    def feed(self, event: Event) -> None:
+        """Take in an event; it is folded in when its time comes, or at once when that is past."""
+        self.late += self.now_ns is not None and event.at_ns < self.now_ns
+        heappush(self._pending, (event.order, event))
+
+    def advance(self, to_ns: int) -> list[FaultEvent]:
+        """Decide up to a time; all events up to it must have been fed.
+
+        Returns
+        -------
+        list of FaultEvent
+            Transitions in the order in which they happened.
+        """
+        out: list[FaultEvent] = []
+        last_ns = to_ns // GRID_NS * GRID_NS
+        while True:
+            next_ns = self._next_ns(last_ns)
+            if next_ns is None:
+                return out
+            self.now_ns = next_ns
+            out += self._step(next_ns)
+
+    @property
+    def pending(self) -> int:
+        """Events that wait for their time."""
+        return len(self._pending)
+
+    def _next_ns(self, last_ns: int) -> int | None:
+        """Return the next grid point up to `last_ns`; stretches without anything are skipped."""
+        follows_ns = None if self.now_ns is None else self.now_ns + GRID_NS
+        if follows_ns is None or self._decider.idle:
+            times = [self._pending[0][0][0]] if self._pending else []
+            times += [us_to_ns(e.event_at) for e in self._published[self._forced :][:1]]
+            if not times:
+                return None
+            # The grid point at which the first of them is known.
+            due_ns = -(-min(times) // GRID_NS) * GRID_NS
+            follows_ns = due_ns if follows_ns is None else max(due_ns, follows_ns)
+        return follows_ns if follows_ns <= last_ns else None
+
+    def _step(self, now_ns: int) -> list[FaultEvent]:
+        self.steps += 1
+        while self._pending and self._pending[0][0][0] <= now_ns:
+            _, event = heappop(self._pending)
+            self.intake.apply(event, now_ns)
+        silent = self._take_over(now_ns)
+        return self._decider.decide(now_ns, silent=silent)
+
+    def _take_over(self, now_ns: int) -> bool:
+        """Apply published transitions that are due; say whether this time was published."""
+        published = self._published
+        while self._forced < len(published):
+            event = published[self._forced]
+            if us_to_ns(event.event_at) > now_ns:
+                break
+            self.lifecycle.force(event)
+            if event.fault_kind == "agent_dead" and event.resolved_at is None:
+                self.sources.liveness.remember_dead(
+                    event.component_id, "", us_to_ns(event.onset_at)
+                )
+            self._forced += 1
+        # All transitions of a grid point are published in one transaction.
+        return now_ns <= self._silent_ns
+
+
+def _since(published: Iterable[FaultEvent], begin_ns: int | None) -> list[FaultEvent]:
+    """Return the transitions to take over in order; of those before the begin each fault's last."""
+    ordered = sorted(published, key=lambda e: (e.event_at, e.fault_id, e.seq))
+    if begin_ns is None:
+        return ordered
+    before = {e.fault_id: e for e in ordered if us_to_ns(e.event_at) < begin_ns}
+    return [
+        *sorted(before.values(), key=lambda e: (e.event_at, e.fault_id)),
+        *(e for e in ordered if us_to_ns(e.event_at) >= begin_ns),
+    ]

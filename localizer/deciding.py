@@ -1,0 +1,287 @@
+"""One decision: from everything that is known at a grid point to claims and transitions."""
+
+from collections import defaultdict
+
+from localizer.anomalies import Family, Symptom
+from localizer.claims import Claim, make_claim
+from localizer.config_core import CoreConfig
+from localizer.evidence import gather
+from localizer.flow_index import IndexCache
+from localizer.judge import Judge, cases
+from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY
+from localizer.lifecycle import Lifecycle, Situation
+from localizer.overlay import Break, ChainFault, FlowTables
+from localizer.paths import FlowKey
+from localizer.suspicion import BadFlow, Sources, bad_flows
+from localizer.underlay import explain
+from localizer.units import SECOND_NS
+from schemas.enums import AnomalyKind, ComponentKind
+from schemas.records import FaultEvent
+
+# A table that lacks the entry that lost packets need leaves little doubt.
+REPLAY_CONFIDENCE = 0.99
+SILENCE_CONFIDENCE = 0.99
+# A fault that lasts is looked at less often: nothing began or ended for so long.
+CALM_NS = 30 * SECOND_NS
+CALM_GRID_NS = 2 * SECOND_NS
+# Latency that begins within this time after a fault was resolved belongs to its end.
+AFTERMATH_SLACK_NS = SECOND_NS
+
+
+class Decider:
+    """Makes claims and passes them to the faults' life cycle."""
+
+    def __init__(
+        self, config: CoreConfig, sources: Sources, tables: FlowTables, lifecycle: Lifecycle
+    ) -> None:
+        self._config = config
+        self._sources = sources
+        self._tables = tables
+        self._lifecycle = lifecycle
+        self._judge = Judge(config, sources)
+        self._state: tuple[object, ...] = ()
+        self._changed_ns = 0
+        self._index = IndexCache(sources.roster, sources.paths, sources.topology)
+
+    @property
+    def idle(self) -> bool:
+        """Whether time alone changes nothing: no agent, no anomaly, no fault is known."""
+        sources = self._sources
+        return (
+            not len(sources.liveness)
+            and sources.board.empty
+            and not self._lifecycle.open_faults()
+            and not self._lifecycle.resolved_faults()
+        )
+
+    def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
+        """Decide at a grid point; `silent`: follow the evidence, but make no transitions."""
+        self._tidy(now_ns)
+        if self._settled(now_ns):
+            return []
+        if (
+            self._sources.board.empty
+            and not self._sources.liveness.dead
+            and not self._lifecycle.open_faults()
+        ):
+            self._lifecycle.observe([], self._situation([], now_ns), now_ns)
+            return []
+        claims = self._claims(now_ns)
+        situation = self._situation(claims, now_ns)
+        if silent:
+            self._lifecycle.observe(claims, situation, now_ns)
+            return []
+        return self._lifecycle.step(claims, situation, now_ns)
+
+    def _settled(self, now_ns: int) -> bool:
+        """Say whether nothing has begun or ended for long, and this grid point can be left out."""
+        sources = self._sources
+        state = (
+            sources.board.version,
+            self._tables.version,
+            sources.topology.version,
+            tuple(sources.liveness.dead),
+            len(self._lifecycle.open_faults()),
+        )
+        if state != self._state:
+            self._state, self._changed_ns = state, now_ns
+        return now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0
+
+    def _tidy(self, now_ns: int) -> None:
+        """Let agents die, and forget what nobody repeats or what left in order."""
+        sources = self._sources
+        witnesses = {
+            sources.roster.agent_of(key[1])
+            for key, symptoms in sources.board.family(Family.LOSS)
+            if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
+        }
+        sources.liveness.declare(
+            now_ns,
+            frozenset(w for w in witnesses if w is not None),
+            sources.roster.deserted_agents(),
+        )
+        sources.board.expire(now_ns, frozenset(sources.liveness.dead))
+        for key in sources.board.flows():
+            if sources.roster.left(key[0]) or sources.roster.left(key[1]):
+                sources.board.drop(key)
+
+    def _claims(self, now_ns: int) -> list[Claim]:
+        claims = self._dead_agents()
+        overlay, broken = self._overlay(now_ns)
+        claims += overlay
+        claims += self._family(Family.LOSS, broken, now_ns)
+        claims += self._family(Family.LATENCY, self._aftermath(now_ns), now_ns)
+        return claims
+
+    def _dead_agents(self) -> list[Claim]:
+        sources = self._sources
+        failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
+        for key, _ in sources.board.family(Family.LOSS):
+            agent = sources.roster.agent_of(key[1])
+            if agent in sources.liveness.dead:
+                failing[str(agent)].add(key)
+        claims = []
+        for agent_id, missed_ns in sorted(sources.liveness.dead.items()):
+            known = sources.liveness.get(agent_id)
+            facts = [f"{len(failing[agent_id])} 5-tuples to its endpoints are not answered"]
+            if known is not None:
+                every_s = known.interval_ns / SECOND_NS
+                facts.insert(0, f"no heartbeat, though one is due every {every_s:g} s")
+            claims.append(
+                make_claim(
+                    sources,
+                    KINDS["agent_dead"],
+                    agent_id,
+                    decided=True,
+                    confidence=SILENCE_CONFIDENCE,
+                    candidates=[(agent_id, SILENCE_CONFIDENCE)],
+                    keys=frozenset(failing[agent_id]),
+                    good=0,
+                    onset_ns=missed_ns,
+                    evidence=facts,
+                    ready=True,
+                    component_kind=ComponentKind.AGENT,
+                    tasks=sources.roster.tasks_of_agent(agent_id),
+                )
+            )
+        return claims
+
+    def _overlay(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowKey]]:
+        """Replay the chains of all that is cut off; return claims, and what they explain."""
+        found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
+        broken: set[FlowKey] = set()
+        for flow in bad_flows(self._sources, Family.LOSS, now_ns, frozenset()):
+            if not flow.cut:
+                continue
+            fault = self._tables.round_trip(flow.key[0], flow.key[1])
+            if fault is not None:
+                broken.add(flow.key)
+                if flow.open:
+                    found[fault.node, fault.how].append((flow, fault))
+        for incident in self._lifecycle.open_faults():
+            # An entry that is back leaves anomalies that three rounds must clear yet.
+            if incident.group == OVERLAY:
+                broken |= incident.keys or frozenset()
+        claims = [self._chain_claim(node, how, hits) for (node, how), hits in sorted_items(found)]
+        return claims, frozenset(broken)
+
+    def _chain_claim(self, node: str, how: Break, hits: list[tuple[BadFlow, ChainFault]]) -> Claim:
+        onset_ns = min(flow.onset_ns for flow, _ in hits)
+        ends = {a for flow, _ in hits for a in (flow.prober, flow.responder) if a is not None}
+        others = sorted({other for _, fault in hits for other in fault.others})
+        dsts = sorted({fault.dst for _, fault in hits})
+        alive = all(self._sources.liveness.alive_after(agent, onset_ns) for agent in ends)
+        what = "has no entry for" if how is Break.MISSING else "closes a loop of packets to"
+        facts = [f"{node} {what} {dst}" for dst in dsts[:16]]
+        if others:
+            facts.append(f"the loop goes through {', '.join(others)}")
+        rest = (1.0 - REPLAY_CONFIDENCE) / len(others) if others else 0.0
+        return make_claim(
+            self._sources,
+            KINDS["flow_missing" if how is Break.MISSING else "flow_loop"],
+            node,
+            decided=True,
+            confidence=REPLAY_CONFIDENCE,
+            candidates=[(node, REPLAY_CONFIDENCE), *((other, rest) for other in others)],
+            keys=frozenset(flow.key for flow, _ in hits),
+            good=0,
+            onset_ns=onset_ns,
+            evidence=facts,
+            # A container that is being removed loses its entries before it signs off.
+            ready=alive,
+        )
+
+    def _family(self, family: Family, explained: frozenset[FlowKey], now_ns: int) -> list[Claim]:
+        bad = bad_flows(self._sources, family, now_ns, explained)
+        if not any(flow.open for flow in bad):
+            return []
+        oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
+        evidence = gather(
+            self._sources,
+            self._index.get(),
+            family,
+            bad,
+            now_ns=now_ns,
+            explained=explained,
+            known=self._known(family),
+            allow_everything=family is Family.LATENCY or oldest_ns < self._config.everything_ns,
+        )
+        if evidence is None:
+            return []
+        found = cases(evidence, explain(evidence.problem))
+        claims = [self._judge.claim(case, now_ns) for case in found]
+        return [claim for claim in claims if claim is not None]
+
+    def _known(self, family: Family) -> frozenset[str]:
+        """Return the components of decided open faults of a family."""
+        group = LOSS if family is Family.LOSS else LATENCY
+        return frozenset(
+            i.event.component_id
+            for i in self._lifecycle.open_faults()
+            if i.group == group and i.event.decided
+        )
+
+    def _aftermath(self, now_ns: int) -> frozenset[FlowKey]:
+        """Return 5-tuples whose latency belongs to a fault that loses or lost packets."""
+        open_now: set[str] = set()
+        until_ns: dict[str, int] = {}
+        for incident in self._lifecycle.open_faults():
+            if incident.group in (LOSS, OVERLAY):
+                open_now |= incident.components
+        for incident in self._lifecycle.resolved_faults():
+            if incident.group in (LOSS, OVERLAY):
+                for component in incident.components:
+                    until_ns[component] = max(until_ns.get(component, 0), incident.changed_ns)
+        if not open_now and not until_ns:
+            return frozenset()
+        found = set()
+        for key, symptoms in self._sources.board.family(Family.LATENCY):
+            crossed = self._sources.paths.path(key).components
+            ended_ns = max((until_ns[c] for c in crossed if c in until_ns), default=0)
+            after = now_ns - ended_ns < self._config.aftermath_ns and all(
+                s.onset_ns <= ended_ns + AFTERMATH_SLACK_NS for s in symptoms
+            )
+            if after or not open_now.isdisjoint(crossed):
+                found.add(key)
+        return frozenset(found)
+
+    def _situation(self, claims: list[Claim], now_ns: int) -> Situation:
+        loss = self._bad_keys(Family.LOSS, now_ns)
+        latency = self._bad_keys(Family.LATENCY, now_ns) - loss - self._aftermath(now_ns)
+        covered = frozenset[FlowKey]().union(*(claim.keys for claim in claims))
+        return Situation(
+            bad_loss=loss,
+            bad_latency=latency,
+            dead_agents=frozenset(self._sources.liveness.dead),
+            crossing=lambda components, group: self._crossing(
+                components, latency if group == LATENCY else loss, group
+            ),
+            unexplained=len((loss | latency) - covered),
+        )
+
+    def _crossing(
+        self, components: frozenset[str], keys: frozenset[FlowKey], group: str
+    ) -> frozenset[FlowKey]:
+        if group == AGENT:
+            return frozenset()
+        path = self._sources.paths.path
+        return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
+
+    def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
+        return frozenset(
+            key
+            for key, symptoms in self._sources.board.family(family)
+            if not self._targets_fault(key, symptoms, now_ns)
+        )
+
+    def _targets_fault(self, key: FlowKey, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
+        agent = self._sources.roster.agent_of(key[1])
+        excused = self._sources.liveness.excused
+        return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
+
+
+def sorted_items(
+    found: dict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]],
+) -> list[tuple[tuple[str, Break], list[tuple[BadFlow, ChainFault]]]]:
+    """Return the items by node and kind of break."""
+    return sorted(found.items(), key=lambda item: (item[0][0], item[0][1].value))

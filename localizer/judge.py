@@ -1,0 +1,278 @@
+"""From an explanation to claims: when the evidence suffices, and when to wait for more.
+
+Waiting has reasons, each a false page that was avoided:
+
+* One agent's endpoints only: it may have died; a heartbeat from after the onset
+  must show that it lives (or its death is declared).
+* Everything that reaches one agent is bad: a stalled process looks the same until
+  it is back and three rounds were answered.
+* Few 5-tuples: three losses in a row happen to one 5-tuple by partial loss, and a
+  black hole for a single 5-tuple lasts.
+* Loss and latency show themselves on one 5-tuple after the other: their detectors
+  need some probes or a window.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+
+from localizer.anomalies import Family
+from localizer.causes import Cause, Reason
+from localizer.claims import Claim, make_claim
+from localizer.config_core import CoreConfig
+from localizer.evidence import Evidence
+from localizer.kinds import CUT_SHARE, KINDS, FaultKind, kind_of_loss
+from localizer.lag import cut_share
+from localizer.suspicion import BadFlow, Sources
+from localizer.underlay import Explanation, Suspect
+from localizer.units import MS_NS, SECOND_NS
+from schemas.enums import AnomalyKind, ComponentKind
+
+# Share of an agent's 5-tuples that are bad from which its stall explains them.
+STALL_SHARE = 0.9
+# More doubt than this that there is a fault at all, and none is opened.
+MAX_DOUBT = 0.05
+# A delay that one component adds is the same on all that crosses it: at least this
+# share of the rises lies within a factor of two of their median.
+COHERENT_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A suspect with what it explains."""
+
+    evidence: Evidence
+    cause: Cause
+    shares: tuple[tuple[Cause, float], ...]
+    doubt: float
+    bad: tuple[BadFlow, ...]
+    good: int
+
+    @property
+    def open(self) -> tuple[BadFlow, ...]:
+        """Those that are bad now."""
+        return tuple(flow for flow in self.bad if flow.open)
+
+    @property
+    def share(self) -> float:
+        """Share of the belief in the cause itself."""
+        return dict(self.shares).get(self.cause, 0.0)
+
+
+def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
+    """Return what each suspect of an explanation accounts for."""
+    return [_case(evidence, suspect) for suspect in explanation.suspects]
+
+
+def _case(evidence: Evidence, suspect: Suspect) -> Case:
+    causes = evidence.causes
+    # The best rival may be better than the chosen one by a hair: ties go by name.
+    best = suspect.shares[0][0] if suspect.shares else suspect.column
+    cause = causes[best]
+    bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
+    return Case(
+        evidence=evidence,
+        cause=cause,
+        shares=tuple((causes[column], share) for column, share in suspect.shares),
+        doubt=suspect.doubt,
+        bad=bad,
+        good=evidence.good[best],
+    )
+
+
+def _hits(cause: Cause, flow: BadFlow) -> bool:
+    match cause.reason:
+        case Reason.COMPONENT:
+            return cause.name in flow.components
+        case Reason.PROBER:
+            return cause.name == flow.prober
+        case Reason.RESPONDER:
+            return cause.name == flow.responder
+        case Reason.EVERYTHING:
+            return True
+
+
+class Judge:
+    """Turns cases into claims."""
+
+    def __init__(self, config: CoreConfig, sources: Sources) -> None:
+        self._config = config
+        self._sources = sources
+
+    def claim(self, case: Case, now_ns: int) -> Claim | None:
+        """Return what the case claims; None where it is no fault of anything."""
+        if not case.open or case.cause.reason is Reason.EVERYTHING:
+            return None
+        if case.cause.reason is Reason.COMPONENT:
+            if case.evidence.family is Family.LOSS:
+                return self._loss(case, now_ns)
+            return self._latency(case, now_ns)
+        return self._agent(case, now_ns)
+
+    def _loss(self, case: Case, now_ns: int) -> Claim:
+        config = self._config
+        share = cut_share(case.open)
+        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
+        count = len(case.open)
+        if share >= CUT_SHARE:
+            enough = count >= config.min_flows or age_ns >= config.few_ns
+            due = decided or age_ns >= config.settle_ns
+        else:
+            # Lossy 5-tuples of one path were flagged together: they count once.
+            enough = len({flow.key[:2] for flow in case.open}) >= config.min_flows
+            due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
+        ready = (
+            enough
+            and due
+            and case.doubt <= MAX_DOUBT
+            and self._agents_live(case)
+            and not self._may_be_stall(case, now_ns)
+        )
+        kind = kind_of_loss(
+            self._sources.topology.kind(case.cause.name),
+            share,
+            len(case.open) / max(1, len(case.open) + case.good),
+        )
+        cut = sum(flow.cut for flow in case.open)
+        facts = [
+            f"{cut} 5-tuples through it are cut off, {count - cut} lose packets, "
+            f"{case.good} are well",
+            *_loss_counts(case),
+        ]
+        return self._make(case, kind, decided=decided, ready=ready, facts=facts)
+
+    def _latency(self, case: Case, now_ns: int) -> Claim:
+        config = self._config
+        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
+        pairs = {frozenset(flow.key[:2]) for flow in case.open}
+        shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
+        ready = (
+            len(case.open) >= config.min_flows
+            and len(pairs) >= 2
+            and age_ns >= (config.latency_min_ns if decided else config.latency_settle_ns)
+            and case.doubt <= MAX_DOUBT
+            and _coherent(shifts)
+            and self._agents_live(case)
+            and self._both_ways(case)
+        )
+        sudden = any(s.kind is AnomalyKind.LATENCY for f in case.open for s in f.symptoms)
+        facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
+        if shifts:
+            facts.append(f"their median round trip rose by {median(shifts) / MS_NS:.3f} ms")
+        kind = KINDS["high_latency" if sudden else "latency_drift"]
+        return self._make(case, kind, decided=decided, ready=ready, facts=facts)
+
+    def _agent(self, case: Case, now_ns: int) -> Claim | None:
+        """Claim an agent that works badly: no page, unless all is lost on it for long."""
+        if (
+            case.evidence.family is not Family.LOSS
+            or cut_share(case.open) < CUT_SHARE
+            or len(case.open) < self._config.min_flows
+        ):
+            return None
+        # Of those that are open: a brief cut from before says nothing about "for long".
+        if now_ns - min(flow.seen_ns for flow in case.open) < self._config.everything_ns:
+            return None
+        facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
+        return make_claim(
+            self._sources,
+            KINDS["agent_unresponsive"],
+            case.cause.name,
+            decided=case.share >= self._config.confidence,
+            confidence=case.share,
+            candidates=[(case.cause.name, case.share)],
+            keys=frozenset(flow.key for flow in case.open),
+            good=case.good,
+            onset_ns=min(flow.onset_ns for flow in case.bad),
+            evidence=facts,
+            ready=case.share >= self._config.confidence and self._agents_live(case),
+            component_kind=ComponentKind.AGENT,
+        )
+
+    def _agents_live(self, case: Case) -> bool:
+        """Say whether every agent that all of it points to lived after it began."""
+        onset_ns = min(flow.onset_ns for flow in case.open)
+        alive = self._sources.liveness.alive_after
+        return all(alive(agent, onset_ns) for agent in _common_agents(case.open))
+
+    def _may_be_stall(self, case: Case, now_ns: int) -> bool:
+        """Say whether a process that did not run for a moment explains it just as well."""
+        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        onset_ns = min(flow.onset_ns for flow in case.open)
+        for agent in _common_agents(case.open):
+            well = case.evidence.well.get(agent, 0)
+            if len(case.open) < STALL_SHARE * (len(case.open) + well):
+                continue
+            lives = self._sources.liveness.alive_after(agent, onset_ns + SECOND_NS)
+            if age_ns < self._config.stall_ns or not lives:
+                return True
+        return False
+
+    def _both_ways(self, case: Case) -> bool:
+        """Say whether latency at one agent shows in both directions: a busy process's does not."""
+        return all(
+            any(flow.prober == agent for flow in case.open)
+            and any(flow.responder == agent for flow in case.open)
+            for agent in _common_agents(case.open)
+        )
+
+    def _make(
+        self, case: Case, kind: FaultKind, *, decided: bool, ready: bool, facts: list[str]
+    ) -> Claim:
+        name = case.cause.name
+        candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
+        equal = [c for c, s in candidates if c != name and abs(s - case.share) < 1e-6]
+        if equal:
+            facts.append(f"the evidence cannot tell it from {', '.join(equal[:8])}")
+        facts += _hop_facts(case)
+        agents = sorted(_common_agents(case.open))
+        if agents:
+            facts.append(f"{', '.join(agents)} sent heartbeats after it began")
+        return make_claim(
+            self._sources,
+            kind,
+            name,
+            decided=decided,
+            confidence=case.share,
+            candidates=candidates,
+            keys=frozenset(flow.key for flow in case.open),
+            good=case.good,
+            onset_ns=min(flow.onset_ns for flow in case.bad),
+            evidence=facts,
+            ready=ready,
+        )
+
+
+def _common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
+    ends = [{a for a in (f.prober, f.responder) if a is not None} for f in flows]
+    return set.intersection(*ends) if ends else set()
+
+
+def _coherent(shifts: list[int]) -> bool:
+    if not shifts:
+        return True
+    middle = median(shifts)
+    near = sum(middle / 2 <= shift <= middle * 2 for shift in shifts)
+    return near >= COHERENT_SHARE * len(shifts)
+
+
+def _loss_counts(case: Case) -> list[str]:
+    lossy = [s for f in case.open for s in f.symptoms if s.kind is AnomalyKind.LOSS and s.sent > 0]
+    if not lossy:
+        return []
+    sent, lost = sum(s.sent for s in lossy), sum(s.lost for s in lossy)
+    return [f"{lost} of {sent} probes of the lossy ones were lost ({lost / sent:.1%})"]
+
+
+def _hop_facts(case: Case) -> list[str]:
+    """Say what single probes of traces tell about the cause."""
+    evidence = case.evidence
+    hops = evidence.problem.hops
+    rows = hops.rows[hops.columns == evidence.causes.index(case.cause)]
+    if not len(rows):
+        return []
+    weights = hops.weight[rows]
+    count, bad = round(weights.sum()), round(weights[hops.bad[rows]].sum())
+    word = "lost" if evidence.family is Family.LOSS else "late"
+    return [f"of {count} single probes of traces that crossed it, {bad} were {word}"]

@@ -1,0 +1,201 @@
+"""Which agents live: a dead agent is a verdict of its own, not a dead path.
+
+All times are event times. An agent that says it is leaving, or whose heartbeat
+record is deleted, is gone and not dead.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from localizer.units import SECOND_NS, us_to_ns
+from schemas.enums import AgentState
+from schemas.records import Heartbeat
+
+# Silence of more than this many intervals is death when probes of its endpoints
+# fail as well; two heartbeats were missed then, and a third is late by half.
+SILENT_INTERVALS: Final = 2.5
+# Without that second witness (nobody probes it) twice as long: a process that the
+# machine did not schedule is back by then.
+SILENT_ALONE_INTERVALS: Final = 5.0
+# An agent whose broker was away sends late, not never.
+BROKER_AWAY_NS: Final = 10 * SECOND_NS
+# Silent for longer than this, an agent was at least held up.
+LATE_INTERVALS: Final = 1.5
+# After an agent came back, its endpoints' anomalies need three answered rounds to
+# be cleared; until then they say nothing about the network.
+RECOVERY_NS: Final = 8 * SECOND_NS
+# Slack between an agent's last sign of life and a loss: what was sent just before
+# it died is lost as well.
+ONSET_SLACK_NS: Final = SECOND_NS // 4
+# A heartbeat that is older than this when it comes is of an agent whose clock is
+# behind: what it is late by is the clock's, and the agent lives.
+SKEWED_NS: Final = 5 * SECOND_NS
+MIN_INTERVAL_NS: Final = SECOND_NS // 10
+MAX_INTERVAL_NS: Final = 60 * SECOND_NS
+MAX_AGENTS: Final = 100_000
+
+
+@dataclass(slots=True)
+class Agent:
+    """What is known of one agent.
+
+    `back_ns` is when it was heard again after it was late, or for the first time as
+    another process; `silent_ns` when it had been heard last before that.
+    """
+
+    agent_id: str
+    host_id: str
+    heard_ns: int
+    interval_ns: int
+    incarnation: int
+    seq: int
+    leaving: bool = False
+    host_delay_ns: int | None = None
+    back_ns: int | None = None
+    silent_ns: int | None = None
+
+
+class Liveness:
+    """Heartbeats of all agents.
+
+    Attributes
+    ----------
+    dead
+        Agents that are declared dead, with the time of their first missed heartbeat.
+    refused
+        Heartbeats of agents beyond the bound.
+    skewed
+        Heartbeats that came far too old: a clock that is behind.
+    """
+
+    def __init__(self) -> None:
+        self.dead: dict[str, int] = {}
+        self.refused = 0
+        self.skewed = 0
+        self._agents: dict[str, Agent] = {}
+        self._broker_away_ns: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def put(self, beat: Heartbeat, now_ns: int) -> None:
+        """Take in a heartbeat; one that is older than what is known changes nothing."""
+        sent_ns = us_to_ns(beat.sent_at)
+        interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
+        if beat.broker_away:
+            self._broker_away_ns = max(self._broker_away_ns or sent_ns, sent_ns)
+        agent = self._agents.get(beat.agent_id)
+        known = agent is not None and agent.incarnation == beat.incarnation
+        if agent is not None and known and beat.seq <= agent.seq:
+            return
+        heard_ns = sent_ns if now_ns - sent_ns <= SKEWED_NS else now_ns - interval_ns
+        self.skewed += heard_ns != sent_ns
+        if agent is None:
+            if len(self._agents) >= MAX_AGENTS:
+                self.refused += 1
+                return
+            agent = self._agents[beat.agent_id] = Agent(
+                beat.agent_id, beat.host_id, heard_ns, interval_ns, beat.incarnation, beat.seq
+            )
+        else:
+            late = heard_ns - agent.heard_ns > LATE_INTERVALS * agent.interval_ns
+            if late or not known:
+                agent.back_ns, agent.silent_ns = heard_ns, agent.heard_ns
+            agent.heard_ns = max(agent.heard_ns, heard_ns)
+        agent.interval_ns, agent.host_id = interval_ns, beat.host_id
+        agent.incarnation, agent.seq = beat.incarnation, beat.seq
+        agent.host_delay_ns = beat.host_delay_ns
+        agent.leaving = beat.state is AgentState.LEAVING
+        self.dead.pop(beat.agent_id, None)
+
+    def remove(self, agent_id: str) -> None:
+        """Forget an agent."""
+        self._agents.pop(agent_id, None)
+        self.dead.pop(agent_id, None)
+
+    def remember_dead(self, agent_id: str, host_id: str, missed_ns: int) -> None:
+        """Take over from a former process that an agent is dead; heartbeats overrule it."""
+        if agent_id not in self._agents:
+            self._agents[agent_id] = Agent(agent_id, host_id, missed_ns, SECOND_NS, 0, -1)
+        if self._agents[agent_id].heard_ns <= missed_ns:
+            self.dead[agent_id] = missed_ns
+
+    def get(self, agent_id: str) -> Agent | None:
+        """Return what is known of an agent."""
+        return self._agents.get(agent_id)
+
+    def declare(self, now_ns: int, witnesses: frozenset[str], gone: frozenset[str]) -> list[str]:
+        """Declare agents dead whose silence is long enough; return them, sorted.
+
+        Parameters
+        ----------
+        witnesses
+            Agents to whose endpoints probes of others fail.
+        gone
+            Agents all of whose endpoints have left in order.
+        """
+        expected = [a for a in self._agents.values() if not a.leaving and a.agent_id not in gone]
+        quiet = [a for a in expected if self._silence(a, now_ns) > SILENT_INTERVALS]
+        undead = [a for a in quiet if a.agent_id not in self.dead]
+        # All fell silent together: the pipeline was interrupted, not every agent.
+        fresh = [a for a in expected if a.agent_id not in self.dead]
+        if len(undead) > 1 and len(undead) == len(fresh):
+            return []
+        away_ns = self._broker_away_ns
+        patient = away_ns is not None and now_ns - away_ns < 2 * BROKER_AWAY_NS
+        found = []
+        for agent in undead:
+            silence = self._silence(agent, now_ns)
+            seen = agent.agent_id in witnesses or silence > SILENT_ALONE_INTERVALS
+            if seen and not (patient and now_ns - agent.heard_ns < BROKER_AWAY_NS):
+                self.dead[agent.agent_id] = agent.heard_ns + agent.interval_ns
+                found.append(agent.agent_id)
+        return sorted(found)
+
+    def excused(self, agent_id: str, onset_ns: int, now_ns: int) -> bool:
+        """Say whether an anomaly at an agent's endpoint is the agent's own matter.
+
+        It is while the agent is dead, and shortly after it came back for what began
+        while it was silent.
+        """
+        if agent_id in self.dead:
+            return True
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            return False
+        if agent.leaving:
+            return True
+        if agent.back_ns is None or agent.silent_ns is None:
+            return False
+        began_then = (
+            agent.silent_ns - ONSET_SLACK_NS <= onset_ns <= agent.back_ns + agent.interval_ns
+        )
+        return began_then and now_ns < agent.back_ns + RECOVERY_NS
+
+    def speaks(self, agent_id: str, now_ns: int) -> bool:
+        """Say whether an agent's silence about a 5-tuple means that it is well."""
+        agent = self._agents.get(agent_id)
+        return (
+            agent is not None
+            and not agent.leaving
+            and agent_id not in self.dead
+            and self._silence(agent, now_ns) <= LATE_INTERVALS
+        )
+
+    def alive_after(self, agent_id: str, onset_ns: int) -> bool:
+        """Say whether a heartbeat shows that the agent lived after something began.
+
+        True for an agent that never sent one: nothing can be waited for.
+        """
+        agent = self._agents.get(agent_id)
+        return agent is None or agent.heard_ns > onset_ns + ONSET_SLACK_NS
+
+    def busy(self, agent_id: str, bound_ns: int) -> bool:
+        """Say whether the agent's own delay of late was above a bound."""
+        agent = self._agents.get(agent_id)
+        delay_ns = None if agent is None else agent.host_delay_ns
+        return delay_ns is not None and delay_ns > bound_ns
+
+    @staticmethod
+    def _silence(agent: Agent, now_ns: int) -> float:
+        return (now_ns - agent.heard_ns) / agent.interval_ns

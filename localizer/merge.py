@@ -1,0 +1,116 @@
+"""When the core may know of a record: effective times and the watermark. Pure.
+
+Inputs come from many partitions at different speeds; live, after a restart and in
+a replay the core must see them in one order all the same. So each record gets an
+effective time from the log alone:
+
+* an anomaly: its event time, but not before the last progress mark that stands
+  before it in its partition (what the worker says late, counts late);
+* everything else: the record's timestamp, but not before an earlier record of
+  the same key (a clock that was set back does not change the order).
+
+The core may decide up to the watermark: the least of the last progress marks of
+all anomaly partitions that are not idle, once everything has been read that was
+in any input partition when that mark was seen (`Barrier`). A partition that has
+not been heard of yet is not idle: a worker that starts on a backlog may finish
+one partition before it begins another, and marks those without input as idle.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from localizer.inputs import Event
+from localizer.units import MS_NS, us_to_ns
+from schemas import topics
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.records import Anomaly
+
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Progress:
+    at_ns: int
+    idle: bool
+
+
+@dataclass(slots=True)
+class Merge:
+    """Gives records their effective times and follows the progress of the partitions.
+
+    Attributes
+    ----------
+    watermark_ns
+        Time up to which all is decided; None before the first mark. Never falls.
+    """
+
+    watermark_ns: int | None = None
+    _unheard: set[int] = field(default_factory=set)
+    _progress: dict[int, _Progress] = field(default_factory=dict)
+    _latest_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def wait_for(self, partitions: Iterable[int]) -> None:
+        """Hold the watermark until each of these anomaly partitions has had a mark."""
+        self._unheard |= set(partitions) - self._progress.keys()
+
+    def put(
+        self,
+        topic: str,
+        key: str,
+        record: Any,
+        *,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+    ) -> Event | None:
+        """Take in a record in the order of its partition; None for a progress mark.
+
+        `record` None is a tombstone; `timestamp_ms` is the Kafka record's.
+        """
+        if topic == topics.ANOMALY.name and isinstance(record, Anomaly):
+            at_ns = us_to_ns(record.event_at)
+            known = self._progress.get(partition)
+            if record.kind is AnomalyKind.PROGRESS:
+                self._mark(partition, at_ns, idle=record.state is AnomalyState.IDLE)
+                return None
+            if known is not None:
+                at_ns = max(at_ns, known.at_ns)
+        else:
+            at_ns = max(timestamp_ms * MS_NS, self._latest_ns.get((topic, key), 0))
+            self._latest_ns[topic, key] = at_ns
+        return Event(at_ns, topic, key, partition, offset, record)
+
+    def _mark(self, partition: int, at_ns: int, *, idle: bool) -> None:
+        known = self._progress.get(partition)
+        if known is not None:
+            at_ns = max(at_ns, known.at_ns)
+        self._progress[partition] = _Progress(at_ns, idle)
+        self._unheard.discard(partition)
+        if self._unheard:
+            return
+        awake = [p.at_ns for p in self._progress.values() if not p.idle]
+        # All idle: nobody probes, and time stands still until somebody does.
+        if awake and (self.watermark_ns is None or min(awake) > self.watermark_ns):
+            self.watermark_ns = min(awake)
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A watermark, and how far every partition must be read before it holds.
+
+    `ends` are the end offsets of all input partitions at the time the mark was seen.
+    """
+
+    watermark_ns: int
+    ends: Mapping[Place, int]
+
+    def passed(self, read: Mapping[Place, int]) -> bool:
+        """Say whether everything before the ends has been read.
+
+        Parameters
+        ----------
+        read
+            Next offset of each partition.
+        """
+        return all(read.get(place, 0) >= end for place, end in self.ends.items())

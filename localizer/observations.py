@@ -1,0 +1,156 @@
+"""Observations as sparse rows: 5-tuples, and the single probes of traces."""
+
+from collections import Counter
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from localizer.anomalies import Family
+from localizer.causes import Columns
+from localizer.flow_index import FlowIndex
+from localizer.liveness import ONSET_SLACK_NS
+from localizer.paths import FlowKey, HopProbe
+from localizer.suspicion import BadFlow, Sources
+from localizer.underlay import Block
+from localizer.units import SECOND_NS
+
+# A brief cut counts half: it may have been a moment of a busy machine.
+BRIEF_WEIGHT: Final = 0.5
+# Traces count as evidence for so long: what a fault was an hour ago it need not be now.
+HOPS_NS: Final = 60 * SECOND_NS
+# A hop is late when its round trip rose by this share of what whole round trips
+# did: half of it belongs to each direction, and a hop's answer may come another way.
+HOP_LATE_SHARE: Final = 0.3
+
+
+def flow_rows(
+    index: FlowIndex,
+    bad: list[BadFlow],
+    places: list[int],
+    column: Columns,
+    *,
+    width: int,
+    rest: int,
+    lag: float,
+) -> tuple[Block, list[int]]:
+    """Return the block of 5-tuples, and how many good ones cross each of `width` columns.
+
+    Parameters
+    ----------
+    bad, places
+        The bad ones; the good ones that share something with them, by place in `index`.
+    rest
+        How many good ones share nothing with a bad one.
+    lag
+        Share of the truly bad that are known by now.
+    """
+    good = [0] * width
+    rows = _Rows()
+    for flow, weight in zip(bad, _weights(bad), strict=True):
+        crossed = column.crossed(flow.components, flow.prober, flow.responder)
+        rows.add(crossed, bad=True, weight=weight)
+    for row in (index.flows[place] for place in places):
+        crossed = column.crossed(row.components, row.prober, row.responder)
+        rows.add(crossed, bad=False)
+        for place in crossed:
+            good[place] += 1
+    if rest:
+        # What shares nothing with a bad 5-tuple is one observation with the weight of all.
+        everything = () if column.everything is None else (column.everything,)
+        rows.add(everything, bad=False, weight=float(rest))
+    return rows.block(lag), good
+
+
+class _Rows:
+    """Observations; those that cross the same and came out alike are one with their weight."""
+
+    def __init__(self) -> None:
+        self._weights: dict[tuple[bool, tuple[int, ...]], float] = {}
+
+    def add(self, crossed: tuple[int, ...], *, bad: bool, weight: float = 1.0) -> None:
+        """Add one observation."""
+        key = bad, crossed
+        self._weights[key] = self._weights.get(key, 0.0) + weight
+
+    def block(self, lag: float) -> Block:
+        """Return the block."""
+        rows = [row for row, (_, crossed) in enumerate(self._weights) for _ in crossed]
+        columns = [place for _, crossed in self._weights for place in crossed]
+        return Block(
+            bad=np.array([bad for bad, _ in self._weights], dtype=np.bool_),
+            weight=np.array(list(self._weights.values()), dtype=np.float64),
+            lag=np.full(len(self._weights), lag),
+            rows=np.array(rows, dtype=np.int64),
+            columns=np.array(columns, dtype=np.int64),
+        )
+
+
+def _weights(bad: list[BadFlow]) -> list[float]:
+    """Return what bad 5-tuples count.
+
+    The loss test pools the 5-tuples of a path: when it fires, all that lost a probe
+    are flagged together, so the lossy ones of a path count as one observation.
+    """
+    lossy = Counter(flow.key[:2] for flow in bad if flow.open and flow.lossy)
+    return [BRIEF_WEIGHT if not f.open else 1.0 / lossy[f.key[:2]] if f.lossy else 1.0 for f in bad]
+
+
+def hop_rows(
+    sources: Sources,
+    family: Family,
+    bad: list[BadFlow],
+    column: Columns,
+    *,
+    explained: frozenset[FlowKey],
+    now_ns: int,
+) -> Block:
+    """Return the block of single probes of traces since the first bad 5-tuple's onset.
+
+    Parameters
+    ----------
+    explained
+        5-tuples whose traces do not count.
+    """
+    onset_ns = min(flow.onset_ns for flow in bad) - ONSET_SLACK_NS
+    since_ns = max(onset_ns, now_ns - HOPS_NS)
+    shifts = [s.shift_ns for flow in bad for s in flow.symptoms if s.shift_ns is not None]
+    late_ns = HOP_LATE_SHARE * median(shifts) if shifts else 0.0
+    agents = {flow.key: (flow.prober, flow.responder) for flow in bad}
+    rows = _Rows()
+    # Paths share their prefixes: by identity, which hashes faster than a dozen names.
+    known: dict[tuple[int, str, str | None], tuple[int, ...]] = {}
+    # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
+    for key in sources.paths.traced_since(since_ns):
+        if key in explained:
+            continue
+        prober, responder = agents.get(
+            key, (sources.roster.agent_of(key[0]) or "", sources.roster.agent_of(key[1]))
+        )
+        found = [
+            (probe, outcome)
+            for probe in sources.paths.hop_probes(key, since_ns, onset_ns)
+            if (outcome := _outcome(family, probe, late_ns)) is not None
+        ]
+        spoilt: dict[int, int] = {}
+        for probe, outcome in found:
+            spoilt[probe.traced_ns] = spoilt.get(probe.traced_ns, 0) + outcome
+        for probe, outcome in found:
+            # That the target of another 5-tuple is silent is its agent's matter.
+            if probe.target and outcome and key not in agents:
+                continue
+            target = responder if probe.target else None
+            ends = id(probe.components), prober, target
+            if ends not in known:
+                known[ends] = column.crossed(probe.components, prober, target)
+            # Every hop behind a delay is late: one piece of news for each trace.
+            weight = 1.0 / spoilt[probe.traced_ns] if outcome else 1.0
+            rows.add(known[ends], bad=outcome, weight=weight)
+    return rows.block(1.0)
+
+
+def _outcome(family: Family, probe: HopProbe, late_ns: float) -> bool | None:
+    """Return whether a hop's probe was bad; None: it says nothing of this family."""
+    if family is Family.LOSS:
+        return not probe.answered
+    return None if probe.late_ns is None else probe.late_ns > late_ns

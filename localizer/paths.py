@@ -1,0 +1,266 @@
+"""Which components a 5-tuple crosses, and what its traces say about each of them.
+
+A path is known from the newest complete trace, else from the topology as far as
+the topology alone decides it.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from localizer.routes import NOTHING, KnownPath, derived, traced
+from localizer.topology import Topology
+from localizer.units import SECOND_NS, us_to_ns
+from schemas.records import PathTrace
+
+FlowKey = tuple[str, str, int]
+
+# Complete traces kept for each 5-tuple: one from before a fault survives those
+# that were made during it, and a baseline is the least of several.
+REFERENCES: Final = 4
+# Traces kept as evidence, and for how long: longer than any verdict waits.
+EVIDENCE: Final = 6
+EVIDENCE_NS: Final = 120 * SECOND_NS
+# 5-tuples remembered. Ten targets of four 5-tuples for 2,048 RNICs are 82,000;
+# beyond the bound the one traced longest ago is forgotten.
+MAX_FLOWS: Final = 500_000
+# What path.trace.v1 holds at most.
+MAX_HOPS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HopProbe:
+    """One probe of a trace: what it had to cross, and what became of it.
+
+    `late_ns` is its round trip less the least seen to that hop before; None
+    where it did not answer or nothing is known from before. `target`: the last
+    hop, the endpoint itself.
+    """
+
+    flow: FlowKey
+    traced_ns: int
+    components: tuple[str, ...]
+    answered: bool
+    late_ns: int | None
+    target: bool
+
+
+@dataclass(slots=True)
+class _Trace:
+    traced_ns: int
+    addresses: tuple[str | None, ...]
+    rtts_ns: tuple[int | None, ...]
+    complete: bool
+    # What was derived last, with what it was derived from.
+    path: tuple[int, KnownPath] | None = None
+    probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
+
+
+@dataclass(slots=True)
+class _Flow:
+    complete: list[_Trace] = field(default_factory=list)
+    recent: list[_Trace] = field(default_factory=list)
+
+
+class PathBook:
+    """Traces of all 5-tuples.
+
+    Attributes
+    ----------
+    unknown_addresses
+        Hops that answered with an address that no component of the topology has.
+    forgotten
+        5-tuples dropped because there were too many.
+    version
+        Grows when a path may have changed.
+    """
+
+    def __init__(self, topology: Topology, max_flows: int = MAX_FLOWS) -> None:
+        self.unknown_addresses = 0
+        self.forgotten = 0
+        self.version = 0
+        self._topology = topology
+        self._max_flows = max_flows
+        self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
+        self._traced_ns: dict[FlowKey, int] = {}
+        self._newest_ns = 0
+        # Traces that saw the same share their path.
+        self._shared: dict[tuple[str, str, tuple[str | None, ...], bool], KnownPath] = {}
+        self._shared_version = -1
+        self._untraced: dict[tuple[str, str], tuple[int, KnownPath]] = {}
+
+    def __len__(self) -> int:
+        return len(self._flows)
+
+    def put(self, trace: PathTrace) -> None:
+        """Take in a trace; the order in which traces come does not matter."""
+        key = (trace.src, trace.dst, trace.flow)
+        flow = self._flows.get(key)
+        if flow is None:
+            flow = self._flows[key] = _Flow()
+        self._flows.move_to_end(key)
+        hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
+        ttls = range(1, max(hops, default=0) + 1)
+        made = _Trace(
+            traced_ns=us_to_ns(trace.traced_at),
+            addresses=tuple(hops[ttl].address if ttl in hops else None for ttl in ttls),
+            rtts_ns=tuple(hops[ttl].rtt_ns if ttl in hops else None for ttl in ttls),
+            complete=trace.complete,
+        )
+        # The target need not be in the topology: the record names it.
+        on_the_way = made.addresses[:-1] if trace.complete else made.addresses
+        self.unknown_addresses += sum(
+            a is not None and self._topology.at_address(a) is None for a in on_the_way
+        )
+        if trace.complete:
+            before = self.path(key) if flow.complete else None
+            _keep(flow.complete, made, REFERENCES)
+            self.version += before is None or before.components != self.path(key).components
+        _keep(flow.recent, made, EVIDENCE)
+        newest_ns = flow.recent[-1].traced_ns
+        flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
+        self._note_time(key, newest_ns)
+        while len(self._flows) > self._max_flows:
+            gone, _ = self._flows.popitem(last=False)
+            self._traced_ns.pop(gone, None)
+            self.forgotten += 1
+
+    def _note_time(self, key: FlowKey, traced_ns: int) -> None:
+        """Remember when a 5-tuple was traced; forget what is no evidence any more."""
+        # Last in the dict is newest; what is before the horizon stands in front.
+        self._traced_ns.pop(key, None)
+        self._traced_ns[key] = traced_ns
+        self._newest_ns = max(self._newest_ns, traced_ns)
+        while self._traced_ns:
+            first = next(iter(self._traced_ns))
+            if self._traced_ns[first] >= self._newest_ns - EVIDENCE_NS:
+                return
+            del self._traced_ns[first]
+
+    def traced_since(self, since_ns: int) -> list[FlowKey]:
+        """Return the 5-tuples that were traced since then, sorted."""
+        return sorted(key for key, at_ns in self._traced_ns.items() if at_ns >= since_ns)
+
+    def is_traced(self, key: FlowKey) -> bool:
+        """Say whether a complete trace of the 5-tuple is known."""
+        flow = self._flows.get(key)
+        return flow is not None and bool(flow.complete)
+
+    def path(self, key: FlowKey, before_ns: int | None = None) -> KnownPath:
+        """Return the path of a 5-tuple.
+
+        Parameters
+        ----------
+        before_ns
+            Prefer the newest trace from before this time: what the path was when
+            something went wrong on it, not how traffic was routed around.
+        """
+        flow = self._flows.get(key)
+        if flow is None or not flow.complete:
+            return self._by_topology(key[0], key[1])
+        chosen = flow.complete[-1]
+        if before_ns is not None:
+            chosen = next((t for t in reversed(flow.complete) if t.traced_ns < before_ns), chosen)
+        return self._resolved(key, chosen)
+
+    def hop_probes(self, key: FlowKey, since_ns: int, healthy_ns: int) -> list[HopProbe]:
+        """Return what traces say of each hop.
+
+        A hop that is silent counts only where the path is known and that node
+        answered before: many never do.
+
+        Parameters
+        ----------
+        since_ns
+            Traces finished from then on are told.
+        healthy_ns
+            Those from before then say what is normal.
+        """
+        flow = self._flows.get(key)
+        if flow is None:
+            return []
+        before = [t for t in flow.complete if t.traced_ns < healthy_ns]
+        model = (before or flow.complete[:1])[-1:]
+        basis = (self._topology.version, len(before), *(t.traced_ns for t in (*before, *model)))
+        found: list[HopProbe] = []
+        for trace in flow.recent:
+            if trace.traced_ns < since_ns:
+                continue
+            if trace.probes is None or trace.probes[0] != basis:
+                trace.probes = (basis, self._probes(key, trace, before, model))
+            found += trace.probes[1]
+        return found
+
+    def _probes(
+        self, key: FlowKey, trace: _Trace, before: list[_Trace], model: list[_Trace]
+    ) -> list[HopProbe]:
+        own = self._resolved(key, trace)
+        usual = self._resolved(key, model[0]) if model else NOTHING
+        probes: list[HopProbe] = []
+        for index, address in enumerate(trace.addresses):
+            expected = usual.nodes[index] if index < len(usual.nodes) else None
+            target = expected is not None and index == len(usual.nodes) - 1
+            late_ns = None
+            if address is None:
+                if expected is None:
+                    continue
+                crossed = usual.prefixes[index]
+            elif expected is not None and own.nodes[index] in (expected, None):
+                crossed = usual.prefixes[index]
+                late_ns = _late_ns(trace, index, before)
+            else:
+                if expected is not None:
+                    # Another way than before: from here on only this trace counts.
+                    usual = NOTHING
+                crossed = own.prefixes[index]
+                target = trace.complete and index == len(trace.addresses) - 1
+            probes.append(
+                HopProbe(key, trace.traced_ns, crossed, address is not None, late_ns, target)
+            )
+        return probes
+
+    def _resolved(self, key: FlowKey, trace: _Trace) -> KnownPath:
+        version = self._topology.version
+        if trace.path is None or trace.path[0] != version:
+            if self._shared_version != version or len(self._shared) >= self._max_flows:
+                self._shared, self._shared_version = {}, version
+            hops = (key[0], key[1], trace.addresses, trace.complete)
+            path = self._shared.get(hops)
+            if path is None:
+                path = self._shared[hops] = traced(
+                    self._topology, key[0], key[1], trace.addresses, complete=trace.complete
+                )
+            trace.path = (version, path)
+        return trace.path[1]
+
+    def _by_topology(self, src: str, dst: str) -> KnownPath:
+        version = self._topology.version
+        known = self._untraced.get((src, dst))
+        if known is not None and known[0] == version:
+            return known[1]
+        if len(self._untraced) >= self._max_flows:
+            self._untraced.clear()
+        path = derived(self._topology, src, dst)
+        self._untraced[src, dst] = (version, path)
+        return path
+
+
+def _keep(traces: list[_Trace], new: _Trace, most: int) -> None:
+    """Insert by time what is not there yet; of too many, the oldest go."""
+    if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
+        return
+    traces.append(new)
+    traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))
+    del traces[: max(0, len(traces) - most)]
+
+
+def _late_ns(trace: _Trace, index: int, before: list[_Trace]) -> int | None:
+    rtt_ns = trace.rtts_ns[index]
+    earlier = [
+        known
+        for t in before
+        if index < len(t.rtts_ns)
+        and (known := t.rtts_ns[index]) is not None
+        and t.addresses[index] == trace.addresses[index]
+    ]
+    return None if rtt_ns is None or not earlier else rtt_ns - min(earlier)

@@ -1,0 +1,116 @@
+"""Who probes whom: registered endpoints, their agents and jobs, and the ping lists."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from localizer.paths import FlowKey
+from schemas.records import Endpoint, PingList, Task
+
+# Endpoints remembered as gone: half of all containers live less than an hour, so
+# a day of a large cluster.
+MAX_GONE: Final = 200_000
+
+
+class Roster:
+    """Endpoints, jobs and ping lists.
+
+    `version` grows when somebody may have begun or ceased to be probed.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._endpoints: dict[str, Endpoint] = {}
+        self._agents: set[str] = set()
+        self._gone: dict[str, None] = {}
+        self._tasks: dict[str, Task] = {}
+        self._tasks_of: dict[str, set[str]] = {}
+        self._planned_agent: dict[str, str] = {}
+        self._lists: dict[str, PingList] = {}
+
+    def put_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
+        """Take in a registration, or (None) that an endpoint left."""
+        if endpoint is not None:
+            self._endpoints[endpoint_id] = endpoint
+            self._agents.add(endpoint.agent_id)
+            self._gone.pop(endpoint_id, None)
+        else:
+            self._endpoints.pop(endpoint_id, None)
+            self._gone[endpoint_id] = None
+            while len(self._gone) > MAX_GONE:
+                del self._gone[next(iter(self._gone))]
+        self.version += 1
+
+    def put_task(self, task_id: str, task: Task | None) -> None:
+        """Take in a job; one that is None or ended has no endpoints any more."""
+        known = self._tasks.pop(task_id, None)
+        if known is not None:
+            for member in known.endpoints:
+                jobs = self._tasks_of.get(member.endpoint_id, set())
+                jobs.discard(task_id)
+                if not jobs:
+                    self._tasks_of.pop(member.endpoint_id, None)
+                    self._gone[member.endpoint_id] = None
+        if task is not None and task.ended_at is None:
+            self._tasks[task_id] = task
+            for member in task.endpoints:
+                self._tasks_of.setdefault(member.endpoint_id, set()).add(task_id)
+                self._planned_agent[member.endpoint_id] = member.agent_id
+                self._gone.pop(member.endpoint_id, None)
+        elif task is not None:
+            for member in task.endpoints:
+                if member.endpoint_id not in self._tasks_of:
+                    self._gone[member.endpoint_id] = None
+        self.version += 1
+
+    def put_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
+        """Take in an agent's ping list, or (None) that it has none any more."""
+        known = self._lists.pop(agent_id, None)
+        if pinglist is not None:
+            if known is not None and known.version > pinglist.version:
+                pinglist = known
+            self._lists[agent_id] = pinglist
+        self.version += 1
+
+    def left(self, endpoint_id: str) -> bool:
+        """Say whether an endpoint left in order: tombstone, or all of its jobs ended."""
+        return endpoint_id in self._gone
+
+    def agent_of(self, endpoint_id: str) -> str | None:
+        """Return the agent that answers for an endpoint; None: not known."""
+        endpoint = self._endpoints.get(endpoint_id)
+        return self._planned_agent.get(endpoint_id) if endpoint is None else endpoint.agent_id
+
+    def host_of(self, endpoint_id: str) -> str | None:
+        """Return the host of an endpoint; None: not known."""
+        endpoint = self._endpoints.get(endpoint_id)
+        return None if endpoint is None else endpoint.host_id
+
+    def tasks_of(self, endpoint_id: str) -> frozenset[str]:
+        """Return the jobs that run on an endpoint."""
+        found = set(self._tasks_of.get(endpoint_id, ()))
+        endpoint = self._endpoints.get(endpoint_id)
+        if endpoint is not None and endpoint.task_id is not None:
+            found.add(endpoint.task_id)
+        return frozenset(found)
+
+    def tasks_of_agent(self, agent_id: str) -> frozenset[str]:
+        """Return the jobs that run on an agent's endpoints."""
+        mine = [e.endpoint_id for e in self._endpoints.values() if e.agent_id == agent_id]
+        return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
+
+    def deserted_agents(self) -> frozenset[str]:
+        """Return the agents that answered for endpoints once and for none any more."""
+        here = {
+            e.agent_id
+            for endpoint_id, e in self._endpoints.items()
+            if endpoint_id not in self._gone
+        }
+        return frozenset(self._agents - here)
+
+    def probed(self) -> Iterator[tuple[str, FlowKey]]:
+        """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""
+        for agent_id in sorted(self._lists):
+            for target in self._lists[agent_id].targets:
+                if target.src in self._endpoints and target.dst in self._endpoints:
+                    for flow in range(target.flows):
+                        yield agent_id, (target.src, target.dst, flow)

@@ -1,0 +1,109 @@
+"""Which 5-tuples are bad so that the network may be at fault for it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from localizer.anomalies import FAMILY, AnomalyBoard, Family, Symptom
+from localizer.liveness import Liveness
+from localizer.paths import FlowKey, PathBook
+from localizer.roster import Roster
+from localizer.topology import Topology
+from schemas.enums import AnomalyKind
+
+# A prober that took longer over its own work than half of the rise made it itself.
+OWN_DELAY_SHARE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Everything that observations are made of."""
+
+    topology: Topology
+    paths: PathBook
+    roster: Roster
+    liveness: Liveness
+    board: AnomalyBoard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadFlow:
+    """A 5-tuple that something is wrong with. `open`: now, not a moment ago."""
+
+    key: FlowKey
+    symptoms: tuple[Symptom, ...]
+    components: tuple[str, ...]
+    prober: str
+    responder: str | None
+    open: bool
+
+    @property
+    def cut(self) -> bool:
+        """Whether nothing gets through."""
+        return any(s.kind is AnomalyKind.CONNECTIVITY for s in self.symptoms)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether some probes are lost and others not."""
+        return not self.cut and any(s.kind is AnomalyKind.LOSS for s in self.symptoms)
+
+    @property
+    def onset_ns(self) -> int:
+        """When its first evidence was sent."""
+        return min(s.onset_ns for s in self.symptoms)
+
+    @property
+    def seen_ns(self) -> int:
+        """When it was first known."""
+        return min(s.seen_ns for s in self.symptoms)
+
+
+def bad_flows(
+    sources: Sources, family: Family, now_ns: int, explained: frozenset[FlowKey]
+) -> list[BadFlow]:
+    """Return the 5-tuples of a family that the network may be at fault for, sorted by key.
+
+    Left out: what `explained` holds, what a dead or just returned agent accounts
+    for, latency where probes are lost, and latency of the prober's own making.
+    """
+    found = []
+    for key, symptoms in sources.board.family(family):
+        kept = tuple(s for s in symptoms if _counts(sources, family, key, s, now_ns))
+        if kept and key not in explained:
+            found.append(_bad_flow(sources, key, kept, is_open=True))
+    if family is Family.LOSS:
+        for key, symptom in sources.board.brief_cuts():
+            if key not in explained and _counts(sources, family, key, symptom, now_ns):
+                found.append(_bad_flow(sources, key, (symptom,), is_open=False))
+    return sorted(found, key=lambda flow: flow.key)
+
+
+def _bad_flow(
+    sources: Sources, key: FlowKey, symptoms: tuple[Symptom, ...], *, is_open: bool
+) -> BadFlow:
+    onset_ns = min(s.onset_ns for s in symptoms)
+    return BadFlow(
+        key=key,
+        symptoms=symptoms,
+        components=sources.paths.path(key, before_ns=onset_ns).components,
+        prober=symptoms[0].agent_id,
+        responder=sources.roster.agent_of(key[1]),
+        open=is_open,
+    )
+
+
+def _counts(sources: Sources, family: Family, key: FlowKey, symptom: Symptom, now_ns: int) -> bool:
+    liveness = sources.liveness
+    responder = sources.roster.agent_of(key[1])
+    for agent in (symptom.agent_id, responder):
+        if agent is not None and liveness.excused(agent, symptom.onset_ns, now_ns):
+            return False
+    if family is Family.LOSS:
+        return True
+    kinds = sources.board.open(key)
+    if any(FAMILY[kind] is Family.LOSS for kind in kinds):
+        return False
+    shift_ns = symptom.shift_ns
+    if shift_ns is None:
+        return True
+    delay_ns = symptom.host_delay_ns or 0
+    return shift_ns > 0 and delay_ns < OWN_DELAY_SHARE * shift_ns

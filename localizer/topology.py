@@ -1,0 +1,160 @@
+"""The network as a graph: components by id, by the addresses that traces show, links by their ends.
+
+Built from the records of `topology.v1`, one at a time and in any order; a record
+that contradicts itself is refused, the rest stays usable.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.enums import ComponentKind
+from schemas.records import Component
+
+# A host of a container of an RNIC: deeper nesting is a loop in the records.
+MAX_PARENTS: Final = 8
+# Kinds through which packets travel: the nodes of a path.
+FORWARDING: Final = frozenset(
+    {ComponentKind.SWITCH, ComponentKind.RNIC, ComponentKind.VSWITCH, ComponentKind.VTEP}
+)
+
+
+class TopologyError(ValueError):
+    """A component that cannot be part of the graph; the message says why."""
+
+
+class Topology:
+    """Components of one cluster.
+
+    `version` grows with each change, so that what was derived can be renewed.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._components: dict[str, Component] = {}
+        self._by_address: dict[str, str] = {}
+        self._link_of: dict[tuple[str, str], str] = {}
+        self._links_at: defaultdict[str, set[str]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return len(self._components)
+
+    def __contains__(self, component_id: str) -> bool:
+        return component_id in self._components
+
+    def __iter__(self) -> Iterator[Component]:
+        return iter(self._components.values())
+
+    def put(self, component: Component) -> bool:
+        """Add or replace a component; return whether anything changed.
+
+        Raises
+        ------
+        TopologyError
+            If a link lacks an end or joins a component with itself.
+        """
+        if component.kind is ComponentKind.LINK and (
+            not component.a or not component.b or component.a == component.b
+        ):
+            raise TopologyError(
+                f"link {component.component_id} joins {component.a!r} and {component.b!r}"
+            )
+        known = self._components.get(component.component_id)
+        if known is not None and _same(known, component):
+            return False
+        self.remove(component.component_id)
+        self._components[component.component_id] = component
+        for address in component.addresses:
+            self._by_address[address] = component.component_id
+        for a, b in _ends(component):
+            self._link_of[a, b] = component.component_id
+            self._links_at[a].add(component.component_id)
+        self.version += 1
+        return True
+
+    def remove(self, component_id: str) -> None:
+        """Forget a component; one that is not there is no fault."""
+        component = self._components.pop(component_id, None)
+        if component is None:
+            return
+        for address in component.addresses:
+            if self._by_address.get(address) == component_id:
+                del self._by_address[address]
+        for a, b in _ends(component):
+            if self._link_of.get((a, b)) == component_id:
+                del self._link_of[a, b]
+            self._links_at[a].discard(component_id)
+        self.version += 1
+
+    def get(self, component_id: str) -> Component | None:
+        """Return the component of that id."""
+        return self._components.get(component_id)
+
+    def kind(self, component_id: str) -> ComponentKind:
+        """Return its kind; UNKNOWN for a component that is not known."""
+        found = self._components.get(component_id)
+        return ComponentKind.UNKNOWN if found is None else found.kind
+
+    def at_address(self, address: str) -> str | None:
+        """Return the component that answers traces with that address."""
+        return self._by_address.get(address)
+
+    def link_between(self, a: str, b: str) -> str | None:
+        """Return the link that joins the two, in whichever order they are given."""
+        return self._link_of.get((a, b))
+
+    def links_at(self, component_id: str) -> list[str]:
+        """Return the links that end at a component, sorted."""
+        return sorted(self._links_at.get(component_id, ()))
+
+    def neighbours(self, component_id: str) -> list[str]:
+        """Return the components at the other ends of its links, sorted."""
+        found = set()
+        for link_id in self._links_at.get(component_id, ()):
+            link = self._components[link_id]
+            found.add(link.b if link.a == component_id else link.a)
+        return sorted(end for end in found if end is not None)
+
+    def parents(self, component_id: str) -> list[str]:
+        """Return what holds the component, nearest first: RNIC, then host, of an endpoint."""
+        found: list[str] = []
+        at = self._components.get(component_id)
+        while at is not None and at.parent is not None and len(found) < MAX_PARENTS:
+            if at.parent in found or at.parent == component_id:
+                break
+            found.append(at.parent)
+            at = self._components.get(at.parent)
+        return found
+
+    def host_of(self, component_id: str) -> str | None:
+        """Return the host that holds the component; None where the records do not say."""
+        for parent in self.parents(component_id):
+            if self.kind(parent) is ComponentKind.HOST:
+                return parent
+        return None
+
+    def children(self, parent_id: str, kind: ComponentKind) -> list[str]:
+        """Return the components of that kind that name `parent_id` as their parent, sorted."""
+        return sorted(
+            c.component_id
+            for c in self._components.values()
+            if c.parent == parent_id and c.kind is kind
+        )
+
+
+def _ends(component: Component) -> tuple[tuple[str, str], ...]:
+    if component.kind is not ComponentKind.LINK or component.a is None or component.b is None:
+        return ()
+    return (component.a, component.b), (component.b, component.a)
+
+
+def _same(known: Component, new: Component) -> bool:
+    """Say whether nothing but the time and the writer's version differs."""
+    return (known.kind, known.layer, known.a, known.b, known.parent, known.tier) == (
+        new.kind,
+        new.layer,
+        new.a,
+        new.b,
+        new.parent,
+        new.tier,
+    ) and known.addresses == new.addresses

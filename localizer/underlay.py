@@ -1,0 +1,301 @@
+"""Which faults explain the bad observations and are not contradicted by the good ones.
+
+Model. A component c, if faulty, spoils each observation that crosses it with
+probability s_c (its severity: 1 for a cut, less for partial faults), each
+independently (noisy-or); whatever is wrong with the network, an observation is
+spoilt by chance with probability e. So with the set H of faulty components
+
+    P(observation i is good | H) = (1 - e) * prod over c in H that i crosses of (1 - s_c)
+
+and a faulty component adds log(prior) to the score. A bad observation that has
+not shown itself yet looks good: with `lag` F, the share of truly bad ones that are
+known by now, P(looks good) = 1 - F * P(bad). The score of (H, s, e) is the
+log-posterior up to a constant; severities and e are taken from small grids. The
+model is that of Flock (CoNEXT 2023), extended by severity, lag and chance rate.
+
+Two blocks of observations have severities of their own: 5-tuples, which a
+detector judged bad over many probes, and the single probes of traces, each of
+which crossed only the components up to its hop and so tells apart what all
+5-tuples cross together. Some columns are no components but other reasons for
+bad observations (a busy prober, a stalled responder, everything at once): they
+compete, so that noise is not blamed on the network.
+
+Search: add the component with the greatest gain, then adjust, swap and remove
+while that gains; for every e of the grid; the best of all wins. Sparse sums over
+(observation, component) entries; nothing is enumerated.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+# A partial fault flags every second 5-tuple or fewer, a cut all of them.
+FLOW_SEVERITIES: Final = (0.1, 0.25, 0.5, 0.8, 0.97, 0.999)
+# 5 % to 20 % loss show in single probes of traces as they are; a cut stops all.
+HOP_SEVERITIES: Final = (0.05, 0.1, 0.2, 0.5, 0.95, 0.999)
+# Severities are equally likely beforehand.
+LOG_SEVERITY: Final = -float(np.log(len(FLOW_SEVERITIES)))
+# More faults at once than that are one larger thing, or none.
+MAX_FAULTS: Final = 16
+# Traces say where, not whether: what explains no bad 5-tuple is not at fault,
+# however late or lost single probes across it were.
+MIN_FLOW_GAIN: Final = 1.0
+# Rounds of adjusting after each added component; it settles in two or three.
+MAX_ROUNDS: Final = 8
+# Scores closer than this are a tie: sums of thousands of terms in different order.
+TIE: Final = 1e-7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Observations of one sort, m of them, with n entries (observation, column).
+
+    `bad`, `weight`, `lag`: shape (m,); `rows`, `columns`: shape (n,).
+    """
+
+    bad: Bools
+    weight: Floats
+    lag: Floats
+    rows: Ints
+    columns: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What there is to explain.
+
+    Attributes
+    ----------
+    names
+        Columns, in the order in which ties are broken.
+    log_prior
+        Log odds of each column to be at fault, shape (columns,).
+    blamable
+        Columns that may be chosen, shape (columns,): something bad crosses them.
+    flows, hops
+        The two blocks.
+    chance
+        Grid of (chance rate of a bad 5-tuple, log of its weight).
+    hop_chance
+        Probability that a single probe of a trace is bad by chance.
+    """
+
+    names: tuple[str, ...]
+    log_prior: Floats
+    blamable: Bools
+    flows: Block
+    hops: Block
+    chance: tuple[tuple[float, float], ...]
+    hop_chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A chosen column.
+
+    `shares` are (column, share of the belief) of all that could stand in its
+    place, best first; `doubt` the share of "nothing there".
+    """
+
+    column: int
+    flow_severity: float
+    hop_severity: float
+    shares: tuple[tuple[int, float], ...]
+    doubt: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The best explanation found; `score` without a constant."""
+
+    suspects: tuple[Suspect, ...]
+    chance: float
+    score: float
+
+
+def explain(problem: Problem) -> Explanation:
+    """Return the best explanation; without suspects when chance alone is better."""
+    best: tuple[float, float, _Search] | None = None
+    for chance, log_weight in problem.chance:
+        search = _Search(problem, chance)
+        search.run()
+        score = search.score() + log_weight
+        if best is None or score > best[0] + TIE:
+            best = (score, chance, search)
+    if best is None:
+        raise ValueError("the grid of chance rates is empty")
+    score, chance, search = best
+    return Explanation(search.suspects(), chance, score)
+
+
+def log_likelihood(block: Block, good: Floats) -> float:
+    """Return the log-likelihood of a block; `good` is P(good) of each observation."""
+    return float((block.weight * _terms(block, good)).sum())
+
+
+def _terms(block: Block, good: Floats) -> Floats:
+    spoilt = np.maximum(1.0 - good, 1e-300)
+    return np.where(block.bad, np.log(spoilt), np.log1p(-np.minimum(block.lag * spoilt, 1 - 1e-12)))
+
+
+class _Side:
+    """One block, with the grid of severities and P(good) under what is chosen."""
+
+    def __init__(self, block: Block, grid: tuple[float, ...], chance: float, columns: int) -> None:
+        self.block = block
+        self.grid = grid
+        self.chance = chance
+        self.columns = columns
+        self.good = np.full(len(block.bad), 1.0 - chance)
+        order = np.argsort(block.columns, kind="stable")
+        self._rows_by_column = block.rows[order]
+        self._starts = np.searchsorted(block.columns[order], np.arange(columns + 1))
+
+    def rows_of(self, column: int) -> Ints:
+        """Return the observations that cross a column."""
+        return self._rows_by_column[self._starts[column] : self._starts[column + 1]]
+
+    def gains(self) -> Floats:
+        """Return what adding each column with each severity gains, shape (grid, columns)."""
+        block = self.block
+        now = _terms(block, self.good)
+        out = np.empty((len(self.grid), self.columns))
+        for index, severity in enumerate(self.grid):
+            delta = block.weight * (_terms(block, self.good * (1.0 - severity)) - now)
+            out[index] = np.bincount(
+                block.columns, weights=delta[block.rows], minlength=self.columns
+            )
+        return out
+
+    def multiply(self, column: int, factor: float) -> None:
+        """Multiply P(good) of the observations that cross a column."""
+        self.good[self.rows_of(column)] *= factor
+
+
+class _Search:
+    def __init__(self, problem: Problem, chance: float) -> None:
+        self._problem = problem
+        columns = len(problem.names)
+        self._sides = (
+            _Side(problem.flows, FLOW_SEVERITIES, chance, columns),
+            _Side(problem.hops, HOP_SEVERITIES, problem.hop_chance, columns),
+        )
+        # Column to the places of its severities in the two grids.
+        self._chosen: dict[int, tuple[int, int]] = {}
+
+    def run(self) -> None:
+        """Search: as long as one more component, with what follows from it, is a gain."""
+        score = self.score()
+        while len(self._chosen) < MAX_FAULTS:
+            column, places, gain = self._best(self._totals())
+            if gain <= TIE:
+                return
+            before = dict(self._chosen)
+            self._add(column, places)
+            self._improve()
+            # Adjusting may drop what explains nothing any more, and lose by it.
+            if self.score() <= score + TIE:
+                self._restore(before)
+                return
+            score = self.score()
+
+    def _restore(self, chosen: dict[int, tuple[int, int]]) -> None:
+        for column in list(self._chosen):
+            self._remove(column)
+        for column, places in chosen.items():
+            self._add(column, places)
+
+    def score(self) -> float:
+        """Return the log-posterior of what is chosen, up to a constant."""
+        prior = sum(float(self._problem.log_prior[c]) + 2 * LOG_SEVERITY for c in self._chosen)
+        return self._likelihood() + prior
+
+    def suspects(self) -> tuple[Suspect, ...]:
+        """Return what is chosen, each with its rivals."""
+        found = []
+        for column in sorted(self._chosen):
+            flow, hop = self._chosen[column]
+            self._remove(column)
+            totals, _ = self._totals()
+            rivals = np.where(self._selectable(), totals, -np.inf)
+            self._add(column, (flow, hop))
+            scores = np.append(rivals, 0.0)
+            belief = np.exp(scores - scores.max())
+            belief /= belief.sum()
+            order = sorted(
+                np.flatnonzero(belief[:-1] > 0),
+                key=lambda c: (-round(float(belief[c]), 9), self._problem.names[c]),
+            )
+            found.append(
+                Suspect(
+                    column,
+                    FLOW_SEVERITIES[flow],
+                    HOP_SEVERITIES[hop],
+                    tuple((int(c), float(belief[c])) for c in order),
+                    float(belief[-1]),
+                )
+            )
+        return tuple(found)
+
+    def _likelihood(self) -> float:
+        return sum(log_likelihood(side.block, side.good) for side in self._sides)
+
+    def _selectable(self) -> Bools:
+        free = self._problem.blamable.copy()
+        free[list(self._chosen)] = False
+        return free
+
+    def _totals(self) -> tuple[Floats, tuple[Ints, Ints]]:
+        """Return the gain of each column at its best severities, and their places."""
+        flow, hop = (side.gains() for side in self._sides)
+        flow_gain = flow.max(axis=0)
+        totals = self._problem.log_prior + 2 * LOG_SEVERITY + flow_gain + hop.max(axis=0)
+        totals[flow_gain < MIN_FLOW_GAIN] = -np.inf
+        return totals, (flow.argmax(axis=0), hop.argmax(axis=0))
+
+    def _best(self, found: tuple[Floats, tuple[Ints, Ints]]) -> tuple[int, tuple[int, int], float]:
+        totals, (flow, hop) = found
+        free = self._selectable()
+        if not free.any():
+            return -1, (0, 0), -np.inf
+        totals = np.where(free, totals, -np.inf)
+        # The first within a hair of the best: rounding must not choose.
+        column = int(np.flatnonzero(totals >= totals.max() - TIE)[0])
+        return column, (int(flow[column]), int(hop[column])), float(totals[column])
+
+    def _add(self, column: int, places: tuple[int, int]) -> None:
+        self._chosen[column] = places
+        for side, place in zip(self._sides, places, strict=True):
+            side.multiply(column, 1.0 - side.grid[place])
+
+    def _remove(self, column: int) -> None:
+        places = self._chosen.pop(column)
+        for side, place in zip(self._sides, places, strict=True):
+            side.multiply(column, 1.0 / (1.0 - side.grid[place]))
+
+    def _improve(self) -> None:
+        """Adjust, swap or remove what is chosen, one after another, while it gains."""
+        for _ in range(MAX_ROUNDS):
+            before = self.score()
+            for column in sorted(self._chosen):
+                places = self._chosen[column]
+                self._remove(column)
+                totals, (flow, hop) = self._totals()
+                other, new_places, gain = self._best((totals, (flow, hop)))
+                mine = float(totals[column])
+                if gain > TIE:
+                    keep = mine >= gain - TIE
+                    self._add(
+                        column if keep else other,
+                        (int(flow[column]), int(hop[column])) if keep else new_places,
+                    )
+                elif mine > TIE:
+                    self._add(column, places)
+            if self.score() <= before + TIE:
+                return

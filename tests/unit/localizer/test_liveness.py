@@ -1,0 +1,138 @@
+"""Dead agents, and agents that only seemed so."""
+
+from localizer.liveness import Liveness
+from schemas.enums import AgentState
+from tests.unit.localizer.made import SECOND, START, heartbeat
+
+NOBODY: frozenset[str] = frozenset()
+
+
+def beating(agents: tuple[str, ...] = ("a", "b", "c"), beats: int = 5) -> Liveness:
+    """Return agents that sent heartbeats at START, +1 s and so on."""
+    liveness = Liveness()
+    for seq in range(beats):
+        for agent in agents:
+            at = START + seq * SECOND
+            liveness.put(heartbeat(agent, at, seq), at)
+    return liveness
+
+
+def go_on(liveness: Liveness, agents: tuple[str, ...], first: int, last: int) -> None:
+    """Let some agents go on."""
+    for seq in range(first, last + 1):
+        for agent in agents:
+            liveness.put(heartbeat(agent, START + seq * SECOND, seq), START + seq * SECOND)
+
+
+def test_silence_and_unanswered_probes_are_death() -> None:
+    """With witnesses an agent is dead after 2.5 intervals, not before."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 7)
+    last = START + 4 * SECOND
+    assert liveness.declare(last + 5 * SECOND // 2, frozenset("c"), NOBODY) == []
+    assert liveness.declare(last + 11 * SECOND // 4, frozenset("c"), NOBODY) == ["c"]
+    assert liveness.dead == {"c": last + SECOND}
+    assert liveness.declare(last + 3 * SECOND, frozenset("c"), NOBODY) == []
+
+
+def test_without_a_witness_silence_must_last() -> None:
+    """Nobody probes it: a process that was held up gets twice the time."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 10)
+    last = START + 4 * SECOND
+    assert liveness.declare(last + 5 * SECOND, NOBODY, NOBODY) == []
+    assert liveness.declare(last + 21 * SECOND // 4, NOBODY, NOBODY) == ["c"]
+
+
+def test_silence_of_all_is_no_death() -> None:
+    """A pipeline that pauses has not killed every agent."""
+    liveness = beating()
+    assert liveness.declare(START + 60 * SECOND, frozenset("abc"), NOBODY) == []
+    assert liveness.dead == {}
+
+
+def test_an_agent_that_leaves_or_has_left_is_not_dead() -> None:
+    """LEAVING, a deleted heartbeat, or no endpoint left: gone in order."""
+    liveness = beating()
+    go_on(liveness, ("a",), 5, 30)
+    liveness.put(
+        heartbeat("b", START + 5 * SECOND, 5, state=AgentState.LEAVING), START + 5 * SECOND
+    )
+    assert liveness.declare(START + 30 * SECOND, frozenset("bc"), frozenset("c")) == []
+    liveness.remove("c")
+    assert liveness.declare(START + 30 * SECOND, frozenset("bc"), NOBODY) == []
+
+
+def test_a_dead_agent_that_speaks_lives() -> None:
+    """The next heartbeat ends the death; what began meanwhile is excused for a while."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 30)
+    liveness.declare(START + 12 * SECOND, NOBODY, NOBODY)
+    assert liveness.excused("c", START + 6 * SECOND, START + 12 * SECOND)
+    go_on(liveness, ("c",), 20, 20)
+    assert liveness.dead == {}
+    assert liveness.excused("c", START + 6 * SECOND, START + 22 * SECOND)
+    assert not liveness.excused("c", START + 6 * SECOND, START + 28 * SECOND)
+    assert not liveness.excused("c", START - 9 * SECOND, START + 22 * SECOND)
+
+
+def test_a_restart_without_death_is_excused_too() -> None:
+    """A new process within two seconds was away all the same."""
+    liveness = beating()
+    at = START + 5 * SECOND
+    liveness.put(heartbeat("c", at, 0, incarnation=2), at)
+    assert liveness.excused("c", START + 9 * SECOND // 2, at + SECOND)
+
+
+def test_a_heartbeat_from_after_the_onset_shows_life() -> None:
+    """One from before it shows nothing; an agent that never sent one is not waited for."""
+    liveness = beating()
+    assert liveness.alive_after("a", START + 3 * SECOND)
+    assert not liveness.alive_after("a", START + 4 * SECOND)
+    assert liveness.alive_after("unknown", START)
+
+
+def test_an_agent_that_is_late_does_not_vouch_for_its_paths() -> None:
+    """Its silence about a 5-tuple is no good path."""
+    liveness = beating()
+    assert liveness.speaks("a", START + 5 * SECOND)
+    assert not liveness.speaks("a", START + 6 * SECOND)
+    assert not liveness.speaks("unknown", START)
+
+
+def test_a_broker_that_was_away_makes_patient() -> None:
+    """Agents reconnect one after another: silence must last ten seconds then."""
+    liveness = beating()
+    liveness.put(heartbeat("a", START + 5 * SECOND, 5, broker_away=True), START + 5 * SECOND)
+    go_on(liveness, ("a", "b"), 6, 14)
+    assert liveness.declare(START + 13 * SECOND, frozenset("c"), NOBODY) == []
+    assert liveness.declare(START + 15 * SECOND, frozenset("c"), NOBODY) == ["c"]
+
+
+def test_a_clock_that_is_behind_is_not_death() -> None:
+    """Heartbeats whose own time is a minute old come all the same."""
+    liveness = beating()
+    for seq in range(5, 20):
+        now = START + seq * SECOND
+        go_on(liveness, ("a", "b"), seq, seq)
+        liveness.put(heartbeat("c", now - 60 * SECOND, seq), now)
+        assert liveness.declare(now, frozenset("c"), NOBODY) == []
+    assert liveness.skewed == 15
+
+
+def test_an_old_heartbeat_read_again_changes_nothing() -> None:
+    """A duplicate does not bring the dead back."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 12)
+    liveness.declare(START + 12 * SECOND, NOBODY, NOBODY)
+    liveness.put(heartbeat("c", START + 4 * SECOND, 4), START + 12 * SECOND)
+    assert "c" in liveness.dead
+
+
+def test_a_death_is_remembered_over_a_restart_of_ours() -> None:
+    """Taken over from a former process, it lasts until a newer heartbeat."""
+    liveness = Liveness()
+    liveness.remember_dead("c", "h0", START)
+    assert liveness.excused("c", START, START + SECOND)
+    liveness.put(heartbeat("c", START + 9 * SECOND, 3), START + 9 * SECOND)
+    assert liveness.dead == {}

@@ -1,0 +1,56 @@
+"""A partition that has not been heard of holds the watermark."""
+
+from localizer.merge import Merge
+from schemas import topics
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.records import Anomaly
+
+US = 10**6
+NS = 10**9
+
+
+def mark(merge: Merge, partition: int, at_s: int, state: AnomalyState) -> None:
+    """Put a progress mark into a partition."""
+    record = Anomaly(
+        cluster="c",
+        anomaly_id="",
+        kind=AnomalyKind.PROGRESS,
+        state=state,
+        path_id="",
+        src="",
+        dst="",
+        flow=0,
+        agent_id="",
+        event_at=at_s * US,
+        onset_at=at_s * US,
+        detector="progress",
+        sent=0,
+        lost=0,
+    )
+    merge.put(
+        topics.ANOMALY.name, "~progress", record, partition=partition, offset=0, timestamp_ms=0
+    )
+
+
+def test_a_backlog_taken_partition_by_partition_does_not_run_ahead() -> None:
+    """One partition finished before another began: time is that of the slower one."""
+    merge = Merge()
+    merge.wait_for(range(3))
+    for second in (1, 2, 60):
+        mark(merge, 0, second, AnomalyState.ONGOING)
+    assert merge.watermark_ns is None
+    mark(merge, 2, 0, AnomalyState.IDLE)
+    assert merge.watermark_ns is None
+    mark(merge, 1, 1, AnomalyState.ONGOING)
+    assert merge.watermark_ns == 1 * NS
+    mark(merge, 1, 30, AnomalyState.ONGOING)
+    assert merge.watermark_ns == 30 * NS
+
+
+def test_those_already_heard_are_not_waited_for_again() -> None:
+    """Waiting for partitions changes nothing for those that have had their mark."""
+    merge = Merge()
+    mark(merge, 0, 5, AnomalyState.ONGOING)
+    merge.wait_for([0])
+    mark(merge, 0, 6, AnomalyState.ONGOING)
+    assert merge.watermark_ns == 6 * NS
