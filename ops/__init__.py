@@ -1,0 +1,1 @@
+"""What an operator runs: command line, topics, embedded broker, labs, record and replay."""

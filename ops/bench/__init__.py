@@ -1,0 +1,1 @@
+"""Benchmarks: each measures, prints figures beside their bars, writes JSON and a page."""

@@ -1,0 +1,63 @@
+"""Measure a benchmark by name: a table, JSON, a page under docs/; exit 1 if a bar is missed."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Final
+
+from ops.bench import pipeline
+from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
+from ops.signals import interruptible
+
+PAGES: Final = {"pipeline": Path("docs") / "pipeline.md"}
+
+
+def machine() -> str:
+    """Return what the figures were measured on, without naming the machine."""
+    system = f"{platform.system()} {platform.machine()}"
+    return f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+
+
+def merged(name: str, figures: list[Figure]) -> list[Figure]:
+    """Return the figures, and behind them those of earlier runs that this run did not measure."""
+    path = BUILD_DIR / f"{name}.json"
+    if not path.exists():
+        return figures
+    measured = {row.figure for row in figures}
+    earlier = [Figure(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    return figures + [row for row in earlier if row.figure not in measured]
+
+
+def main() -> int:
+    """Run the benchmark named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
+    parser.add_argument("name", choices=sorted(PAGES))
+    parser.add_argument(
+        "--only",
+        metavar="PART",
+        action="append",
+        choices=sorted(pipeline.PARTS),
+        help=f"measure this part only (may be given again): {', '.join(pipeline.PARTS)}; "
+        "figures of other parts are kept from earlier runs",
+    )
+    parser.add_argument("--runs", type=int, help="runs of each part that has several")
+    options = parser.parse_args()
+    figures: list[Figure] = []
+    with interruptible():
+        for part in options.only or pipeline.PARTS:
+            pipeline.progress(f"== {part}")
+            runs = options.runs or pipeline.DEFAULT_RUNS.get(part, pipeline.RUNS)
+            figures += pipeline.PARTS[part](runs, pipeline.progress)
+            # After each part: what was measured is kept, whatever happens to the next.
+            write_json(options.name, merged(options.name, figures))
+    rows = merged(options.name, figures)
+    print_table(options.name, rows)
+    render_page(PAGES[options.name], rows, f"make bench-{options.name}", machine())
+    return 0 if all(row.met for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""The one shape of a benchmark's result: rows of figure, value, bar."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+Sense = Literal[">=", "<="]
+BUILD_DIR: Final = Path("build") / "bench"
+BEGIN_MARK: Final = "<!-- figures: written by `{command}` -->"
+END_MARK: Final = "<!-- end of figures -->"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured figure beside its bar.
+
+    `value` is the median (or the worst, where the figure says so) of `runs`
+    runs; `low` and `high` are the least and the greatest of them. A figure
+    that could not be measured has value None and misses its bar.
+    """
+
+    figure: str
+    value: float | None
+    unit: str
+    bar: float
+    sense: Sense
+    low: float | None
+    high: float | None
+    runs: int
+    command: str
+    at: str
+
+    @property
+    def met(self) -> bool:
+        """Whether the value is on the right side of the bar."""
+        if self.value is None:
+            return False
+        return self.value >= self.bar if self.sense == ">=" else self.value <= self.bar
+
+
+def figure(
+    name: str,
+    samples: Sequence[float],
+    unit: str,
+    *,
+    bar: float,
+    sense: Sense,
+    command: str,
+    worst: bool = False,
+) -> Figure:
+    """Return the figure of some runs: their median, or with `worst` the worst of them."""
+    value: float | None = None
+    if samples:
+        extreme = min(samples) if sense == ">=" else max(samples)
+        value = extreme if worst else statistics.median(samples)
+    return Figure(
+        figure=name,
+        value=value,
+        unit=unit,
+        bar=bar,
+        sense=sense,
+        low=min(samples, default=None),
+        high=max(samples, default=None),
+        runs=len(samples),
+        command=command,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def write_json(name: str, figures: Sequence[Figure], folder: Path = BUILD_DIR) -> Path:
+    """Write `<folder>/<name>.json`, a list of rows, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps([asdict(f) for f in figures], indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def number(value: float | None) -> str:
+    """Return a figure for people: three significant digits, or a dash."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _cells(row: Figure) -> tuple[str, ...]:
+    sign = "≥" if row.sense == ">=" else "≤"
+    return (
+        row.figure,
+        f"{number(row.value)} {row.unit}".strip(),
+        f"{sign} {number(row.bar)} {row.unit}".strip(),
+        f"{number(row.low)} – {number(row.high)}",
+        str(row.runs),
+        "met" if row.met else "MISSED",
+    )
+
+
+HEADER: Final = ("figure", "measured", "bar", "least – greatest", "runs", "")
+
+
+def print_table(title: str, figures: Sequence[Figure]) -> None:
+    """Print the rows on standard output."""
+    table = Table(*HEADER, title=title)
+    for row in figures:
+        table.add_row(*_cells(row), style=None if row.met else "bold red")
+    Console(width=140).print(table)
+
+
+def render_page(page: Path, figures: Sequence[Figure], command: str, machine: str) -> None:
+    """Write the rows between the page's marks; a page without marks gets them at its end."""
+    begin = BEGIN_MARK.format(command=command)
+    lines = [
+        begin,
+        "",
+        f"`{command}`, {datetime.now(UTC).date().isoformat()}, on {machine}.",
+        "",
+        "| " + " | ".join(HEADER[:-1]) + " | met |",
+        "|" + "---|" * len(HEADER),
+        *("| " + " | ".join(_cells(row)) + " |" for row in figures),
+        "",
+        END_MARK,
+    ]
+    text = page.read_text(encoding="utf-8") if page.exists() else f"# {page.stem}\n\n"
+    start, end = text.find(begin), text.find(END_MARK)
+    if 0 <= start < end:
+        text = text[:start] + "\n".join(lines) + text[end + len(END_MARK) :]
+    else:
+        text = text.rstrip("\n") + "\n\n" + "\n".join(lines) + "\n"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Apache Kafka without Docker or an installed Java: fetched, verified, started, stopped."""

@@ -1,0 +1,1 @@
+"""The `skeletonhunter` command: one file per group of subcommands."""

@@ -1,0 +1,73 @@
+"""The umbrella command: assembles the groups and turns errors into sentences."""
+
+import importlib
+import sys
+from typing import Final
+
+import typer
+
+from ops.cli.errors import ENVIRONMENT, USAGE, CliError
+from schemas.connection import ConfigError, NoBrokerError
+from schemas.registry import RegistryError
+
+# Modules with a `register(app)`, in the order in which `--help` lists them.
+GROUPS: Final = (
+    "demo",
+    "broker",
+    "topics",
+    "schemas",
+    "task",
+    "processes",
+    "skeleton",
+    "lab",
+    "tail",
+    "recording",
+    "import_csv",
+    "doctor",
+)
+
+HELP: Final = """\
+Find and localize network faults under large-model training.
+
+Start with `skeletonhunter demo`: it brings up a broker, a lab and all workers,
+breaks a link and shows the verdict. To use a cluster of your own: `broker run`
+(or --bootstrap), `topics apply`, then `agent`, `worker`, `skeleton run` and
+`localizer`; `doctor` says what is missing.
+
+Exit codes: 0 good, 1 a fault or a failed check was found, 2 usage, 3 environment.
+"""
+
+
+def build() -> typer.Typer:
+    """Return the command with all groups."""
+    app = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        add_completion=True,
+    )
+    for name in GROUPS:
+        importlib.import_module(f"ops.cli.{name}").register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command; errors end as one sentence on standard error."""
+    try:
+        build()()
+    except CliError as error:
+        _fail(str(error), error.exit_code)
+    except NoBrokerError as error:
+        _fail(str(error), ENVIRONMENT)
+    except ConfigError as error:
+        _fail(str(error), USAGE)
+    except (RegistryError, ConnectionError) as error:
+        _fail(str(error), ENVIRONMENT)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(message: str, exit_code: int) -> None:
+    print(f"skeletonhunter: {message}", file=sys.stderr)
+    sys.exit(exit_code)

@@ -1,0 +1,16 @@
+"""Exit codes, and the one exception by which a subcommand ends with a plain sentence."""
+
+from typing import Final
+
+GOOD: Final = 0
+FOUND: Final = 1  # a fault, or a check that failed
+USAGE: Final = 2
+ENVIRONMENT: Final = 3
+
+
+class CliError(Exception):
+    """Ends the command with `message` on standard error and `exit_code`."""
+
+    def __init__(self, message: str, exit_code: int = ENVIRONMENT) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)

@@ -1,0 +1,329 @@
+"""`lab up | fault | heal | status | down | kinds`: a network to break on this machine."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ops.cli import options
+from ops.cli.errors import USAGE, CliError
+from schemas.connection import KafkaSettings, load_settings
+
+if TYPE_CHECKING:
+    from ops.lab.lab import Lab
+
+DOWN_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.1
+NS_PER_S: Final = 1_000_000_000
+
+Name = Annotated[str, typer.Option("--name", help="Which lab, where several are up")]
+
+
+def up(
+    *,
+    hosts: Annotated[int, typer.Option(help="Hosts, each with one container")] = 4,
+    rails: Annotated[int, typer.Option(help="RNICs per host")] = 4,
+    pods: Annotated[int, typer.Option(help="Pods, over which the hosts are split")] = 2,
+    leaves: Annotated[int, typer.Option(help="Leaf switches per pod")] = 2,
+    spines: Annotated[int, typer.Option(help="Spine switches")] = 2,
+    stages: Annotated[
+        int | None, typer.Option(help="Pipeline stages of the training job [default: 2]")
+    ] = None,
+    period: Annotated[float, typer.Option(help="Seconds of one training iteration")] = 2.0,
+    seed: Annotated[int, typer.Option(help="Of the draws on loss, jitter, corruption")] = 1,
+    name: Name = "default",
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when the lab is up; it goes on by itself")
+    ] = False,
+    no_agents: Annotated[
+        bool, typer.Option("--no-agents", help="Only fabric, topology and training job")
+    ] = False,
+    apply_topics: Annotated[
+        bool, typer.Option("--apply-topics", help="Make missing topics first")
+    ] = False,
+    logs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep logs and the truth here [default: nothing stays]"),
+    ] = None,
+    bootstrap: options.Bootstrap = None,
+    config: options.Config = None,
+    prefix: options.Prefix = None,
+) -> None:
+    """Bring up a leaf-spine fabric with real agents and a training job on this machine.
+
+    Needs a Kafka, but no root: hosts, RNICs and switches are UDP sockets on
+    127.0.0.1, and every packet travels from socket to socket. Stays in the
+    foreground until Ctrl-C or `lab down`, and leaves nothing behind.
+
+    Example: skeletonhunter lab up --hosts 6 --pods 3 --apply-topics
+    """
+    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    with _plain_errors():
+        from ops.lab.lab import Lab, LabConfig
+        from ops.lab.shape import LabShape
+        from ops.lab.workload import Workload
+
+        shape = LabShape(hosts=hosts, rails=rails, pods=pods, leaves=leaves, spines=spines)
+        workload = Workload(shape=shape, stages=stages, period_ns=round(period * NS_PER_S))
+        _topics(settings, apply=apply_topics)
+        if detach:
+            _up_detached(
+                name,
+                {
+                    **{f"--{k}": v for k, v in shape.as_dict().items() if k != "task_id"},
+                    "--stages": stages,
+                    "--period": period,
+                    "--seed": seed,
+                    "--no-agents": no_agents,
+                    "--logs": logs and logs.absolute(),
+                    "--bootstrap": bootstrap,
+                    "--config": config,
+                    "--prefix": prefix,
+                },
+            )
+            return
+        lab_config = LabConfig(
+            settings=settings,
+            shape=shape,
+            name=name,
+            agents=not no_agents,
+            seed=seed,
+            stages=stages,
+            period_ns=workload.period_ns,
+            keep=logs,
+        )
+        _up_here(Lab(lab_config, say=_say), name)
+
+
+def _topics(settings: KafkaSettings, *, apply: bool) -> None:
+    from ops.lab.preflight import missing_topics
+
+    missing = missing_topics(settings)
+    if missing and not apply:
+        raise CliError(
+            f"{settings.bootstrap} lacks {len(missing)} topics ({missing[0]} …): "
+            "run `skeletonhunter topics apply`, or add --apply-topics"
+        )
+    if missing:
+        from ops.topic_admin import apply_topics
+
+        apply_topics(settings)
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(f"{time.strftime('%H:%M:%S')}  {text}", markup=False)
+
+
+def _up_here(lab: "Lab", name: str) -> None:
+    from ops.lab.serve import LabServer
+    from ops.signals import interruptible
+
+    with interruptible(), lab:
+        suffix = "" if name == "default" else f" --name {name}"
+        link = lab.shape.links[-1].link_id
+        _say(f"lab {name!r} is up. Ctrl-C ends it. In another terminal, for example:")
+        _say(f"  skeletonhunter lab fault link-cut {link}{suffix}")
+        _say(f"  skeletonhunter lab heal --all{suffix}")
+        LabServer(lab, _say).run(lambda: False)
+
+
+def _up_detached(name: str, flags: Mapping[str, Any]) -> None:
+    from ops.lab.detach import up_detached
+    from ops.signals import interruptible
+
+    with interruptible():
+        pid = up_detached(name, flags)
+    typer.echo(f"lab {name!r} is up (pid {pid}); end it with `skeletonhunter lab down`")
+
+
+def fault(
+    kind: Annotated[str, typer.Argument(help="Kind of fault; `lab kinds` lists them")],
+    target: Annotated[str, typer.Argument(help="Component to hit")],
+    *,
+    percent: Annotated[float | None, typer.Option(help="Share of the packets")] = None,
+    ms: Annotated[float | None, typer.Option(help="Delay, jitter or period")] = None,
+    sender: Annotated[
+        str | None,
+        typer.Option("--from", metavar="COMPONENT", help="Only what this end of the link sends"),
+    ] = None,
+    dst: Annotated[
+        str | None, typer.Option(metavar="ENDPOINT", help="Only traffic to this endpoint")
+    ] = None,
+    name: Name = "default",
+    as_json: options.Json = False,
+) -> None:
+    """Break something in a running lab.
+
+    Example: skeletonhunter lab fault link-loss link:leaf:p0-0--spine:0 --percent 10
+    """
+    params = {"percent": percent, "ms": ms, "sender": sender, "dst": dst}
+    given = {key: value for key, value in params.items() if value is not None}
+    truth = _ask(name, {"op": "fault", "kind": kind, "target": target, "params": given})
+    if as_json:
+        typer.echo(json.dumps(truth, indent=2))
+    else:
+        typer.echo(f"{truth['fault_id']}: {truth['kind']} on {truth['target']}{_params(truth)}")
+
+
+def heal(
+    target: Annotated[
+        str | None, typer.Argument(help="Fault id, kind, or component; or give --all")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Heal all faults")] = False,
+    name: Name = "default",
+    as_json: options.Json = False,
+) -> None:
+    """Mend what was broken in a running lab.
+
+    Example: skeletonhunter lab heal link:leaf:p0-0--spine:0
+    """
+    if (target is None) is not everything:
+        raise CliError("say what to heal: a fault id, a kind, a component, or --all", USAGE)
+    healed = _ask(name, {"op": "heal", "target": target})
+    if as_json:
+        typer.echo(json.dumps(healed, indent=2))
+        return
+    for truth in healed:
+        typer.echo(f"{truth['fault_id']}: healed {truth['kind']} on {truth['target']}")
+    if not healed:
+        typer.echo("no fault was in force")
+
+
+def status(name: Name = "default", *, as_json: options.Json = False) -> None:
+    """Print what runs in a lab, what is broken, and what the fabric has counted.
+
+    Example: skeletonhunter lab status --json
+    """
+    found = _ask(name, {"op": "status"})
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    shape, fabric = found["shape"], found["fabric"]
+    typer.echo(f"lab {found['name']!r}, pid {found['pid']}, on {found['bootstrap']}")
+    typer.echo("  " + ", ".join(f"{value} {key}" for key, value in shape.items() if key[0] != "t"))
+    for agent_id, state in found["agents"].items():
+        typer.echo(f"  {agent_id}: {state}")
+    counts = {"relayed": fabric["relayed"], **fabric["dropped"], **fabric["answered"]}
+    typer.echo("  packets: " + ", ".join(f"{value} {key}" for key, value in counts.items()))
+    for active in found["faults"]:
+        typer.echo(
+            f"  {active['fault_id']}: {active['kind']} on {active['target']}{_params(active)}"
+        )
+    if not found["faults"]:
+        typer.echo("  no fault in force")
+
+
+def down(name: Name = "default") -> None:
+    """End a lab; clean up after one that crashed.
+
+    Example: skeletonhunter lab down
+    """
+    from ops.lab.folder import LabFolder, is_up, lab_path
+
+    with _plain_errors():
+        path = lab_path(name)
+        if not is_up(path):
+            if not path.exists():
+                raise CliError(_not_up(name))
+            LabFolder.acquire(name).release()
+            typer.echo(f"lab {name!r} had crashed; what it left is gone")
+            return
+        _ask(name, {"op": "down"})
+        deadline = time.monotonic() + DOWN_TIMEOUT_S
+        while is_up(path):
+            if time.monotonic() > deadline:
+                raise CliError(f"lab {name!r} still runs after {DOWN_TIMEOUT_S:.0f} s")
+            time.sleep(POLL_S)
+        typer.echo(f"lab {name!r} is down")
+
+
+def kinds(*, as_json: options.Json = False) -> None:
+    """List the kinds of fault, with their targets and parameters.
+
+    Example: skeletonhunter lab kinds
+    """
+    from ops.lab.faults import KINDS
+
+    if as_json:
+        rows = [
+            {
+                "kind": kind.name,
+                "layer": kind.layer.value,
+                "target": kind.target,
+                "doc": kind.doc,
+                "params": [
+                    {"name": p.name, "unit": p.unit, "default": p.default, "doc": p.doc}
+                    for p in kind.params
+                ],
+                "example": f"skeletonhunter lab fault {kind.example}",
+            }
+            for kind in KINDS.values()
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for kind in KINDS.values():
+        typer.echo(f"{kind.name}  ({kind.layer.value.lower()}, on a {kind.target}): {kind.doc}")
+        for p in kind.params:
+            flag = "--from" if p.name == "sender" else f"--{p.name}"
+            default = "" if p.default is None else f" [default: {p.default:g}]"
+            typer.echo(f"    {flag}: {p.doc}{default}")
+        typer.echo(f"    skeletonhunter lab fault {kind.example}")
+
+
+def _params(truth: Mapping[str, Any]) -> str:
+    return "".join(f", {key} {value}" for key, value in truth["params"].items())
+
+
+def _not_up(name: str) -> str:
+    return f"no lab {name!r} is up: start one with `skeletonhunter lab up`"
+
+
+def _ask(name: str, command: Mapping[str, Any]) -> Any:
+    with _plain_errors():
+        from ops.lab.control import ControlUnavailableError, request
+        from ops.lab.folder import CONTROL_FILE, is_up, lab_path
+
+        path = lab_path(name)
+        if not is_up(path):
+            raise CliError(_not_up(name))
+        try:
+            return request(path / CONTROL_FILE, command)
+        except ControlUnavailableError as error:
+            raise CliError(
+                f"lab {name!r} takes no commands: it is coming up or going down, or belongs to "
+                f"a demo or a benchmark ({error})"
+            ) from error
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Turn the lab's own errors into sentences with an exit code."""
+    from ops.lab.errors import LabError, LabUsageError
+    from ops.processes import ChildDiedError
+
+    try:
+        yield
+    except LabUsageError as error:
+        raise CliError(str(error), USAGE) from error
+    except (LabError, ChildDiedError, OSError) as error:
+        raise CliError(str(error)) from error
+
+
+COMMANDS: Final[tuple[Callable[..., None], ...]] = (up, fault, heal, status, down, kinds)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(
+        help="A network on this machine, with real agents, to break.", no_args_is_help=True
+    )
+    for command in COMMANDS:
+        group.command()(command)
+    app.add_typer(group, name="lab")

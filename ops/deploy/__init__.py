@@ -1,0 +1,1 @@
+"""Images, their configuration and their health check."""

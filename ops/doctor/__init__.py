@@ -1,0 +1,1 @@
+"""What can be wrong with a cluster, and what to do about it."""

@@ -1,0 +1,130 @@
+"""Checks of the agents."""
+
+from typing import Final
+
+from ops.doctor.snapshot import MS_PER_S, Check, Snapshot, Status, age, counted, some
+from schemas.enums import AgentState
+
+US_PER_MS: Final = 1_000
+NS_PER_MS: Final = 1_000_000
+# A heartbeat may be late by a poll, a batch and a busy host. What differs by more
+# than the worker's default lateness makes it drop results as late.
+CLOCK_WARN_MS: Final = 500
+CLOCK_FAIL_MS: Final = 5_000
+# Three missed heartbeats, as the localizer's veto; never less than five seconds.
+SILENT_INTERVALS: Final = 3
+SILENT_MIN_MS: Final = 5_000
+
+
+def silent_agents(s: Snapshot) -> Check:
+    """Check that every agent that should be alive has sent a heartbeat lately."""
+    expected = {e.agent_id for e in s.endpoints.values()} | {
+        a for a, h in s.heartbeats.items() if h.state is not AgentState.LEAVING
+    }
+    silent = {}
+    for agent in expected:
+        beat = s.heartbeats.get(agent)
+        if beat is None:
+            silent[agent] = "no heartbeat"
+            continue
+        age_ms = s.now_ms - beat.sent_at // US_PER_MS
+        limit_ms = max(SILENT_MIN_MS, SILENT_INTERVALS * beat.interval_ns // NS_PER_MS)
+        if age_ms > limit_ms and agent not in s.live:
+            silent[agent] = f"{age(age_ms)} ago"
+    if silent:
+        return Check(
+            name="agents alive",
+            status=Status.FAIL,
+            found=f"silent: {some(f'{a} ({why})' for a, why in sorted(silent.items()))}",
+            todo="look at these hosts and their agents' logs; restart the agents",
+        )
+    if not expected:
+        return Check(
+            name="agents alive",
+            status=Status.WARN,
+            found="no agent has ever registered",
+            todo="start agents: `skeletonhunter agent --config …`",
+        )
+    return Check(
+        name="agents alive",
+        status=Status.OK,
+        found=f"{counted(len(expected), 'agent')} with fresh heartbeats",
+    )
+
+
+def degraded_agents(s: Snapshot) -> Check:
+    """Check that no agent says that it cannot do its work."""
+    lines = [
+        f"{a} ({h.state_reason or 'no reason given'})"
+        for a, h in sorted(s.heartbeats.items())
+        if h.state is AgentState.DEGRADED
+    ]
+    if lines:
+        return Check(
+            name="agents well",
+            status=Status.WARN,
+            found=f"degraded: {some(lines)}",
+            todo="the reason says what is missing; see the agents' logs",
+        )
+    return Check(name="agents well", status=Status.OK, found="none degraded")
+
+
+def twins(s: Snapshot) -> Check:
+    """Check that no two agents use one id."""
+    double = [a for a, b in s.live.items() if len(b.incarnations) > 1]
+    if double:
+        return Check(
+            name="agent ids",
+            status=Status.FAIL,
+            found=f"more than one process sends as {some(sorted(double))}",
+            todo="give each agent its own id (or look again: it may just have restarted)",
+        )
+    return Check(name="agent ids", status=Status.OK, found="each used by one process")
+
+
+def clocks(s: Snapshot) -> Check:
+    """Check that heartbeats arrive when they say that they were sent."""
+    off = {a: b.delay_ms for a, b in s.live.items() if abs(b.delay_ms) > CLOCK_WARN_MS}
+    if off:
+        worst = max(map(abs, off.values()))
+        lines = (
+            f"{agent} {abs(ms) / MS_PER_S:.1f} s {'behind' if ms > 0 else 'ahead'}"
+            for agent, ms in sorted(off.items(), key=lambda item: -abs(item[1]))
+        )
+        return Check(
+            name="clocks",
+            status=Status.FAIL if worst > CLOCK_FAIL_MS else Status.WARN,
+            found=f"against this machine's: {some(lines)}",
+            todo="synchronize the clocks (PTP or NTP); the worker drops results it takes for late",
+        )
+    if not s.live:
+        return Check(
+            name="clocks",
+            status=Status.WARN if s.heartbeats or s.endpoints else Status.OK,
+            found=f"no heartbeat came in {s.listened_ms / MS_PER_S:.0f} s: cannot tell",
+            todo="see the agents" if s.heartbeats or s.endpoints else "",
+        )
+    worst = max(abs(b.delay_ms) for b in s.live.values())
+    return Check(
+        name="clocks",
+        status=Status.OK,
+        found=f"{counted(len(s.live), 'agent')} within {worst} ms of this machine",
+    )
+
+
+def drops(s: Snapshot) -> Check:
+    """Check that no agent has dropped rounds, or met records that it could not read."""
+    lines = []
+    for agent, beat in sorted(s.heartbeats.items()):
+        if beat.rounds_dropped:
+            lines.append(f"{agent} dropped {counted(beat.rounds_dropped, 'round')}")
+        if beat.records_undecodable:
+            lines.append(f"{agent} could not decode {counted(beat.records_undecodable, 'record')}")
+    if lines:
+        return Check(
+            name="drops",
+            status=Status.WARN,
+            found=f"since they started: {some(lines)}",
+            todo="dropped: the broker was away or too slow; undecodable: see the .dlq topics",
+        )
+    return Check(name="drops", status=Status.OK, found="nothing dropped")

@@ -1,0 +1,217 @@
+"""Looks at a cluster: everything the checks need, read beside everybody else."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ops.doctor.snapshot import Beat, Snapshot
+from ops.entry import Entry
+from ops.positions import GroupPositions
+from ops.reading import LogReader, Place, Range, now_ms
+from ops.timespan import Bound
+from ops.topic_admin import TopicAdmin
+from ops.topics import Create, Options, plan, wanted_topics
+from schemas import avro
+from schemas import topics as t
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.enums import AnomalyKind
+from schemas.registry import Registry, RegistryError, codec_for
+from schemas.topics import TOPICS, Topic
+
+# A batch waits this long for more; it counts as delay of the heartbeats in it.
+LISTEN_POLL_S: Final = 0.02
+US_PER_MS: Final = 1_000
+# Older heartbeats say no more than that the agent is silent, which its registration says as well.
+HEARTBEATS_MS: Final = 900_000
+# Of anomaly.v1 so much is read back to find each partition's last PROGRESS, four a second.
+ANOMALIES_BACK: Final = 500
+STATE_TOPICS: Final = (t.ENDPOINT, t.PINGLIST, t.TASK, t.SKELETON_TOPIC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Consumer groups under which worker and localizer commit their positions."""
+
+    worker: str
+    localizer: str
+
+
+class Collector:
+    """Makes one snapshot.
+
+    Parameters
+    ----------
+    settings
+        Broker, prefix, registry.
+    groups
+        Whose positions to look up.
+    listen_ms
+        How long to wait for heartbeats that come in now.
+    """
+
+    def __init__(self, settings: KafkaSettings, groups: Groups, *, listen_ms: int = 2_500) -> None:
+        self._settings = settings
+        self._groups = groups
+        self._listen_ms = listen_ms
+        self._undecodable: Counter[str] = Counter()
+
+    def snapshot(self) -> Snapshot:
+        """Return what was found; a broker that does not answer is a finding."""
+        try:
+            with LogReader(self._settings) as reader:
+                return self._snapshot(reader)
+        except ConnectionError as error:
+            return Snapshot(
+                now_ms=now_ms(), bootstrap=self._settings.bootstrap, unreachable=str(error)
+            )
+
+    def _snapshot(self, reader: LogReader) -> Snapshot:
+        there = reader.topics()
+        missing, differences = self._topics()
+        registry_error, unregistered = self._registry()
+        present = [topic for topic in TOPICS if self._settings.topic(topic.name) in there]
+        dlqs = [t.dlq for t in present if self._settings.topic(t.dlq) in there]
+        names = [*(t.name for t in present), *dlqs]
+        ranges = reader.partitions([self._settings.topic(name) for name in names])
+        # Without its registry no value can be read; what Kafka itself tells can.
+        codec = None if registry_error is not None else codec_for(self._settings)
+        found = _Found() if codec is None else self._read(reader, ranges, codec)
+        return Snapshot(
+            now_ms=now_ms(),
+            bootstrap=self._settings.bootstrap,
+            missing_topics=missing,
+            topic_differences=differences,
+            registry_url=self._settings.registry_url,
+            registry_error=registry_error,
+            unregistered=unregistered,
+            heartbeats=found.state[t.HEARTBEAT.name],
+            live=found.live,
+            listened_ms=self._listen_ms,
+            endpoints=found.state[t.ENDPOINT.name],
+            pinglists=found.state[t.PINGLIST.name],
+            tasks=found.state[t.TASK.name],
+            skeletons=found.state[t.SKELETON_TOPIC.name],
+            rounds_ms=found.rounds_ms,
+            progress_ms=found.progress_ms,
+            worker_lag=self._lag(self._groups.worker, t.PROBE_ROUND, ranges),
+            localizer_lag=self._lag(self._groups.localizer, t.ANOMALY, ranges),
+            dead_letters={
+                name: count
+                for name in dlqs
+                if (count := sum(r.high - r.low for _, r in self._of(ranges, name)))
+            },
+            undecodable=dict(self._undecodable),
+        )
+
+    def _topics(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        wanted = wanted_topics(self._settings.topic_prefix, Options())
+        found = plan(wanted, TopicAdmin(self._settings).found(w.name for w in wanted))
+        missing = [d.topic.name for d in found.differences if isinstance(d, Create)]
+        others = [str(d) for d in found.differences if not isinstance(d, Create)]
+        return tuple(missing), tuple(others)
+
+    def _registry(self) -> tuple[str | None, tuple[str, ...]]:
+        s = self._settings
+        if s.registry_url is None:
+            return None, ()
+        registry = Registry(s.registry_url, s.registry_user, s.registry_password)
+        missing = []
+        for topic in TOPICS:
+            for version in avro.versions(topic.name):
+                try:
+                    registry.id_of(version)
+                except RegistryError as error:
+                    if "is not in the registry" not in str(error):
+                        return str(error), ()
+                    missing.append(f"{topic.name} version {version.version}")
+        return None, tuple(missing)
+
+    def _of(self, ranges: Mapping[Place, Range], name: str) -> list[tuple[Place, Range]]:
+        full = self._settings.topic(name)
+        return [(place, r) for place, r in ranges.items() if place[0] == full]
+
+    def _read(self, reader: LogReader, ranges: Mapping[Place, Range], codec: Codec) -> "_Found":
+        found = _Found()
+        starts: dict[Place, int] = {}
+        for topic in STATE_TOPICS:
+            starts |= {place: r.low for place, r in self._of(ranges, topic.name)}
+        beats = dict(self._of(ranges, t.HEARTBEAT.name))
+        since = Bound("time", now_ms() - HEARTBEATS_MS)
+        starts |= reader.offsets_at(beats, since)
+        starts |= {p: max(r.low, r.high - 1) for p, r in self._of(ranges, t.PROBE_ROUND.name)}
+        back = ANOMALIES_BACK
+        starts |= {p: max(r.low, r.high - back) for p, r in self._of(ranges, t.ANOMALY.name)}
+        ends = {place: r.high for place, r in ranges.items()}
+        for place, entry in reader.read_to(starts, ends):
+            self._take(place, entry, codec, found)
+        self._listen(reader, {place: r.high for place, r in beats.items()}, codec, found)
+        return found
+
+    def _take(self, place: Place, entry: Entry, codec: Codec, found: "_Found") -> Any:
+        topic = t.BY_NAME[place[0].removeprefix(self._settings.topic_prefix)]
+        key = (entry.key or b"").decode(errors="backslashreplace")
+        if entry.value is None:
+            found.state[topic.name].pop(key, None)
+            return None
+        if topic is t.PROBE_ROUND:
+            if entry.timestamp_ms is not None:
+                found.rounds_ms[place[1]] = entry.timestamp_ms
+            return None
+        try:
+            record = codec.decode(topic, entry.value)
+        except DecodeError:
+            self._undecodable[topic.name] += 1
+            return None
+        if topic is not t.ANOMALY:
+            found.state[topic.name][key] = record
+        elif record.kind is AnomalyKind.PROGRESS:
+            found.progress_ms[place[1]] = record.event_at // US_PER_MS
+        return record
+
+    def _listen(
+        self, reader: LogReader, starts: Mapping[Place, int], codec: Codec, found: "_Found"
+    ) -> None:
+        """Note what heartbeats come in now, and how long each was on its way."""
+        reader.start(starts)
+        caught_up: set[Place] = set()
+        until_ms = now_ms() + self._listen_ms
+        while (left_ms := until_ms - now_ms()) > 0:
+            for place, entry in reader.batch(min(LISTEN_POLL_S, left_ms / 1_000)):
+                record = self._take(place, entry, codec, found)
+                # What lay there before the first end was reached waited for us.
+                if record is None or place not in caught_up:
+                    continue
+                delay_ms = now_ms() - record.sent_at // US_PER_MS
+                beat = found.live.get(record.agent_id)
+                known = frozenset() if beat is None else beat.incarnations
+                least_ms = delay_ms if beat is None else min(delay_ms, beat.delay_ms, key=abs)
+                found.live[record.agent_id] = Beat(
+                    delay_ms=least_ms, incarnations=known | {record.incarnation}
+                )
+            caught_up |= reader.ended
+
+    def _lag(
+        self, group: str, topic: Topic, ranges: Mapping[Place, Range]
+    ) -> dict[int, int | None]:
+        places = dict(self._of(ranges, topic.name))
+        if not places:
+            return {}
+        committed = GroupPositions(self._settings).committed(group, places)
+        return {
+            place[1]: None if at is None else max(0, places[place].high - at)
+            for place, at in committed.items()
+        }
+
+
+class _Found:
+    """What reading brought; filled step by step."""
+
+    def __init__(self) -> None:
+        names = (*(topic.name for topic in STATE_TOPICS), t.HEARTBEAT.name, t.ANOMALY.name)
+        self.state: dict[str, dict[str, Any]] = {name: {} for name in names}
+        self.state[t.PROBE_ROUND.name] = {}
+        self.live: dict[str, Beat] = {}
+        self.rounds_ms: dict[int, int] = {}
+        self.progress_ms: dict[int, int] = {}

@@ -1,0 +1,106 @@
+"""The agents of a lab as processes: started, awaited, killed, stopped, continued."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from ops.lab.agents import AgentFiles, kafka_environment
+from ops.lab.errors import LabError
+from ops.lab.shape import LabShape
+from ops.processes import ProcessGroup
+from ops.watch import Watch
+from schemas.connection import KafkaSettings
+from schemas.records import Endpoint
+
+# An agent starts within a second on an idle machine; this is for a busy one.
+REGISTER_TIMEOUT_S: Final = 60.0
+SHOWN: Final = 4
+
+
+class AgentGroup:
+    """One agent per host, beside other processes of the same group.
+
+    `changed` is called whenever a process was started.
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        files: AgentFiles,
+        shape: LabShape,
+        settings: KafkaSettings,
+        changed: Callable[[], None],
+    ) -> None:
+        self._group = group
+        self._files = files
+        self._shape = shape
+        self._environment = kafka_environment(settings)
+        self._changed = changed
+        self._stopped: set[str] = set()
+
+    def start_all(self) -> None:
+        """Write the configurations, start all agents."""
+        self._files.write()
+        for agent_id in self._shape.agent_ids():
+            self.start(agent_id)
+
+    def start(self, agent_id: str) -> None:
+        """Start an agent (again)."""
+        self._group.start(agent_id, self._files.command(agent_id), env=self._environment)
+        self._changed()
+
+    def kill(self, agent_id: str) -> None:
+        """End an agent as a crash would."""
+        self._group.kill(agent_id)
+
+    def stop(self, agent_id: str) -> None:
+        """Make an agent stand still."""
+        os.kill(self._group.child(agent_id).pid, signal.SIGSTOP)
+        self._stopped.add(agent_id)
+
+    def go_on(self, agent_id: str) -> None:
+        """Let a stopped agent go on."""
+        self._stopped.discard(agent_id)
+        with suppress(ProcessLookupError, KeyError):
+            os.kill(self._group.child(agent_id).pid, signal.SIGCONT)
+
+    def all_go_on(self) -> None:
+        """Let all stopped agents go on: they would get a SIGTERM only then."""
+        for agent_id in list(self._stopped):
+            self.go_on(agent_id)
+
+    def state(self, agent_id: str) -> str:
+        """Return `running`, `stopped`, `killed`, or `ended by itself`."""
+        if agent_id in self._stopped:
+            return "stopped"
+        if agent_id not in self._group.names():
+            return "killed"
+        return "running" if self._group.child(agent_id).running else "ended by itself"
+
+    def wait_registered(self, watch: Watch) -> None:
+        """Wait until all endpoints are seen in `watch`, which must look from before the start.
+
+        Raises
+        ------
+        LabError
+            If some do not register in time.
+        ChildDiedError
+            If a process has ended.
+        """
+        missing = {e.endpoint_id for e in self._shape.endpoints}
+        deadline = time.monotonic() + REGISTER_TIMEOUT_S
+        while missing:
+            self._group.check()
+            for seen in watch.poll():
+                if isinstance(seen.record, Endpoint):
+                    missing.discard(seen.record.endpoint_id)
+            if missing and time.monotonic() > deadline:
+                first = next(e for e in self._shape.endpoints if e.endpoint_id in missing)
+                raise LabError(
+                    f"{len(missing)} endpoints have not registered within "
+                    f"{REGISTER_TIMEOUT_S:.0f} s: {', '.join(sorted(missing)[:SHOWN])} …\n"
+                    f"{self._group.child(first.agent_id).log_tail()}"
+                )

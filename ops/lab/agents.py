@@ -1,0 +1,128 @@
+"""The configuration of the lab's agents, and how they are started."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ops.lab.counters import counters_dir
+from ops.lab.fabric import LOOPBACK
+from ops.lab.shape import EndpointSpec, LabShape
+from schemas.connection import BOOTSTRAP_ENV, KafkaSettings
+
+FILE_MODE: Final = 0o600
+Table = Mapping[str, str | int | float | bool]
+
+# Loopback answers within a millisecond, a starved machine within some hundred.
+AGENT_OPTIONS: Final[Table] = {
+    "interval_ms": 1000,
+    "timeout_ms": 400,
+    "confirm": 2,
+    "flows": 4,
+    "heartbeat_ms": 1000,
+    "counters_hz": 10,
+}
+
+
+def kafka_table(settings: KafkaSettings) -> dict[str, str]:
+    """Return the `[kafka]` table from which the settings can be read again."""
+    table: dict[str, str | None] = {
+        "bootstrap.servers": settings.bootstrap,
+        "cluster": settings.cluster,
+        "topic.prefix": settings.topic_prefix,
+        "schema.registry.url": settings.registry_url,
+        "schema.registry.user": settings.registry_user,
+        "schema.registry.password": settings.registry_password,
+        **settings.options,
+    }
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def kafka_environment(settings: KafkaSettings) -> dict[str, str]:
+    """Return what keeps a child from following another broker of the user's environment."""
+    return {BOOTSTRAP_ENV: settings.bootstrap}
+
+
+def toml_table(header: str, table: Mapping[str, Any]) -> str:
+    """Return a flat table of strings, numbers and booleans as TOML."""
+    # JSON's strings, numbers and booleans are TOML's.
+    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()]
+    return "\n".join([header, *lines, ""])
+
+
+def write_private(path: Path, text: str) -> Path:
+    """Write a file that may hold passwords; return its path."""
+    path.touch(FILE_MODE)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class AgentFiles:
+    """Writes the agents' configuration files into the lab's folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        shape: LabShape,
+        settings: KafkaSettings,
+        *,
+        ports: Mapping[str, int],
+        gateways: Mapping[str, str],
+        options: Table,
+    ) -> None:
+        self._folder = folder
+        self._shape = shape
+        self._settings = settings
+        self._ports = ports
+        self._gateways = gateways
+        self._options = {**AGENT_OPTIONS, **options}
+
+    def path(self, agent_id: str) -> Path:
+        """Return where an agent's file is."""
+        return self._folder / "agents" / f"{agent_id}.toml"
+
+    def command(self, agent_id: str) -> list[str]:
+        """Return the command that runs an agent."""
+        return [
+            sys.executable,
+            "-m",
+            "probers",
+            "--config",
+            str(self.path(agent_id)),
+            "--log-json",
+        ]
+
+    def write(self) -> None:
+        """Write all files."""
+        (self._folder / "agents").mkdir(mode=0o700)
+        for host, agent_id in enumerate(self._shape.agent_ids()):
+            mine = [e for e in self._shape.endpoints if e.host == host]
+            write_private(self.path(agent_id), self.text(mine))
+
+    def text(self, mine: list[EndpointSpec]) -> str:
+        """Return the file of the agent that answers for these endpoints of one host."""
+        agent = {
+            "id": mine[0].agent_id,
+            "host_id": mine[0].host_id,
+            "container_id": mine[0].container_id,
+            "task_id": self._shape.task_id,
+            **self._options,
+        }
+        return "\n".join(
+            [
+                toml_table("[kafka]", kafka_table(self._settings)),
+                toml_table("[agent]", agent),
+                *(toml_table("[[agent.rnic]]", self._rnic(e)) for e in mine),
+            ]
+        )
+
+    def _rnic(self, e: EndpointSpec) -> dict[str, str | int]:
+        return {
+            "rail": e.rail,
+            "address": LOOPBACK,
+            "port": self._ports[e.endpoint_id],
+            "gateway": self._gateways[e.vswitch_id],
+            "counters": str(counters_dir(self._folder / "sys", e.host, e.rail)),
+            "endpoint_id": e.endpoint_id,
+        }

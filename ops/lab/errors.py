@@ -1,0 +1,9 @@
+"""What can go wrong with a lab: it is asked for nonsense, or it cannot do what it is asked."""
+
+
+class LabUsageError(ValueError):
+    """A shape, a fault, a name that makes no sense; the message says what would."""
+
+
+class LabError(RuntimeError):
+    """The lab cannot do what it is asked to do here and now; the message says why."""

@@ -1,0 +1,394 @@
+"""A lab from the outside: bring it up, break it, heal it, take it down.
+
+    with Lab(LabConfig(settings=settings)) as lab:
+        fault = lab.fault("link-cut", "link:leaf:p0-0--spine:0")
+        lab.heal()
+
+Topics must exist. Needs a free name (`LabConfig.name`) in the state folder; two
+labs on one broker need different topic prefixes, since their components have
+the same names.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ops.lab.agent_group import AgentGroup
+from ops.lab.agents import (
+    AgentFiles,
+    Table,
+    kafka_environment,
+    kafka_table,
+    toml_table,
+    write_private,
+)
+from ops.lab.control import request, wait_for
+from ops.lab.errors import LabError
+from ops.lab.faultboard import ActiveFault, describe, truth_of
+from ops.lab.faults import FaultError, FaultSpec, check_fault, near
+from ops.lab.folder import INFO_FILE, PIDS_FILE, LabFolder
+from ops.lab.ports import free_udp_ports
+from ops.lab.preflight import missing_topics
+from ops.lab.publishing import LabPublisher, now_us
+from ops.lab.server import SOCKET_FILE, FabricConfig
+from ops.lab.shape import LabShape, link_id
+from ops.lab.topology import task_of
+from ops.lab.truth import TRUTH_FILE, Action, Truth, TruthLog, lab_truth
+from ops.lab.workload import DEFAULT_PERIOD_NS
+from ops.processes import ChildDiedError, ProcessGroup
+from ops.watch import Watch
+from schemas import topics
+from schemas.connection import KafkaSettings
+from schemas.enums import Layer
+from schemas.eventlog import EventLog
+
+FABRIC: Final = "fabric"
+FABRIC_TIMEOUT_S: Final = 20.0
+KAFKA_FILE: Final = "kafka.toml"
+
+
+def silent(_text: str) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabConfig:
+    """What lab to build.
+
+    `stages` and `period_ns` are the training job's. `agent_options` override
+    keys of the agents' `[agent]` table. Logs and the truth stay in `keep` after
+    the lab is down; None: nothing stays.
+    """
+
+    settings: KafkaSettings
+    shape: LabShape = field(default_factory=LabShape)
+    name: str = "default"
+    agents: bool = True
+    seed: int = 1
+    stages: int | None = None
+    period_ns: int = DEFAULT_PERIOD_NS
+    agent_options: Table = field(default_factory=dict)
+    keep: Path | None = None
+
+
+class Lab:
+    """A fabric process, an agent process per host, a training job.
+
+    `say` gets a sentence for each step of coming up and going down.
+    """
+
+    def __init__(self, config: LabConfig, say: Callable[[str], None] = silent) -> None:
+        self.config = config
+        self.shape = config.shape
+        self.faults: dict[str, ActiveFault] = {}
+        self._say = say
+        self._log = EventLog("lab")
+        self._folder: LabFolder | None = None
+        self._group: ProcessGroup | None = None
+        self._agents: AgentGroup | None = None
+        self._publisher: LabPublisher | None = None
+        self._submitted_at: int | None = None
+        self._truth: list[Truth] = []
+        self._numbered = 0
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    @property
+    def path(self) -> Path:
+        """The lab's folder."""
+        if self._folder is None:
+            raise LabError("the lab is not up")
+        return self._folder.path
+
+    @property
+    def group(self) -> ProcessGroup:
+        """The lab's processes."""
+        if self._group is None:
+            raise LabError("the lab is not up")
+        return self._group
+
+    @property
+    def truth(self) -> list[Truth]:
+        """Everything that was done, in order; also after the lab is down."""
+        if self._folder is not None:
+            self._truth = TruthLog(self._folder.path / TRUTH_FILE).read()
+        return self._truth
+
+    def up(self) -> None:
+        """Start everything, wait until all endpoints have registered.
+
+        Raises
+        ------
+        LabError, LabFolderError, ChildDiedError, ConnectionError
+            If that fails; nothing is left behind then.
+        """
+        try:
+            self._up()
+        except BaseException:
+            self.down()
+            raise
+
+    def _up(self) -> None:
+        config = self.config
+        missing = missing_topics(config.settings)
+        if missing:
+            raise LabError(f"{config.settings.bootstrap} lacks the topic {missing[0]}: apply them")
+        self._folder = LabFolder.acquire(config.name)
+        self._describe("starting")
+        self._group = ProcessGroup(config.keep or self.path / "logs").__enter__()
+        self._say(f"fabric: {len(self.shape.node_ids())} nodes, {len(self.shape.links)} links")
+        ports = dict(
+            zip(
+                (e.endpoint_id for e in self.shape.endpoints),
+                free_udp_ports(len(self.shape.endpoints)),
+                strict=True,
+            )
+        )
+        status = self._start_fabric(ports)
+        self._publisher = LabPublisher(config.settings, self._log)
+        with Watch(config.settings, (topics.ENDPOINT,)) as watch:
+            self._submit()
+            if config.agents:
+                self._agents = self._agent_group(ports, status["addresses"])
+                self._agents.start_all()
+                self._say(f"agents: {self.shape.hosts} started, waiting for their endpoints")
+                self._agents.wait_registered(watch)
+                self._say(f"all {len(self.shape.endpoints)} endpoints have registered")
+        self._record(lab_truth("up", config.name))
+        self._describe("up")
+
+    def _start_fabric(self, ports: Mapping[str, int]) -> Any:
+        config, group = self.config, self.group
+        kafka = write_private(
+            self.path / KAFKA_FILE, toml_table("[kafka]", kafka_table(config.settings))
+        )
+        path = FabricConfig(
+            folder=self.path,
+            shape=self.shape,
+            endpoints=ports,
+            seed=config.seed,
+            stages=config.stages,
+            period_ns=config.period_ns,
+            kafka_config=kafka,
+        ).write()
+        group.start(
+            FABRIC,
+            [sys.executable, "-m", "ops.lab.server", "--config", str(path), "--log-json"],
+            env=kafka_environment(config.settings),
+        )
+        self._write_pids()
+        return wait_for(
+            self.path / SOCKET_FILE,
+            timeout_s=FABRIC_TIMEOUT_S,
+            check=group.check,
+            command={"op": "status"},
+        )
+
+    def _submit(self) -> None:
+        self._say(f"task {self.shape.task_id}: {len(self.shape.endpoints)} endpoints submitted")
+        self._submitted_at = now_us()
+        self._publish_task(ended_at=None)
+
+    def _publish_task(self, ended_at: int | None) -> None:
+        if self._publisher is None or self._submitted_at is None:
+            return
+        self._publisher.task(
+            task_of(
+                self.shape,
+                cluster=self.config.settings.cluster,
+                submitted_at=self._submitted_at,
+                ended_at=ended_at,
+            )
+        )
+        if self._publisher.flush():
+            raise LabError(f"{self.config.settings.bootstrap} does not take the task")
+
+    def _agent_group(self, ports: Mapping[str, int], gateways: Mapping[str, str]) -> AgentGroup:
+        settings = self.config.settings
+        files = AgentFiles(
+            self.path,
+            self.shape,
+            settings,
+            ports=ports,
+            gateways=gateways,
+            options=self.config.agent_options,
+        )
+        return AgentGroup(self.group, files, self.shape, settings, self._write_pids)
+
+    def _write_pids(self) -> None:
+        group = self.group
+        if self._folder is not None:
+            self._folder.write(PIDS_FILE, [group.child(name).pid for name in group.names()])
+
+    def _describe(self, state: str) -> None:
+        if self._folder is not None:
+            self._folder.write(
+                INFO_FILE,
+                {
+                    "pid": os.getpid(),
+                    "state": state,
+                    "bootstrap": self.config.settings.bootstrap,
+                    "prefix": self.config.settings.topic_prefix,
+                    "cluster": self.config.settings.cluster,
+                    "shape": self.shape.as_dict(),
+                },
+            )
+
+    def _record(self, truth: Truth) -> None:
+        TruthLog(self.path / TRUTH_FILE).append(truth)
+
+    def fault(self, kind: str, target: str, **params: Any) -> Truth:
+        """Put a fault in; return what was done and when.
+
+        Raises
+        ------
+        FaultError
+            If kind, target or a parameter is wrong; the message says what was meant.
+        """
+        spec = check_fault(kind, target, params, self.shape)
+        fault_id = f"f{self._numbered + 1}"
+        if spec.layer is Layer.HOST:
+            truth = self._hurt_agent(fault_id, spec)
+        else:
+            command = {
+                "op": "inject",
+                "fault_id": fault_id,
+                "kind": spec.kind,
+                "target": spec.target,
+                "params": dict(spec.params),
+            }
+            truth = Truth.from_dict(request(self.path / SOCKET_FILE, command))
+        self._numbered += 1
+        self.faults[fault_id] = ActiveFault(fault_id, spec)
+        return truth
+
+    def _hurt_agent(self, fault_id: str, spec: FaultSpec) -> Truth:
+        if self._agents is None:
+            raise FaultError("this lab has no agents")
+        other = next((f for f in self.faults.values() if f.spec.target == spec.target), None)
+        if other is not None:
+            raise FaultError(f"{spec.target} is under {other.spec.kind} already: heal it first")
+        state = self._agents.state(spec.target)
+        if state != "running":
+            raise FaultError(f"{spec.target} does not run: {state}")
+        if spec.kind == "agent-kill":
+            self._agents.kill(spec.target)
+        else:
+            self._agents.stop(spec.target)
+        return self._told("inject", fault_id, spec)
+
+    def _heal_agent(self, fault: ActiveFault) -> Truth:
+        spec = fault.spec
+        if self._agents is not None:
+            if spec.kind == "agent-kill":
+                self._agents.start(spec.target)
+            else:
+                self._agents.go_on(spec.target)
+        return self._told("heal", fault.fault_id, spec)
+
+    def _told(self, action: Action, fault_id: str, spec: FaultSpec) -> Truth:
+        truth = truth_of(action, fault_id, spec)
+        self._record(truth)
+        return truth
+
+    def heal(self, target: str | None = None) -> list[Truth]:
+        """Take out all faults, or those with that id, kind or target; return what was done.
+
+        Raises
+        ------
+        FaultError
+            If no fault in force has that id, kind or target.
+        """
+        chosen = [f for f in self.faults.values() if target is None or _matches(f, target)]
+        if target is not None and not chosen:
+            known = [name for f in self.faults.values() for name in (f.fault_id, f.spec.target)]
+            raise FaultError(
+                f"no fault in force matches {target!r}; "
+                + (near(target, known) if known else "none is in force")
+            )
+        return [self._heal(fault) for fault in chosen]
+
+    def _heal(self, fault: ActiveFault) -> Truth:
+        if fault.spec.layer is Layer.HOST:
+            truth = self._heal_agent(fault)
+        else:
+            command = {"op": "heal", "fault_id": fault.fault_id}
+            truth = Truth.from_dict(request(self.path / SOCKET_FILE, command))
+        del self.faults[fault.fault_id]
+        return truth
+
+    def check(self) -> None:
+        """Raise ChildDiedError if the fabric or an agent has ended by itself."""
+        self.group.check()
+
+    def status(self) -> dict[str, Any]:
+        """Return what runs, what is broken, what the fabric has counted."""
+        agents = self._agents
+        states = {} if agents is None else {a: agents.state(a) for a in self.shape.agent_ids()}
+        return {
+            "name": self.config.name,
+            "folder": str(self.path),
+            "pid": os.getpid(),
+            "bootstrap": self.config.settings.bootstrap,
+            "prefix": self.config.settings.topic_prefix,
+            "shape": self.shape.as_dict(),
+            "agents": states,
+            "faults": [describe(fault) for fault in self.faults.values()],
+            "fabric": request(self.path / SOCKET_FILE, {"op": "status"}),
+        }
+
+    def down(self) -> None:
+        """Stop everything and leave nothing behind; may be called in any state, and again."""
+        folder, group = self._folder, self._group
+        if folder is None:
+            return
+        try:
+            if group is not None:
+                self._record(lab_truth("down", self.config.name))
+                self._end_task()
+                self._say("stopping agents and fabric")
+                if self._agents is not None:
+                    self._agents.all_go_on()
+                group.stop_all()
+            self._keep_truth(folder)
+        finally:
+            self._group = self._publisher = self._agents = self._submitted_at = None
+            self.faults.clear()
+            self._folder = None
+            folder.release()
+
+    def _end_task(self) -> None:
+        try:
+            self._publish_task(ended_at=now_us())
+        except LabError as error:
+            # The broker may be gone before us; that keeps nobody from leaving.
+            self._log.warning("task.not_ended", reason=str(error))
+
+    def _keep_truth(self, folder: LabFolder) -> None:
+        self._truth = TruthLog(folder.path / TRUTH_FILE).read()
+        if self.config.keep is not None and self._truth:
+            shutil.copy(folder.path / TRUTH_FILE, self.config.keep / TRUTH_FILE)
+
+
+def _matches(fault: ActiveFault, target: str) -> bool:
+    a, sep, b = target.removeprefix("link:").partition("--")
+    wanted = link_id(a, b) if sep else target
+    return wanted in (fault.fault_id, fault.spec.kind, fault.spec.target)
+
+
+__all__ = ["ChildDiedError", "FaultError", "Lab", "LabConfig", "LabError"]

@@ -1,0 +1,33 @@
+"""Is there a Kafka with our topics? Asked before anything is started."""
+
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka import admin as _admin
+
+from schemas.connection import KafkaSettings
+from schemas.topics import TOPICS
+
+TIMEOUT_S: Final = 5.0
+# The package's annotations hide the names that it documents as public.
+api: Final[Any] = _admin
+
+
+def missing_topics(settings: KafkaSettings) -> list[str]:
+    """Return the contract's topics that the cluster does not have.
+
+    Raises
+    ------
+    ConnectionError
+        If no broker answers within 5 s.
+    """
+    client = api.AdminClient(
+        {**settings.librdkafka(), "log_level": 2, "error_cb": lambda _error: None}
+    )
+    try:
+        found = client.list_topics(timeout=TIMEOUT_S).topics
+    except KafkaException as error:
+        raise ConnectionError(
+            f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
+        ) from error
+    return [name for name in (settings.topic(t.name) for t in TOPICS) if name not in found]

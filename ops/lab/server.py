@@ -1,0 +1,256 @@
+"""The fabric process: data plane, counters, faults, tables on the topics; one thread.
+
+`python -m ops.lab.server --config FILE`, where the file is what `FabricConfig.write`
+writes. It is started by `ops.lab.lab.Lab`, and ends by SIGTERM or with its parent.
+"""
+
+import argparse
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ops.lab.control import ControlServer
+from ops.lab.counters import CounterTree, CounterWriter
+from ops.lab.events import EventLoop
+from ops.lab.fabric import LOOPBACK, Address, Fabric
+from ops.lab.faultboard import FaultBoard, describe
+from ops.lab.faults import FaultError, check_fault
+from ops.lab.publishing import LabPublisher, now_us
+from ops.lab.shape import LabShape
+from ops.lab.topology import Topology
+from ops.lab.truth import TRUTH_FILE, TruthLog
+from ops.lab.workload import DEFAULT_PERIOD_NS, Workload
+from schemas.connection import load_settings
+from schemas.eventlog import EventLog, setup_logging
+
+SOCKET_FILE: Final = "fabric.sock"
+CONFIG_FILE: Final = "fabric.json"
+FILE_MODE: Final = 0o600
+REPUBLISH_NS: Final = 30 * 10**9
+# Housekeeping: delivery reports, and whether the parent is still there.
+CHORE_NS: Final = 500_000_000
+# librdkafka gets this long to write the withdrawal of the topology.
+FLUSH_TIMEOUT_S: Final = 5.0
+# Generation 2 collections walk the whole heap; with few objects of ours they are not
+# needed, and would hold packets up.
+GC_THRESHOLD: Final = (50_000, 50, 1_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricConfig:
+    """What the fabric process is told.
+
+    `kafka_config` names the TOML file with the `[kafka]` table; None: nothing
+    is published.
+    """
+
+    folder: Path
+    shape: LabShape
+    endpoints: Mapping[str, int]
+    seed: int = 1
+    stages: int | None = None
+    period_ns: int = DEFAULT_PERIOD_NS
+    kafka_config: Path | None = None
+
+    def write(self) -> Path:
+        """Write the file for the process, return its path."""
+        content = {
+            **asdict(self),
+            "folder": str(self.folder),
+            "endpoints": dict(self.endpoints),
+            "kafka_config": None if self.kafka_config is None else str(self.kafka_config),
+        }
+        path = self.folder / CONFIG_FILE
+        path.touch(FILE_MODE)
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "FabricConfig":
+        """Return the configuration of a file."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        kafka = content["kafka_config"]
+        return cls(
+            **{
+                **content,
+                "folder": Path(content["folder"]),
+                "shape": LabShape(**content["shape"]),
+                "kafka_config": None if kafka is None else Path(kafka),
+            }
+        )
+
+
+class FabricServer:
+    """Joins the parts, and answers commands."""
+
+    def __init__(self, config: FabricConfig, loop: EventLoop, log: EventLog) -> None:
+        self._config = config
+        self._loop = loop
+        self._log = log
+        self._stop = False
+        addresses: dict[str, Address] = {
+            endpoint_id: (LOOPBACK, port) for endpoint_id, port in config.endpoints.items()
+        }
+        self.fabric = Fabric(config.shape, addresses, loop, seed=config.seed)
+        self.board = FaultBoard(
+            self.fabric,
+            loop,
+            write=TruthLog(config.folder / TRUTH_FILE).append,
+            publish=self._publish_tables,
+        )
+        workload = Workload(shape=config.shape, stages=config.stages, period_ns=config.period_ns)
+        self._tree = CounterTree(config.folder / "sys", config.shape)
+        self._counters = CounterWriter(self._tree, workload, loop)
+        (config.folder / "workload.json").write_text(
+            json.dumps(workload.truth(), indent=1), encoding="utf-8"
+        )
+        self._publisher: LabPublisher | None = None
+        self._cluster = ""
+        if config.kafka_config is not None:
+            settings = load_settings(config.kafka_config)
+            self._cluster = settings.cluster
+            self._publisher = LabPublisher(settings, log)
+        self._control = ControlServer(config.folder / SOCKET_FILE, loop, self._command, log)
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        self._publish_topology()
+        self._republish()
+        self._counters.start()
+        parent = os.getppid()
+        self._chores(parent)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLD)
+        self._log.info("fabric.ready", nodes=len(self.fabric.nodes))
+        while not self._stop:
+            self._loop.run_once()
+
+    def stop(self) -> None:
+        """End `run` at the next turn of the loop; the counters' timer wakes it in time."""
+        self._stop = True
+
+    def close(self) -> None:
+        """Withdraw what was published, close everything."""
+        self._control.close()
+        self.fabric.close()
+        self._tree.close()
+        if self._publisher is not None:
+            self._publisher.withdraw()
+            left = self._publisher.flush(FLUSH_TIMEOUT_S)
+            if left:
+                self._log.warning("withdraw.incomplete", records=left)
+        self._log.info("fabric.stopped", relayed=self.fabric.relayed)
+
+    def _chores(self, parent: int) -> None:
+        if self._publisher is not None:
+            self._publisher.poll()
+        if os.getppid() != parent:
+            self._log.warning("parent.gone")
+            self._stop = True
+            return
+        self._loop.call_later(CHORE_NS, lambda: self._chores(parent))
+
+    def _publish_topology(self) -> None:
+        if self._publisher is None:
+            return
+        endpoints = {
+            endpoint_id: f"{LOOPBACK}:{port}"
+            for endpoint_id, port in self._config.endpoints.items()
+        }
+        topology = Topology(
+            self._config.shape,
+            cluster=self._cluster,
+            addresses={**self.fabric.addresses(), **endpoints},
+        )
+        self._publisher.topology(topology.components(now_us()))
+
+    def _republish(self) -> None:
+        self._publish_tables(set(range(self._config.shape.hosts)))
+        self._loop.call_later(REPUBLISH_NS, self._republish)
+
+    def _publish_tables(self, hosts: set[int]) -> None:
+        if self._publisher is None:
+            return
+        for host in sorted(hosts):
+            self._publisher.flows(
+                self.fabric.overlay.table(host, cluster=self._cluster, captured_at=now_us())
+            )
+        self._publisher.poll()
+
+    def _command(self, command: Mapping[str, Any]) -> Any:
+        match command.get("op"):
+            case "status":
+                return self._status()
+            case "inject":
+                spec = check_fault(
+                    str(command["kind"]),
+                    str(command["target"]),
+                    command.get("params", {}),
+                    self._config.shape,
+                )
+                return self.board.inject(str(command["fault_id"]), spec).as_dict()
+            case "heal":
+                fault_id = str(command["fault_id"])
+                if fault_id not in self.board.active:
+                    raise FaultError(f"no fault {fault_id!r} is in force")
+                return self.board.heal(fault_id).as_dict()
+            case other:
+                raise FaultError(f"unknown command {other!r}")
+
+    def _status(self) -> dict[str, Any]:
+        fabric = self.fabric
+        publisher = self._publisher
+        return {
+            "addresses": fabric.addresses(),
+            "relayed": fabric.relayed,
+            "cpu_ns": time.process_time_ns(),
+            "dropped": dict(fabric.dropped),
+            "answered": dict(fabric.answered),
+            "links": [
+                {
+                    "link_id": d.link_id,
+                    "sender": d.sender,
+                    "lost": d.lost,
+                    "corrupted": d.corrupted,
+                    "delayed": d.delayed,
+                }
+                for d in fabric.links.values()
+                if d.impaired or d.lost or d.corrupted or d.delayed
+            ],
+            "faults": [describe(active) for active in self.board.active.values()],
+            "published": None if publisher is None else publisher.published,
+            "publish_failed": None if publisher is None else publisher.failed,
+        }
+
+
+def main() -> int:
+    """Run the fabric; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m ops.lab.server", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--log-json", action="store_true")
+    arguments = parser.parse_args()
+    setup_logging(as_json=arguments.log_json)
+    log = EventLog("fabric")
+    config = FabricConfig.read(arguments.config)
+    loop = EventLoop()
+    server = FabricServer(config, loop, log)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: server.stop())
+    try:
+        server.run()
+    finally:
+        server.close()
+        loop.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

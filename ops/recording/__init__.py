@@ -1,0 +1,1 @@
+"""Recordings: topics kept in Avro object container files, and written again elsewhere."""

@@ -1,0 +1,250 @@
+"""Avro object container files: written block by block, read as far as they are whole.
+
+Written by fastavro; read by our own loop over blocks (Avro specification 1.12,
+"Object Container Files"), because a damaged file must still give all that
+stands before the damage, and the damage its position.
+"""
+
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import fastavro
+import fastavro.schema
+import fastavro.write
+
+from ops.recording.shape import plain_schema
+from schemas import avro
+
+MAGIC: Final = b"Obj\x01"
+SYNC_BYTES: Final = 16
+# Compressors that every reader has; fastavro's zstandard needs one more package.
+CODECS: Final = ("deflate", "null")
+# A block is cut at 64 KiB and a value has at most MAX_VALUE_BYTES; foreign
+# writers may cut later. What claims more than this is damage, not data.
+MAX_BLOCK_BYTES: Final = 64 * 2**20
+BLOCK_CUT_BYTES: Final = 64 * 2**10
+MAX_VARINT_BYTES: Final = 10
+
+_HEADER: Final = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "org.apache.avro.file.Header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": SYNC_BYTES}},
+        ],
+    }
+)
+
+
+class DamageError(ValueError):
+    """A container file that is broken; what stands before `position` (bytes) is whole.
+
+    `whole` holds the records of the broken block that could still be read.
+    """
+
+    def __init__(
+        self, path: Path, position: int, reason: str, whole: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        self.path = path
+        self.position = position
+        self.reason = reason
+        self.whole = whole
+        super().__init__(f"{path.name}: damaged at byte {position:,}: {reason}")
+
+
+class ContainerWriter:
+    """Writes one file; every block reaches the disk whole, or is taken back."""
+
+    def __init__(self, path: Path, schema: dict[str, Any], codec: str = "deflate") -> None:
+        self._spool = io.BytesIO()
+        self._file = path.open("xb", buffering=0)
+        self._writer = fastavro.write.Writer(
+            self._spool, schema, codec=codec, sync_interval=BLOCK_CUT_BYTES
+        )
+        self._push()
+
+    def append(self, datum: dict[str, Any]) -> None:
+        """Add a record to the block that is being filled."""
+        self._writer.write(datum)
+        if self._spool.tell():
+            self._push()
+
+    def cut(self) -> None:
+        """End the block and hand it to the operating system: it survives a SIGKILL.
+
+        Raises
+        ------
+        OSError
+            If the disk is full; the file then ends with the last whole block.
+        """
+        self._writer.flush()
+        if self._spool.tell():
+            self._push()
+
+    def close(self) -> None:
+        """End the last block and close the file."""
+        try:
+            self.cut()
+        finally:
+            self._file.close()
+
+    def _push(self) -> None:
+        start = self._file.tell()
+        left = memoryview(self._spool.getvalue())
+        try:
+            while left:
+                left = left[self._file.write(left) or 0 :]
+        except OSError:
+            self._file.truncate(start)
+            self._file.seek(start)
+            raise
+        finally:
+            left.release()
+            self._spool.seek(0)
+            self._spool.truncate()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where a block begins (bytes), and its records."""
+
+    position: int
+    records: Sequence[dict[str, Any]]
+
+
+class ContainerReader:
+    """Reads one file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    reader_schema
+        Parsed schema to which the records are resolved.
+
+    Raises
+    ------
+    DamageError
+        If there is no whole header, or one that is not for us.
+    """
+
+    def __init__(self, path: Path, reader_schema: dict[str, Any]) -> None:
+        self._path = path
+        self._reader_schema: dict[str, Any] | None = reader_schema
+        self._file: BinaryIO = path.open("rb")
+        try:
+            self._size = os.fstat(self._file.fileno()).st_size
+            self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all blocks; raises DamageError after the last that is whole."""
+        position = self._first
+        while position < self._size:
+            try:
+                block, position = self._read_block(position)
+            except DamageError as damage:
+                if damage.whole:
+                    yield Block(position, damage.whole)
+                raise
+            yield block
+
+    def block_at(self, position: int) -> Block:
+        """Return the block that begins there, as much of it as is whole."""
+        try:
+            return self._read_block(position)[0]
+        except DamageError as damage:
+            return Block(position, damage.whole)
+
+    def _read_header(self) -> None:
+        if self._file.read(len(MAGIC)) != MAGIC:
+            raise DamageError(self._path, 0, "not an Avro object container file")
+        self._file.seek(0)
+        try:
+            header = cast(dict[str, Any], fastavro.schemaless_reader(self._file, _HEADER, None))
+            meta = header["meta"]
+            self._schema = plain_schema(json.loads(meta["avro.schema"]))
+        except (*avro.BAD_BYTES, fastavro.schema.SchemaParseException) as error:
+            raise DamageError(self._path, 0, f"header: {_named(error)}") from error
+        self._codec = meta.get("avro.codec", b"null").decode("ascii", "replace")
+        if self._codec not in CODECS:
+            raise DamageError(
+                self._path, 0, f"codec {self._codec!r}; this reads {', '.join(CODECS)}"
+            )
+        self._sync = header["sync"]
+        self._first = self._file.tell()
+        if self._schema == self._reader_schema:
+            self._reader_schema = None
+
+    def _read_block(self, position: int) -> tuple[Block, int]:
+        self._file.seek(position)
+        try:
+            count, size = self._varint(), self._varint()
+            end = self._file.tell() + size + SYNC_BYTES
+            if not 0 <= size <= MAX_BLOCK_BYTES or not 0 <= count <= MAX_BLOCK_BYTES:
+                raise ValueError(f"a block of {count:,} records in {size:,} bytes")
+            if end > self._size:
+                raise EOFError(f"the file ends {end - self._size:,} bytes too early")
+            payload = self._file.read(size)
+            if self._file.read(SYNC_BYTES) != self._sync:
+                raise ValueError("no sync marker after the block")
+            content = payload if self._codec == "null" else _inflated(payload)
+        except (EOFError, ValueError, zlib.error) as error:
+            raise DamageError(self._path, position, _named(error)) from error
+        return Block(position, self._records(position, count, content)), end
+
+    def _records(self, position: int, count: int, content: bytes) -> list[dict[str, Any]]:
+        source, records = io.BytesIO(content), list[dict[str, Any]]()
+        try:
+            for _ in range(count):
+                records.append(
+                    cast(
+                        dict[str, Any],
+                        fastavro.schemaless_reader(source, self._schema, self._reader_schema),
+                    )
+                )
+            if source.tell() != len(content):
+                raise ValueError(f"{len(content) - source.tell():,} bytes after the last record")
+        except avro.BAD_BYTES as error:
+            reason = f"record {len(records)} of the block: {_named(error)}"
+            raise DamageError(self._path, position, reason, records) from error
+        return records
+
+    def _varint(self) -> int:
+        raw = shift = 0
+        for _ in range(MAX_VARINT_BYTES):
+            byte = self._file.read(1)
+            if not byte:
+                raise EOFError("the file ends in the head of a block")
+            raw |= (byte[0] & 0x7F) << shift
+            if byte[0] < 0x80:
+                return (raw >> 1) ^ -(raw & 1)
+            shift += 7
+        raise ValueError("no length where a block should begin")
+
+
+def _inflated(payload: bytes) -> bytes:
+    # Raw deflate, as Avro asks for; bounded, so that a small file cannot fill the memory.
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    content = stream.decompress(payload, MAX_BLOCK_BYTES)
+    if not stream.eof:
+        raise ValueError("the compressed block is cut off or too large")
+    return content
+
+
+def _named(error: BaseException) -> str:
+    return str(error) or type(error).__name__

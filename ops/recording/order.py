@@ -1,0 +1,97 @@
+"""In which order a recording is written again: slot by slot of event time.
+
+A localizer that reads a replay must find, whenever the rounds have moved its
+clock to some time, everything that other topics said up to that time, as it
+would live. So each slot's other records are written, and acknowledged, before
+its rounds; and since a round decides things up to its last probe, other records
+lead by as much.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ops.recording.source import Item
+from schemas.topics import PROBE_ROUND
+
+SLOT_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Records that are written together: `others`, then `rounds`.
+
+    `start_ms` is the slot's event time, milliseconds since the epoch.
+    """
+
+    start_ms: int
+    others: list[Item]
+    rounds: list[Item]
+
+
+class _Heads:
+    """Several streams, each in its own order, taken by event time."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Item, Iterator[Item]]] = []
+
+    def add(self, number: int, item: Item | None, stream: Iterator[Item]) -> None:
+        """Put back a stream (the number breaks ties) with its next item."""
+        if item is not None:
+            heapq.heappush(self._heap, (item.at_ms, number, item, stream))
+
+    @property
+    def first_ms(self) -> int | None:
+        """Event time of the earliest item; None when all is taken."""
+        return self._heap[0][0] if self._heap else None
+
+    def before(self, end_ms: int) -> list[Item]:
+        """Take what is earlier than that."""
+        taken = []
+        while self._heap and self._heap[0][0] < end_ms:
+            _, number, item, stream = heapq.heappop(self._heap)
+            taken.append(item)
+            self.add(number, next(stream, None), stream)
+        return taken
+
+
+def slots(streams: Iterable[Iterator[Item]], slot_ms: int = SLOT_MS) -> Iterator[Slot]:
+    """Merge the partitions into slots.
+
+    Parameters
+    ----------
+    streams
+        One iterator per partition, its `at_ms` never going back.
+    slot_ms
+        Length of a slot, milliseconds of event time.
+
+    Yields
+    ------
+    Slot
+        By event time; within each partition the order is the stream's.
+    """
+    rounds, others = _Heads(), _Heads()
+    for number, stream in enumerate(streams):
+        first = next(stream, None)
+        if first is not None:
+            heads = rounds if first.topic is PROBE_ROUND else others
+            heads.add(number, first, stream)
+    while True:
+        firsts = [ms for ms in (rounds.first_ms, others.first_ms) if ms is not None]
+        if not firsts:
+            return
+        start_ms = min(firsts) // slot_ms * slot_ms
+        taken = rounds.before(start_ms + slot_ms)
+        reach_ms = max((item.end_ms for item in taken), default=start_ms)
+        lead_ms = (reach_ms // slot_ms + 1) * slot_ms
+        yield Slot(start_ms, others.before(lead_ms), taken)
+
+
+def between(stream: Iterator[Item], from_ms: int | None, to_ms: int | None) -> Iterator[Item]:
+    """Keep what lies in the bounds; what compacted topics said earlier is state, and stays."""
+    for item in stream:
+        if to_ms is not None and item.at_ms >= to_ms:
+            return
+        if from_ms is None or item.at_ms >= from_ms or item.topic.compacted:
+            yield item

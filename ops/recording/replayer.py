@@ -1,0 +1,229 @@
+"""Files to Kafka: a recording written again under a prefix of its own."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ops.entry import Headers
+from ops.reading import LogReader
+from ops.recording.order import Slot, between, slots
+from ops.recording.source import Item, Source
+from ops.topic_admin import TopicAdmin
+from ops.topics import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
+from ops.writing import LogWriter
+from schemas.connection import KafkaSettings
+from schemas.registry import codec_for
+from schemas.topics import PROBE_ROUND, TOPICS
+
+RUN_ID_HEADER: Final = "run_id"
+ORIGIN_HEADER: Final = "replayed_from"
+POLL_S: Final = 0.1
+
+
+class ReplayRefusedError(RuntimeError):
+    """The replay would mix with other records; the message says with which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How to replay.
+
+    `speed` is event time over wall-clock time; None: as fast as it goes.
+    `from_ms` and `to_ms` bound the event time, milliseconds since the epoch.
+    """
+
+    run_id: str
+    speed: float | None = 1.0
+    from_ms: int | None = None
+    to_ms: int | None = None
+    append: bool = False
+    replication_factor: int = 1
+
+
+@dataclass(slots=True)
+class Report:
+    """What was written: records by topic, and the event time of the last slot."""
+
+    records: dict[str, int] = field(default_factory=dict)
+    event_ms: int | None = None
+    stopped: bool = False
+
+    @property
+    def total(self) -> int:
+        """Records of all topics."""
+        return sum(self.records.values())
+
+
+def wanted(
+    prefix: str, partitions: Mapping[str, int], replication_factor: int
+) -> tuple[WantedTopic, ...]:
+    """Return the topics of a replay.
+
+    Partition counts are the recorded ones; what the worker writes shares that of
+    the rounds. Nothing is ever deleted or compacted: the records are old, and
+    retention would take them away while they are still being read.
+    """
+    options = Options(replication_factor=replication_factor, keep_all=True)
+    topics = wanted_topics(prefix, options, TOPICS)
+    by_name = {prefix + t.name: t for t in TOPICS}
+    out = []
+    for topic in topics:
+        contract = by_name.get(topic.name)
+        count = topic.partitions
+        if contract is not None:
+            # Not placed by its key: beside the rounds (see Topic.partitioned_by).
+            beside_rounds = contract.partitioned_by != "the key"
+            source = PROBE_ROUND if beside_rounds else contract
+            count = partitions.get(source.name, count)
+        config = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(FOREVER_MS),
+            "max.message.bytes": topic.config["max.message.bytes"],
+        }
+        out.append(replace(topic, partitions=count, config=config))
+    return tuple(out)
+
+
+class Replayer:
+    """Writes one recording to the topics of `settings.topic_prefix`.
+
+    Raises
+    ------
+    ReplayRefusedError
+        If there is no prefix.
+    """
+
+    def __init__(self, settings: KafkaSettings, source: Source, request: Request) -> None:
+        if not settings.topic_prefix:
+            raise ReplayRefusedError(
+                "a replay needs a prefix of its own, so that live topics stay as they are"
+            )
+        self._settings = settings
+        self._source = source
+        self._request = request
+        self._out = LogWriter(settings)
+        self._made: list[str] = []
+
+    def prepare(self) -> None:
+        """Make the topics, or check those that are there.
+
+        Raises
+        ------
+        ReplayRefusedError
+            If a topic holds records (and the request does not say append), or has
+            another partition count than the recording.
+        """
+        counts = {name: s.partitions for name, s in self._source.summaries.items()}
+        topics = wanted(self._settings.topic_prefix, counts, self._request.replication_factor)
+        admin = TopicAdmin(self._settings)
+        found = admin.found(t.name for t in topics)
+        odd = [
+            f"{t.name} has {found[t.name].partitions} partitions, the recording {t.partitions}"
+            for t in topics
+            if t.name in found and found[t.name].partitions != t.partitions
+        ]
+        if odd:
+            raise ReplayRefusedError("; ".join(odd))
+        if found and not self._request.append:
+            with LogReader(self._settings) as reader:
+                ranges = reader.partitions(list(found))
+            full = sorted({name for (name, _), r in ranges.items() if not r.empty})
+            if full:
+                raise ReplayRefusedError(
+                    f"{', '.join(full)} not empty: take another prefix, or --append"
+                )
+        changes = [Create(topic=t) for t in topics if t.name not in found]
+        admin.apply(changes, self._request.replication_factor)
+        self._made = [change.topic.name for change in changes]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the topics were made by `prepare`."""
+        return bool(self._made)
+
+    def remove(self) -> None:
+        """Delete the topics that `prepare` made; those that were there before stay."""
+        TopicAdmin(self._settings).delete(self._made)
+
+    def run(
+        self,
+        stop: Callable[[], bool],
+        progress: Callable[[Report], None] = lambda _report: None,
+    ) -> Report:
+        """Write everything; each slot's rounds after all that they may rest on.
+
+        Raises
+        ------
+        ConnectionError
+            If the broker refused a record or could not be reached.
+        """
+        report = Report()
+        request = self._request
+        streams = [
+            between(stream, request.from_ms, request.to_ms)
+            for stream in self._source.streams(codec_for(self._settings))
+        ]
+        pace = _Pace(request.speed)
+        for slot in slots(streams):
+            if stop() or not self._wait(pace.wait_s(slot), stop):
+                report.stopped = True
+                break
+            self._write(slot.others, report)
+            self._write(slot.rounds, report)
+            report.event_ms = slot.start_ms
+            progress(report)
+        return report
+
+    def _wait(self, wait_s: float, stop: Callable[[], bool]) -> bool:
+        until = time.monotonic() + wait_s
+        while (left_s := until - time.monotonic()) > 0:
+            if stop():
+                return False
+            time.sleep(min(left_s, POLL_S))
+        return True
+
+    def _write(self, items: list[Item], report: Report) -> None:
+        for item in items:
+            self._out.write(
+                self._settings.topic(item.topic.name),
+                key=item.entry.key,
+                value=item.entry.value,
+                timestamp_ms=item.entry.timestamp_ms,
+                partition=item.entry.partition,
+                headers=self._headers(item),
+            )
+            report.records[item.topic.name] = report.records.get(item.topic.name, 0) + 1
+        self._out.flush()
+
+    def _headers(self, item: Item) -> Headers:
+        origin = (
+            f"{self._source.manifest.cluster}/{item.topic.name}"
+            f"[{item.entry.partition}]@{item.entry.offset}"
+        )
+        kept = tuple(h for h in item.entry.headers if h[0] not in (RUN_ID_HEADER, ORIGIN_HEADER))
+        return (
+            *kept,
+            (RUN_ID_HEADER, self._request.run_id.encode()),
+            (ORIGIN_HEADER, origin.encode()),
+        )
+
+
+class _Pace:
+    """When a slot is due: the first one with rounds, or of what is not state, is due at once."""
+
+    def __init__(self, speed: float | None) -> None:
+        self._speed = speed
+        self._start: tuple[float, int] | None = None
+
+    def wait_s(self, slot: Slot) -> float:
+        if self._speed is None:
+            return 0.0
+        if self._start is None:
+            # State of compacted topics may be weeks older than what was recorded.
+            if slot.rounds or any(not i.topic.compacted for i in slot.others):
+                self._start = (time.monotonic(), slot.start_ms)
+            return 0.0
+        began_s, began_ms = self._start
+        due_s = began_s + (slot.start_ms - began_ms) / 1000 / self._speed
+        return max(0.0, due_s - time.monotonic())

@@ -1,0 +1,119 @@
+"""One `[kafka]` table logs both clients in, over TLS and without."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import aiokafka
+import confluent_kafka
+import pytest
+from aiokafka.errors import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from ops.broker.embedded import EmbeddedKafka
+from ops.broker.properties import Login
+from schemas.connection import KafkaSettings, settings_from_table
+from tests.certificates import Certificates, make_certificates
+
+pytestmark = pytest.mark.broker
+USER, PASSWORD = "worker-1", "quite-secret"
+TOPIC: Final = "login.test"
+TIMEOUT_S: Final = 10.0
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Return an authority of this module's own."""
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def tls_broker(certificates: Certificates) -> Iterator[EmbeddedKafka]:
+    """Run a broker whose second listener wants TLS and a login."""
+    login = Login(user=USER, password=PASSWORD, server_pem=certificates.server_pem)
+    with EmbeddedKafka(announce=False, login=login) as broker:
+        yield broker
+
+
+def table(ca: Path, **changes: str) -> dict[str, Any]:
+    """Return a `[kafka]` table for that listener, with changes (`__` stands for a dot)."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(ca),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        **{k.replace("__", "."): v for k, v in changes.items()},
+    }
+
+
+def topics_by_librdkafka(settings: KafkaSettings) -> set[str]:
+    """Return the topics that confluent-kafka sees; raises KafkaException where it may not."""
+    admin = AdminClient({**settings.librdkafka(), "log_level": 0})
+    return set(admin.list_topics(timeout=3).topics)
+
+
+def topics_by_aiokafka(settings: KafkaSettings) -> set[str]:
+    """Return the topics that aiokafka sees; raises KafkaError where it may not."""
+
+    async def topics() -> set[str]:
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=settings.bootstrap, **settings.aiokafka()
+        )
+        await consumer.start()
+        try:
+            return set(await consumer.topics())
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(asyncio.wait_for(topics(), TIMEOUT_S))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_both_clients_log_in_by_one_table(
+    tls_broker: EmbeddedKafka, certificates: Certificates, mechanism: str
+) -> None:
+    """TLS trust, user, password and mechanism of the table reach both clients alike."""
+    settings = settings_from_table(
+        tls_broker.login_bootstrap, table(certificates.ca, sasl__mechanism=mechanism)
+    )
+    assert topics_by_librdkafka(settings) == topics_by_aiokafka(settings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sasl__password": "wrong"},
+        {"ssl__ca__location": ""},  # the system's authorities did not sign the broker
+        {"security__protocol": "SASL_PLAINTEXT"},
+    ],
+    ids=["wrong password", "unknown authority", "no TLS"],
+)
+def test_neither_client_gets_in_by_a_wrong_table(
+    tls_broker: EmbeddedKafka, certificates: Certificates, change: dict[str, str]
+) -> None:
+    """What one client refuses the other refuses too: none is laxer."""
+    wrong = {k: v for k, v in table(certificates.ca, **change).items() if v}
+    settings = settings_from_table(tls_broker.login_bootstrap, wrong)
+    with pytest.raises(confluent_kafka.KafkaException):
+        topics_by_librdkafka(settings)
+    with pytest.raises(KafkaError):
+        topics_by_aiokafka(settings)
+
+
+def test_login_without_tls() -> None:
+    """The same table without TLS settings logs in at a SASL_PLAINTEXT listener."""
+    login = Login(user=USER, password=PASSWORD)
+    with EmbeddedKafka(announce=False, login=login) as broker:
+        settings = settings_from_table(
+            broker.login_bootstrap,
+            {
+                "security.protocol": "sasl_plaintext",
+                "sasl.mechanisms": "SCRAM-SHA-256",
+                "sasl.username": USER,
+                "sasl.password": PASSWORD,
+            },
+        )
+        assert topics_by_librdkafka(settings) == topics_by_aiokafka(settings)

@@ -1,0 +1,140 @@
+"""What goes into a recording comes out of it: keys, nulls, headers, bytes, order."""
+
+import tempfile
+from collections import defaultdict
+from datetime import timedelta
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.entry import Entry
+from ops.recording.manifest import Manifest
+from ops.recording.order import Slot, slots
+from ops.recording.source import Item, Source
+from ops.recording.writer import RecordingWriter
+from schemas.codec import Codec
+from schemas.topics import HEARTBEAT, PROBE_ROUND, Topic
+from tests.unit.ops.recording_samples import START_MS, probe_round
+
+PARTITIONS = 3
+CODEC = Codec()
+
+header = st.tuples(
+    st.text(alphabet=st.characters(codec="utf-8"), max_size=8),
+    st.none() | st.binary(max_size=8),
+)
+value = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.builds(
+        lambda seq, results: CODEC.encode(PROBE_ROUND, probe_round(seq=seq, results=results)),
+        st.integers(0, 2**40),
+        st.integers(1, 4),
+    ),
+)
+entry = st.builds(
+    Entry,
+    partition=st.integers(0, PARTITIONS - 1),
+    offset=st.just(0),
+    timestamp_ms=st.none() | st.integers(0, 2**43),
+    key=st.none() | st.binary(max_size=12) | st.text(max_size=8).map(str.encode),
+    value=value,
+    headers=st.lists(header, max_size=3).map(tuple),
+)
+
+
+def with_offsets(entries: list[Entry], gaps: list[int]) -> list[Entry]:
+    """Give the entries growing offsets, with gaps as compaction and transactions leave them."""
+    at: dict[int, int] = defaultdict(int)
+    out = []
+    for position, item in enumerate(entries):
+        at[item.partition] += 1 + gaps[position % len(gaps)]
+        out.append(
+            Entry(
+                partition=item.partition,
+                offset=at[item.partition],
+                timestamp_ms=item.timestamp_ms,
+                key=item.key,
+                value=item.value,
+                headers=item.headers,
+            )
+        )
+    return out
+
+
+def record(folder: Path, kept: list[tuple[Topic, Entry]], flush_every: int) -> None:
+    """Write a recording of rounds and heartbeats."""
+    manifest = Manifest(cluster="c", recorded_at="", from_ms=None, to_ms=None)
+    writer = RecordingWriter(folder, manifest, CODEC)
+    for topic in (PROBE_ROUND, HEARTBEAT):
+        writer.add_topic(topic, PARTITIONS)
+    for number, (topic, item) in enumerate(kept):
+        writer.keep(topic, item)
+        if number % flush_every == 0:
+            writer.flush()
+    writer.close(complete=True)
+
+
+@settings(max_examples=60, deadline=timedelta(seconds=5))
+@given(
+    st.lists(entry, max_size=12),
+    st.lists(st.integers(0, 3), min_size=1, max_size=4),
+    st.integers(1, 6),
+)
+def test_a_recording_keeps_everything(
+    entries: list[Entry], gaps: list[int], flush_every: int
+) -> None:
+    """Every entry comes back equal, in its partition's order, poison and tombstones included."""
+    kept = [(PROBE_ROUND, e) for e in with_offsets(entries, gaps)]
+    with tempfile.TemporaryDirectory() as name:
+        record(Path(name), kept, flush_every)
+        with Source(Path(name)) as source:
+            assert source.damages == []
+            found = [item.entry for stream in source.streams(CODEC) for item in stream]
+            summary = source.summaries[PROBE_ROUND.name]
+            assert summary == source.manifest.topics[PROBE_ROUND.name]
+    expected = [e for p in range(PARTITIONS) for _, e in kept if e.partition == p]
+    assert found == expected
+    assert summary.tombstones == sum(e.value is None for e in expected)
+
+
+timed = st.tuples(st.booleans(), st.integers(0, PARTITIONS - 1), st.integers(0, 8_000))
+
+
+@settings(max_examples=80, deadline=timedelta(seconds=5))
+@given(st.lists(timed, max_size=25))
+def test_slots_keep_order_and_let_others_lead(events: list[tuple[bool, int, int]]) -> None:
+    """Slots hold every record once, partitions stay in order, and no round runs ahead of others."""
+    streams: dict[tuple[bool, int], list[Item]] = defaultdict(list)
+    latest: dict[tuple[bool, int], int] = defaultdict(int)
+    for number, (is_round, partition, at_ms) in enumerate(events):
+        place = (is_round, partition)
+        latest[place] = max(latest[place], START_MS + at_ms)
+        streams[place].append(
+            Item(
+                topic=PROBE_ROUND if is_round else HEARTBEAT,
+                entry=Entry(
+                    partition=partition,
+                    offset=number,
+                    timestamp_ms=START_MS + at_ms,
+                    key=None,
+                    value=None,
+                ),
+                at_ms=latest[place],
+                end_ms=latest[place] + (number * 700 % 2500 if is_round else 0),
+            )
+        )
+    found: list[Slot] = list(slots([iter(s) for s in streams.values()]))
+    written: dict[tuple[bool, int], list[Item]] = defaultdict(list)
+    left = sorted(item.at_ms for place, s in streams.items() if not place[0] for item in s)
+    for slot in found:
+        for item in slot.others:
+            written[(False, item.entry.partition)].append(item)
+            left.remove(item.at_ms)
+        for item in slot.rounds:
+            written[(True, item.entry.partition)].append(item)
+            assert not left or left[0] > item.end_ms
+    assert written == streams
+    starts = [s.start_ms for s in found]
+    assert starts == sorted(set(starts))

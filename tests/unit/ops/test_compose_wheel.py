@@ -1,0 +1,53 @@
+"""What the images install: a wheel that holds everything the program reads at run time."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ops.broker.lock import APICURIO, KAFKA
+from schemas.topics import TOPICS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Build the wheel from a copy: a build writes into its source folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    ignored = shutil.ignore_patterns("__pycache__", "*-data", "*.egg-info")
+    for name in ("schemas", "probers", "streams", "skeleton_job", "localizer", "ops"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+            "--wheel-dir", str(folder), str(source),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_wheel_holds_what_is_read_at_run_time(wheel: zipfile.ZipFile) -> None:
+    """Schemas, lock files and the broker's log settings are package data, not only source files."""
+    names = set(wheel.namelist())
+    wanted = {f"schemas/avsc/{t.name}/1.avsc" for t in TOPICS}
+    wanted |= {f"ops/broker/{KAFKA}.lock", f"ops/broker/{APICURIO}.lock", "ops/broker/log4j2.json"}
+    assert wanted <= names
+    assert not any(name.startswith("tests/") for name in names)
+
+
+def test_wheel_has_the_command(wheel: zipfile.ZipFile) -> None:
+    """The entry point of the images is there."""
+    (name,) = [n for n in wheel.namelist() if n.endswith("entry_points.txt")]
+    assert "skeletonhunter = ops.cli.start:main" in wheel.read(name).decode()

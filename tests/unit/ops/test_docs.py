@@ -1,0 +1,51 @@
+"""The page on topics says what registry and schemas say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ops import docs
+from schemas import avro
+from schemas.topics import TOPICS
+
+
+def test_the_page_is_current() -> None:
+    """docs/topics.md is what `python -m ops.docs` would write now."""
+    assert docs.main(["--check"]) == 0
+
+
+def test_a_stale_page_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page that differs, or is missing, is told by exit code 1 and a way out."""
+    monkeypatch.setattr(docs, "PAGE", tmp_path / "docs" / "topics.md")
+    assert docs.main(["--check"]) == 1
+    assert "python -m ops.docs" in capsys.readouterr().err
+    assert docs.main([]) == 0
+    assert docs.main(["--check"]) == 0
+    docs.PAGE.write_text(docs.PAGE.read_text(encoding="utf-8") + "x", encoding="utf-8")
+    assert docs.main(["--check"]) == 1
+
+
+def test_every_field_and_topic_is_on_it() -> None:
+    """No topic and no field, nested ones included, is left out; each has its doc."""
+    page = docs.page()
+    for topic in TOPICS:
+        section = page.split(f"\n## {topic.name}\n")[1].split("\n## ")[0]
+        for record in docs._records(json.loads(avro.current(topic.name).text)):
+            assert f"**{record['name']}**" in section
+            for field in record["fields"]:
+                assert f"| `{field['name']}` | " in section
+        assert topic.doc in section
+        assert topic.dlq in section
+
+
+def test_links_of_the_overview_lead_somewhere() -> None:
+    """Each anchor in the table is that of a heading, as GitHub makes them."""
+    page = docs.page()
+    headings = {line[3:].replace(".", "") for line in page.splitlines() if line.startswith("## ")}
+    linked = {part.split(")")[0] for part in page.split("](#")[1:]}
+    assert linked == headings
+    for part in page.split("](../")[1:]:
+        assert (docs.PAGE.parent.parent / part.split(")")[0]).is_file()
