@@ -89,7 +89,7 @@ class WorkerConfig:
     commit_s
         Distance of offset commits.
     stall_s
-        Lag without progress for this long ends the process.
+        Lag without progress for this long ends the process, a hanging client as well.
     """
 
     window_s: float = 30

@@ -1,9 +1,14 @@
 """The batch source's consumer: librdkafka in a group of its own.
 
-librdkafka delivers rebalances inside `consume`, in the thread that calls it. All
-methods are called from one thread.
+librdkafka delivers rebalances inside `consume`, in the thread that calls it, and
+the client library may hold a lock of its own meanwhile. So one thread alone
+touches the client: a commit that another thread wants is left here, and made by
+the next `poll`. (A commit straight from the detecting thread could meet a
+rebalance that waits for that thread: both stood still for good.)
 """
 
+import threading
+import time
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -31,6 +36,9 @@ POLL_S: Final = 0.05
 TIMEOUT_S: Final = 10.0
 # A restart re-reads a look-back between two polls; hours of it fit in here.
 MAX_POLL_INTERVAL_MS: Final = 600_000
+# Of the session: partitions were lost, and no assignment came for so long after. A
+# group settles within one session; a client that does not rejoin is replaced.
+REJOIN_SESSIONS: Final = 5
 # Errors after which the client goes on by itself once the broker is back.
 PASSING: Final = frozenset(
     {
@@ -75,6 +83,11 @@ class RoundConsumer:
         self._given_up: set[int] = set()
         # Whether the group has answered: an assignment has come, if only an empty one.
         self.joined = False
+        # Commits that another thread asked for, by partition; the latest counts.
+        self._due: dict[int, TopicPartition] = {}
+        self._due_lock = threading.Lock()
+        self._lost_at: float | None = None
+        self._rejoin_s = REJOIN_SESSIONS * config.session_timeout_s
         session_ms = int(config.session_timeout_s * 1000)
         options: dict[str, Any] = {
             **settings.librdkafka(),
@@ -108,6 +121,8 @@ class RoundConsumer:
             If the group or the broker makes it impossible to go on.
         """
         self._given_up.clear()
+        self._engine.beat()
+        self._commit_due()
         try:
             messages: list[Message] = self._consumer.consume(BATCH, POLL_S)
         except KafkaException as error:
@@ -118,27 +133,43 @@ class RoundConsumer:
         if self._given_up & set(self._epochs):
             # What of this batch came before and what after cannot be told apart.
             raise SessionLostError("a partition was taken and given back at once")
+        if self._lost_at is not None and time.monotonic() - self._lost_at > self._rejoin_s:
+            raise SessionLostError(f"lost its partitions, got none for {self._rejoin_s:.0f} s")
         good = [m for m in messages if self._is_round(m)]
         return self._batch(good) if good else None
 
     def commit(self, offsets: list[TopicPartition], wait: bool) -> None:
-        """Commit offsets; without `wait` the answer comes by callback."""
+        """Commit offsets.
+
+        With `wait`, called in the consumer's thread, at once and confirmed; without,
+        from any thread: the next `poll` sends it, and the answer comes by callback.
+
+        Raises
+        ------
+        SessionLostError
+            With `wait`, if the offsets were not committed.
+        """
+        if not wait:
+            with self._due_lock:
+                self._due.update({place.partition: place for place in offsets})
+            return
         try:
-            if not wait:
-                self._consumer.commit(offsets=offsets, asynchronous=True)
-                return
             for done in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
                 if done.error is not None:
                     raise SessionLostError(f"commit: {done.error.str()}")
         except KafkaException as error:
             raise SessionLostError(f"commit: {error}") from error
 
-    def log_end(self, partition: int) -> int:
-        """Return the end of a partition's log as last heard, negative: unknown."""
-        _, high = self._consumer.get_watermark_offsets(
-            TopicPartition(self._topic, partition), cached=True
-        )
-        return int(high)
+    def log_ends(self) -> dict[int, int]:
+        """Return the ends of the partitions' logs as last heard, negative: unknown."""
+        return {
+            partition: int(
+                self._consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, partition), cached=True
+                )[1]
+            )
+            for partition in self._epochs
+        }
 
     def hold(self, paused: bool) -> None:
         """Pause or resume all partitions; polling goes on, so that the group stays."""
@@ -152,6 +183,15 @@ class RoundConsumer:
     def close(self) -> None:
         """Leave the group; partitions are released on the way."""
         self._consumer.close()
+
+    def _commit_due(self) -> None:
+        with self._due_lock:
+            due, self._due = list(self._due.values()), {}
+        if due:
+            try:
+                self._consumer.commit(offsets=due, asynchronous=True)
+            except KafkaException as error:
+                raise SessionLostError(f"commit: {error}") from error
 
     def _batch(self, messages: list[Message]) -> Batch:
         starts: dict[int, int] = {}
@@ -179,6 +219,7 @@ class RoundConsumer:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rebuild the sessions of new partitions, then let their rounds come."""
         self.joined = True
+        self._lost_at = None
         if not partitions:
             consumer.incremental_assign([])
             return
@@ -186,7 +227,7 @@ class RoundConsumer:
             committed = consumer.committed(partitions, timeout=TIMEOUT_S)
             self._epoch += 1
             sessions = []
-            with LogReader(self._settings) as reader:
+            with LogReader(self._settings, self._engine.beat) as reader:
                 for place in committed:
                     if place.error is not None:
                         raise SessionLostError(f"committed offset: {place.error.str()}")
@@ -218,6 +259,7 @@ class RoundConsumer:
         """Drop partitions that are another's already."""
         self._log.warning("partitions.lost", partitions=sorted(p.partition for p in partitions))
         self._let_go(partitions, commit=False)
+        self._lost_at = time.monotonic()
 
     def _let_go(self, partitions: list[TopicPartition], *, commit: bool) -> None:
         numbers = [p.partition for p in partitions]
@@ -227,10 +269,12 @@ class RoundConsumer:
         self._given_up.update(numbers)
         try:
             self._engine.release(numbers, commit=commit)
-        except SessionLostError as error:
-            self._failure = error
         except Exception as error:  # noqa: BLE001 - the client swallows what a callback raises
             self._failure = error
+        with self._due_lock:
+            # The next owner's commits must not be followed by an older one.
+            for number in numbers:
+                self._due.pop(number, None)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         failed = error or next((p.error for p in partitions if p.error is not None), None)

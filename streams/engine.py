@@ -6,7 +6,7 @@ hand-overs of partitions from the consumer's rebalance callbacks.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +34,7 @@ IDLE_REPEAT_S: Final = 5.0
 
 Commit = Callable[[list[TopicPartition], bool], None]
 # Partition to the end of its log as the consumer last saw it, negative: unknown.
-LogEnd = Callable[[int], int]
+LogEnds = Mapping[int, int]
 
 
 @dataclass(slots=True)
@@ -70,8 +70,13 @@ class Engine:
         self._committed_at = 0.0
         # Replaced as a whole, never changed.
         self._held: dict[int, int] = {}
-        # Monotonic time of the last sign that work goes on; the watchdog reads it.
-        self.moved_at = time.monotonic()
+        # Monotonic times of the last progress and of the last sign of life of the
+        # thread that consumes; the watchdog reads them.
+        self.moved_at = self.beat_at = time.monotonic()
+
+    def beat(self) -> None:
+        """Note that the consuming thread runs."""
+        self.beat_at = time.monotonic()
 
     def open(self, publisher: Publisher, commit: Commit) -> None:
         """Begin with no partitions, a fresh publisher, and a way to commit."""
@@ -145,7 +150,7 @@ class Engine:
         if now - self._committed_at >= self._commit_s:
             self._commit_now(self._sessions.values(), wait=False)
 
-    def tick(self, log_end: LogEnd) -> None:
+    def tick(self, log_ends: LogEnds) -> None:
         """Do what the wall clock asks for: commits, and marks of idle partitions."""
         with self._lock:
             if self._publisher is None:
@@ -154,7 +159,7 @@ class Engine:
             self.commit_due()
             now = time.monotonic()
             for session in self._sessions.values():
-                self._mark_idle(session, now, log_end)
+                self._mark_idle(session, now, log_ends)
 
     def _process(self, batch: Batch) -> None:
         current = {p for p, e in batch.epochs.items() if self._is_current(p, e)}
@@ -230,7 +235,7 @@ class Engine:
             headers=dead_letter_headers(error, process=PROCESS, original=_headers(message)),
         )
 
-    def _mark_idle(self, session: Session, now: float, log_end: LogEnd) -> None:
+    def _mark_idle(self, session: Session, now: float, log_ends: LogEnds) -> None:
         """Say that a partition is idle: nothing has moved it for a while, and nothing waits.
 
         Input that is late or refused does not move it either.
@@ -239,7 +244,7 @@ class Engine:
         progress_at = session.machine.progress_at
         if progress_at != idle.progress_at:
             idle.progress_at, idle.since, idle.told = progress_at, now, float("-inf")
-        at_end = 0 <= log_end(session.partition) <= session.next_offset
+        at_end = 0 <= log_ends.get(session.partition, -1) <= session.next_offset
         if not at_end or now - idle.since < IDLE_AFTER_S or now - idle.told < IDLE_REPEAT_S:
             return
         idle.told = now

@@ -33,9 +33,13 @@ UNUSED_GROUP: Final = "skeletonhunter-worker-lookback"
 
 
 class LogReader:
-    """Reads ranges of partitions, outside of any consumer group."""
+    """Reads ranges of partitions, outside of any consumer group.
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    `beat` is called again and again while it reads: a long look-back is no stall.
+    """
+
+    def __init__(self, settings: KafkaSettings, beat: Callable[[], None] = lambda: None) -> None:
+        self._beat = beat
         self._consumer = Consumer(
             {
                 **settings.librdkafka(),
@@ -94,6 +98,7 @@ class LogReader:
         heard = time.monotonic()
         try:
             while True:
+                self._beat()
                 messages: list[Message] = self._consumer.consume(BATCH, POLL_S)
                 if messages:
                     heard = time.monotonic()

@@ -73,7 +73,7 @@ class Source:
         self._metrics = metrics
         self.outbox = Outbox()
         self._consumer: RoundConsumer | None = None
-        # librdkafka wants its rebalance callbacks and its calls in one thread.
+        # The only thread that touches the consumer, see `streams.consumer`.
         self._consuming = ThreadPoolExecutor(1, thread_name_prefix="consume")
         self._working = ThreadPoolExecutor(1, thread_name_prefix="detect")
         self._broken: Exception | None = None
@@ -162,8 +162,9 @@ class Source:
                 self._log.info("worker.ready", partitions=list(self._engine.partitions()))
             if not self.outbox and now - ticked_at >= TICK_S:
                 ticked_at = now
+                ends = await self._in_thread(consumer.log_ends)
                 loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._working, self._engine.tick, consumer.log_end)
+                await loop.run_in_executor(self._working, self._engine.tick, ends)
 
     def _announce_soon(self, number: int) -> None:
         """Announce without waiting: Faust holds announcements back while it rebalances."""

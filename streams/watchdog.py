@@ -3,7 +3,8 @@
 Consumers have been seen to stall for good after trouble at the broker or a
 rebalance, while the process looks alive. The watchdog has a thread and a
 connection of its own, so that whatever hangs does not hang it too: when there
-are rounds to take and none was taken for a while, it logs and exits.
+are rounds to take and none was taken for a while, or the thread that consumes gives
+no sign of life, it logs and exits.
 """
 
 import os
@@ -28,17 +29,17 @@ Held = Callable[[], dict[int, int]]
 def lag(admin: AdminClient, topic: str, held: dict[int, int]) -> int:
     """Return how many messages wait beyond the offsets held, by partition.
 
+    It asks the broker even where nothing is held, to know whether it answers.
+
     Raises
     ------
     KafkaException
         If the broker does not answer.
     """
-    if not held:
-        return 0
     asked = admin.list_offsets(
         {
             TopicPartition(topic, p): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for p in held
+            for p in held or (0,)
         },
         request_timeout=TIMEOUT_S,
     )
@@ -55,8 +56,10 @@ class Watchdog:
         Gives the partitions held and the next offset of each.
     moved_at
         Gives the monotonic time of the last progress.
+    beat_at
+        Gives the monotonic time of the consuming thread's last sign of life.
     limit_s
-        Lag without progress for this long is a stall.
+        Lag without progress for this long is a stall, no sign of life as well.
     exit_process
         Ends the process.
     """
@@ -67,6 +70,7 @@ class Watchdog:
         topic: str,
         held: Held,
         moved_at: Callable[[], float],
+        beat_at: Callable[[], float],
         *,
         limit_s: float,
         log: EventLog,
@@ -76,6 +80,7 @@ class Watchdog:
         self._topic = topic
         self._held = held
         self._moved_at = moved_at
+        self._beat_at = beat_at
         self._limit_s = limit_s
         self._log = log
         self._exit = exit_process
@@ -83,6 +88,8 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         # Since when there has been lag; the limit counts from here at the earliest.
         self._lagging_since: float | None = None
+        # Since when the broker has answered; a client may well wait for one that does not.
+        self._answers_since: float | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -98,17 +105,26 @@ class Watchdog:
             behind = lag(self._admin, self._topic, self._held())
         except KafkaException:
             # The broker is away: nobody can make progress, and that is no stall.
-            self._lagging_since = None
+            self._lagging_since = self._answers_since = None
             return False
+        if self._answers_since is None:
+            self._answers_since = now
         if behind == 0:
             self._lagging_since = None
-            return False
-        if self._lagging_since is None:
+        elif self._lagging_since is None:
             self._lagging_since = now
-        still_s = now - max(self._lagging_since, self._moved_at())
-        if still_s < self._limit_s:
+        silent_s = now - max(self._answers_since, self._beat_at())
+        still_s = (
+            0.0 if self._lagging_since is None else now - max(self._lagging_since, self._moved_at())
+        )
+        if max(silent_s, still_s) < self._limit_s:
             return False
-        self._log.error("worker.stalled", behind=behind, seconds=round(still_s, 1))
+        self._log.error(
+            "worker.stalled",
+            behind=behind,
+            seconds=round(still_s, 1),
+            consumer_silent_s=round(silent_s, 1),
+        )
         return True
 
     def _run(self) -> None:

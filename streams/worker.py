@@ -89,6 +89,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
         settings.topic(topics.PROBE_ROUND.name),
         engine.partitions,
         lambda: engine.moved_at,
+        lambda: engine.beat_at,
         limit_s=config.stall_s,
         log=log,
     )

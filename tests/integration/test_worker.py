@@ -198,6 +198,24 @@ def test_stalled_worker_ends_itself(harness: Harness) -> None:
     assert harness.events(stalled, "worker.stalled")
 
 
+def test_hanging_client_ends_the_process(harness: Harness) -> None:
+    """The thread that consumes hangs while nothing waits: the watchdog ends the process, too."""
+    hanging = harness.start_code(
+        "hanging",
+        "import streams.consumer as c, time\n"
+        "def hang(self): time.sleep(3600)\n"
+        "c.RoundConsumer.log_ends = hang\n",
+        "--stall-s", "5",
+    )  # fmt: skip
+    try:
+        assert hanging.process.wait(40) == STALLED_EXIT_CODE
+    finally:
+        hanging.process.kill()
+    (stalled,) = harness.events(hanging, "worker.stalled")
+    assert stalled["behind"] == 0
+    assert stalled["consumer_silent_s"] >= 5
+
+
 def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettings) -> None:
     """Windows with more partitions than rounds: exit code 3 and a sentence that says so."""
     from confluent_kafka.admin import AdminClient

@@ -1,8 +1,10 @@
 """The batch source alone, in this process: back-pressure, and checkpoints others made."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -109,3 +111,57 @@ def test_offset_of_a_foreign_tool_is_warmed_up_by_time(kafka: KafkaSettings) -> 
     assert session.machine.clock.watermark_ns == (RECENT_S + 389) * SECOND_NS
     assert 0 < session.machine.lookback.offset < 390
     assert session.committed == -1
+
+
+class WatchedConsumer:
+    """A real consumer that notes which threads call it."""
+
+    threads: ClassVar[set[int]] = set()
+    calls: ClassVar[list[str]] = []
+
+    def __init__(self, options: dict[str, Any], **more: Any) -> None:
+        self._consumer = Consumer(options, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        WatchedConsumer.threads.add(threading.get_ident())
+        WatchedConsumer.calls.append(name)
+        return getattr(self._consumer, name)
+
+
+def test_one_thread_alone_touches_the_consumer(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits and log ends too: the client holds a lock while it waits in a callback.
+
+    With a commit from the detecting thread, a rebalance that waits for that thread
+    never ends. Once a worker stood still so after its broker was restarted.
+    """
+    monkeypatch.setattr("streams.consumer.Consumer", WatchedConsumer)
+    settings = settings_of(kafka)
+    codec = Codec()
+    producer = Producer(settings.librdkafka())
+    for datum in World(targets=1, flows=1).rounds(300, RECENT_S):
+        producer.produce(
+            settings.topic(topics.PROBE_ROUND.name), partition=1,
+            value=codec.encode_datum(topics.PROBE_ROUND, datum),
+        )  # fmt: skip
+    assert producer.flush(30) == 0
+
+    async def scenario() -> None:
+        source, engine = make_source(settings)
+        stopping = False
+        task = asyncio.ensure_future(source.run(lambda: stopping))
+        deadline = time.monotonic() + 60
+        try:
+            while WatchedConsumer.calls.count("commit") < 2:
+                assert time.monotonic() < deadline, engine.partitions()
+                await source.work(2**62)
+                await asyncio.sleep(0.01)
+        finally:
+            stopping = True
+            await task
+            source.shut_down()
+
+    asyncio.run(scenario())
+    assert "get_watermark_offsets" in WatchedConsumer.calls
+    assert len(WatchedConsumer.threads - {threading.get_ident()}) == 1
