@@ -99,11 +99,24 @@ class Decider:
             now_ns,
             frozenset(w for w in witnesses if w is not None),
             sources.roster.deserted_agents(),
+            lambda agent: self._answers(agent, now_ns),
         )
         sources.board.expire(now_ns, frozenset(sources.liveness.dead))
         for key in sources.board.flows():
             if sources.roster.left(key[0]) or sources.roster.left(key[1]):
                 sources.board.drop(key)
+
+    def _answers(self, agent_id: str, now_ns: int) -> bool:
+        """Say whether an agent that speaks probes an endpoint of this one without loss."""
+        sources, index = self._sources, self._index.get()
+        failing = {key for key, _ in sources.board.family(Family.LOSS)}
+        return any(
+            row.responder == agent_id
+            and row.prober != agent_id
+            and row.key not in failing
+            and sources.liveness.speaks(row.prober, now_ns)
+            for row in (index.flows[place] for place in index.of.get(agent_id, ()))
+        )
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = self._dead_agents()

@@ -4,6 +4,7 @@ All times are event times. An agent that says it is leaving, or whose heartbeat
 record is deleted, is gone and not dead.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,11 +15,10 @@ from schemas.records import Heartbeat
 # Silence of more than this many intervals is death when probes of its endpoints
 # fail as well; two heartbeats were missed then, and a third is late by half.
 SILENT_INTERVALS: Final = 2.5
-# Without that second witness (nobody probes it) twice as long: a process that the
-# machine did not schedule is back by then.
+# Without that second witness, because nobody probes it, twice as long: a process
+# that the machine did not schedule is back by then. An agent that is probed and
+# answers lives, however long its heartbeats take.
 SILENT_ALONE_INTERVALS: Final = 5.0
-# An agent whose broker was away sends late, not never.
-BROKER_AWAY_NS: Final = 10 * SECOND_NS
 # Silent for longer than this, an agent was at least held up.
 LATE_INTERVALS: Final = 1.5
 # After an agent came back, its endpoints' anomalies need three answered rounds to
@@ -73,7 +73,8 @@ class Liveness:
         self.refused = 0
         self.skewed = 0
         self._agents: dict[str, Agent] = {}
-        self._broker_away_ns: int | None = None
+        # Until when all agents were silent together.
+        self._interrupted_ns = 0
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -82,8 +83,6 @@ class Liveness:
         """Take in a heartbeat; one that is older than what is known changes nothing."""
         sent_ns = us_to_ns(beat.sent_at)
         interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
-        if beat.broker_away:
-            self._broker_away_ns = max(self._broker_away_ns or sent_ns, sent_ns)
         agent = self._agents.get(beat.agent_id)
         known = agent is not None and agent.incarnation == beat.incarnation
         if agent is not None and known and beat.seq <= agent.seq:
@@ -124,8 +123,18 @@ class Liveness:
         """Return what is known of an agent."""
         return self._agents.get(agent_id)
 
-    def declare(self, now_ns: int, witnesses: frozenset[str], gone: frozenset[str]) -> list[str]:
+    def declare(
+        self,
+        now_ns: int,
+        witnesses: frozenset[str],
+        gone: frozenset[str],
+        answers: Callable[[str], bool],
+    ) -> list[str]:
         """Declare agents dead whose silence is long enough; return them, sorted.
+
+        When a broker comes back after an outage, agents reconnect one after another,
+        and each says only that it lives now. So their silence counts from the end of
+        the time in which nobody was heard.
 
         Parameters
         ----------
@@ -133,21 +142,24 @@ class Liveness:
             Agents to whose endpoints probes of others fail.
         gone
             Agents all of whose endpoints have left in order.
+        answers
+            Says whether others probe an agent's endpoints without trouble.
         """
         expected = [a for a in self._agents.values() if not a.leaving and a.agent_id not in gone]
-        quiet = [a for a in expected if self._silence(a, now_ns) > SILENT_INTERVALS]
-        undead = [a for a in quiet if a.agent_id not in self.dead]
-        # All fell silent together: the pipeline was interrupted, not every agent.
         fresh = [a for a in expected if a.agent_id not in self.dead]
+        undead = [a for a in fresh if self._silence(a, now_ns) > SILENT_INTERVALS]
         if len(undead) > 1 and len(undead) == len(fresh):
+            self._interrupted_ns = now_ns
             return []
-        away_ns = self._broker_away_ns
-        patient = away_ns is not None and now_ns - away_ns < 2 * BROKER_AWAY_NS
         found = []
         for agent in undead:
-            silence = self._silence(agent, now_ns)
-            seen = agent.agent_id in witnesses or silence > SILENT_ALONE_INTERVALS
-            if seen and not (patient and now_ns - agent.heard_ns < BROKER_AWAY_NS):
+            since_ns = max(agent.heard_ns, self._interrupted_ns)
+            silence = (now_ns - since_ns) / agent.interval_ns
+            if agent.agent_id in witnesses:
+                is_dead = silence > SILENT_INTERVALS
+            else:
+                is_dead = silence > SILENT_ALONE_INTERVALS and not answers(agent.agent_id)
+            if is_dead:
                 self.dead[agent.agent_id] = agent.heard_ns + agent.interval_ns
                 found.append(agent.agent_id)
         return sorted(found)

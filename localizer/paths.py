@@ -11,6 +11,7 @@ from typing import Final
 from localizer.routes import NOTHING, KnownPath, derived, traced
 from localizer.topology import Topology
 from localizer.units import SECOND_NS, us_to_ns
+from schemas.enums import TraceCause
 from schemas.records import PathTrace
 
 FlowKey = tuple[str, str, int]
@@ -18,6 +19,9 @@ FlowKey = tuple[str, str, int]
 # Complete traces kept for each 5-tuple: one from before a fault survives those
 # that were made during it, and a baseline is the least of several.
 REFERENCES: Final = 4
+# Round trips of healthy hops are known from traces without a cause alone: those for
+# slowness, one every ten seconds, would soon be all that is kept.
+CALM_REFERENCES: Final = 2
 # Traces kept as evidence, and for how long: longer than any verdict waits.
 EVIDENCE: Final = 6
 EVIDENCE_NS: Final = 120 * SECOND_NS
@@ -32,7 +36,7 @@ MAX_HOPS: Final = 64
 class HopProbe:
     """One probe of a trace: what it had to cross, and what became of it.
 
-    `late_ns` is its round trip less the least seen to that hop before; None
+    `late_ns` is its round trip less the least seen to that hop in calm traces before; None
     where it did not answer or nothing is known from before. `target`: the last
     hop, the endpoint itself.
     """
@@ -59,6 +63,7 @@ class _Trace:
 @dataclass(slots=True)
 class _Flow:
     complete: list[_Trace] = field(default_factory=list)
+    calm: list[_Trace] = field(default_factory=list)
     recent: list[_Trace] = field(default_factory=list)
 
 
@@ -115,6 +120,8 @@ class PathBook:
         if trace.complete:
             before = self.path(key) if flow.complete else None
             _keep(flow.complete, made, REFERENCES)
+            if trace.cause is TraceCause.DISCOVERY:
+                _keep(flow.calm, made, CALM_REFERENCES)
             self.version += before is None or before.components != self.path(key).components
         _keep(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
@@ -181,18 +188,20 @@ class PathBook:
             return []
         before = [t for t in flow.complete if t.traced_ns < healthy_ns]
         model = (before or flow.complete[:1])[-1:]
-        basis = (self._topology.version, len(before), *(t.traced_ns for t in (*before, *model)))
+        # Of a cluster that was never calm: whatever was before.
+        calm = [t for t in flow.calm if t.traced_ns < healthy_ns] or before
+        basis = (self._topology.version, len(calm), *(t.traced_ns for t in (*calm, *model)))
         found: list[HopProbe] = []
         for trace in flow.recent:
             if trace.traced_ns < since_ns:
                 continue
             if trace.probes is None or trace.probes[0] != basis:
-                trace.probes = (basis, self._probes(key, trace, before, model))
+                trace.probes = (basis, self._probes(key, trace, calm, model))
             found += trace.probes[1]
         return found
 
     def _probes(
-        self, key: FlowKey, trace: _Trace, before: list[_Trace], model: list[_Trace]
+        self, key: FlowKey, trace: _Trace, calm: list[_Trace], model: list[_Trace]
     ) -> list[HopProbe]:
         own = self._resolved(key, trace)
         usual = self._resolved(key, model[0]) if model else NOTHING
@@ -207,7 +216,7 @@ class PathBook:
                 crossed = usual.prefixes[index]
             elif expected is not None and own.nodes[index] in (expected, None):
                 crossed = usual.prefixes[index]
-                late_ns = _late_ns(trace, index, before)
+                late_ns = _late_ns(trace, index, calm)
             else:
                 if expected is not None:
                     # Another way than before: from here on only this trace counts.
@@ -254,11 +263,11 @@ def _keep(traces: list[_Trace], new: _Trace, most: int) -> None:
     del traces[: max(0, len(traces) - most)]
 
 
-def _late_ns(trace: _Trace, index: int, before: list[_Trace]) -> int | None:
+def _late_ns(trace: _Trace, index: int, calm: list[_Trace]) -> int | None:
     rtt_ns = trace.rtts_ns[index]
     earlier = [
         known
-        for t in before
+        for t in calm
         if index < len(t.rtts_ns)
         and (known := t.rtts_ns[index]) is not None
         and t.addresses[index] == trace.addresses[index]

@@ -281,7 +281,10 @@ class Probing:
         target, result = owner.completed(completion)
         if result.prober_delay_ns is not None:
             self._delay(result.prober_delay_ns)
-        if result.status not in (ProbeStatus.OK, ProbeStatus.LINK_DOWN):
+        if result.status is ProbeStatus.OK:
+            if result.rtt_ns is not None:
+                self._tracer.answered(target, result.rtt_ns, now_ns)
+        elif result.status is not ProbeStatus.LINK_DOWN:
             self._tracer.lost(target, now_ns)
 
     def _excused(self, owner: Round, completion: Completion) -> Completion:

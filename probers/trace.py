@@ -5,7 +5,7 @@ the flow's own ECMP path: Augustin et al., Paris traceroute, IMC 2006) that diff
 the TTL alone, and all TTLs up to the distance seen last are sent at once: a trace
 lasts one timeout at most when its target is known and dead, and one round trip when
 it answers. Every flow is traced when it becomes active, every few minutes
-after that, and at once when a probe of it is lost.
+after that, and at once when a probe of it is lost or it has become slower.
 """
 
 import heapq
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from probers.pacing import TokenBucket, fraction
+from probers.slow import Pace
 from probers.targets import FlowTarget
 from probers.transport import Completion, Reason
 from schemas.enums import ProbeStatus, TraceCause
@@ -34,20 +35,23 @@ class TraceSettings:
     timeout_ns : how long a hop may take to answer
     refresh_ns : distance of two traces of a flow without a cause, each varied by a
         quarter so that agents do not trace together
-    loss_gap_ns : least distance of two traces of a flow because of loss
-    rate_hz : traces begun per second for discovery; for loss, in addition, twice as many
+    cause_gap_ns : least distance of two traces of a flow because of loss, or of slowness
+    rate_hz : traces begun per second for discovery; for loss, in addition, twice as many,
+        for slowness a quarter: on a busy machine everything is slow
     discovery_burst : discoveries begun at once. Ping lists reach all agents of a job at the
         same instant, and a discovery sends a wave of probes: with 32 at once, four agents
         of a lab kept its fabric busy for a second, and healthy probes timed out.
     loss_burst : traces for loss begun at once: a verdict waits for them
+    slow_burst : traces for slowness begun at once: its verdict waits for a window anyway
     """
 
     timeout_ns: int
     refresh_ns: int = 300 * 10**9
-    loss_gap_ns: int = 10 * 10**9
+    cause_gap_ns: int = 10 * 10**9
     rate_hz: float = 20.0
     discovery_burst: int = 4
     loss_burst: int = 64
+    slow_burst: int = 8
 
 
 @dataclass(slots=True)
@@ -55,7 +59,9 @@ class _Flow:
     target: FlowTarget
     due_ns: int
     distance: int | None = None
-    lost_ns: int | None = None
+    # When it was last traced for each cause.
+    asked_ns: dict[TraceCause, int] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
     running: bool = False
     lost_while_running: bool = False
 
@@ -101,11 +107,14 @@ class Tracer:
         self._flows: dict[tuple[str, str, int], _Flow] = {}
         self._calendar: list[tuple[int, tuple[str, str, int]]] = []
         self._discovery = TokenBucket(settings.rate_hz, settings.discovery_burst)
-        self._loss = TokenBucket(settings.rate_hz * 2, settings.loss_burst)
+        self._asked = {
+            TraceCause.LOSS: TokenBucket(settings.rate_hz * 2, settings.loss_burst),
+            TraceCause.LATENCY: TokenBucket(settings.rate_hz / 4, settings.slow_burst),
+        }
         self._orders: list[TraceOrder] = []
         self._awaited: dict[int, TraceOrder] = {}
         self._finished: list[FinishedTrace] = []
-        # Losses that were not traced because a trace was too recent or too many ran.
+        # Losses and slow answers that were not traced: one was too recent, or too many ran.
         self.suppressed = 0
 
     def follow(self, flows: tuple[FlowTarget, ...], now_ns: int) -> None:
@@ -122,18 +131,27 @@ class Tracer:
     def lost(self, target: FlowTarget, now_ns: int) -> None:
         """Trace a flow of which a probe was lost, unless that was done just now."""
         flow = self._flows.get(target.key)
-        if flow is None:
-            return
-        recent = flow.lost_ns is not None and now_ns - flow.lost_ns < self._settings.loss_gap_ns
-        if recent:
-            self.suppressed += 1
-        elif flow.running:
+        if flow is not None and not self._ask(flow, TraceCause.LOSS, now_ns):
             flow.lost_while_running = True
-        elif self._loss.take(now_ns):
-            flow.lost_ns = now_ns
-            self._begin(flow, TraceCause.LOSS)
-        else:
+
+    def answered(self, target: FlowTarget, rtt_ns: int, now_ns: int) -> None:
+        """Take in a round trip; trace the flow if it has become slower."""
+        flow = self._flows.get(target.key)
+        if flow is not None and flow.pace.answered(rtt_ns):
+            self._ask(flow, TraceCause.LATENCY, now_ns)
+
+    def _ask(self, flow: _Flow, cause: TraceCause, now_ns: int) -> bool:
+        """Begin a trace unless one was or is made for that cause, or too many are."""
+        before_ns = flow.asked_ns.get(cause)
+        recent = before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
+        if not recent and flow.running:
+            return False
+        if recent or not self._asked[cause].take(now_ns):
             self.suppressed += 1
+            return True
+        flow.asked_ns[cause] = now_ns
+        self._begin(flow, cause)
+        return True
 
     def due_ns(self, now_ns: int) -> int | None:
         """Return when there is something to send, monotonic nanoseconds; None when never."""

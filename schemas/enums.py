@@ -40,6 +40,7 @@ class TraceCause(StrEnum):
     UNKNOWN = "UNKNOWN"
     DISCOVERY = "DISCOVERY"
     LOSS = "LOSS"
+    LATENCY = "LATENCY"
     REQUEST = "REQUEST"
 
 

@@ -74,6 +74,7 @@ def trace(
     flow: int = 0,
     ends: tuple[str, str] = ("e0", "e1"),
     rtts: dict[int, int] | None = None,
+    cause: TraceCause = TraceCause.DISCOVERY,
 ) -> PathTrace:
     """Return a trace; `hops` are component ids, `-` a silent hop, `?` an unknown address."""
     names = hops.split()
@@ -87,7 +88,7 @@ def trace(
     ]
     return PathTrace(
         cluster="lab", path_id=path_id(*ends), src=ends[0], dst=ends[1], flow=flow,
-        agent_id="a0", traced_at=at // 1000, cause=TraceCause.DISCOVERY, complete=complete,
+        agent_id="a0", traced_at=at // 1000, cause=cause, complete=complete,
         incomplete_reason=None if complete else "test", hops=tuple(found),
     )  # fmt: skip
 

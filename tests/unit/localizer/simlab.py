@@ -19,6 +19,7 @@ from ops.lab.overlay import Overlay
 from ops.lab.routing import Router
 from ops.lab.shape import EndpointSpec, LabShape, link_id
 from ops.lab.topology import Topology, task_of
+from probers.slow import Pace
 from schemas import topics
 from schemas.enums import (
     AgentState,
@@ -95,7 +96,7 @@ class SimLab:
         seed: int = 1,
         flows: int = 4,
         pairs: Pairs | None = None,
-        trace_refresh_s: int = 30,
+        trace_refresh_s: int = 300,
         window_s: int = 10,
     ) -> None:
         self.shape = shape or LabShape()
@@ -110,6 +111,8 @@ class SimLab:
         self._seq: defaultdict[str, int] = defaultdict(int)
         self._traced: dict[tuple[str, str, int], int] = {}
         self._lost: dict[tuple[str, str, int], int] = {}
+        self._slow: dict[tuple[str, str, int], int] = {}
+        self._paces: defaultdict[tuple[str, str, int], Pace] = defaultdict(Pace)
         self._addresses = {
             name: f"10.0.{i // 250}.{i % 250}"
             for i, name in enumerate(
@@ -261,9 +264,13 @@ class SimLab:
             key = (a.endpoint_id, b.endpoint_id, flow)
             sent = self.now + offset
             lost = results[-1]["status"] != "OK" or results[-1]["sent_offset_ns"] != offset
+            slow = not lost and self._paces[key].answered(results[-1]["rtt_ns"])
             if lost and sent - self._lost.get(key, 0) >= TRACE_GAP:
                 self._lost[key] = sent
                 self._trace(a, b, flow, sent + 2 * TIMEOUT, TraceCause.LOSS)
+            elif slow and sent - self._slow.get(key, 0) >= TRACE_GAP:
+                self._slow[key] = sent
+                self._trace(a, b, flow, sent, TraceCause.LATENCY)
             elif sent >= self._traced.get(key, 0):
                 jitter = self.rng.randrange(self._refresh // 4)
                 self._traced[key] = sent + self._refresh - self._refresh // 8 + jitter

@@ -7,6 +7,11 @@ from tests.unit.localizer.made import SECOND, START, heartbeat
 NOBODY: frozenset[str] = frozenset()
 
 
+def mute(_agent: str) -> bool:
+    """Say that nobody probes the agent."""
+    return False
+
+
 def beating(agents: tuple[str, ...] = ("a", "b", "c"), beats: int = 5) -> Liveness:
     """Return agents that sent heartbeats at START, +1 s and so on."""
     liveness = Liveness()
@@ -29,10 +34,10 @@ def test_silence_and_unanswered_probes_are_death() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 7)
     last = START + 4 * SECOND
-    assert liveness.declare(last + 5 * SECOND // 2, frozenset("c"), NOBODY) == []
-    assert liveness.declare(last + 11 * SECOND // 4, frozenset("c"), NOBODY) == ["c"]
+    assert liveness.declare(last + 5 * SECOND // 2, frozenset("c"), NOBODY, mute) == []
+    assert liveness.declare(last + 11 * SECOND // 4, frozenset("c"), NOBODY, mute) == ["c"]
     assert liveness.dead == {"c": last + SECOND}
-    assert liveness.declare(last + 3 * SECOND, frozenset("c"), NOBODY) == []
+    assert liveness.declare(last + 3 * SECOND, frozenset("c"), NOBODY, mute) == []
 
 
 def test_without_a_witness_silence_must_last() -> None:
@@ -40,14 +45,14 @@ def test_without_a_witness_silence_must_last() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 10)
     last = START + 4 * SECOND
-    assert liveness.declare(last + 5 * SECOND, NOBODY, NOBODY) == []
-    assert liveness.declare(last + 21 * SECOND // 4, NOBODY, NOBODY) == ["c"]
+    assert liveness.declare(last + 5 * SECOND, NOBODY, NOBODY, mute) == []
+    assert liveness.declare(last + 21 * SECOND // 4, NOBODY, NOBODY, mute) == ["c"]
 
 
 def test_silence_of_all_is_no_death() -> None:
     """A pipeline that pauses has not killed every agent."""
     liveness = beating()
-    assert liveness.declare(START + 60 * SECOND, frozenset("abc"), NOBODY) == []
+    assert liveness.declare(START + 60 * SECOND, frozenset("abc"), NOBODY, mute) == []
     assert liveness.dead == {}
 
 
@@ -58,16 +63,16 @@ def test_an_agent_that_leaves_or_has_left_is_not_dead() -> None:
     liveness.put(
         heartbeat("b", START + 5 * SECOND, 5, state=AgentState.LEAVING), START + 5 * SECOND
     )
-    assert liveness.declare(START + 30 * SECOND, frozenset("bc"), frozenset("c")) == []
+    assert liveness.declare(START + 30 * SECOND, frozenset("bc"), frozenset("c"), mute) == []
     liveness.remove("c")
-    assert liveness.declare(START + 30 * SECOND, frozenset("bc"), NOBODY) == []
+    assert liveness.declare(START + 30 * SECOND, frozenset("bc"), NOBODY, mute) == []
 
 
 def test_a_dead_agent_that_speaks_lives() -> None:
     """The next heartbeat ends the death; what began meanwhile is excused for a while."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 30)
-    liveness.declare(START + 12 * SECOND, NOBODY, NOBODY)
+    liveness.declare(START + 12 * SECOND, NOBODY, NOBODY, mute)
     assert liveness.excused("c", START + 6 * SECOND, START + 12 * SECOND)
     go_on(liveness, ("c",), 20, 20)
     assert liveness.dead == {}
@@ -100,13 +105,25 @@ def test_an_agent_that_is_late_does_not_vouch_for_its_paths() -> None:
     assert not liveness.speaks("unknown", START)
 
 
-def test_a_broker_that_was_away_makes_patient() -> None:
-    """Agents reconnect one after another: silence must last ten seconds then."""
+def test_after_an_outage_silence_counts_from_its_end() -> None:
+    """The broker was away for 20 s; agents are heard again one after another, c never."""
     liveness = beating()
-    liveness.put(heartbeat("a", START + 5 * SECOND, 5, broker_away=True), START + 5 * SECOND)
-    go_on(liveness, ("a", "b"), 6, 14)
-    assert liveness.declare(START + 13 * SECOND, frozenset("c"), NOBODY) == []
-    assert liveness.declare(START + 15 * SECOND, frozenset("c"), NOBODY) == ["c"]
+    for second in range(5, 24):
+        assert liveness.declare(START + second * SECOND, NOBODY, NOBODY, mute) == []
+    go_on(liveness, ("a",), 24, 30)
+    assert liveness.declare(START + 25 * SECOND, NOBODY, NOBODY, mute) == []
+    go_on(liveness, ("b",), 27, 30)
+    assert liveness.declare(START + 28 * SECOND, NOBODY, NOBODY, mute) == []
+    assert liveness.declare(START + 29 * SECOND, NOBODY, NOBODY, mute) == ["c"]
+
+
+def test_an_agent_that_answers_probes_lives() -> None:
+    """Only its heartbeats are missing; when the probes fail too, it is dead at once."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 40)
+    now = START + 40 * SECOND
+    assert liveness.declare(now, NOBODY, NOBODY, lambda agent: agent == "c") == []
+    assert liveness.declare(now, frozenset("c"), NOBODY, lambda agent: agent == "c") == ["c"]
 
 
 def test_a_clock_that_is_behind_is_not_death() -> None:
@@ -116,7 +133,7 @@ def test_a_clock_that_is_behind_is_not_death() -> None:
         now = START + seq * SECOND
         go_on(liveness, ("a", "b"), seq, seq)
         liveness.put(heartbeat("c", now - 60 * SECOND, seq), now)
-        assert liveness.declare(now, frozenset("c"), NOBODY) == []
+        assert liveness.declare(now, frozenset("c"), NOBODY, mute) == []
     assert liveness.skewed == 15
 
 
@@ -124,7 +141,7 @@ def test_an_old_heartbeat_read_again_changes_nothing() -> None:
     """A duplicate does not bring the dead back."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 12)
-    liveness.declare(START + 12 * SECOND, NOBODY, NOBODY)
+    liveness.declare(START + 12 * SECOND, NOBODY, NOBODY, mute)
     liveness.put(heartbeat("c", START + 4 * SECOND, 4), START + 12 * SECOND)
     assert "c" in liveness.dead
 

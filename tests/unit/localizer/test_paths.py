@@ -3,7 +3,7 @@
 from localizer.paths import EVIDENCE_NS, PathBook
 from localizer.routes import derived, traced
 from localizer.topology import Topology
-from schemas.enums import ComponentKind
+from schemas.enums import ComponentKind, TraceCause
 from tests.unit.localizer.made import SECOND, START, component, link, small_fabric, trace
 
 KEY = ("e0", "e1", 0)
@@ -127,6 +127,18 @@ def test_lateness_is_measured_against_the_best_before() -> None:
     probes = book.hop_probes(KEY, START + 5 * SECOND, START + 5 * SECOND)
     assert [p.late_ns for p in probes] == [0, 0, 0, 5_000_000, 0, 0, 0, 8_992_000]
     assert [p.target for p in probes] == [False] * 7 + [True]
+
+
+def test_traces_made_while_it_is_slow_do_not_become_the_measure() -> None:
+    """Six traces for slowness, two of them before the onset is known: the calm one holds."""
+    book = PathBook(small_fabric())
+    slow = {hop: 5_000_000 + 1000 * hop for hop in range(4, 9)}
+    book.put(trace(FULL, at=START))
+    for n in range(1, 7):
+        book.put(trace(FULL, at=START + 10 * n * SECOND, rtts=slow, cause=TraceCause.LATENCY))
+    probes = book.hop_probes(KEY, START + 25 * SECOND, START + 25 * SECOND)
+    last = [p.late_ns for p in probes if p.traced_ns == START + 60 * SECOND]
+    assert last == [0, 0, 0, *[5_000_000] * 5]
 
 
 def test_a_hop_on_another_way_counts_for_that_way_only() -> None:

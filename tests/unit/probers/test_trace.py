@@ -138,7 +138,7 @@ def test_a_loss_is_traced_at_once_in_one_wave_of_the_known_length() -> None:
 
 def test_losses_of_one_flow_are_traced_only_so_often() -> None:
     """Ten losses in a second are one trace; one more after the gap is another."""
-    tracer = a_tracer(loss_gap_ns=10 * S)
+    tracer = a_tracer(cause_gap_ns=10 * S)
     tracer.follow((A,), 0)
     network = Network(tracer, ["n1"], "t")
     network.run(0)
@@ -148,6 +148,37 @@ def test_losses_of_one_flow_are_traced_only_so_often() -> None:
     assert tracer.suppressed == 9
     tracer.lost(A, 31 * S)
     assert len(network.run(31 * S)) == 1
+
+
+def test_a_flow_that_became_slower_is_traced_while_it_is() -> None:
+    """At the second slow answer, again after the gap, not once it is fast again."""
+    tracer = a_tracer(cause_gap_ns=10 * S)
+    tracer.follow((A,), 0)
+    network = Network(tracer, ["n1"], "t")
+    network.run(0)
+    traced = []
+    for second in range(90):
+        rtt_ns = 11 * MS if 40 <= second < 65 else MS
+        tracer.answered(A, rtt_ns, second * S)
+        traced += [(second, t.cause) for t in network.run(second * S)]
+    assert traced == [(41, TraceCause.LATENCY), (51, TraceCause.LATENCY), (61, TraceCause.LATENCY)]
+
+
+def test_slowness_of_everything_does_not_hold_up_traces_for_loss() -> None:
+    """A hundred flows slow at once: a few are traced, a loss at once all the same."""
+    flows = tuple(flow(f"w{n}/r0") for n in range(100))
+    tracer = a_tracer(rate_hz=20)
+    tracer.follow(flows, 0)
+    network = Network(tracer, ["n1"], "t")
+    for tick in range(100):
+        network.run(tick * 100 * MS)
+    for second in (20, 21, 22):
+        for target in flows:
+            tracer.answered(target, MS if second == 20 else 50 * MS, second * S)
+    tracer.lost(A, 22 * S)
+    causes = [t.cause for t in network.run(22 * S)]
+    assert causes.count(TraceCause.LATENCY) == 8
+    assert causes.count(TraceCause.LOSS) == 1
 
 
 def test_a_loss_during_a_trace_is_traced_after_it() -> None:
