@@ -107,16 +107,17 @@ class Decider:
                 sources.board.drop(key)
 
     def _answers(self, agent_id: str, now_ns: int) -> bool:
-        """Say whether an agent that speaks probes an endpoint of this one without loss."""
+        """Say whether most of what other agents probe at this one is without loss."""
         sources, index = self._sources, self._index.get()
+        rows = (index.flows[place] for place in index.of.get(agent_id, ()))
+        probed = [
+            row.key
+            for row in rows
+            if row.responder == agent_id != row.prober
+            and sources.liveness.heard(row.prober, now_ns)
+        ]
         failing = {key for key, _ in sources.board.family(Family.LOSS)}
-        return any(
-            row.responder == agent_id
-            and row.prober != agent_id
-            and row.key not in failing
-            and sources.liveness.speaks(row.prober, now_ns)
-            for row in (index.flows[place] for place in index.of.get(agent_id, ()))
-        )
+        return bool(probed) and 2 * sum(key in failing for key in probed) <= len(probed)
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = self._dead_agents()

@@ -143,7 +143,7 @@ class Liveness:
         gone
             Agents all of whose endpoints have left in order.
         answers
-            Says whether others probe an agent's endpoints without trouble.
+            Says whether others probe an agent's endpoints and most probes are answered.
         """
         expected = [a for a in self._agents.values() if not a.leaving and a.agent_id not in gone]
         fresh = [a for a in expected if a.agent_id not in self.dead]
@@ -155,11 +155,9 @@ class Liveness:
         for agent in undead:
             since_ns = max(agent.heard_ns, self._interrupted_ns)
             silence = (now_ns - since_ns) / agent.interval_ns
-            if agent.agent_id in witnesses:
-                is_dead = silence > SILENT_INTERVALS
-            else:
-                is_dead = silence > SILENT_ALONE_INTERVALS and not answers(agent.agent_id)
-            if is_dead:
+            seen = agent.agent_id in witnesses
+            limit = SILENT_INTERVALS if seen else SILENT_ALONE_INTERVALS
+            if silence > limit and not answers(agent.agent_id):
                 self.dead[agent.agent_id] = agent.heard_ns + agent.interval_ns
                 found.append(agent.agent_id)
         return sorted(found)
@@ -192,6 +190,16 @@ class Liveness:
             and not agent.leaving
             and agent_id not in self.dead
             and self._silence(agent, now_ns) <= LATE_INTERVALS
+        )
+
+    def heard(self, agent_id: str, now_ns: int) -> bool:
+        """Say whether an agent was heard of late and need not be thought dead."""
+        agent = self._agents.get(agent_id)
+        return (
+            agent is not None
+            and not agent.leaving
+            and agent_id not in self.dead
+            and self._silence(agent, now_ns) <= SILENT_ALONE_INTERVALS
         )
 
     def alive_after(self, agent_id: str, onset_ns: int) -> bool:
