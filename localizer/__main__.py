@@ -16,7 +16,6 @@ from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_tabl
 from schemas.eventlog import EventLog, setup_logging
 from schemas.registry import RegistryError, codec_for
 
-USAGE: Final = 2
 ENVIRONMENT: Final = 3
 
 DESCRIPTION: Final = """\
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config: LocalizerConfig = build_config(vars(given), read_table(given.config, PROCESS))
         codec = codec_for(settings)
     except ConfigError as error:
-        return _fail(str(error), USAGE)
+        return _fail(str(error), error.exit_code)
     service = Service(settings, codec, config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except ConfigError as error:
         print(f"skeletonhunter agent: {error}", file=sys.stderr)
-        return USAGE
+        return error.exit_code
     if given.check:
         print(f"{config.id}: settings are good, {len(config.rnics)} RNICs")
         return 0

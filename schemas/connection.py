@@ -37,11 +37,18 @@ MAX_PREFIX_CHARS: Final = 64
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the message names it, its value and what to do."""
+    """A setting that cannot be used; the message names it, its value and what to do.
+
+    `exit_code` is what a process ends with that cannot start because of it.
+    """
+
+    exit_code = 2
 
 
 class NoBrokerError(ConfigError):
     """Nobody has said which broker to use, and none was found."""
+
+    exit_code = 3
 
 
 def state_dir() -> Path:

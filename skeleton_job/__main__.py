@@ -17,7 +17,6 @@ from skeleton_job.outbox import FatalProducerError
 from skeleton_job.series import S_NS
 from skeleton_job.service import PROCESS, Service, ServiceError
 
-USAGE: Final = 2
 ENVIRONMENT: Final = 3
 
 DESCRIPTION: Final = """\
@@ -78,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = build_config(vars(given), read_table(given.config, PROCESS))
         codec = codec_for(settings)
     except ConfigError as error:
-        return _fail(str(error), USAGE)
+        return _fail(str(error), error.exit_code)
     core = SkeletonCore(
         settings.cluster,
         config.lists(),

@@ -14,7 +14,7 @@ from schemas.registry import RegistryError
 from streams.config import BOUNDS, WorkerConfig, load_config
 from streams.errors import WorkerSetupError
 
-USAGE, ENVIRONMENT = 2, 3
+ENVIRONMENT = 3
 # Libraries say more than an operator wants to read.
 LOUD: Final = ("faust", "mode", "aiokafka", "asyncio", "streams.app")
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_worker(settings, config)
     except ConfigError as error:
         print(f"skeletonhunter worker: {error}", file=sys.stderr)
-        return USAGE
+        return error.exit_code
     except (WorkerSetupError, RegistryError) as error:
         print(f"skeletonhunter worker: {error}", file=sys.stderr)
         return ENVIRONMENT

@@ -6,8 +6,8 @@ from typing import Final
 
 import typer
 
-from ops.cli.errors import ENVIRONMENT, USAGE, CliError
-from schemas.connection import ConfigError, NoBrokerError
+from ops.cli.errors import ENVIRONMENT, CliError
+from schemas.connection import ConfigError
 from schemas.registry import RegistryError
 
 # Modules with a `register(app)`, in the order in which `--help` lists them.
@@ -58,10 +58,8 @@ def main() -> None:
         build()()
     except CliError as error:
         _fail(str(error), error.exit_code)
-    except NoBrokerError as error:
-        _fail(str(error), ENVIRONMENT)
     except ConfigError as error:
-        _fail(str(error), USAGE)
+        _fail(str(error), error.exit_code)
     except (RegistryError, ConnectionError) as error:
         _fail(str(error), ENVIRONMENT)
     except KeyboardInterrupt:

@@ -4,6 +4,9 @@ import dataclasses
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from schemas.connection import (
     BOOTSTRAP_ENV,
     BROKER_FILE,
     CONFIG_ENV,
+    STATE_ENV,
     ConfigError,
     KafkaSettings,
     load_settings,
@@ -235,3 +239,20 @@ def test_settings_compare_by_value() -> None:
     """Two readings of one table are equal."""
     assert settings_from_table("x:1", SASL) == settings_from_table("x:1", SASL)
     assert KafkaSettings(bootstrap="x:1") != settings_from_table("x:1", SASL)
+
+
+@pytest.mark.parametrize("room", ["streams", "skeleton_job", "localizer", "probers"])
+def test_without_any_broker_every_process_says_so_and_ends_with_3(
+    room: str, tmp_path: Path
+) -> None:
+    """A sentence with what to do, no traceback, the exit code for the environment."""
+    rest = ["--rnic", "rail=0,address=127.0.0.1"] if room == "probers" else []
+    env = {k: v for k, v in os.environ.items() if k != "KAFKA_BOOTSTRAP"}
+    done = subprocess.run(
+        [sys.executable, "-m", room, *rest],
+        env={**env, STATE_ENV: str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "--bootstrap" in done.stderr
+    assert "Traceback" not in done.stderr
