@@ -175,10 +175,6 @@ def headers_at(settings: KafkaSettings, topic: str, partition: int) -> dict[str,
         consumer.close()
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="fails in about one run of three on a loaded machine; the cause is not known yet",
-)
 def test_killed_at_any_moment_no_fault_is_lost_or_repeated(bench: Bench) -> None:
     """SIGKILL after random stretches of the log: faults open and resolve as for one core.
 
