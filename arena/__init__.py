@@ -1,0 +1,1 @@
+"""A simulated training cluster with full ground truth: the instrument that checks the pipeline."""
