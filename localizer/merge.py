@@ -13,7 +13,8 @@ The core may decide up to the watermark: the least of the last progress marks of
 all anomaly partitions that are not idle, once everything has been read that was
 in any input partition when that mark was seen (`Barrier`). A partition that has
 not been heard of yet is not idle: a worker that starts on a backlog may finish
-one partition before it begins another, and marks those without input as idle.
+one partition before it begins another, and marks those without input as idle. When
+all are idle, the last round has been decided, and the greatest mark counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,9 +91,10 @@ class Merge:
         if self._unheard:
             return
         awake = [p.at_ns for p in self._progress.values() if not p.idle]
-        # All idle: nobody probes, and time stands still until somebody does.
-        if awake and (self.watermark_ns is None or min(awake) > self.watermark_ns):
-            self.watermark_ns = min(awake)
+        # All idle: everything that came is decided, whichever partition ended last.
+        bound_ns = min(awake) if awake else max(p.at_ns for p in self._progress.values())
+        if bound_ns > (self.watermark_ns or 0):
+            self.watermark_ns = bound_ns
 
 
 @dataclass(frozen=True, slots=True)

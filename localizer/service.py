@@ -29,16 +29,6 @@ EVENTS: Final = {
     FaultLifecycle.UPDATED: "fault.updated",
     FaultLifecycle.RESOLVED: "fault.resolved",
 }
-# The id that must be a record's key; what is kept under another's would replace it.
-KEY_FIELDS: Final = {
-    topics.ENDPOINT: "endpoint_id",
-    topics.TASK: "task_id",
-    topics.PINGLIST: "agent_id",
-    topics.TOPOLOGY: "component_id",
-    topics.OVERLAY_FLOWS: "host_id",
-    topics.HEARTBEAT: "agent_id",
-    topics.PATH_TRACE: "path_id",
-}
 
 
 class StalledError(RuntimeError):
@@ -222,9 +212,11 @@ class Service:
             raise refused(error.reason) from error
         if record.cluster != self._settings.cluster:
             raise refused(f"cluster {record.cluster!r}, this is {self._settings.cluster!r}")
-        field = KEY_FIELDS.get(topic)
-        if field is not None and getattr(record, field) != name:
-            raise refused(f"key {name!r} names another record than {getattr(record, field)!r}")
+        # Marks of progress stand in the anomalies under a key of their own.
+        own = name if topic is topics.ANOMALY else getattr(record, topic.key_field)
+        if own != name:
+            # What is kept under another's key would replace it.
+            raise refused(f"key {name!r} names another record than {own!r}")
         return name, record
 
     def _metrics(self, core: Core, outbox: Outbox) -> None:

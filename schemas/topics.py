@@ -54,6 +54,11 @@ class Topic:
         return self.name + DLQ_SUFFIX
 
     @property
+    def key_field(self) -> str:
+        """Name of the field of the record that is its key (but for marks in `anomaly.v1`)."""
+        return self.key.replace(" ", "_")
+
+    @property
     def compacted(self) -> bool:
         """Whether the latest record of each key is kept."""
         return "compact" in self.cleanup.split(",")

@@ -11,13 +11,6 @@ from skeleton_job.core import SkeletonCore
 # A clock this much ahead of ours would hold event time back for everybody else.
 MAX_AHEAD_NS: Final = 60 * 10**9
 
-KEY_FIELD: Final = {
-    TASK: "task_id",
-    ENDPOINT: "endpoint_id",
-    PINGLIST: "agent_id",
-    SKELETON_TOPIC: "task_id",
-    RNIC_COUNTERS: "agent_id",
-}
 # Fields that move event time, microseconds.
 TIME_FIELDS: Final = {
     TASK: ("submitted_at", "ended_at"),
@@ -26,14 +19,16 @@ TIME_FIELDS: Final = {
 }
 
 
-def read(topic: Topic, message: Message, codec: Codec, now_ns: int) -> tuple[str, Any]:
+def read(
+    topic: Topic, message: Message, codec: Codec, *, cluster: str, now_ns: int
+) -> tuple[str, Any]:
     """Return key and record of a message; the record None for a tombstone.
 
     Raises
     ------
     DecodeError
-        If the bytes are no record of the topic, the key names another one, or
-        an event time lies more than a minute ahead of `now_ns`.
+        If the bytes are no record of the topic, the key names another one, it is
+        of another cluster, or an event time lies more than a minute ahead of `now_ns`.
     """
     key, value = message.key(), message.value()
 
@@ -55,7 +50,9 @@ def read(topic: Topic, message: Message, codec: Codec, now_ns: int) -> tuple[str
         return name, None
     raw = value if isinstance(value, bytes) else value.encode()
     record = codec.decode(topic, raw, partition=message.partition(), offset=message.offset())
-    named = getattr(record, KEY_FIELD[topic])
+    if record.cluster != cluster:
+        raise poison(f"cluster {record.cluster!r}, this is {cluster!r}")
+    named = getattr(record, topic.key_field)
     if named != name:
         raise poison(f"key {name!r} names another record than {named!r}")
     for field in TIME_FIELDS.get(topic, ()):

@@ -162,7 +162,10 @@ class Service:
         if topic in OWN and self._ready:
             return  # our own words
         try:
-            name, record = read(topic, message, self.codec, time.time_ns())
+            name, record = read(
+                topic, message, self.codec,
+                cluster=self.settings.cluster, now_ns=time.time_ns(),
+            )  # fmt: skip
         except DecodeError as poison:
             self.core.counts["poison"] += 1
             self.log.warning("skeleton.poison", error=str(poison))

@@ -165,8 +165,13 @@ class Collector:
             self._undecodable[topic.name] += 1
             return None
         if topic is not t.ANOMALY:
+            if getattr(record, topic.key_field) != key:
+                # Everybody refuses it; what it says must not pass for another's state.
+                self._undecodable[topic.name] += 1
+                return None
             found.state[topic.name][key] = record
-        elif record.kind is AnomalyKind.PROGRESS:
+        # A partition that never had input is idle at no time.
+        elif record.kind is AnomalyKind.PROGRESS and record.event_at > 0:
             found.progress_ms[place[1]] = record.event_at // US_PER_MS
         return record
 

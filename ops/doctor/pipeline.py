@@ -36,10 +36,12 @@ def rounds(s: Snapshot) -> Check:
 
 def worker(s: Snapshot) -> Check:
     """Check that every partition of rounds has been decided up to its last round."""
-    behind = {
-        p: last_ms - s.progress_ms[p] if p in s.progress_ms else None
-        for p, last_ms in s.rounds_ms.items()
-    }
+    behind: dict[int, int | None] = {}
+    for p, last_ms in s.rounds_ms.items():
+        if s.worker_lag.get(p) == 0:
+            behind[p] = 0  # refused records are done with, too, and move no time
+        else:
+            behind[p] = last_ms - s.progress_ms[p] if p in s.progress_ms else None
     lag = sum(n for n in s.worker_lag.values() if n is not None)
     tail = f"; {counted(lag, 'round')} not committed"
     never = [str(p) for p, ms in behind.items() if ms is None]

@@ -38,7 +38,7 @@ def test_the_watermark_is_the_least_of_the_partitions() -> None:
 
 
 def test_an_idle_partition_holds_nobody_back() -> None:
-    """Until it is awake again; when all are idle, time stands still."""
+    """Until it is awake again; when all are idle, time stands still at the last mark."""
     merge = Merge()
     put(merge, mark(START), 1)
     put(merge, mark(START + 5 * SECOND), 0)

@@ -1,5 +1,9 @@
 """A partition that has not been heard of holds the watermark."""
 
+from itertools import permutations
+
+import pytest
+
 from localizer.merge import Merge
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
@@ -54,3 +58,27 @@ def test_those_already_heard_are_not_waited_for_again() -> None:
     merge.wait_for([0])
     mark(merge, 0, 6, AnomalyState.ONGOING)
     assert merge.watermark_ns == 6 * NS
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_the_end_of_a_replay_is_decided_in_whichever_order_its_marks_are_read(
+    order: tuple[int, ...],
+) -> None:
+    """Two partitions without input, two with: all idle in the end, decided up to the last round."""
+    merge = Merge()
+    merge.wait_for(range(4))
+    ends = {0: 0, 1: 60, 2: 0, 3: 58}
+    for partition in order:
+        if ends[partition]:
+            mark(merge, partition, 30, AnomalyState.ONGOING)
+        mark(merge, partition, ends[partition], AnomalyState.IDLE)
+    assert merge.watermark_ns == 60 * NS
+
+
+def test_a_cluster_that_never_probed_has_no_time() -> None:
+    """Marks without event time, of a worker that waits for its first round."""
+    merge = Merge()
+    merge.wait_for(range(2))
+    for partition in range(2):
+        mark(merge, partition, 0, AnomalyState.IDLE)
+    assert merge.watermark_ns is None

@@ -242,6 +242,16 @@ def test_targets_of_young_and_ended_tasks_are_no_fault() -> None:
     assert found(ended, "skeletons").found == "no task runs"
 
 
+def test_refused_rounds_that_are_committed_are_not_behind() -> None:
+    """Garbage came to a partition that never had a round: done with, though no time moved."""
+    garbage = replace(
+        WELL, rounds_ms={0: NOW_MS - 800, 1: NOW_MS - 500}, worker_lag={0: 1, 1: 0}
+    )  # fmt: skip
+    assert found(garbage, "worker").status is Status.OK
+    waiting = replace(garbage, worker_lag={0: 1, 1: 2})
+    assert found(waiting, "worker").status is Status.FAIL
+
+
 def test_an_agent_that_left_is_not_silent() -> None:
     """After LEAVING and its tombstones nothing is expected of an agent."""
     gone = {"agent-h0": heartbeat(), "agent-h1": heartbeat("agent-h1", 60_000,
