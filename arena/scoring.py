@@ -198,18 +198,24 @@ def _sets(case: Case) -> tuple[float, float, float]:
     """Return how many components were named rightly, named, and sick.
 
     Host-layer verdicts and faults (dead agents) are no components of the network.
+    A name answers one fault and a fault takes one name, as many as possible; two
+    faults with the same right answers are one sick component.
     """
-    sick = [f.components for f in case.faults if f.layer is not Layer.HOST]
-    named = {
-        component
-        for v in case.verdicts
-        if v.layer is not Layer.HOST
-        for component in (v.candidates[:1] if v.decided else v.candidates)
-    }
-    hit = [components for components in sick if not components.isdisjoint(named)]
-    # Of the right answers to one fault, the first counts, and the others not against it.
-    spare = sum(len(components & named) - 1 for components in hit)
-    return float(len(hit)), float(len(named) - spare), float(len(sick))
+    sick = sorted({f.components for f in case.faults if f.layer is not Layer.HOST}, key=sorted)
+    named = sorted(
+        {
+            component
+            for v in case.verdicts
+            if v.layer is not Layer.HOST
+            for component in (v.candidates[:1] if v.decided else v.candidates)
+        }
+    )
+    right = np.array([[name in components for name in named] for components in sick], np.int64)
+    rows, columns = linear_sum_assignment(right.reshape(len(sick), len(named)), maximize=True)
+    hit = sum(named[c] in sick[r] for r, c in zip(rows, columns, strict=True))
+    # Equivalent answers beside the one that counts are not wrong.
+    wrong = sum(not any(name in components for components in sick) for name in named)
+    return float(hit), float(hit + wrong), float(len(sick))
 
 
 def _score(name: str, above: Floats, below: Floats, draws: NDArray[np.int64]) -> Score:

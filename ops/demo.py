@@ -139,6 +139,8 @@ class Demo:
             board.running_agents >= self._agents
             and board.targets_active > 0
             and board.targets_waiting == 0
+            # A 5-tuple that is broken and then no longer probed would stay broken for a minute.
+            and board.lists_followed
             and bool(board.progress)
             and board.loss_ratio == 0.0
             and not board.open_anomalies

@@ -111,6 +111,15 @@ class Scoreboard:
         return sum(p.phase is PingListPhase.RUNTIME for p in self.pinglists.values())
 
     @property
+    def lists_followed(self) -> bool:
+        """Whether every agent's heartbeat names the latest list made for it."""
+        return all(
+            (beat := self.agents.get(agent_id)) is not None
+            and beat.pinglist_version == pinglist.version
+            for agent_id, pinglist in self.pinglists.items()
+        )
+
+    @property
     def wanted_flows(self) -> int:
         """5-tuples that all ping lists together ask for."""
         return sum(t.flows for p in self.pinglists.values() for t in p.targets)

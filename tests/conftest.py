@@ -16,6 +16,9 @@ from ops.topics import wanted_topics
 from schemas.connection import BOOTSTRAP_ENV, CONFIG_ENV, STATE_ENV, KafkaSettings
 from tests.kafka_container import engine_answers, kafka_container
 
+# Records of fixed old times are tested with. A broker looks every five minutes for what is
+# older than its topic keeps; the tests' own broker first does so after an hour.
+KEEP = {"log.initial.task.delay.ms": "3600000"}
 GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
 STATE_DIR = pytest.StashKey[str]()
 BROKER = pytest.StashKey[str]()
@@ -63,6 +66,11 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"broker used: {used}")
 
 
+def embedded() -> EmbeddedKafka:
+    """Return the tests' own broker, not started yet."""
+    return EmbeddedKafka(announce=False, settings=KEEP)
+
+
 @pytest.fixture(scope="session")
 def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """Address of a real Kafka: the one given, else a container, else our own."""
@@ -78,9 +86,9 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
             except Exception as error:  # noqa: BLE001 - whatever engine and image say
                 # An engine that cannot get the image is no reason to run no test.
                 config.stash[USED_BROKER] = f"{EMBEDDED}: the container failed, {error}"
-                bootstrap = stack.enter_context(EmbeddedKafka(announce=False)).bootstrap
+                bootstrap = stack.enter_context(embedded()).bootstrap
         else:
-            bootstrap = stack.enter_context(EmbeddedKafka(announce=False)).bootstrap
+            bootstrap = stack.enter_context(embedded()).bootstrap
         yield bootstrap
 
 

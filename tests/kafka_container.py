@@ -25,6 +25,8 @@ QUICK: Final = {
     "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
     "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "4",
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
+    # Tests with old times would lose their records to the first retention run.
+    "KAFKA_LOG_INITIAL_TASK_DELAY_MS": "3600000",
 }
 
 

@@ -122,6 +122,15 @@ def test_ratios_are_ratios(faults: list[TrueFault], verdicts: list[Verdict]) -> 
         assert score.low - 1e-9 <= score.value <= score.high + 1e-9
 
 
+def test_two_faults_of_one_component_are_one_sick_component() -> None:
+    """One name answers both; with another component sick as well, half was named."""
+    found = scores([case([fault("f1"), fault("f2")], [verdict("a")])])
+    assert found["set_precision"].value == found["set_recall"].value == found["set_f1"].value == 1
+    found = scores([case([fault("f1"), fault("f2", "c")], [verdict("a")])])
+    assert found["set_precision"].value == 1
+    assert found["set_recall"].value == 0.5
+
+
 def test_silence_over_a_healthy_cluster_has_no_precision_and_no_false_page() -> None:
     """Nothing to find, nothing said: both ratios of detection are undefined."""
     found = scores([case([], [])])

@@ -1,6 +1,7 @@
 """The demonstration judges itself by the verdict, and gives up with a sentence."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,7 @@ def healthy() -> list[tuple[topics.Topic, Any]]:
         [f for f, hint in rec.Heartbeat.__annotations__.items() if hint is int], 0
     )
     numbers["targets_active"] = 1
+    numbers["pinglist_version"] = 1
     beat = rec.Heartbeat(
         cluster="c",
         agent_id="a",
@@ -136,6 +138,15 @@ def healthy() -> list[tuple[topics.Topic, Any]]:
         (topics.PATH_TRACE, trace),
         (topics.ANOMALY, progress),
     ]
+
+
+def newer_list(made: list[tuple[topics.Topic, Any]]) -> tuple[topics.Topic, Any]:
+    """Return a later version of the ping list among those records."""
+    return next(
+        (topic, replace(record, version=2))
+        for topic, record in made
+        if isinstance(record, rec.PingList)
+    )
 
 
 def fault(component: str, state: FaultLifecycle) -> rec.FaultEvent:
@@ -204,5 +215,18 @@ def test_anomalies_keep_the_lab_from_being_called_healthy(monkeypatch: pytest.Mo
     demo, stage = play([])
     demo._board.open_anomalies.add(("a>b", 0, AnomalyKind.LOSS.value))
     with pytest.raises(DemoFailedError, match="1 anomalies open"):
+        demo.run()
+    assert not stage.script.cut
+
+
+def test_a_list_not_followed_yet_keeps_the_lab_from_being_called_healthy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The agent's heartbeat still names the version before."""
+    monkeypatch.setattr(demo_module, "HEALTHY_TIMEOUT_S", 0.2)
+    demo, stage = play([])
+    made = healthy()
+    monkeypatch.setattr("tests.unit.ops.test_demo.healthy", lambda: [*made, newer_list(made)])
+    with pytest.raises(DemoFailedError, match="did not become healthy"):
         demo.run()
     assert not stage.script.cut
