@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -29,6 +30,10 @@ EMBEDDED = "embedded Apache Kafka"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the operator's own broker and settings out of the tests, and the tests out of them."""
+    # A shell starts what it runs in the background with Ctrl-C ignored, and children
+    # inherit that; the tests send it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[GIVEN_BOOTSTRAP] = os.environ.pop(BOOTSTRAP_ENV, None)
     os.environ.pop(CONFIG_ENV, None)
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
