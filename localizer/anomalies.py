@@ -58,10 +58,14 @@ class Symptom:
 
     @property
     def shift_ns(self) -> int | None:
-        """By how much the median round trip rose; None: not known."""
+        """By how much the round trip rose, in the detector's statistic; None: not known."""
         if self.rtt_ns is None or self.baseline_ns is None:
             return None
         return self.rtt_ns - self.baseline_ns
+
+
+def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
+    return None if value is None or anomaly.unit != "ns" else round(value)
 
 
 class AnomalyBoard:
@@ -117,8 +121,8 @@ class AnomalyBoard:
             last_ns=event_ns,
             sent=anomaly.sent,
             lost=anomaly.lost,
-            rtt_ns=anomaly.rtt_p50_ns,
-            baseline_ns=anomaly.baseline_p50_ns,
+            rtt_ns=_nanoseconds(anomaly, anomaly.value),
+            baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
         )
         self._open.setdefault(key, {})[anomaly.kind] = symptom

@@ -17,6 +17,7 @@ from localizer.liveness import Liveness
 from localizer.overlay import FlowTables
 from localizer.paths import PathBook
 from localizer.roster import Roster
+from localizer.states import StateBook
 from localizer.suspicion import Sources
 from localizer.topology import Topology
 from localizer.units import us_to_ns
@@ -53,6 +54,7 @@ class Core:
             roster=Roster(),
             liveness=Liveness(),
             board=AnomalyBoard(),
+            states=StateBook(),
         )
         self.tables = FlowTables(topology)
         self.intake = Intake(self.sources, self.tables)

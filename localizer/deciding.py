@@ -1,6 +1,7 @@
 """One decision: from everything that is known at a grid point to claims and transitions."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 from localizer.anomalies import Family, Symptom
 from localizer.claims import Claim, make_claim
@@ -38,7 +39,7 @@ class Decider:
         self._sources = sources
         self._tables = tables
         self._lifecycle = lifecycle
-        self._judge = Judge(config, sources)
+        self._judge = Judge(config, sources, tables)
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
@@ -80,6 +81,7 @@ class Decider:
             sources.board.version,
             self._tables.version,
             sources.topology.version,
+            sources.states.version,
             tuple(sources.liveness.dead),
             len(self._lifecycle.open_faults()),
         )
@@ -169,6 +171,7 @@ class Decider:
                 continue
             fault = self._tables.round_trip(flow.key[0], flow.key[1])
             if fault is not None:
+                fault = self._of_switch(fault)
                 broken.add(flow.key)
                 if flow.open:
                     found[fault.node, fault.how].append((flow, fault))
@@ -178,6 +181,16 @@ class Decider:
                 broken |= incident.keys or frozenset()
         claims = [self._chain_claim(node, how, hits) for (node, how), hits in sorted_items(found)]
         return claims, frozenset(broken)
+
+    def _of_switch(self, fault: ChainFault) -> ChainFault:
+        """Name the virtual switch of a loop: its table is what all loops of a host share."""
+        members = (fault.node, *fault.others)
+        kinds = self._sources.topology.kind
+        switches = [m for m in members if kinds(m) is ComponentKind.VSWITCH]
+        if fault.how is not Break.LOOP or not switches or fault.node in switches:
+            return fault
+        others = tuple(m for m in members if m != switches[0])
+        return replace(fault, node=switches[0], others=others)
 
     def _chain_claim(self, node: str, how: Break, hits: list[tuple[BadFlow, ChainFault]]) -> Claim:
         onset_ns = min(flow.onset_ns for flow, _ in hits)
@@ -223,8 +236,15 @@ class Decider:
         if evidence is None:
             return []
         found = cases(evidence, explain(evidence.problem))
-        claims = [self._judge.claim(case, now_ns) for case in found]
+        told = self._told(family)
+        claims = [self._judge.claim(case, now_ns, told) for case in found]
         return [claim for claim in claims if claim is not None]
+
+    def _told(self, family: Family) -> frozenset[FlowKey]:
+        """Return the 5-tuples of open faults of a family: while one clears, few are left of it."""
+        group = LOSS if family is Family.LOSS else LATENCY
+        faults = self._lifecycle.open_faults()
+        return frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
 
     def _known(self, family: Family) -> frozenset[str]:
         """Return the components of decided open faults of a family."""

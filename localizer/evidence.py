@@ -53,6 +53,8 @@ NOISE_PRIOR: Final = {
 }
 # What is already known to be at fault explains more of the same at once.
 KNOWN_BONUS: Final = 6.0
+# What shows a state that is out of order since about then is at fault far more likely.
+STATE_BONUS: Final = 4.0
 # Grid of chance rates of a bad 5-tuple, with log weights: a detector keeps a rate
 # far below the first; a machine in trouble makes the others.
 CHANCE: Final = {
@@ -104,11 +106,14 @@ def gather(
         return None
     column = Columns.of(causes)
     rest = max(0, total - len(bad) - len(places))
+    onset_ns = min(flow.onset_ns for flow in bad)
     lag = shown_by_now(family, bad, now_ns=now_ns, known=known)
     flows, good = flow_rows(index, bad, places, column, width=len(causes), rest=rest, lag=lag)
     problem = Problem(
         names=tuple(f"{cause.order}{cause.name}" for cause in causes),
-        log_prior=np.array([_log_prior(sources, family, cause, known) for cause in causes]),
+        log_prior=np.array(
+            [_log_prior(sources, family, cause, known, onset_ns) for cause in causes]
+        ),
         blamable=np.ones(len(causes), dtype=np.bool_),
         flows=flows,
         hops=hop_rows(sources, family, bad, column, explained=explained, now_ns=now_ns),
@@ -134,11 +139,17 @@ def _blamable(sources: Sources, component: str) -> bool:
     return sources.topology.kind(component) in LOG_PRIOR
 
 
-def _log_prior(sources: Sources, family: Family, cause: Cause, known: frozenset[str]) -> float:
+def _log_prior(
+    sources: Sources, family: Family, cause: Cause, known: frozenset[str], onset_ns: int
+) -> float:
     if cause.reason is not Reason.COMPONENT:
         return NOISE_PRIOR[family, cause.reason]
     prior = LOG_PRIOR[sources.topology.kind(cause.name)]
-    return prior + KNOWN_BONUS if cause.name in known else prior
+    if cause.name in known:
+        return prior + KNOWN_BONUS
+    if sources.states.fresh(cause.name, family, onset_ns):
+        return prior + STATE_BONUS
+    return prior
 
 
 def _good_count(sources: Sources, index: FlowIndex, bad_keys: set[FlowKey], now_ns: int) -> int:

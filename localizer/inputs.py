@@ -11,6 +11,7 @@ from schemas.enums import AnomalyKind
 from schemas.records import (
     Anomaly,
     Component,
+    ComponentState,
     Endpoint,
     FlowTable,
     Heartbeat,
@@ -57,31 +58,43 @@ class Intake:
 
     def apply(self, event: Event, now_ns: int) -> None:
         """Fold one event in."""
-        match event.record:
+        record, sources = event.record, self._sources
+        match record:
             case None:
                 self._tombstone(event)
-            case Anomaly() as record:
+            case Anomaly():
                 if record.kind is not AnomalyKind.PROGRESS:
-                    self._sources.board.put(record)
-            case Heartbeat() as record:
-                self._sources.liveness.put(record, now_ns)
-            case PathTrace() as record:
-                self._sources.paths.put(record)
-            case Endpoint() as record:
-                self._sources.roster.put_endpoint(record.endpoint_id, record)
-            case Task() as record:
-                self._sources.roster.put_task(record.task_id, record)
-            case PingList() as record:
-                self._sources.roster.put_pinglist(record.agent_id, record)
-            case FlowTable() as record:
+                    sources.board.put(record)
+            case Heartbeat():
+                sources.liveness.put(record, now_ns)
+            case PathTrace():
+                sources.paths.put(record)
+            case FlowTable():
                 self._tables.put(record)
-            case Component() as record:
-                try:
-                    self._sources.topology.put(record)
-                except TopologyError:
-                    self.refused += 1
+            case ComponentState():
+                sources.states.put(record)
+            case Component():
+                self._component(record)
             case _:
-                raise TypeError(f"{type(event.record).__name__} is no input of the localizer")
+                self._roster(record)
+
+    def _roster(self, record: Any) -> None:
+        roster = self._sources.roster
+        match record:
+            case Endpoint():
+                roster.put_endpoint(record.endpoint_id, record)
+            case Task():
+                roster.put_task(record.task_id, record)
+            case PingList():
+                roster.put_pinglist(record.agent_id, record)
+            case _:
+                raise TypeError(f"{type(record).__name__} is no input of the localizer")
+
+    def _component(self, record: Component) -> None:
+        try:
+            self._sources.topology.put(record)
+        except TopologyError:
+            self.refused += 1
 
     def _tombstone(self, event: Event) -> None:
         match event.topic:
@@ -95,5 +108,7 @@ class Intake:
                 self._sources.liveness.remove(event.key)
             case topics.TOPOLOGY.name:
                 self._sources.topology.remove(event.key)
+            case topics.COMPONENT_STATE.name:
+                self._sources.states.remove(event.key)
             case topics.OVERLAY_FLOWS.name:
                 self._tables.remove(event.key)

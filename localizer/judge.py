@@ -22,6 +22,9 @@ from localizer.config_core import CoreConfig
 from localizer.evidence import Evidence
 from localizer.kinds import CUT_SHARE, KINDS, FaultKind, kind_of_loss
 from localizer.lag import cut_share
+from localizer.overlay import FlowTables
+from localizer.paths import FlowKey
+from localizer.specific import Specifier
 from localizer.suspicion import BadFlow, Sources
 from localizer.underlay import Explanation, Suspect
 from localizer.units import MS_NS, SECOND_NS
@@ -94,19 +97,28 @@ def _hits(cause: Cause, flow: BadFlow) -> bool:
 class Judge:
     """Turns cases into claims."""
 
-    def __init__(self, config: CoreConfig, sources: Sources) -> None:
+    def __init__(self, config: CoreConfig, sources: Sources, tables: FlowTables) -> None:
         self._config = config
         self._sources = sources
+        self._specifier = Specifier(sources.topology, sources.states, tables)
 
-    def claim(self, case: Case, now_ns: int) -> Claim | None:
-        """Return what the case claims; None where it is no fault of anything."""
+    def claim(
+        self, case: Case, now_ns: int, told: frozenset[FlowKey] = frozenset()
+    ) -> Claim | None:
+        """Return what the case claims; None where it is no fault of anything.
+
+        Parameters
+        ----------
+        told
+            5-tuples of the network's open faults.
+        """
         if not case.open or case.cause.reason is Reason.EVERYTHING:
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is Family.LOSS:
                 return self._loss(case, now_ns)
             return self._latency(case, now_ns)
-        return self._agent(case, now_ns)
+        return self._agent(case, now_ns, told)
 
     def _loss(self, case: Case, now_ns: int) -> Claim:
         config = self._config
@@ -128,7 +140,7 @@ class Judge:
             and self._agents_live(case)
             and not self._may_be_stall(case, now_ns)
         )
-        kind = kind_of_loss(
+        generic = kind_of_loss(
             self._sources.topology.kind(case.cause.name),
             share,
             len(case.open) / max(1, len(case.open) + case.good),
@@ -139,7 +151,7 @@ class Judge:
             f"{case.good} are well",
             *_loss_counts(case),
         ]
-        return self._make(case, kind, decided=decided, ready=ready, facts=facts)
+        return self._make(case, generic, decided=decided, ready=ready, facts=facts)
 
     def _latency(self, case: Case, now_ns: int) -> Claim:
         config = self._config
@@ -159,16 +171,17 @@ class Judge:
         sudden = any(s.kind is AnomalyKind.LATENCY for f in case.open for s in f.symptoms)
         facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
         if shifts:
-            facts.append(f"their median round trip rose by {median(shifts) / MS_NS:.3f} ms")
-        kind = KINDS["high_latency" if sudden else "latency_drift"]
-        return self._make(case, kind, decided=decided, ready=ready, facts=facts)
+            facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
+        generic = KINDS["high_latency" if sudden else "latency_drift"]
+        return self._make(case, generic, decided=decided, ready=ready, facts=facts)
 
-    def _agent(self, case: Case, now_ns: int) -> Claim | None:
+    def _agent(self, case: Case, now_ns: int, told: frozenset[FlowKey]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
         if (
             case.evidence.family is not Family.LOSS
             or cut_share(case.open) < CUT_SHARE
             or len(case.open) < self._config.min_flows
+            or 2 * sum(flow.key in told for flow in case.open) > len(case.open)
         ):
             return None
         # Of those that are open: a brief cut from before says nothing about "for long".
@@ -220,9 +233,21 @@ class Judge:
     def _make(
         self, case: Case, kind: FaultKind, *, decided: bool, ready: bool, facts: list[str]
     ) -> Claim:
-        name = case.cause.name
+        name, onset_ns = case.cause.name, min(flow.onset_ns for flow in case.bad)
         candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
-        equal = [c for c, s in candidates if c != name and abs(s - case.share) < 1e-6]
+        specific = self._specifier.find(name, case.evidence.family, onset_ns)
+        confidence = case.share
+        if specific is not None:
+            kind = specific.kind
+            facts.insert(0, specific.fact)
+            if specific.component_id != name and specific.fresh:
+                # What is as good as the same place for the probes, and shows why.
+                name = specific.component_id
+                together = sum(s for _, s in candidates[:2])
+                confidence = max(confidence, together)
+                candidates = [(name, confidence), *((c, s) for c, s in candidates if c != name)]
+                decided = confidence >= self._config.confidence and case.doubt <= MAX_DOUBT
+        equal = [c for c, s in candidates if c != name and abs(s - confidence) < 1e-6]
         if equal:
             facts.append(f"the evidence cannot tell it from {', '.join(equal[:8])}")
         facts += _hop_facts(case)
@@ -234,13 +259,13 @@ class Judge:
             kind,
             name,
             decided=decided,
-            confidence=case.share,
+            confidence=confidence,
             candidates=candidates,
             keys=frozenset(flow.key for flow in case.open),
             good=case.good,
-            onset_ns=min(flow.onset_ns for flow in case.bad),
+            onset_ns=onset_ns,
             evidence=facts,
-            ready=ready,
+            ready=ready and not self._specifier.in_maintenance(name),
         )
 
 

@@ -7,8 +7,9 @@ from typing import Final
 from localizer.claims import Claim
 from localizer.config_core import CoreConfig
 from localizer.incident import Incident, Trigger, follow, opened, resolve
-from localizer.kinds import AGENT, LATENCY, LOSS, OVERLAY
+from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
 from localizer.paths import FlowKey
+from localizer.states import SPECIFIC
 from localizer.units import SECOND_NS
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
@@ -176,6 +177,7 @@ class Lifecycle:
             return []  # late as well as lossy: one fault, and the graver kind names it
         if event.decided and not claim.decided:
             return []  # what was decided stays so until something better is
+        claim = replace(claim, kind=_kind(event, claim))
         since_ns = now_ns - incident.changed_ns
         if (claim.decided, claim.kind.name) != (event.decided, event.fault_kind):
             if not claim.ready or since_ns < ESSENTIAL_GAP_NS:
@@ -197,7 +199,8 @@ class Lifecycle:
         for incident in self.resolved_faults():
             event = incident.event
             back = now_ns - incident.changed_ns <= self._config.flap_ns
-            same = (event.component_id, incident.group) == (claim.component_id, claim.group)
+            # What was undecided may come back with a better answer.
+            same = incident.group == claim.group and claim.component_id in incident.components
             if back and same and event.state is FaultLifecycle.RESOLVED:
                 taken.add(event.fault_id)
                 follow(incident, Trigger.RETURNED, claim, now_ns)
@@ -214,3 +217,17 @@ class Lifecycle:
         """Return how long a fault must be quiet: longer each time that it came back."""
         longest = max(self._config.resolve_ns, self._config.flap_resolve_max_ns)
         return min(longest, self._config.resolve_ns << min(incident.event.flaps, 20))
+
+
+def _kind(event: FaultEvent, claim: Claim) -> FaultKind:
+    """Return the kind of a fault that goes on: what was known of it at its fullest.
+
+    A fault that ends shows less and less: its state is in order again, fewer of its
+    5-tuples are bad, and some of those that were cut off only lose packets.
+    """
+    known = KINDS.get(event.fault_kind)
+    if known is None or known.name == claim.kind.name:
+        return claim.kind
+    if claim.kind.name in SPECIFIC or (known.name not in SPECIFIC and claim.bad >= event.bad_paths):
+        return claim.kind
+    return known

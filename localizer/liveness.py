@@ -12,13 +12,12 @@ from localizer.units import SECOND_NS, us_to_ns
 from schemas.enums import AgentState
 from schemas.records import Heartbeat
 
-# Silence of more than this many intervals is death when probes of its endpoints
-# fail as well; two heartbeats were missed then, and a third is late by half.
-SILENT_INTERVALS: Final = 2.5
-# Without that second witness, because nobody probes it, twice as long: a process
-# that the machine did not schedule is back by then. An agent that is probed and
+# Silence of more than this many intervals is death when probes of its endpoints fail as
+# well: a process that a starved host does not schedule is often back within three seconds.
+SILENT_INTERVALS: Final = 4.5
+# Without that second witness, because nobody probes it, longer. An agent that is probed and
 # answers lives, however long its heartbeats take.
-SILENT_ALONE_INTERVALS: Final = 5.0
+SILENT_ALONE_INTERVALS: Final = 6.5
 # Silent for longer than this, an agent was at least held up.
 LATE_INTERVALS: Final = 1.5
 # After an agent came back, its endpoints' anomalies need three answered rounds to

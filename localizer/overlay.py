@@ -45,6 +45,9 @@ class _Table:
     captured_ns: int
     next_hops: dict[tuple[str, str], str | None]
     nodes: frozenset[str]
+    # Entries that hardware should forward and does not, and since when there are any.
+    software: int
+    software_ns: int
 
 
 class FlowTables:
@@ -64,12 +67,17 @@ class FlowTables:
 
     def put(self, table: FlowTable) -> None:
         """Replace one host's tables."""
+        before = self._tables.get(table.host_id)
         self.remove(table.host_id)
         nodes = frozenset(entry.node for entry in table.entries)
+        captured_ns = us_to_ns(table.captured_at)
+        lasts = before is not None and before.software > 0
         self._tables[table.host_id] = _Table(
-            us_to_ns(table.captured_at),
+            captured_ns,
             {(entry.node, entry.dst): entry.next_hop for entry in table.entries},
             nodes,
+            sum(entry.offloaded is False for entry in table.entries),
+            before.software_ns if before is not None and lasts else captured_ns,
         )
         for node in nodes:
             self._host_of_node[node] = table.host_id
@@ -106,6 +114,11 @@ class FlowTables:
     def round_trip(self, src: str, dst: str) -> ChainFault | None:
         """Return where the request's or else the reply's chain breaks."""
         return self.replay(src, dst) or self.replay(dst, src)
+
+    def software(self, node: str) -> tuple[int, int] | None:
+        """Return how many entries of a node's host are not offloaded, and since when (ns)."""
+        table = self._table_of(node)
+        return None if table is None or not table.software else (table.software, table.software_ns)
 
     def _table_of(self, node: str) -> _Table | None:
         host = self._host_of_node.get(node)

@@ -35,6 +35,7 @@ STATE_INPUTS: Final = (
     topics.PINGLIST,
     topics.TOPOLOGY,
     topics.OVERLAY_FLOWS,
+    topics.COMPONENT_STATE,
 )
 # Read from the look-back: they say what happened.
 LOG_INPUTS: Final = (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)

@@ -7,6 +7,7 @@ from localizer.anomalies import FAMILY, AnomalyBoard, Family, Symptom
 from localizer.liveness import Liveness
 from localizer.paths import FlowKey, PathBook
 from localizer.roster import Roster
+from localizer.states import StateBook
 from localizer.topology import Topology
 from schemas.enums import AnomalyKind
 
@@ -23,6 +24,7 @@ class Sources:
     roster: Roster
     liveness: Liveness
     board: AnomalyBoard
+    states: StateBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""`docs/topics.md`, written from the topic registry and the schemas.
+"""`docs/topics.md`, written from the topic registry and the schemas, and `docs/kinds.md`.
 
-python -m ops.docs            write the page
-python -m ops.docs --check    exit code 1 if it is not current
+python -m ops.docs            write the pages
+python -m ops.docs --check    exit code 1 if one is not current
 """
 
 import argparse
@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from ops import docs_kinds
 from ops.topics import DLQ_PARTITIONS
 from schemas import avro
 from schemas.topics import DAY_NS, DLQ_RETENTION_NS, TOPICS, Topic
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "topics.md"
+FOLDER: Final = Path(__file__).resolve().parent.parent / "docs"
 
 INTRODUCTION: Final = """\
 # Topics
@@ -160,19 +161,22 @@ def _cell(field: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check the page; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m ops.docs", description="Write docs/topics.md")
-    parser.add_argument("--check", action="store_true", help="only say whether it is current")
+    """Write or check the pages; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ops.docs", description="Write docs/topics.md and docs/kinds.md"
+    )
+    parser.add_argument("--check", action="store_true", help="only say whether they are current")
     check: bool = parser.parse_args(arguments).check
-    text = page()
-    if not check:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE.name} is not current: run `python -m ops.docs`", file=sys.stderr)
-    return 1
+    code = 0
+    for name, text in (("topics.md", page()), ("kinds.md", docs_kinds.page())):
+        path = FOLDER / name
+        if not check:
+            FOLDER.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"{name} is not current: run `python -m ops.docs`", file=sys.stderr)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

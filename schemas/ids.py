@@ -7,6 +7,7 @@ AgentId = NewType("AgentId", str)
 PathId = NewType("PathId", str)
 
 PATH_SEPARATOR = ">"
+STATE_SEPARATOR = "|"
 # Longest id accepted from configuration; Kafka keys and file names stay small.
 MAX_ID_CHARS = 256
 
@@ -18,6 +19,15 @@ def path_id(src: str, dst: str) -> PathId:
     'job1-w0/r0>job1-w1/r0'
     """
     return PathId(f"{src}{PATH_SEPARATOR}{dst}")
+
+
+def state_id(component_id: str, attribute: str) -> str:
+    """Return the id of an attribute of a component.
+
+    >>> state_id("rnic:h0/r1", "port_state")
+    'rnic:h0/r1|port_state'
+    """
+    return f"{component_id}{STATE_SEPARATOR}{attribute}"
 
 
 def check_id(what: str, value: str) -> str:

@@ -140,6 +140,11 @@ OVERLAY_FLOWS: Final = _topic(
     flow=((AGENT, OPS), (LOCALIZER,)),
     doc="Forwarding tables of the hosts' virtual components.",
 )  # fmt: skip
+COMPONENT_STATE: Final = _topic(
+    "component.state.v1", rec.ComponentState, "state id", "compact",
+    flow=((AGENT, OPS), (LOCALIZER,)),
+    doc="States of components as readers on the spot see them; open to any writer.",
+)  # fmt: skip
 PROBE_WINDOW: Final = _topic(
     "probe.window.v1", rec.PathWindow, "path id", "delete",
     flow=((WORKER,), (OPS,)),
@@ -174,6 +179,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     SKELETON_TOPIC,
     TOPOLOGY,
     OVERLAY_FLOWS,
+    COMPONENT_STATE,
     PROBE_WINDOW,
     ANOMALY,
     FAULT_EVENT,

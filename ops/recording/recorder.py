@@ -28,6 +28,7 @@ DEFAULT_TOPICS: Final[tuple[Topic, ...]] = (
     t.PINGLIST,
     t.TOPOLOGY,
     t.OVERLAY_FLOWS,
+    t.COMPONENT_STATE,
 )
 POLL_S: Final = 0.2
 # What a SIGKILL may cost: the records of this long. A block of one second of a

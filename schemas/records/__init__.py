@@ -2,6 +2,7 @@
 
 from schemas.records.cluster import (
     Component,
+    ComponentState,
     Endpoint,
     FlowEntry,
     FlowTable,
@@ -36,6 +37,7 @@ __all__ = [
     "Anomaly",
     "Candidate",
     "Component",
+    "ComponentState",
     "CounterBatch",
     "CounterSample",
     "Endpoint",

@@ -91,6 +91,22 @@ class FlowTable:
 
 
 @record
+class ComponentState:
+    """What a reader on the spot says of one attribute of a component."""
+
+    cluster: str
+    state_id: str
+    component_id: str
+    attribute: str
+    text: str | None = None
+    number: float | None = None
+    changed_at: int
+    observed_at: int
+    source: str
+    producer_version: str | None = None
+
+
+@record
 class SkeletonMember:
     """Where an endpoint stands."""
 

@@ -4,6 +4,7 @@ from localizer.anomalies import AnomalyBoard
 from localizer.liveness import Liveness
 from localizer.paths import PathBook
 from localizer.roster import Roster
+from localizer.states import StateBook
 from localizer.suspicion import Sources
 from localizer.topology import Topology
 
@@ -16,4 +17,5 @@ def sources(topology: Topology) -> Sources:
         roster=Roster(),
         liveness=Liveness(),
         board=AnomalyBoard(),
+        states=StateBook(),
     )

@@ -58,7 +58,7 @@ def test_what_nobody_repeats_is_stale() -> None:
 def test_families_are_apart() -> None:
     """Late and lossy at once is in both families, each with its own symptom."""
     board = AnomalyBoard()
-    board.put(anomaly(AnomalyKind.LATENCY, at=START, rtt_p50_ns=9, baseline_p50_ns=4))
+    board.put(anomaly(AnomalyKind.LATENCY, at=START, value=9.0, reference=4.0, unit="ns"))
     board.put(anomaly(AnomalyKind.LOSS, at=START))
     ((_, (late,)),) = board.family(Family.LATENCY)
     assert (late.kind, late.shift_ns) == (AnomalyKind.LATENCY, 5)

@@ -77,9 +77,9 @@ CASES = {
         hole("vsw:h1", "job1-w0/r0"), "vsw:h1", "OVERLAY", "flow_missing", 3
     ),
     "flow-table loop": Case(
-        hole("rnic:h0/r0", "job1-w1/r0", loop=True), "rnic:h0/r0", "OVERLAY", "flow_loop", 3
+        hole("rnic:h0/r0", "job1-w1/r0", loop=True), "vsw:h0", "OVERLAY", "flow_loop", 3
     ),
-    "agent killed": Case(dead("agent-h2"), "agent-h2", "HOST", "agent_dead", 4),
+    "agent killed": Case(dead("agent-h2"), "agent-h2", "HOST", "agent_dead", 6),
     "10 % loss": Case(
         link(LINK, 0.1), LINK, "UNDERLAY", "packet_loss", 24, lasts_s=24, after_s=48
     ),

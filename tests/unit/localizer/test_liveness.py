@@ -30,23 +30,23 @@ def go_on(liveness: Liveness, agents: tuple[str, ...], first: int, last: int) ->
 
 
 def test_silence_and_unanswered_probes_are_death() -> None:
-    """With witnesses an agent is dead after 2.5 intervals, not before."""
+    """With witnesses an agent is dead after 4.5 intervals, not before."""
     liveness = beating()
-    go_on(liveness, ("a", "b"), 5, 7)
+    go_on(liveness, ("a", "b"), 5, 9)
     last = START + 4 * SECOND
-    assert liveness.declare(last + 5 * SECOND // 2, frozenset("c"), NOBODY, mute) == []
-    assert liveness.declare(last + 11 * SECOND // 4, frozenset("c"), NOBODY, mute) == ["c"]
+    assert liveness.declare(last + 9 * SECOND // 2, frozenset("c"), NOBODY, mute) == []
+    assert liveness.declare(last + 19 * SECOND // 4, frozenset("c"), NOBODY, mute) == ["c"]
     assert liveness.dead == {"c": last + SECOND}
-    assert liveness.declare(last + 3 * SECOND, frozenset("c"), NOBODY, mute) == []
+    assert liveness.declare(last + 5 * SECOND, frozenset("c"), NOBODY, mute) == []
 
 
 def test_without_a_witness_silence_must_last() -> None:
-    """Nobody probes it: a process that was held up gets twice the time."""
+    """Nobody probes it: a process that was held up gets more time."""
     liveness = beating()
-    go_on(liveness, ("a", "b"), 5, 10)
+    go_on(liveness, ("a", "b"), 5, 12)
     last = START + 4 * SECOND
-    assert liveness.declare(last + 5 * SECOND, NOBODY, NOBODY, mute) == []
-    assert liveness.declare(last + 21 * SECOND // 4, NOBODY, NOBODY, mute) == ["c"]
+    assert liveness.declare(last + 13 * SECOND // 2, NOBODY, NOBODY, mute) == []
+    assert liveness.declare(last + 27 * SECOND // 4, NOBODY, NOBODY, mute) == ["c"]
 
 
 def test_silence_of_all_is_no_death() -> None:
@@ -114,7 +114,8 @@ def test_after_an_outage_silence_counts_from_its_end() -> None:
     assert liveness.declare(START + 25 * SECOND, NOBODY, NOBODY, mute) == []
     go_on(liveness, ("b",), 27, 30)
     assert liveness.declare(START + 28 * SECOND, NOBODY, NOBODY, mute) == []
-    assert liveness.declare(START + 29 * SECOND, NOBODY, NOBODY, mute) == ["c"]
+    assert liveness.declare(START + 29 * SECOND, NOBODY, NOBODY, mute) == []
+    assert liveness.declare(START + 30 * SECOND, NOBODY, NOBODY, mute) == ["c"]
 
 
 def test_an_agent_that_answers_probes_lives() -> None:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ops import docs
+from localizer.catalogue import KINDS
+from localizer.states import RULES
+from ops import docs, docs_kinds
 from schemas import avro
 from schemas.topics import TOPICS
 
 
 def test_the_page_is_current() -> None:
-    """docs/topics.md is what `python -m ops.docs` would write now."""
+    """docs/topics.md and docs/kinds.md are what `python -m ops.docs` would write now."""
     assert docs.main(["--check"]) == 0
 
 
@@ -19,13 +21,30 @@ def test_a_stale_page_fails_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A page that differs, or is missing, is told by exit code 1 and a way out."""
-    monkeypatch.setattr(docs, "PAGE", tmp_path / "docs" / "topics.md")
+    monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs")
     assert docs.main(["--check"]) == 1
     assert "python -m ops.docs" in capsys.readouterr().err
     assert docs.main([]) == 0
     assert docs.main(["--check"]) == 0
-    docs.PAGE.write_text(docs.PAGE.read_text(encoding="utf-8") + "x", encoding="utf-8")
-    assert docs.main(["--check"]) == 1
+    for name in ("topics.md", "kinds.md"):
+        page = docs.FOLDER / name
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text + "x", encoding="utf-8")
+        assert docs.main(["--check"]) == 1
+        page.write_text(text, encoding="utf-8")
+    assert docs.main(["--check"]) == 0
+
+
+def test_every_kind_and_state_is_on_the_page_of_kinds() -> None:
+    """With what it needs and what to do first; every rule names a kind that there is."""
+    page = docs_kinds.page()
+    for kind in KINDS.values():
+        (line,) = [li for li in page.splitlines() if li.startswith(f"| `{kind.name}` | ")]
+        assert kind.symptom in line
+        assert kind.runbook in line
+    for rule in RULES:
+        assert rule.kind in KINDS
+        assert f"| `{rule.attribute}` | " in page
 
 
 def test_every_field_and_topic_is_on_it() -> None:
@@ -48,4 +67,4 @@ def test_links_of_the_overview_lead_somewhere() -> None:
     linked = {part.split(")")[0] for part in page.split("](#")[1:]}
     assert linked == headings
     for part in page.split("](../")[1:]:
-        assert (docs.PAGE.parent.parent / part.split(")")[0]).is_file()
+        assert (docs.FOLDER.parent / part.split(")")[0]).is_file()

@@ -1,0 +1,76 @@
+"""`docs/kinds.md`: the kinds of fault and the states that name them, from the localizer's data."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from localizer.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
+from localizer.states import BEFORE_NS, MAINTENANCE, RULES, Rule
+from localizer.units import SECOND_NS
+
+INTRODUCTION: Final = """\
+# Kinds of fault
+
+<!-- Written by `python -m ops.docs` from localizer/catalogue.py and states.py. Do not edit. -->
+
+A verdict (`fault.event.v1`) names a component and, in `fault_kind`, one of these. Probes, traces
+and flow tables find the component; states of components, where something reads them
+(`component.state.v1`, open to any writer), give the fault its name. Without such a reader the
+verdict is as right about the place, and its kind is one of those that probes alone can tell.
+"""
+
+STATES: Final = f"""
+## States
+
+Attributes of `component.state.v1` that are understood, when they are out of order, and the kind
+that they name. One that became so within {BEFORE_NS // SECOND_NS} s before the first bad probe, or
+after it, also counts when components are told apart; an older one only names the kind of what the
+probes have found. Words in `text`, numbers in `number`. `{MAINTENANCE}` with any text but `none`
+keeps verdicts on the component, on what its host holds, and on the cables at it from being opened.
+
+"""
+SEEN_BY: Final = {
+    LOSS: "lost probes; traces that break off",
+    LATENCY: "windows of round trips; late hops of traces",
+    OVERLAY: "lost probes; replay of the flow tables",
+    AGENT: "heartbeats; probes of its endpoints",
+}
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([INTRODUCTION, *_kinds()]) + STATES + "\n".join(_states()) + "\n"
+
+
+def _kinds() -> Iterator[str]:
+    yield "| kind | layer | severity | what is wrong | evidence needed | first step |"
+    yield "|---|---|---|---|---|---|"
+    for kind in KINDS.values():
+        layer = "of the component" if kind.layer is None else kind.layer.value.lower()
+        yield (
+            f"| `{kind.name}` | {layer} | {kind.severity} | {kind.symptom} "
+            f"| {_evidence(kind)} | {kind.runbook} |"
+        )
+
+
+def _evidence(kind: FaultKind) -> str:
+    if kind.name == "not_offloaded":
+        return f"{SEEN_BY[kind.group]}; entries that are not offloaded"
+    states = [f"`{rule.attribute}`" for rule in RULES if rule.kind == kind.name]
+    return "; ".join([SEEN_BY[kind.group], *states])
+
+
+def _states() -> Iterator[str]:
+    yield "| attribute | out of order | kind |"
+    yield "|---|---|---|"
+    for rule in RULES:
+        yield f"| `{rule.attribute}` | {_when(rule)} | `{rule.kind}` |"
+
+
+def _when(rule: Rule) -> str:
+    if rule.falls:
+        return "less than before"
+    if rule.least is not None:
+        return f"{rule.least:g} or more"
+    if rule.usual:
+        return "anything but " + ", ".join(f"`{word}`" for word in sorted(rule.usual))
+    return "any change"
