@@ -228,7 +228,7 @@ class WindowAlarms:
     @staticmethod
     def _window_evidence(before: Evidence, window: PathWindow) -> Evidence:
         return Evidence(
-            value=None if window.p50_ns is None else float(window.p50_ns),
+            value=None if window.p75_ns is None else float(window.p75_ns),
             reference=before.reference,
             threshold=before.threshold,
             sent=window.sent,
@@ -267,7 +267,7 @@ def _onset_evidence(verdicts: Verdicts, place: int) -> Evidence:
     return Evidence(
         reference=baseline,
         threshold=baseline + float(verdicts.effect_ns[place]),
-        baseline_p50_ns=round(baseline),
+        baseline_p50_ns=round(float(verdicts.baseline_p50_ns[place])),
     )
 
 

@@ -1,12 +1,13 @@
 """Raised latency of a window: LOF over the look-back, and an effect worth an alarm.
 
 A window is suspicious when its LOF passes the threshold of the stated
-false-alarm rate *and* its median has risen by the least effect. LOF sees a
+false-alarm rate *and* its upper quartile has risen by the least effect. LOF sees a
 change of any of the seven features, also of the greatest round trip, which on a
-busy machine is wild without any fault; the median moves only when half of the
-probes slow down. Only slower is an anomaly; faster is not. One strongly
-suspicious window is an anomaly, or two weakly suspicious ones in a row; windows
-of few answers count as weak.
+busy machine is wild without any fault; the upper quartile moves only when a quarter
+of the probes slow down. Only slower is an anomaly; faster is not. One strongly
+suspicious window is an anomaly, or two weakly suspicious ones in a row. A window is
+weak if it has few answers, or if its median has not risen as well: half a window may
+be a burst of the job; a delay that comes and goes is there in the next one too.
 
 The look-back of window k is the windows from k-1-n to k-2: the one just before
 k is left out, since a fault that began in it may be in it already.
@@ -34,16 +35,19 @@ Bools = NDArray[np.bool_]
 MIN_ANSWERS: Final = 4
 # Least answers for one window to decide alone: the median of five is too restless.
 MIN_STRONG_ANSWERS: Final = 8
-# The rise must be this many standard deviations of the look-back's medians. With
-# five answers a window the median itself jumps about; with thirty it hardly does.
+# The rise must be this many standard deviations of the look-back's upper quartiles. With
+# five answers a window the quartile itself jumps about; with thirty it hardly does.
 EFFECT_DEVIATIONS: Final = 3.0
+# The standard deviation of a normal distribution in units of its median distance.
+NORMAL_MAD: Final = 1.4826
 # An anomaly ends when less than this share of the effect is left: hysteresis.
 CLEAR_SHARE: Final = 0.5
 # Windows kept beyond the look-back: the one before the newest, and one more, so
 # that the newest can be judged again after a restart.
 EXTRA_WINDOWS: Final = 2
-# Position in FEATURES.
+# Positions in FEATURES.
 P50: Final = 1
+P75: Final = 2
 NEVER: Final = -(2**62)
 
 
@@ -52,8 +56,8 @@ class Verdicts:
     """What LOF and effect say about each window: arrays of one length.
 
     Both are False where answers or history are too few. `baseline_ns` is the
-    median of the look-back's medians, nan without one; `effect_ns` the rise
-    above it that counts.
+    median of the look-back's upper quartiles, nan without one; `effect_ns` the rise
+    above it that counts; `baseline_p50_ns` the median of the medians.
     """
 
     strong: Bools
@@ -61,6 +65,7 @@ class Verdicts:
     score: Floats
     baseline_ns: Floats
     effect_ns: Floats
+    baseline_p50_ns: Floats
 
 
 class LookBack:
@@ -142,14 +147,19 @@ class LookBack:
         history = self._table["features"][rows]
         count = valid.sum(axis=1)
         score = lof_scores(log_features(history), valid, log_features(features_ns))
-        medians = history[:, :, P50].astype(np.float64)
-        baseline = _medians(np.where(valid, medians, np.inf), count)
-        effect = self._effects(transports, baseline, _deviations(medians, valid))
+        quartiles = history[:, :, P75].astype(np.float64)
+        baseline = _medians(np.where(valid, quartiles, np.inf), count)
+        effect = self._effects(transports, baseline, _deviations(quartiles, valid))
+        middle = history[:, :, P50].astype(np.float64)
+        medians = _medians(np.where(valid, middle, np.inf), count)
+        half = self._effects(transports, medians, _deviations(middle, valid))
         with np.errstate(invalid="ignore"):
-            raised = features_ns[:, P50] - baseline >= effect
-            strong = raised & (answers >= MIN_STRONG_ANSWERS) & (score > thresholds(STRONG, count))
+            raised = features_ns[:, P75] - baseline >= effect
+            most = features_ns[:, P50] - medians >= half
+            strong = raised & most & (answers >= MIN_STRONG_ANSWERS)
+            strong &= score > thresholds(STRONG, count)
             weak = raised & (score > thresholds(WEAK, count))
-        return Verdicts(strong, weak, score, baseline, effect)
+        return Verdicts(strong, weak, score, baseline, effect, medians)
 
     def baseline_p50_ns(self, key: FlowKey, next_window: int) -> int | None:
         """Return the median of the last windows' medians, None without one."""
@@ -194,8 +204,13 @@ def _medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
 
 
 def _deviations(values: Floats, valid: Bools) -> Floats:
-    """Return the sample standard deviation of each row's valid values; 0 for fewer than two."""
-    count = np.maximum(valid.sum(axis=1), 1)
-    mean = np.where(valid, values, 0.0).sum(axis=1) / count
-    squares = np.where(valid, (values - mean[:, None]) ** 2, 0.0).sum(axis=1)
-    return np.asarray(np.sqrt(squares / np.maximum(count - 1, 1)))
+    """Return a robust standard deviation of each row's valid values; 0 for fewer than two.
+
+    The median distance from the median: a window in which a fault began must not widen
+    what the next ones are judged by.
+    """
+    count = valid.sum(axis=1)
+    middle = _medians(np.where(valid, values, np.inf), count)
+    away = np.abs(values - np.nan_to_num(middle)[:, None])
+    spread = _medians(np.where(valid, away, np.inf), count)
+    return np.where(count < 2, 0.0, NORMAL_MAD * np.nan_to_num(spread))
