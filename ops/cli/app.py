@@ -22,6 +22,7 @@ GROUPS: Final = (
     "lab",
     "tail",
     "recording",
+    "diagnose",
     "import_csv",
     "doctor",
 )

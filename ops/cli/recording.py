@@ -176,8 +176,8 @@ def replay(
     request = Request(
         run_id=run_id or uuid4().hex,
         speed=_speed(speed or ("max" if run else "1")),
-        from_ms=_time(from_, "--from"),
-        to_ms=_time(to, "--to"),
+        from_ms=event_time(from_, "--from"),
+        to_ms=event_time(to, "--to"),
         append=append,
         replication_factor=replication_factor,
     )
@@ -278,7 +278,8 @@ def _speed(text: str) -> float | None:
     return speed
 
 
-def _time(text: str | None, option: str) -> int | None:
+def event_time(text: str | None, option: str) -> int | None:
+    """Return a bound of event time in milliseconds; None: there is none."""
     if text is None:
         return None
     place = bound(text, "end", option)

@@ -10,33 +10,54 @@ lead by as much.
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
-from ops.recording.source import Item
-from schemas.topics import PROBE_ROUND
+from schemas.topics import PROBE_ROUND, Topic
 
 SLOT_MS: Final = 1_000
 
 
+class Timed(Protocol):
+    """What the order goes by: see `ops.recording.source.Item`."""
+
+    @property
+    def topic(self) -> Topic:
+        """Topic of the record."""
+        ...
+
+    @property
+    def at_ms(self) -> int:
+        """When it is due."""
+        ...
+
+    @property
+    def end_ms(self) -> int:
+        """Up to when it decides things."""
+        ...
+
+
+T = TypeVar("T", bound=Timed)
+
+
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Generic[T]):
     """Records that are written together: `others`, then `rounds`.
 
     `start_ms` is the slot's event time, milliseconds since the epoch.
     """
 
     start_ms: int
-    others: list[Item]
-    rounds: list[Item]
+    others: list[T]
+    rounds: list[T]
 
 
-class _Heads:
+class _Heads(Generic[T]):
     """Several streams, each in its own order, taken by event time."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Item, Iterator[Item]]] = []
+        self._heap: list[tuple[int, int, T, Iterator[T]]] = []
 
-    def add(self, number: int, item: Item | None, stream: Iterator[Item]) -> None:
+    def add(self, number: int, item: T | None, stream: Iterator[T]) -> None:
         """Put back a stream (the number breaks ties) with its next item."""
         if item is not None:
             heapq.heappush(self._heap, (item.at_ms, number, item, stream))
@@ -46,7 +67,7 @@ class _Heads:
         """Event time of the earliest item; None when all is taken."""
         return self._heap[0][0] if self._heap else None
 
-    def before(self, end_ms: int) -> list[Item]:
+    def before(self, end_ms: int) -> list[T]:
         """Take what is earlier than that."""
         taken = []
         while self._heap and self._heap[0][0] < end_ms:
@@ -56,7 +77,7 @@ class _Heads:
         return taken
 
 
-def slots(streams: Iterable[Iterator[Item]], slot_ms: int = SLOT_MS) -> Iterator[Slot]:
+def slots(streams: Iterable[Iterator[T]], slot_ms: int = SLOT_MS) -> Iterator[Slot[T]]:
     """Merge the partitions into slots.
 
     Parameters
@@ -71,7 +92,7 @@ def slots(streams: Iterable[Iterator[Item]], slot_ms: int = SLOT_MS) -> Iterator
     Slot
         By event time; within each partition the order is the stream's.
     """
-    rounds, others = _Heads(), _Heads()
+    rounds, others = _Heads[T](), _Heads[T]()
     for number, stream in enumerate(streams):
         first = next(stream, None)
         if first is not None:
@@ -88,7 +109,7 @@ def slots(streams: Iterable[Iterator[Item]], slot_ms: int = SLOT_MS) -> Iterator
         yield Slot(start_ms, others.before(lead_ms), taken)
 
 
-def between(stream: Iterator[Item], from_ms: int | None, to_ms: int | None) -> Iterator[Item]:
+def between(stream: Iterator[T], from_ms: int | None, to_ms: int | None) -> Iterator[T]:
     """Keep what lies in the bounds; what compacted topics said earlier is state, and stays."""
     for item in stream:
         if to_ms is not None and item.at_ms >= to_ms:

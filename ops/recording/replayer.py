@@ -216,7 +216,7 @@ class _Pace:
         self._speed = speed
         self._start: tuple[float, int] | None = None
 
-    def wait_s(self, slot: Slot) -> float:
+    def wait_s(self, slot: Slot[Item]) -> float:
         if self._speed is None:
             return 0.0
         if self._start is None:

@@ -1,7 +1,7 @@
 """A recording read again: checked and indexed once, then partition by partition."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -33,6 +33,19 @@ class Item:
 
     topic: Topic
     entry: Entry
+    at_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A recorded record to be looked at; `at_ms` and `end_ms` as in `Item`.
+
+    `datum` is what the file holds: see `ops.recording.shape`.
+    """
+
+    topic: Topic
+    datum: dict[str, Any]
     at_ms: int
     end_ms: int
 
@@ -100,6 +113,18 @@ class Source:
             for partition in sorted(file.blocks)
         ]
 
+    def readings(self, only: Collection[Topic]) -> list[Iterator[Reading]]:
+        """Return the same of some topics, as the files hold them: nothing is encoded again."""
+        return [
+            (
+                Reading(topic=file.topic, datum=datum, at_ms=at_ms, end_ms=end_ms)
+                for datum, at_ms, end_ms in self._walk(file, partition)
+            )
+            for file in self._files
+            if file.topic in only
+            for partition in sorted(file.blocks)
+        ]
+
     def _index(self, file: _IndexedFile) -> None:
         try:
             file.reader = ContainerReader(file.path, file.shape.plain)
@@ -138,15 +163,20 @@ class Source:
         )
 
     def _stream(self, file: _IndexedFile, partition: int, codec: Codec) -> Iterator[Item]:
+        for datum, at_ms, end_ms in self._walk(file, partition):
+            entry = file.shape.entry(datum, codec)
+            yield Item(topic=file.topic, entry=entry, at_ms=at_ms, end_ms=end_ms)
+
+    def _walk(
+        self, file: _IndexedFile, partition: int
+    ) -> Iterator[tuple[dict[str, Any], int, int]]:
         due = iter(_due_ms(file.times_ms[partition], rounds=file.topic is PROBE_ROUND))
         for position in file.blocks[partition]:
             block = file.reader.block_at(position) if file.reader else Block(position, ())
             for datum in block.records:
                 if datum["partition"] == partition:
-                    entry = file.shape.entry(datum, codec)
                     at_ms = next(due)
-                    end_ms = max(at_ms, _round_end_ms(file.topic, datum["value"]))
-                    yield Item(topic=file.topic, entry=entry, at_ms=at_ms, end_ms=end_ms)
+                    yield datum, at_ms, max(at_ms, _round_end_ms(file.topic, datum["value"]))
 
 
 def _due_ms(times_ms: "array[int]", *, rounds: bool) -> "array[int]":

@@ -125,7 +125,7 @@ def test_slots_keep_order_and_let_others_lead(events: list[tuple[bool, int, int]
                 end_ms=latest[place] + (number * 700 % 2500 if is_round else 0),
             )
         )
-    found: list[Slot] = list(slots([iter(s) for s in streams.values()]))
+    found: list[Slot[Item]] = list(slots([iter(s) for s in streams.values()]))
     written: dict[tuple[bool, int], list[Item]] = defaultdict(list)
     left = sorted(item.at_ms for place, s in streams.items() if not place[0] for item in s)
     for slot in found:

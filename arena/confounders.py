@@ -1,0 +1,87 @@
+"""What happens in healthy clusters and is no fault of the network: a diagnosis must keep silent.
+
+Crashed agents are told (as `agent_dead`), but call nobody: a verdict of the host layer is
+no page. Everything else here must leave no verdict at all.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from arena.effects import Effect
+from arena.faults import MS, US, Draw, S
+from arena.hosts import HostEvent, Trouble
+from arena.injection import Injection
+from arena.truth import TrueFault
+from schemas.enums import Layer
+
+Build = Callable[[Draw, int], Injection]
+
+
+def _crash(draw: Draw, host: int) -> Injection:
+    span = draw.span
+    event = HostEvent(host=host, trouble=Trouble.CRASH, begin_ns=span.begin_ns, end_ns=span.end_ns)
+    truth = TrueFault(
+        fault_id=f"agent-{host}", kind="agent_dead", layer=Layer.HOST,
+        components=frozenset({f"agent-h{host}"}), begin_ns=span.begin_ns, end_ns=span.end_ns,
+        hard=True,
+    )  # fmt: skip
+    return Injection(hosts=[event], truth=[truth])
+
+
+def _maintenance(draw: Draw, host: int) -> Injection:
+    span = draw.span
+    return Injection(
+        hosts=[HostEvent(host=host, trouble=Trouble.LEAVE, begin_ns=span.begin_ns,
+                         end_ns=span.end_ns)]
+    )  # fmt: skip
+
+
+def _starved(draw: Draw, host: int) -> Injection:
+    """CPU starvation: own delays of milliseconds, and now and then nothing for a moment."""
+    span = draw.span
+    events = [
+        HostEvent(host=host, trouble=Trouble.BUSY, begin_ns=span.begin_ns, end_ns=span.end_ns,
+                  value_ns=round(draw.between(0.2, 4) * MS))
+    ]  # fmt: skip
+    at_ns = span.begin_ns
+    while span.end_ns is not None and at_ns < span.end_ns:
+        at_ns += round(draw.between(8, 20) * S)
+        events.append(
+            HostEvent(host=host, trouble=Trouble.STALL, begin_ns=at_ns,
+                      end_ns=at_ns + round(draw.between(0.3, 2.5) * S))
+        )  # fmt: skip
+    return Injection(hosts=events)
+
+
+def _clock(draw: Draw, host: int) -> Injection:
+    span = draw.span
+    offset_ns = round(draw.between(0.5, 90) * S) * (1 if draw.rng.random() < 0.5 else -1)
+    return Injection(
+        hosts=[HostEvent(host=host, trouble=Trouble.CLOCK, begin_ns=span.begin_ns,
+                         end_ns=span.end_ns, value_ns=offset_ns)]
+    )  # fmt: skip
+
+
+def _burst(draw: Draw, _: int) -> Injection:
+    """Fill the queues of a few links for some seconds: a checkpoint, an all-to-all."""
+    fabric = draw.cluster.fabric
+    links = draw.places.watched(fabric.numbers(5))
+    few = draw.rng.choice(links, min(len(links), int(draw.rng.integers(2, 8))), replace=False)
+    begin_ns = draw.span.begin_ns
+    return Injection(
+        effects=[
+            Effect(component=int(link), begin_ns=begin_ns,
+                   end_ns=begin_ns + round(draw.between(2, 8) * S),
+                   delay_ns=round(draw.between(10, 80) * US))
+            for link in few
+        ]
+    )  # fmt: skip
+
+
+CONFOUNDERS: Final[dict[str, Build]] = {
+    "agent_crash": _crash,
+    "maintenance": _maintenance,
+    "cpu_starvation": _starved,
+    "clock_step": _clock,
+    "burst": _burst,
+}

@@ -1,0 +1,51 @@
+"""Scenarios run, matched with their truth: cases for the scores."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from arena.run import Outcome, run_world
+from arena.scenario import Scenario, stage
+from arena.scoring import SECOND_NS, Case
+from arena.truth import verdicts_of
+from schemas.records import FaultEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A scenario with its case and the transitions behind it."""
+
+    scenario: Scenario
+    case: Case
+    events: tuple[FaultEvent, ...]
+
+
+def judge(scenario: Scenario) -> Judged:
+    """Run one scenario through the pipeline's cores."""
+    staged = stage(scenario)
+    return judged(scenario, run_world(staged.world))
+
+
+def judged(scenario: Scenario, outcome: Outcome) -> Judged:
+    """Put an outcome beside the truth."""
+    case = Case(
+        name=scenario.name,
+        faults=stage(scenario).truth,
+        verdicts=tuple(verdicts_of(outcome.events)),
+        duration_ns=scenario.seconds * SECOND_NS,
+        probes=outcome.probes,
+    )
+    return Judged(scenario=scenario, case=case, events=outcome.events)
+
+
+def judge_all(
+    scenarios: Iterable[Scenario],
+    workers: int = 1,
+    run: Callable[[Scenario], Judged] = judge,
+) -> Iterator[Judged]:
+    """Yield the judged scenarios in their order, `workers` at a time."""
+    if workers <= 1:
+        yield from map(run, scenarios)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(run, scenarios)
