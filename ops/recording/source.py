@@ -116,10 +116,7 @@ class Source:
     def readings(self, only: Collection[Topic]) -> list[Iterator[Reading]]:
         """Return the same of some topics, as the files hold them: nothing is encoded again."""
         return [
-            (
-                Reading(topic=file.topic, datum=datum, at_ms=at_ms, end_ms=end_ms)
-                for datum, at_ms, end_ms in self._walk(file, partition)
-            )
+            self._read(file, partition)
             for file in self._files
             if file.topic in only
             for partition in sorted(file.blocks)
@@ -166,6 +163,10 @@ class Source:
         for datum, at_ms, end_ms in self._walk(file, partition):
             entry = file.shape.entry(datum, codec)
             yield Item(topic=file.topic, entry=entry, at_ms=at_ms, end_ms=end_ms)
+
+    def _read(self, file: _IndexedFile, partition: int) -> Iterator[Reading]:
+        for datum, at_ms, end_ms in self._walk(file, partition):
+            yield Reading(topic=file.topic, datum=datum, at_ms=at_ms, end_ms=end_ms)
 
     def _walk(
         self, file: _IndexedFile, partition: int
