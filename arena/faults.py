@@ -361,10 +361,12 @@ def inject(
         right = frozenset({endpoint_id(host, rail)}) | places.alike(component)
     else:
         right = places.alike(component)
+    # Without a state to tell them apart, a dead RNIC is a cut cable, and the other way round.
+    also = frozenset({"connectivity"} if len(right) > 1 and not made.sights else ())
     made.truth.append(
         TrueFault(
             fault_id=fault_id, kind=kind.verdict, layer=kind.layer, components=right,
-            begin_ns=span.begin_ns, end_ns=span.end_ns, hard=kind.hard,
+            begin_ns=span.begin_ns, end_ns=span.end_ns, hard=kind.hard, also_kinds=also,
         )
     )  # fmt: skip
     return made

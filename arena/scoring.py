@@ -162,7 +162,7 @@ def scores(cases: Sequence[Case], *, seed: int = 0) -> dict[str, Score]:
         of_pairs("top1", lambda f, v: place_of(f, v) == 0),
         of_pairs("top3", lambda f, v: (p := place_of(f, v)) is not None and p < TOP),
         of_pairs("layer", lambda f, v: f.layer is v.layer),
-        of_pairs("kind", lambda f, v: f.kind == v.kind),
+        of_pairs("kind", lambda f, v: v.kind == f.kind or v.kind in f.also_kinds),
         score("set_precision", [s[0] for s in sets], [s[1] for s in sets]),
         score("set_recall", [s[0] for s in sets], [s[2] for s in sets]),
         # Dice: 2 |A and B| / (|A| + |B|) is the harmonic mean of the two.

@@ -22,6 +22,8 @@ CALM_S: Final = 150
 FIRST_SEED: Final = {"smoke": 0, "dev": 1_000, "test": 10_000_000, "healthy": 20_000_000}
 # Runs of a suite when nobody says otherwise.
 DEFAULT_SEEDS: Final = {"smoke": 1, "dev": 4, "test": 4, "healthy": 8}
+# Share of the fabrics whose replies take the way of the probe back.
+SYMMETRIC: Final = 0.6
 # No network fault at all: its verdict is of the host layer, and confounders make it too.
 NO_FAULT: Final = frozenset({"host_down"})
 
@@ -65,6 +67,7 @@ def single(suite: str, kind: str, seed: int) -> Scenario:
     return Scenario(
         name=f"{suite}-{kind}-{seed}", seed=seed, seconds=end + 60, fabric=fabric, jobs=jobs,
         targets=int(rng.choice([2, 4, 4, 6])), flows=int(rng.choice([2, 2, 4])),
+        symmetric=suite == "smoke" or bool(rng.random() < SYMMETRIC),
         faults=(Happening(kind=kind, begin_s=begin, end_s=end),),
         confounders=_confounders(rng, end + 60) if suite != "smoke" and seed % 2 else (),
     )  # fmt: skip
@@ -80,7 +83,7 @@ def double(suite: str, seed: int) -> Scenario:
     return Scenario(
         name=f"{suite}-two-{kinds[0]}-{kinds[1]}-{seed}", seed=seed,
         seconds=int(max(begins) + length + 60), fabric=fabric, jobs=jobs,
-        targets=4, flows=int(rng.choice([2, 4])),
+        targets=4, flows=int(rng.choice([2, 4])), symmetric=bool(rng.random() < SYMMETRIC),
         faults=tuple(
             Happening(kind=k, begin_s=b, end_s=b + length)
             for k, b in zip(kinds, begins, strict=True)
@@ -106,6 +109,7 @@ def _cluster(rng: np.random.Generator, *, small: bool) -> tuple[FabricShape, tup
     fabric = FabricShape(
         hosts=hosts, rails=rails, segment_hosts=int(rng.choice([2, 4])),
         spines=int(rng.choice([2, 4])), tiers=int(rng.choice([2, 2, 3])),
+        tors=1 if small else int(rng.choice([1, 1, 2])),
         pod_segments=2, plane_cores=2,
     )  # fmt: skip
     if small or rng.random() < 0.5:

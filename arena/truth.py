@@ -21,6 +21,7 @@ class TrueFault:
     ----------
     fault_id : its name in the scenario
     kind : name of the kind that a verdict should give
+    also_kinds : kinds that are as right, since no observer could tell
     layer : where it is
     components : the right answers: the sick component, and those that no observer could
         tell from it (a cable and the port at its end)
@@ -35,6 +36,7 @@ class TrueFault:
     begin_ns: int
     end_ns: int | None
     hard: bool
+    also_kinds: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.components:

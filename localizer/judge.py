@@ -130,8 +130,9 @@ class Judge:
             enough = count >= config.min_flows or age_ns >= config.few_ns
             due = decided or age_ns >= config.settle_ns
         else:
-            # Lossy 5-tuples of one path were flagged together: they count once.
-            enough = len({flow.key[:2] for flow in case.open}) >= config.min_flows
+            # Lossy 5-tuples of one path were flagged together: they count once. Those that
+            # have lost nothing of late only wait to be cleared.
+            enough = len({flow.key[:2] for flow in case.open if _loses(flow)}) >= config.min_flows
             due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
         ready = (
             enough
@@ -181,11 +182,13 @@ class Judge:
             case.evidence.family is not Family.LOSS
             or cut_share(case.open) < CUT_SHARE
             or len(case.open) < self._config.min_flows
-            or 2 * sum(flow.key in told for flow in case.open) > len(case.open)
         ):
             return None
-        # Of those that are open: a brief cut from before says nothing about "for long".
-        if now_ns - min(flow.seen_ns for flow in case.open) < self._config.everything_ns:
+        # Of those that are open and not some fault's: neither a brief cut from before nor
+        # what another component has cut off says anything about "for long".
+        before_ns = now_ns - self._config.everything_ns
+        own = [flow for flow in case.open if flow.key not in told and flow.seen_ns <= before_ns]
+        if 2 * len(own) < len(case.open) or len(own) < self._config.min_flows:
             return None
         facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
         return make_claim(
@@ -272,6 +275,10 @@ class Judge:
 def _common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
     ends = [{a for a in (f.prober, f.responder) if a is not None} for f in flows]
     return set.intersection(*ends) if ends else set()
+
+
+def _loses(flow: BadFlow) -> bool:
+    return any(s.lost > 0 for s in flow.symptoms)
 
 
 def _coherent(shifts: list[int]) -> bool:

@@ -4,8 +4,9 @@ All times are event times. An agent that says it is leaving, or whose heartbeat
 record is deleted, is gone and not dead.
 """
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from localizer.units import SECOND_NS, us_to_ns
@@ -23,6 +24,11 @@ LATE_INTERVALS: Final = 1.5
 # After an agent came back, its endpoints' anomalies need three answered rounds to
 # be cleared; until then they say nothing about the network.
 RECOVERY_NS: Final = 8 * SECOND_NS
+# A share of lost probes is cleared by some 40 answered ones, or when the minute is over
+# that it is counted over.
+LOSS_RECOVERY_NS: Final = 65 * SECOND_NS
+# Silences of an agent that are remembered: a starved one has several in a minute.
+SILENCES: Final = 8
 # Slack between an agent's last sign of life and a loss: what was sent just before
 # it died is lost as well.
 ONSET_SLACK_NS: Final = SECOND_NS // 4
@@ -38,8 +44,8 @@ MAX_AGENTS: Final = 100_000
 class Agent:
     """What is known of one agent.
 
-    `back_ns` is when it was heard again after it was late, or for the first time as
-    another process; `silent_ns` when it had been heard last before that.
+    `silences` are its latest, oldest first: when it had been heard last, and when it was
+    heard again, also for the first time as another process.
     """
 
     agent_id: str
@@ -50,8 +56,7 @@ class Agent:
     seq: int
     leaving: bool = False
     host_delay_ns: int | None = None
-    back_ns: int | None = None
-    silent_ns: int | None = None
+    silences: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SILENCES))
 
 
 class Liveness:
@@ -98,7 +103,7 @@ class Liveness:
         else:
             late = heard_ns - agent.heard_ns > LATE_INTERVALS * agent.interval_ns
             if late or not known:
-                agent.back_ns, agent.silent_ns = heard_ns, agent.heard_ns
+                agent.silences.append((agent.heard_ns, heard_ns))
             agent.heard_ns = max(agent.heard_ns, heard_ns)
         agent.interval_ns, agent.host_id = interval_ns, beat.host_id
         agent.incarnation, agent.seq = beat.incarnation, beat.seq
@@ -161,11 +166,12 @@ class Liveness:
                 found.append(agent.agent_id)
         return sorted(found)
 
-    def excused(self, agent_id: str, onset_ns: int, now_ns: int) -> bool:
+    def excused(self, agent_id: str, onset_ns: int, now_ns: int, *, loss: bool = False) -> bool:
         """Say whether an anomaly at an agent's endpoint is the agent's own matter.
 
-        It is while the agent is dead, and shortly after it came back for what began
-        while it was silent.
+        It is while the agent is dead, and for some time after it came back for what began
+        while it was silent; longer for `loss`, a share of lost probes, which takes more
+        answered ones to be cleared.
         """
         if agent_id in self.dead:
             return True
@@ -174,12 +180,11 @@ class Liveness:
             return False
         if agent.leaving:
             return True
-        if agent.back_ns is None or agent.silent_ns is None:
-            return False
-        began_then = (
-            agent.silent_ns - ONSET_SLACK_NS <= onset_ns <= agent.back_ns + agent.interval_ns
+        return any(
+            silent_ns - ONSET_SLACK_NS <= onset_ns <= back_ns + agent.interval_ns
+            and now_ns < back_ns + (LOSS_RECOVERY_NS if loss else RECOVERY_NS)
+            for silent_ns, back_ns in agent.silences
         )
-        return began_then and now_ns < agent.back_ns + RECOVERY_NS
 
     def speaks(self, agent_id: str, now_ns: int) -> bool:
         """Say whether an agent's silence about a 5-tuple means that it is well."""

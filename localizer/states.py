@@ -163,7 +163,8 @@ def _out_of_order(rule: Rule, known: _Known) -> bool:
     if rule.falls:
         return (
             known.number is not None
-            and isinstance(known.before, float)
+            and known.before is not None
+            and not isinstance(known.before, str)
             and known.number < known.before
         )
     if rule.least is not None:

@@ -97,7 +97,8 @@ def _counts(sources: Sources, family: Family, key: FlowKey, symptom: Symptom, no
     liveness = sources.liveness
     responder = sources.roster.agent_of(key[1])
     for agent in (symptom.agent_id, responder):
-        if agent is not None and liveness.excused(agent, symptom.onset_ns, now_ns):
+        loss = symptom.kind is AnomalyKind.LOSS
+        if agent is not None and liveness.excused(agent, symptom.onset_ns, now_ns, loss=loss):
             return False
     if family is Family.LOSS:
         return True
