@@ -15,10 +15,13 @@ from arena.effects import Bools, Weather
 from arena.fabric import Ints
 from arena.hosts import Hosts, Trouble
 from arena.latency import RoundTrips
+from streams.columns import MISSING, FlowKey, RoundColumns
 
 SECOND_NS: Final = 10**9
 US_NS: Final = 1_000
 # As the agents' configuration has them by default.
+LOST: Final = -1
+TRANSPORT: Final = "RDMA_UD"
 TIMEOUT_NS: Final = 500_000_000
 CONFIRM: Final = 2
 SPREAD_NS: Final = 800_000_000
@@ -76,13 +79,13 @@ class Agents:
         self._seq = np.zeros(count, np.int64)
         rails = cluster.rails
         names = [endpoint_id(*divmod(n, rails)) for n in range(cluster.fabric.shape.rnics)]
-        self._src = [names[n] for n in flows.src.tolist()]
-        self._dst = [names[n] for n in flows.dst.tolist()]
-        self._index: list[int] = flows.flow.tolist()
+        src = [names[n] for n in flows.src.tolist()]
+        dst = [names[n] for n in flows.dst.tolist()]
+        agents = [agent_id(h) for h in self._host.tolist()]
+        index: list[int] = flows.flow.tolist()
+        self._naming = Naming(src, dst, index, list(zip(agents, src, dst, index, strict=True)))
 
-    def second(
-        self, at_ns: int, active: Bools
-    ) -> tuple[list[tuple[int, dict[str, Any]]], Measured]:
+    def second(self, at_ns: int, active: Bools) -> tuple[list["AgentRound"], Measured]:
         """Return the rounds that begin in a second, and the first probes of them.
 
         Parameters
@@ -94,7 +97,7 @@ class Agents:
 
         Returns
         -------
-        Pairs of host and datum of `probe.round.v1`, by host; and what was measured.
+        The rounds by host, and what was measured.
         """
         started = at_ns + self.phase_ns
         speaks = ~self._hosts.silent_pairs(np.arange(self._hosts.count), started)
@@ -145,42 +148,124 @@ class Agents:
         *,
         own: Ints,
         outcomes: dict[int, list[tuple[int, int | None]]],
-    ) -> list[tuple[int, dict[str, Any]]]:
+    ) -> list["AgentRound"]:
+        if not len(flow):
+            return []
         clock = self._hosts.value_ns(Trouble.CLOCK, int(started.min()))
-        by_host: dict[int, list[dict[str, Any]]] = {}
-        again: set[int] = set()
-        for place, host, offset, good, trip, extra in zip(
-            flow.tolist(), self._host[flow].tolist(), self._offset_ns[flow].tolist(),
-            ok[flow].tolist(), rtt[flow].tolist(), own[flow].tolist(), strict=True,
-        ):  # fmt: skip
-            results = by_host.setdefault(host, [])
-            results.append(self._result(place, offset, trip if good else None, extra))
-            if not good:
-                for later, second in outcomes.get(place, ()):
-                    results.append(self._result(place, offset + later, second, extra))
-                    again.add(host)
+        offset = self._offset_ns[flow]
+        trip = np.where(ok[flow], rtt[flow], LOST)
+        own = own[flow]
+        if outcomes:
+            again = [(f, o, t) for f, found in outcomes.items() for o, t in found]
+            more = np.array([f for f, _, _ in again], np.int64)
+            late = np.array([o for _, o, _ in again], np.int64)
+            flow = np.concatenate([flow, more])
+            offset = np.concatenate([offset, self._offset_ns[more] + late])
+            seconds = [LOST if t is None else t for _, _, t in again]
+            trip = np.concatenate([trip, np.array(seconds, np.int64)])
+            own = np.concatenate([own, np.zeros(len(again), np.int64)])
+            order = np.lexsort((flow, offset, self._host[flow]))
+            flow, offset, trip, own = flow[order], offset[order], trip[order], own[order]
+        hosts = self._host[flow]
+        found, first = np.unique(hosts, return_index=True)
         rounds = []
-        for host, results in by_host.items():
-            if host in again:
-                results.sort(key=lambda r: (r["sent_offset_ns"], r["src"], r["dst"], r["flow"]))
+        for host, low, high in zip(
+            found.tolist(), first.tolist(), [*first[1:].tolist(), len(flow)], strict=True
+        ):
             self._seq[host] += 1
-            rounds.append((host, self._datum(host, int(started[host] + clock[host]), results)))
+            started_ns = int(started[host] + clock[host])
+            here = slice(low, high)
+            rounds.append(
+                AgentRound(
+                    host=host, header=self._header(host, started_ns), naming=self._naming,
+                    flow=flow[here], offset_ns=offset[here], trip_ns=trip[here],
+                    own_ns=own[here],
+                )
+            )  # fmt: skip
         return rounds
 
-    def _result(self, place: int, offset: int, trip: int | None, own: int) -> dict[str, Any]:
-        return {
-            "src": self._src[place], "dst": self._dst[place], "flow": self._index[place],
-            "sent_offset_ns": offset, "transport": "RDMA_UD",
-            "status": "TIMEOUT" if trip is None else "OK", "rtt_ns": trip,
-            "prober_delay_ns": PROBER_DELAY_NS + own,
-            "responder_delay_ns": None if trip is None else RESPONDER_DELAY_NS,
-            "clock": "HARDWARE",
-        }  # fmt: skip
-
-    def _datum(self, host: int, started_ns: int, results: list[dict[str, Any]]) -> dict[str, Any]:
+    def _header(self, host: int, started_ns: int) -> dict[str, Any]:
         return {
             "cluster": self._name, "agent_id": agent_id(host), "host_id": host_id(host),
             "incarnation": 1, "round_seq": int(self._seq[host]),
             "started_at": started_ns // US_NS, "interval_ns": SECOND_NS,
-            "pinglist_version": 1, "producer_version": None, "results": results,
+            "pinglist_version": 1, "producer_version": None,
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the 5-tuples are called in records, by their number."""
+
+    src: list[str]
+    dst: list[str]
+    flow: list[int]
+    keys: list[FlowKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRound:
+    """One round of an agent, in order of sending; the columns are of one length.
+
+    Attributes
+    ----------
+    host : number of the agent's host
+    header : the datum without its results
+    flow : numbers of the 5-tuples
+    offset_ns : when sent after the round's start
+    trip_ns : round trip; -1: lost
+    own_ns : what the agent's host added itself
+    """
+
+    host: int
+    header: dict[str, Any]
+    naming: Naming
+    flow: Ints
+    offset_ns: Ints
+    trip_ns: Ints
+    own_ns: Ints
+
+    @property
+    def started_at(self) -> int:
+        """When the round says that it began, microseconds."""
+        at: int = self.header["started_at"]
+        return at
+
+    def columns(self) -> RoundColumns:
+        """Return what `streams.columns` makes of the datum, without making the datum."""
+        count, ok = len(self.flow), self.trip_ns != LOST
+        low, high = int(self.flow[0]), int(self.flow[-1]) + 1
+        together = high - low == count and bool((np.diff(self.flow) == 1).all())
+        keys = self.naming.keys
+        started_ns = self.started_at * US_NS
+        return RoundColumns(
+            keys=keys[low:high] if together else [keys[f] for f in self.flow.tolist()],
+            sent_ns=started_ns + self.offset_ns,
+            ok=ok,
+            rtt_ns=np.where(ok, self.trip_ns, 0),
+            host_ns=PROBER_DELAY_NS + self.own_ns,
+            responder_ns=np.where(ok, RESPONDER_DELAY_NS, MISSING),
+            transport=[TRANSPORT] * count,
+            started_ns=started_ns,
+            reach_ns=started_ns + int(self.offset_ns.max()),
+        )
+
+    def datum(self) -> dict[str, Any]:
+        """Return the round as a decoded `probe.round.v1` datum."""
+        naming = self.naming
+        results = [
+            {
+                "src": naming.src[flow], "dst": naming.dst[flow], "flow": naming.flow[flow],
+                "sent_offset_ns": offset, "transport": TRANSPORT,
+                "status": "TIMEOUT" if trip == LOST else "OK",
+                "rtt_ns": None if trip == LOST else trip,
+                "prober_delay_ns": PROBER_DELAY_NS + own,
+                "responder_delay_ns": None if trip == LOST else RESPONDER_DELAY_NS,
+                "clock": "HARDWARE",
+            }
+            for flow, offset, trip, own in zip(
+                self.flow.tolist(), self.offset_ns.tolist(), self.trip_ns.tolist(),
+                self.own_ns.tolist(), strict=True,
+            )
+        ]  # fmt: skip
+        return {**self.header, "results": results}

@@ -16,6 +16,7 @@ from localizer.merge import Merge
 from schemas.enums import AnomalyState
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
+from streams.columns import RoundColumns
 from streams.config import DetectionConfig
 from streams.outputs import Output, progress
 from streams.partition import Identity, PartitionMachine, RefusedRoundError
@@ -66,15 +67,25 @@ class DirectRun:
         if event is not None:
             self._core.feed(event)
 
-    def round(self, partition: int, datum: dict[str, Any], *, timestamp_ms: int) -> list[Output]:
-        """Take in a decoded round; return what the worker publishes, windows included."""
+    def round(
+        self,
+        partition: int,
+        datum: dict[str, Any],
+        *,
+        timestamp_ms: int,
+        columns: RoundColumns | None = None,
+    ) -> list[Output]:
+        """Take in a decoded round; return what the worker publishes, windows included.
+
+        `columns` as in `PartitionMachine.process`.
+        """
         machine = self._machines.get(partition)
         if machine is None:
             identity = Identity(self.cluster, partition)
             machine = self._machines[partition] = PartitionMachine(self._detection, identity)
         self._heard_ns[partition] = timestamp_ms * MS_NS
         try:
-            outputs = machine.process(datum, self._next("rounds", partition))
+            outputs = machine.process(datum, self._next("rounds", partition), columns)
         except RefusedRoundError as error:
             self.refused[error.counter] = self.refused.get(error.counter, 0) + 1
             return []

@@ -40,9 +40,11 @@ def run_world(
     for number, part in enumerate(timeline(world)):
         for rec in part.records:
             direct.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
-        for host, datum in part.rounds:
-            timestamp_ms = datum["started_at"] // US_PER_MS
-            direct.round(host % PARTITIONS, datum, timestamp_ms=timestamp_ms)
+        for made in part.rounds:
+            direct.round(
+                made.host % PARTITIONS, made.header, timestamp_ms=made.started_at // US_PER_MS,
+                columns=made.columns(),
+            )  # fmt: skip
         probes += part.probes
         events += direct.decide(part.begin_ns + SECOND_NS)
         progress(number + 1)

@@ -6,11 +6,11 @@ Nothing here knows what a diagnosis makes of it; what it is compared with stands
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from arena.agents import Agents
+from arena.agents import AgentRound, Agents
 from arena.cluster import Cluster, agent_id, endpoint_id, host_id
 from arena.effects import Bools, Effect, Weather
 from arena.hosts import HostEvent, Hosts, Trouble
@@ -49,11 +49,11 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What is written about one second: records of all topics but rounds, and rounds by host."""
+    """What is written about one second: records of all topics but rounds, and rounds."""
 
     begin_ns: int
     records: list[Rec]
-    rounds: list[tuple[int, dict[str, Any]]]
+    rounds: list[AgentRound]
     probes: int
 
 
@@ -107,7 +107,7 @@ class Simulation:
                 records.append(Rec(at_ns, topics.PATH_TRACE.name, trace.path_id, trace))
             records += self._heartbeats(begin_ns)
             records.sort(key=lambda r: r.at_ns)
-            probes = sum(len(datum["results"]) for _, datum in rounds)
+            probes = sum(len(made.flow) for made in rounds)
             yield Second(begin_ns, records, rounds, probes)
 
     def _start(self) -> Iterator[Rec]:

@@ -4,8 +4,9 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from arena.agents import AgentRound
 from arena.setup import Rec
 from arena.simulation import SECOND_NS, Second, Simulation, World
 
@@ -16,14 +17,14 @@ LEAD_S: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One second: rounds by host that began in it, and records of the other topics.
+    """One second: rounds that began in it, and records of the other topics.
 
     The records lead: they are those of the second `LEAD_S` later.
     """
 
     begin_ns: int
     records: list[Rec]
-    rounds: list[tuple[int, dict[str, Any]]]
+    rounds: list[AgentRound]
     probes: int
 
 
@@ -58,5 +59,5 @@ def _before(heap: list[tuple[int, int, Rec]], end_ns: int) -> list[Rec]:
 
 
 def _slice(second: Second, records: list[Rec]) -> Slice:
-    rounds = sorted(second.rounds, key=lambda r: (r[1]["started_at"], r[0]))
+    rounds = sorted(second.rounds, key=lambda r: (r.started_at, r.host))
     return Slice(second.begin_ns, records, rounds, second.probes)

@@ -72,10 +72,11 @@ def export(
                 value = None if rec.record is None else codec.encode(topic, rec.record)
                 partition = zlib.crc32(rec.key.encode()) % PARTITIONS
                 keep(topic, partition, rec.at_ns // MS_NS, rec.key, value)
-            for host, datum in part.rounds:
+            for made in part.rounds:
+                datum = made.datum()
                 value = codec.encode_datum(PROBE_ROUND, datum)
-                at_ms = datum["started_at"] // US_PER_MS
-                keep(PROBE_ROUND, host % PARTITIONS, at_ms, datum["agent_id"], value)
+                at_ms = made.started_at // US_PER_MS
+                keep(PROBE_ROUND, made.host % PARTITIONS, at_ms, datum["agent_id"], value)
             if number % FLUSH_S == 0:
                 writer.flush()
             progress(number + 1)

@@ -124,8 +124,17 @@ class PartitionMachine:
             return None
         return self.clock.reach_ns // PROGRESS_STEP_NS * PROGRESS_STEP_NS // US_NS
 
-    def process(self, datum: dict[str, Any], offset: int) -> list[Output]:
+    def process(
+        self, datum: dict[str, Any], offset: int, columns: RoundColumns | None = None
+    ) -> list[Output]:
         """Take the round at `offset`; return what it makes known, in order.
+
+        Parameters
+        ----------
+        datum
+            As decoded; with `columns` it need not hold the results.
+        columns
+            The datum as columns, where the caller has them already.
 
         Raises
         ------
@@ -134,7 +143,7 @@ class PartitionMachine:
         """
         before = self.clock
         self._board.next_round()
-        taken = self._take(datum, offset, live=True)
+        taken = self._take(datum, offset, live=True, columns=columns)
         if taken is None:
             return []
         anomalies, closed = taken
@@ -185,7 +194,12 @@ class PartitionMachine:
         self._window_alarms.restore(windows, told, self._windows.first_open)
 
     def _take(
-        self, datum: dict[str, Any], offset: int, *, live: bool
+        self,
+        datum: dict[str, Any],
+        offset: int,
+        *,
+        live: bool,
+        columns: RoundColumns | None = None,
     ) -> tuple[list[Anomaly], list[ClosedWindow]] | None:
         """Update the state by a round; None for a duplicate."""
         self._anchors.note(offset, self.clock)
@@ -193,7 +207,7 @@ class PartitionMachine:
             raise RefusedRoundError(
                 "foreign", f"cluster {datum['cluster']!r} instead of {self._identity.cluster!r}"
             )
-        columns = self._columns(datum)
+        columns = columns or self._columns(datum)
         clock, accepted = step(self.clock, datum["agent_id"], columns.started_ns, columns.reach_ns)
         if not accepted:
             self.clock = clock

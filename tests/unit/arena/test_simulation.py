@@ -14,6 +14,7 @@ from arena.simulation import EPOCH_NS, SECOND_NS, Second, Simulation, World
 from schemas import topics
 from schemas.codec import Codec, to_datum
 from schemas.records import Heartbeat, PathTrace
+from streams.columns import round_columns
 from tests.unit.arena.worlds import at, cluster, loss, world
 
 
@@ -27,7 +28,7 @@ def digest(seconds: list[Second]) -> str:
     text = json.dumps(
         [
             [(r.at_ns, r.topic, r.key, None if r.record is None else to_datum(r.record))
-             for r in s.records] + [d for _, d in s.rounds]
+             for r in s.records] + [r.datum() for r in s.rounds]
             for s in seconds
         ],
         default=str,
@@ -54,7 +55,7 @@ def test_every_record_fits_its_schema() -> None:
                 if rec.record is not None:
                     assert getattr(rec.record, topic.key_field) == rec.key
                     assert codec.decode(topic, codec.encode(topic, rec.record)) == rec.record
-            for _, datum in second.rounds:
+            for datum in (r.datum() for r in second.rounds):
                 value = codec.encode_datum(topics.PROBE_ROUND, datum)
                 assert codec.decode_datum(topics.PROBE_ROUND, value) == datum
 
@@ -63,7 +64,7 @@ def test_a_lost_probe_is_sent_again_twice() -> None:
     """On the same 5-tuple, a timeout later each; answered ones are not."""
     on = cluster()
     for second in run(world(3, on=on, effects=(loss(on, "leaf:s0-r0", begin_s=0),))):
-        for _, datum in second.rounds:
+        for datum in (r.datum() for r in second.rounds):
             tries = Counter((r["src"], r["dst"], r["flow"]) for r in datum["results"])
             lost = {
                 (r["src"], r["dst"], r["flow"]) for r in datum["results"] if r["rtt_ns"] is None
@@ -88,7 +89,7 @@ def test_losses_and_paths_agree() -> None:
     for second in run(world(3, on=on, effects=(loss(on, link),)))[1:]:
         lost = {
             (r["src"], r["dst"], r["flow"])
-            for _, d in second.rounds for r in d["results"] if r["rtt_ns"] is None
+            for d in (r.datum() for r in second.rounds) for r in d["results"] if r["rtt_ns"] is None
         }  # fmt: skip
         assert lost == wanted
 
@@ -102,10 +103,9 @@ def test_a_silent_agent_neither_asks_nor_answers_nor_beats() -> None:
         second, dead = seconds[index], index == 3
         beats = {r.record.agent_id for r in second.records if isinstance(r.record, Heartbeat)}
         assert ("agent-h2" in beats) is not dead
-        assert (2 in {h for h, _ in second.rounds}) is not dead
-        toward = [
-            r for _, d in second.rounds for r in d["results"] if r["dst"].startswith("ep:h2/")
-        ]
+        assert (2 in {r.host for r in second.rounds}) is not dead
+        rounds = [r.datum()["results"] for r in second.rounds]
+        toward = [r for results in rounds for r in results if r["dst"].startswith("ep:h2/")]
         assert toward
         assert all((r["rtt_ns"] is None) is dead for r in toward)
 
@@ -114,7 +114,7 @@ def test_a_wrong_clock_shows_in_all_that_a_host_writes() -> None:
     """Rounds and heartbeats; the others' stay right."""
     event = HostEvent(host=1, trouble=Trouble.CLOCK, begin_ns=at(1), value_ns=-7 * SECOND_NS)
     second = run(world(4, hosts=(event,)))[3]
-    started = {h: d["started_at"] * 1000 for h, d in second.rounds}
+    started = {r.host: r.started_at * 1000 for r in second.rounds}
     assert started[1] < second.begin_ns - 5 * SECOND_NS
     assert started[0] >= second.begin_ns
 
@@ -156,9 +156,21 @@ def test_round_trips_are_of_the_published_size(tiers: int) -> None:
     on = cluster(hosts=8, rails=2, targets=4, tiers=tiers)
     rtt = [
         r["rtt_ns"]
-        for s in run(world(40, on=on)) for _, d in s.rounds for r in d["results"]
+        for s in run(world(40, on=on)) for d in (r.datum() for r in s.rounds) for r in d["results"]
     ]  # fmt: skip
     assert None not in rtt
     assert 13_000 < np.median(rtt) < 22_000
     assert np.quantile(rtt, 0.999) < 10 * np.median(rtt)
     assert EPOCH_NS % SECOND_NS == 0
+
+
+def test_columns_are_those_of_the_datum() -> None:
+    """What the stream worker makes of the decoded round, made without it."""
+    on = cluster()
+    for second in run(world(6, on=on, effects=(loss(on, "leaf:s0-r0", 0.5, begin_s=2),))):
+        for made in second.rounds:
+            own, wanted = made.columns(), round_columns(made.datum())
+            for name in ("keys", "transport", "started_ns", "reach_ns"):
+                assert getattr(own, name) == getattr(wanted, name)
+            for name in ("sent_ns", "ok", "rtt_ns", "host_ns", "responder_ns"):
+                np.testing.assert_array_equal(getattr(own, name), getattr(wanted, name))
