@@ -7,6 +7,7 @@ from typing import Final
 from localizer.kinds import LAYER_OF, FaultKind
 from localizer.paths import FlowKey
 from localizer.suspicion import Sources
+from localizer.topology import Topology
 from schemas.enums import ComponentKind, Layer
 
 # As fault.event.v1 holds them.
@@ -27,6 +28,8 @@ class Claim:
         (component, share of the belief), best first; the first is `component_id`.
     keys
         5-tuples that it explains.
+    near
+        What it is joined to: the ends of a cable, the cables of a switch.
     ready
         Whether the evidence suffices to open a fault; an open one is updated anyway.
     """
@@ -45,6 +48,7 @@ class Claim:
     tasks: tuple[str, ...]
     evidence: tuple[str, ...]
     ready: bool
+    near: frozenset[str] = frozenset()
 
     @property
     def group(self) -> str:
@@ -99,4 +103,17 @@ def make_claim(
         tasks=tuple(sorted(hit | tasks)[:MAX_TASKS]),
         evidence=(*tuple(evidence)[: MAX_EVIDENCE - 1], f"first step: {kind.runbook}"),
         ready=ready,
+        near=_near(sources.topology, component_id),
+    )
+
+
+def _near(topology: Topology, component_id: str) -> frozenset[str]:
+    """Return what a component is joined to; by an RNIC's cable also the RNIC's others."""
+    known = topology.get(component_id)
+    ends = [] if known is None else [end for end in (known.a, known.b) if end is not None]
+    bonded = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
+    return frozenset(
+        found
+        for at in (component_id, *bonded)
+        for found in (*topology.neighbours(at), *topology.links_at(at), *ends)
     )

@@ -10,7 +10,7 @@ from localizer.incident import Incident, Trigger, follow, opened, resolve
 from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
 from localizer.paths import FlowKey
 from localizer.states import SPECIFIC
-from localizer.units import SECOND_NS
+from localizer.units import SECOND_NS, us_to_ns
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 
@@ -22,6 +22,8 @@ REMEMBER_NS: Final = 120 * SECOND_NS
 OVERLAP: Final = 0.5
 # A claim beside an old fault is a fault of its own when this share of it is news.
 FRESH: Final = 0.3
+# Faults that begin within so short a time next to each other are one.
+TOGETHER_NS: Final = 3 * SECOND_NS
 # What is worth an update beside the essentials: the number of bad 5-tuples grew or
 # fell by half, or the belief moved by this much.
 GROWTH: Final = 1.5
@@ -155,10 +157,26 @@ class Lifecycle:
         """Say whether enough of what a claim explains is not some open fault's already."""
         if claim.group == AGENT:
             return True
+        if any(self._shadows(incident, claim) for incident in self.open_faults()):
+            return False
         owned = frozenset[FlowKey]().union(*(i.keys or () for i in self.open_faults()))
         fresh = len(claim.keys - owned)
         return fresh == len(claim.keys) or fresh >= max(
             self._config.min_flows, FRESH * len(claim.keys)
+        )
+
+    @staticmethod
+    def _shadows(incident: Incident, claim: Claim) -> bool:
+        """Say whether an open fault next door began at the same time.
+
+        Replies may take another way than probes: what they lose to the same fault has
+        no component in common with it but those next to it.
+        """
+        event = incident.event
+        return (
+            incident.group == claim.group
+            and event.component_id in claim.near
+            and abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
         )
 
     def _take_over(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:

@@ -200,6 +200,28 @@ class PathBook:
             found += trace.probes[1]
         return found
 
+    def passed(self, key: FlowKey, since_ns: int) -> frozenset[str]:
+        """Return what packets have passed for certain while the target did not answer.
+
+        Of traces that broke off since then: everything before the last hop that answered.
+        Not that hop itself: a switch answers also when it forwards nothing.
+        """
+        flow = self._flows.get(key)
+        if flow is None or not flow.complete:
+            return frozenset()
+        found: set[str] = set()
+        for trace in flow.recent:
+            if trace.traced_ns < since_ns or trace.complete:
+                continue
+            usual = self._resolved(key, flow.complete[-1])
+            own = self._resolved(key, trace)
+            last = max((i for i, a in enumerate(trace.addresses) if a is not None), default=-1)
+            # Only along the way that was known before: another one is another matter.
+            if last < 0 or last >= len(usual.nodes) or own.nodes[last] != usual.nodes[last]:
+                continue
+            found |= set(usual.prefixes[last]) - {usual.nodes[last]}
+        return frozenset(found)
+
     def _probes(
         self, key: FlowKey, trace: _Trace, calm: list[_Trace], model: list[_Trace]
     ) -> list[HopProbe]:

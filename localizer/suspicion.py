@@ -9,10 +9,13 @@ from localizer.paths import FlowKey, PathBook
 from localizer.roster import Roster
 from localizer.states import StateBook
 from localizer.topology import Topology
+from localizer.units import SECOND_NS
 from schemas.enums import AnomalyKind
 
 # A prober that took longer over its own work than half of the rise made it itself.
 OWN_DELAY_SHARE: Final = 0.5
+# A trace that ended so soon after the first lost probe may have begun before it.
+TRACE_SLACK_NS: Final = SECOND_NS // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +86,15 @@ def _bad_flow(
     sources: Sources, key: FlowKey, symptoms: tuple[Symptom, ...], *, is_open: bool
 ) -> BadFlow:
     onset_ns = min(s.onset_ns for s in symptoms)
+    components = sources.paths.path(key, before_ns=onset_ns).components
+    if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms):
+        # Replies may come another way, and be lost there: what the probe has passed is well.
+        passed = sources.paths.passed(key, onset_ns + TRACE_SLACK_NS)
+        components = tuple(c for c in components if c not in passed)
     return BadFlow(
         key=key,
         symptoms=symptoms,
-        components=sources.paths.path(key, before_ns=onset_ns).components,
+        components=components,
         prober=symptoms[0].agent_id,
         responder=sources.roster.agent_of(key[1]),
         open=is_open,
