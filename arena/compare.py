@@ -57,9 +57,11 @@ class Ours:
         """Take in a second, and decide."""
         for rec in part.records:
             self._direct.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
-        for host, datum in part.rounds:
-            timestamp_ms = datum["started_at"] // US_PER_MS
-            self._direct.round(host % PARTITIONS, datum, timestamp_ms=timestamp_ms)
+        for made in part.rounds:
+            self._direct.round(
+                made.host % PARTITIONS, made.header, timestamp_ms=made.started_at // US_PER_MS,
+                columns=made.columns(),
+            )  # fmt: skip
         self._events += self._direct.decide(part.begin_ns + SECOND_NS)
 
     def finish(self) -> tuple[Verdict, ...]:

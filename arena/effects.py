@@ -134,15 +134,21 @@ class Weather:
                 delay[places] += effect.delay_ns * strength
         return kept, delay
 
-    def crossing(self, flow: int, components: Sequence[int], at_ns: int) -> tuple[float, float]:
-        """Return the same of one packet of a 5-tuple over some components, one way."""
+    def crossing(
+        self, flow: int, components: Sequence[int], at_ns: int, *, back: bool = False
+    ) -> tuple[float, float]:
+        """Return the same of one packet of a 5-tuple over some components, one way.
+
+        `back`: the packet is a reply.
+        """
         kept, delay = 1.0, 0.0
         wanted = set(components)
+        end = int((self._flows.src if back else self._flows.dst)[flow])
         at = np.array([at_ns])
         for number, effect in enumerate(self.effects):
-            if not effect.there or effect.component not in wanted:
+            if effect.component not in wanted or not (effect.back if back else effect.there):
                 continue
-            if effect.toward not in (None, int(self._flows.dst[flow])):
+            if effect.toward not in (None, end):
                 continue
             if effect.active(at_ns, at_ns + 1) and bool(
                 touched(effect, number, self._hashed[flow : flow + 1])[0]

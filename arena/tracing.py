@@ -135,7 +135,10 @@ class Tracer:
         host = np.array([self._cluster.flows.dst[flow] // self._cluster.rails])
         if self._hosts.silent_pairs(host, np.array([at_ns]))[0]:
             return None
+        reply = [n for n in self._cluster.flows.back[flow].tolist() if n != NOWHERE]
         kept, delay = self._weather.crossing(flow, crossed, at_ns)
-        if self._rng.random() > kept * kept:
+        kept_back, delay_back = self._weather.crossing(flow, reply, at_ns, back=True)
+        if self._rng.random() > kept * kept_back:
             return None
-        return round(16_000 * float(np.exp(self._rng.normal(0.0, 0.1))) + 2 * delay)
+        own = 16_000 * float(np.exp(self._rng.normal(0.0, 0.1)))
+        return round(own + delay + delay_back)

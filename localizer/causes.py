@@ -11,6 +11,7 @@ class Reason(Enum):
     COMPONENT = "a component of the network is at fault"
     PROBER = "an agent is too busy to probe well"
     RESPONDER = "an agent is too busy to answer well"
+    REPLY = "the reply is lost on a way that no trace shows"
     EVERYTHING = "all is bad at once: this machine, this cluster"
 
 
@@ -36,6 +37,7 @@ class Columns:
     probers: dict[str, int]
     responders: dict[str, int]
     everything: int | None
+    reply: int | None = None
 
     @classmethod
     def of(cls, causes: list[Cause]) -> "Columns":
@@ -48,6 +50,7 @@ class Columns:
             found[Reason.PROBER],
             found[Reason.RESPONDER],
             found[Reason.EVERYTHING].get(""),
+            found[Reason.REPLY].get(""),
         )
 
     def crossed(

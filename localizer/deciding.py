@@ -237,7 +237,8 @@ class Decider:
             return []
         found = cases(evidence, explain(evidence.problem))
         told = self._told(family)
-        claims = [self._judge.claim(case, now_ns, told) for case in found]
+        beside = len(found) > 1
+        claims = [self._judge.claim(case, now_ns, told, beside=beside) for case in found]
         return [claim for claim in claims if claim is not None]
 
     def _told(self, family: Family) -> frozenset[FlowKey]:

@@ -46,6 +46,7 @@ LOG_PRIOR: Final = {
 NOISE_PRIOR: Final = {
     (Family.LOSS, Reason.PROBER): -7.0,
     (Family.LOSS, Reason.RESPONDER): -7.0,
+    (Family.LOSS, Reason.REPLY): -6.0,
     (Family.LOSS, Reason.EVERYTHING): -9.0,
     (Family.LATENCY, Reason.PROBER): -4.5,
     (Family.LATENCY, Reason.RESPONDER): -4.5,
@@ -63,6 +64,9 @@ CHANCE: Final = {
 }
 # Single probes of a trace that are lost, or late, for no reason of the network.
 HOP_CHANCE: Final = {Family.LOSS: 0.02, Family.LATENCY: 0.1}
+# Replies lost elsewhere are thinkable beside a fault that probes are lost at: when at most
+# this share of the bad 5-tuples got as far as the target, or a fault is open.
+REPLY_SHARE: Final = 0.8
 # "Everything" is thinkable when this share of all 5-tuples is bad.
 EVERYTHING_SHARE: Final = 0.3
 
@@ -100,6 +104,9 @@ def gather(
         Cause.make(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
     ]
     open_count = sum(flow.open for flow in bad)
+    replyless = sum(flow.replyless for flow in bad)
+    if replyless and (known or replyless < REPLY_SHARE * len(bad)):
+        causes.append(Cause.make(Reason.REPLY))
     if allow_everything and open_count >= max(4, EVERYTHING_SHARE * total):
         causes.append(Cause.make(Reason.EVERYTHING))
     if not causes:

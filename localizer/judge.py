@@ -30,6 +30,10 @@ from localizer.underlay import Explanation, Suspect
 from localizer.units import MS_NS, SECOND_NS
 from schemas.enums import AnomalyKind, ComponentKind
 
+# Traces of lost 5-tuples are there after so long: two timeouts, and as much for the rest.
+TRACE_NS = 2_500 * MS_NS
+# The next trace of the same 5-tuple comes so much later at the latest.
+SECOND_TRACE_NS = 12 * SECOND_NS
 # Share of an agent's 5-tuples that are bad from which its stall explains them.
 STALL_SHARE = 0.9
 # More doubt than this that there is a fault at all, and none is opened.
@@ -90,6 +94,8 @@ def _hits(cause: Cause, flow: BadFlow) -> bool:
             return cause.name == flow.prober
         case Reason.RESPONDER:
             return cause.name == flow.responder
+        case Reason.REPLY:
+            return flow.replyless
         case Reason.EVERYTHING:
             return True
 
@@ -103,7 +109,12 @@ class Judge:
         self._specifier = Specifier(sources.topology, sources.states, tables)
 
     def claim(
-        self, case: Case, now_ns: int, told: frozenset[FlowKey] = frozenset()
+        self,
+        case: Case,
+        now_ns: int,
+        told: frozenset[FlowKey] = frozenset(),
+        *,
+        beside: bool = False,
     ) -> Claim | None:
         """Return what the case claims; None where it is no fault of anything.
 
@@ -111,23 +122,31 @@ class Judge:
         ----------
         told
             5-tuples of the network's open faults.
+        beside
+            Whether something else is claimed at the same time.
         """
-        if not case.open or case.cause.reason is Reason.EVERYTHING:
+        if not case.open or case.cause.reason in (Reason.EVERYTHING, Reason.REPLY):
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is Family.LOSS:
-                return self._loss(case, now_ns)
+                return self._loss(case, now_ns, beside=beside or bool(told))
             return self._latency(case, now_ns)
         return self._agent(case, now_ns, told)
 
-    def _loss(self, case: Case, now_ns: int) -> Claim:
+    def _loss(self, case: Case, now_ns: int, *, beside: bool) -> Claim:
         config = self._config
         share = cut_share(case.open)
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
         count = len(case.open)
         if share >= CUT_SHARE:
-            enough = count >= config.min_flows or age_ns >= config.few_ns
+            # Beside another fault, what looks like a second one may be the replies that
+            # the first one loses: traces tell, and are made at once; for a few, two of them.
+            few_ns = config.few_ns + (SECOND_TRACE_NS if beside else 0)
+            enough = count >= config.min_flows or age_ns >= few_ns
+            untraced = sum(not flow.traced for flow in case.open)
+            if beside and age_ns < TRACE_NS and 2 * untraced > count:
+                enough = False
             due = decided or age_ns >= config.settle_ns
         else:
             # Lossy 5-tuples of one path were flagged together: they count once. Those that

@@ -49,6 +49,8 @@ def flow_rows(
     rows = _Rows()
     for flow, weight in zip(bad, _weights(bad), strict=True):
         crossed = column.crossed(flow.components, flow.prober, flow.responder)
+        if flow.replyless and column.reply is not None:
+            crossed = (*crossed, column.reply)
         rows.add(crossed, bad=True, weight=weight)
     for row in (index.flows[place] for place in places):
         crossed = column.crossed(row.components, row.prober, row.responder)
@@ -117,6 +119,7 @@ def hop_rows(
     shifts = [s.shift_ns for flow in bad for s in flow.symptoms if s.shift_ns is not None]
     late_ns = HOP_LATE_SHARE * median(shifts) if shifts else 0.0
     agents = {flow.key: (flow.prober, flow.responder) for flow in bad}
+    replyless = {flow.key for flow in bad if flow.replyless and column.reply is not None}
     rows = _Rows()
     # Paths share their prefixes: by identity, which hashes faster than a dozen names.
     known: dict[tuple[int, str, str | None], tuple[int, ...]] = {}
@@ -136,8 +139,9 @@ def hop_rows(
         for probe, outcome in found:
             spoilt[probe.traced_ns] = spoilt.get(probe.traced_ns, 0) + outcome
         for probe, outcome in found:
-            # That the target of another 5-tuple is silent is its agent's matter.
-            if probe.target and outcome and key not in agents:
+            # That the target of another 5-tuple is silent is its agent's matter, and that
+            # only the target is silent may be that of the reply's way.
+            if probe.target and outcome and (key not in agents or key in replyless):
                 continue
             target = responder if probe.target else None
             ends = id(probe.components), prober, target

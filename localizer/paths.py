@@ -5,6 +5,7 @@ the topology alone decides it.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -206,21 +207,38 @@ class PathBook:
         Of traces that broke off since then: everything before the last hop that answered.
         Not that hop itself: a switch answers also when it forwards nothing.
         """
+        return frozenset(
+            component
+            for usual, last in self._broken_off(key, since_ns)
+            for component in usual.prefixes[last]
+            if component != usual.nodes[last]
+        )
+
+    def traced_after(self, key: FlowKey, since_ns: int) -> bool:
+        """Say whether a trace of the 5-tuple was finished since then."""
+        return self._traced_ns.get(key, since_ns - 1) >= since_ns
+
+    def only_target_silent(self, key: FlowKey, since_ns: int) -> bool:
+        """Say whether every hop answered but the last, in a trace that broke off since then.
+
+        In one of several: a hop that forwards may keep silent now and then.
+        """
+        return any(last == len(usual.nodes) - 2 for usual, last in self._broken_off(key, since_ns))
+
+    def _broken_off(self, key: FlowKey, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
+        """Yield traces that broke off since then: the usual path, the last hop that answered."""
         flow = self._flows.get(key)
         if flow is None or not flow.complete:
-            return frozenset()
-        found: set[str] = set()
+            return
+        usual = self._resolved(key, flow.complete[-1])
         for trace in flow.recent:
             if trace.traced_ns < since_ns or trace.complete:
                 continue
-            usual = self._resolved(key, flow.complete[-1])
             own = self._resolved(key, trace)
             last = max((i for i, a in enumerate(trace.addresses) if a is not None), default=-1)
             # Only along the way that was known before: another one is another matter.
-            if last < 0 or last >= len(usual.nodes) or own.nodes[last] != usual.nodes[last]:
-                continue
-            found |= set(usual.prefixes[last]) - {usual.nodes[last]}
-        return frozenset(found)
+            if 0 <= last < len(usual.nodes) and own.nodes[last] == usual.nodes[last]:
+                yield usual, last
 
     def _probes(
         self, key: FlowKey, trace: _Trace, calm: list[_Trace], model: list[_Trace]

@@ -32,7 +32,11 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadFlow:
-    """A 5-tuple that something is wrong with. `open`: now, not a moment ago."""
+    """A 5-tuple that something is wrong with.
+
+    `open`: now, not a moment ago. `replyless`: cut off, though every hop of its trace but the
+    target answers. `traced`: since it is cut off.
+    """
 
     key: FlowKey
     symptoms: tuple[Symptom, ...]
@@ -40,6 +44,8 @@ class BadFlow:
     prober: str
     responder: str | None
     open: bool
+    replyless: bool = False
+    traced: bool = False
 
     @property
     def cut(self) -> bool:
@@ -87,9 +93,13 @@ def _bad_flow(
 ) -> BadFlow:
     onset_ns = min(s.onset_ns for s in symptoms)
     components = sources.paths.path(key, before_ns=onset_ns).components
+    replyless = traced = False
     if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms):
         # Replies may come another way, and be lost there: what the probe has passed is well.
-        passed = sources.paths.passed(key, onset_ns + TRACE_SLACK_NS)
+        since_ns = onset_ns + TRACE_SLACK_NS
+        passed = sources.paths.passed(key, since_ns)
+        replyless = sources.paths.only_target_silent(key, since_ns)
+        traced = sources.paths.traced_after(key, since_ns)
         components = tuple(c for c in components if c not in passed)
     return BadFlow(
         key=key,
@@ -98,6 +108,8 @@ def _bad_flow(
         prober=symptoms[0].agent_id,
         responder=sources.roster.agent_of(key[1]),
         open=is_open,
+        replyless=replyless,
+        traced=traced,
     )
 
 
