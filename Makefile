@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint unit bench-pipeline docs lock clean
+.PHONY: help setup demo test lint unit bench-pipeline bench-accuracy docs lock clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -13,6 +13,7 @@ help:
 	@echo "make setup           the environment in $(VENV), and Apache Kafka's jars in the user's cache"
 	@echo "make lint            ruff, mypy, import contracts"
 	@echo "make unit            the tests that need no broker"
+	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
 	@echo "make docs            write docs/topics.md anew from the schemas"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
@@ -42,6 +43,9 @@ lint: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -m "not broker and not lab and not registry"
+
+bench-accuracy: setup
+	$(BIN)/python -m ops.bench accuracy
 
 bench-pipeline: setup
 	$(BIN)/python -m ops.bench pipeline

@@ -4,11 +4,12 @@ from collections import defaultdict
 from dataclasses import replace
 
 from localizer.anomalies import Family, Symptom
+from localizer.causes import Reason
 from localizer.claims import Claim, make_claim
 from localizer.config_core import CoreConfig
 from localizer.evidence import gather
 from localizer.flow_index import IndexCache
-from localizer.judge import Judge, cases
+from localizer.judge import Case, Judge, cases
 from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY
 from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import Break, ChainFault, FlowTables
@@ -42,6 +43,7 @@ class Decider:
         self._judge = Judge(config, sources, tables)
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
+        self._echoes: frozenset[FlowKey] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
 
     @property
@@ -236,16 +238,30 @@ class Decider:
         if evidence is None:
             return []
         found = cases(evidence, explain(evidence.problem))
+        if family is Family.LOSS:
+            self._note_echoes(found)
         told = self._told(family)
         beside = len(found) > 1
         claims = [self._judge.claim(case, now_ns, told, beside=beside) for case in found]
         return [claim for claim in claims if claim is not None]
 
+    def _note_echoes(self, found: list[Case]) -> None:
+        """Remember which 5-tuples only lose the replies of what open faults lose.
+
+        While a fault clears, less and less shows that they are its.
+        """
+        if not self._known(Family.LOSS):
+            self._echoes = frozenset()
+        for case in found:
+            if case.cause.reason is Reason.REPLY:
+                self._echoes |= {flow.key for flow in case.bad}
+
     def _told(self, family: Family) -> frozenset[FlowKey]:
         """Return the 5-tuples of open faults of a family: while one clears, few are left of it."""
         group = LOSS if family is Family.LOSS else LATENCY
         faults = self._lifecycle.open_faults()
-        return frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
+        told = frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
+        return told | self._echoes if family is Family.LOSS else told
 
     def _known(self, family: Family) -> frozenset[str]:
         """Return the components of decided open faults of a family."""
@@ -292,6 +308,7 @@ class Decider:
                 components, latency if group == LATENCY else loss, group
             ),
             unexplained=len((loss | latency) - covered),
+            echoes=self._echoes,
         )
 
     def _crossing(

@@ -151,7 +151,9 @@ class Judge:
         else:
             # Lossy 5-tuples of one path were flagged together: they count once. Those that
             # have lost nothing of late only wait to be cleared.
-            enough = len({flow.key[:2] for flow in case.open if _loses(flow)}) >= config.min_flows
+            pairs = len({flow.key[:2] for flow in case.open if _loses(flow)})
+            # Two of them do for what lasts.
+            enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
             due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
         ready = (
             enough

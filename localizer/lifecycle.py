@@ -38,7 +38,8 @@ class Situation:
 
     `bad_loss`, `bad_latency`: 5-tuples with an open anomaly, less those that their
     target's agent accounts for. `crossing` returns which of a group's go through
-    some components. `unexplained`: how many of all no claim accounts for.
+    some components. `unexplained`: how many of all no claim accounts for. `echoes`:
+    those that only lose the replies of what open faults lose.
     """
 
     bad_loss: frozenset[FlowKey]
@@ -46,6 +47,7 @@ class Situation:
     dead_agents: frozenset[str]
     crossing: Callable[[frozenset[str], str], frozenset[FlowKey]]
     unexplained: int
+    echoes: frozenset[FlowKey] = frozenset()
 
     def bad(self, group: str) -> frozenset[FlowKey]:
         """Return the bad 5-tuples that can speak for a fault of a group."""
@@ -120,7 +122,7 @@ class Lifecycle:
             if young is not None:
                 taken.add(young.event.fault_id)
                 changed += self._take_over(young, claim, now_ns)
-            elif claim.ready and self._is_news(claim):
+            elif claim.ready and self._is_news(claim, situation.echoes):
                 changed += self._open(claim, taken, now_ns)
         for incident in changed:
             incident.event = replace(incident.event, unexplained_paths=situation.unexplained)
@@ -153,13 +155,13 @@ class Lifecycle:
                 return incident
         return None
 
-    def _is_news(self, claim: Claim) -> bool:
+    def _is_news(self, claim: Claim, echoes: frozenset[FlowKey]) -> bool:
         """Say whether enough of what a claim explains is not some open fault's already."""
         if claim.group == AGENT:
             return True
         if any(self._shadows(incident, claim) for incident in self.open_faults()):
             return False
-        owned = frozenset[FlowKey]().union(*(i.keys or () for i in self.open_faults()))
+        owned = echoes.union(*(i.keys or () for i in self.open_faults()))
         fresh = len(claim.keys - owned)
         return fresh == len(claim.keys) or fresh >= max(
             self._config.min_flows, FRESH * len(claim.keys)

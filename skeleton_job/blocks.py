@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from skeleton_job.clusters import block_width
 from skeleton_job.job import Job, Rnic
+from skeleton_job.lockstep import host_width
+from skeleton_job.rhythm import Rhythm
 from skeleton_job.series import Bools, Floats, RateMatrix
-from skeleton_job.spectrum import Profiles, Rhythm, iterations_of, stft_magnitude
+from skeleton_job.spectrum import Profiles, iterations_of
 
 Labels = NDArray[np.int64]
 
@@ -22,8 +24,6 @@ MIN_PART: Final = 0.1
 # Hosts' clocks, and the reads after a tick, are alike to this; a shift below it means nothing.
 CLOCK_TOLERANCE_NS: Final = 10_000_000
 AMPLITUDE_FLOOR: Final = 0.03
-# The spectrum has no phase, so it says less than the fold, but a wrong clock does not reach it.
-SPECTRUM_WEIGHT: Final = 0.3
 
 
 class InconsistentError(ValueError):
@@ -112,19 +112,18 @@ class Blocks:
     Attributes
     ----------
     members : the RNICs of each block, by rail
-    features : (n_blocks, n_features), 0 where not known
     halves : each (n_blocks, 2 * points), tx and rx of odd and of even iterations
     tx, rx : (n_blocks, points), mean iteration of each block's RNICs
     known : (n_blocks,)
     hosts : (n_blocks,) index of the host
     rows : (n_blocks, width) rows in the rate matrix
     seen : (n_blocks, width) whether the counters show an RNIC's part
+    replicas : whether blocks of one host may be replicas of each other
     width_margin : how clearly the width was chosen, above 1
     floor : norm of a difference between features that means nothing
     """
 
     members: tuple[tuple[Rnic, ...], ...]
-    features: Floats
     halves: tuple[Floats, Floats]
     tx: Floats
     rx: Floats
@@ -133,6 +132,7 @@ class Blocks:
     rows: Labels
     seen: Bools
     width: int
+    replicas: bool
     width_margin: float
     floor: float
 
@@ -142,16 +142,17 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     n_hosts, n_rails = part.rows.shape
     cube = profiles.both[part.rows]
     width, margin = block_width(cube, part.known, _rail_noise(profiles, part))
+    narrow = host_width(matrix, part.rows, part.known) if n_rails > 2 else n_rails
+    # Sample by sample a host is not of one group: its blocks may be replicas as well as stages.
+    replicas = narrow < n_rails
+    width = min(width, narrow)
     rows = part.rows.reshape(-1, width)
     seen = part.known.reshape(-1, width)
     weight = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1)
     mean = np.einsum("bw,bwf->bf", weight, profiles.both[rows])
-    spectrum = np.einsum("bw,bwf->bf", weight, stft_magnitude(matrix, rhythm)[rows])
     known: Bools = np.any(seen, axis=1)
     points = mean.shape[1] // 2
     norm = float(np.linalg.norm(mean[known], axis=1).mean())
-    loud = float(np.linalg.norm(spectrum[known], axis=1).mean())
-    scaled = spectrum * (SPECTRUM_WEIGHT * norm / loud if loud > 0 else 0.0)
     point_ns = rhythm.period_bins * matrix.bin_ns / points
     slope = np.hstack(
         [np.gradient(mean[:, :points], axis=1), np.gradient(mean[:, points:], axis=1)]
@@ -160,7 +161,6 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     flat = [rnic for rnics in part.table for rnic in rnics]
     return Blocks(
         members=tuple(tuple(flat[i : i + width]) for i in range(0, len(flat), width)),
-        features=np.hstack([mean, scaled]),
         halves=(
             np.einsum("bw,bwf->bf", weight, profiles.odd[rows]),
             np.einsum("bw,bwf->bf", weight, profiles.even[rows]),
@@ -172,6 +172,7 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
         rows=rows,
         seen=seen,
         width=width,
+        replicas=replicas,
         width_margin=margin,
         floor=float(np.hypot(shift, AMPLITUDE_FLOOR * norm)),
     )
@@ -195,16 +196,24 @@ def _rail_noise(profiles: Profiles, part: Part) -> float:
 
 
 def one_way_share(blocks: Blocks) -> float:
-    """Return which share of the blocks' traffic goes one way at a time, 0..1.
+    """Return which share of the hosts' traffic goes one way at a time, 0..1.
 
-    A gradient ring sends what it receives; a pipeline does not. Cross-validated
-    between odd and even iterations, so that noise does not count.
+    A collective sends what it receives; a pipeline does not. Summed over a host, since a ring may
+    enter it at another NIC than it leaves. Cross-validated between odd and even iterations, so
+    that noise does not count.
     """
     points = blocks.tx.shape[1]
-    net = [half[:, :points] - half[:, points:] for half in blocks.halves]
-    total = [half[:, :points] + half[:, points:] for half in blocks.halves]
-    one_way = float((net[0] * net[1])[blocks.known].sum())
-    return float(np.sqrt(max(one_way, 0.0) / max(float((total[0] * total[1]).sum()), 1e-300)))
+    halves = []
+    for half in blocks.halves:
+        total = np.zeros((int(blocks.hosts.max(initial=0)) + 1, half.shape[1]))
+        np.add.at(total, blocks.hosts[blocks.known], half[blocks.known])
+        halves.append(total)
+    net = [half[:, :points] - half[:, points:] for half in halves]
+    # Loading of data comes at any time: steady in the mean.
+    net = [n - n.mean(axis=1, keepdims=True) for n in net]
+    both = [half[:, :points] + half[:, points:] for half in halves]
+    one_way = float((net[0] * net[1]).sum())
+    return float(np.sqrt(max(one_way, 0.0) / max(float((both[0] * both[1]).sum()), 1e-300)))
 
 
 def block_iterations(

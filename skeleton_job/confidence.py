@@ -6,18 +6,21 @@ set on): of the inferences with at least confidence c, at least the share c has
 the right data- and pipeline-parallel degree. A test holds it to that.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
-from skeleton_job.clusters import MIN_SEPARATION, Classes
-from skeleton_job.spectrum import MIN_ITERATIONS, MIN_STRENGTH, Rhythm
+from skeleton_job.layouts import Choice
+from skeleton_job.period import MIN_STRENGTH
+from skeleton_job.rhythm import MIN_ITERATIONS, Rhythm
 from skeleton_job.stages import StageOrder
 
 # Each part rises from 0 at `low` to 1 at `high`.
 STRENGTH: Final = (MIN_STRENGTH, 0.7)
 ITERATIONS: Final = (MIN_ITERATIONS - 1.0, 10.0)
-# Ratios to a threshold: 1 is undecided.
-SEPARATION: Final = (0.5, 1.5)
+# Nats between the best layouts are worth less than they say: what blocks share is not independent.
+MARGIN_NATS: Final = 3.0
+# Ratio to a threshold: 1 is undecided.
 WIDTH: Final = (0.5, 1.25)
 # A ring has below 0.01, a pipeline above 0.04 even beside large gradients.
 ONE_WAY: Final = (0.01, 0.1)
@@ -45,7 +48,7 @@ def ramp(value: float, low: float, high: float) -> float:
 def parts_of(
     rhythm: Rhythm,
     width_margin: float,
-    classes: Classes,
+    choice: Choice,
     order: StageOrder,
     *,
     seen_share: float,
@@ -54,23 +57,19 @@ def parts_of(
     placed: bool,
 ) -> list[Part]:
     """Return the parts of an inference's confidence."""
-    if classes.count > 1:
-        margin = classes.separation / max(MIN_SEPARATION, classes.runner_up)
-    else:
-        margin = MIN_SEPARATION / max(classes.runner_up, 1e-9)
+    clear = 1.0 / (1.0 + math.exp(-min(choice.margin, 100.0) / MARGIN_NATS))
     parts = [
         Part(ramp(rhythm.strength, *STRENGTH), "the iterations are not much alike"),
         Part(ramp(rhythm.iterations, *ITERATIONS), "too few iterations in the window"),
-        Part(ramp(margin, *SEPARATION), "pipeline stages do not stand apart clearly"),
+        Part(clear, "pipeline stages do not stand apart clearly"),
         Part(ramp(width_margin, *WIDTH), "RNICs of a host are neither clearly alike nor not"),
-        Part(classes.agreement, "positions are not equally large without force"),
         Part(ramp(seen_share, 0.3, 0.8), "counters of many RNICs are missing"),
         Part(1.0 - ramp(doubtful, 0.0, 0.5), "it is not clear which RNICs take part"),
         Part(1.0 if placed else UNPLACED, "RNICs without counters fit several positions"),
     ]
-    if classes.count == 1:
+    if choice.count == 1:
         flows = 1.0 - ramp(one_way, *ONE_WAY)
         parts.append(Part(flows, "traffic goes one way as in a pipeline, but no stages show"))
-    if classes.count > 2:
+    if choice.count > 2:
         parts.append(Part(order.trust, "the order of the stages is not clear"))
     return parts

@@ -15,9 +15,10 @@ from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
 from skeleton_job.counters import CounterStore
 from skeleton_job.job import Job
 from skeleton_job.pinglists import Draft, ListConfig, Share, merged, task_share, usable_skeleton
+from skeleton_job.record import to_record
 from skeleton_job.roster import Roster
 from skeleton_job.series import S_NS, common_tick_ns, rate_matrix
-from skeleton_job.skeleton import TOO_SHORT, Inference, infer, to_record
+from skeleton_job.skeleton import TOO_SHORT, Inference, infer
 from skeleton_job.standing import Standing
 
 # Batches of a second arrive up to this much after their last tick.

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import polars as pl
 
+from skeleton_job.coherence import split
 from skeleton_job.job import Rnic
 from skeleton_job.meta import Meta
 from skeleton_job.preload import basic_pairs
-from skeleton_job.series import S_NS, common_tick_ns, rate_matrix
-from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, Inference, infer
+from skeleton_job.series import S_NS, common_tick_ns, rate_matrix, rows_of
+from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
 
 COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "time_ns": pl.Int64(),
@@ -109,8 +110,8 @@ def infer_table(
     `tasks`, each with `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`,
     `confidence`, `reason`, `period_s`, `clusters`, `stages`, `pp_groups`,
     `ep_groups`. A job with less than `min_confidence` has its basic list in
-    `ping_list`. Without jobs in `meta`, all RNICs are taken for one job; where
-    they show no iterations there is none.
+    `ping_list`. RNICs that no job in `meta` names are told apart by their beat; where they
+    show no iterations there is no job.
 
     Raises
     ------
@@ -136,6 +137,7 @@ def infer_table(
     start_ns = max(begin, end - MAX_BINS * bin_ns)
     pairs: list[list[Any]] = []
     tasks = []
+    named = {t.task_id for t in meta.tasks if t.rnics is not None}
     for job in meta.jobs(there):
         unknown = [r.endpoint_id for r in job.rnics if r.endpoint_id not in set(names)]
         if unknown:
@@ -148,14 +150,16 @@ def infer_table(
             bin_ns=bin_ns,
             max_rate=meta.max_rate_bytes_per_s,
         )
-        inference = infer(job, matrix)
-        if inference.dp is None and not meta.tasks:
-            continue
-        sure = inference.dp is not None and inference.confidence >= min_confidence
-        by_id = {r.endpoint_id: r for r in job.rnics}
-        for a, b in sorted(inference.pairs if sure else basic_pairs(job)):
-            pairs.append([*_place(by_id[a]), *_place(by_id[b])])
-        tasks.append(_task(job.task_id, job.ordered, inference))
+        for part in [job] if job.task_id in named else split(job, matrix):
+            inference = infer(part, rows_of(matrix, [r.endpoint_id for r in part.ordered]))
+            beats = inference.period_ns is not None or inference.reason == TOO_SHORT
+            if inference.dp is None and not meta.tasks and not beats:
+                continue
+            sure = inference.dp is not None and inference.confidence >= min_confidence
+            by_id = {r.endpoint_id: r for r in part.rnics}
+            for a, b in sorted(inference.pairs if sure else basic_pairs(part)):
+                pairs.append([*_place(by_id[a]), *_place(by_id[b])])
+            tasks.append(_task(part.task_id, part.ordered, inference))
     return {"ping_list": pairs, "tasks": tasks}
 
 
@@ -176,14 +180,13 @@ def _task(task_id: str, rnics: Sequence[Rnic], found: Inference) -> dict[str, An
         "dp": found.dp,
         "pp": found.pp,
         "tp": found.tp,
-        # Not told apart yet: a job counts as having neither.
-        "ep": 1 if inferred else None,
-        "cp": 1 if inferred else None,
+        "ep": found.ep if inferred else None,
+        "cp": found.cp if inferred else None,
         "confidence": found.confidence,
         "reason": found.reason,
         "period_s": None if found.period_ns is None else round(found.period_ns / S_NS, 4),
         "clusters": [_places(group) for group in found.groups],
         "stages": [_places(stage) for stage in found.stages()],
         "pp_groups": [_places(chain) for chain in found.chains],
-        "ep_groups": [],
+        "ep_groups": [_places(group) for group in found.ep_groups],
     }

@@ -25,19 +25,28 @@ def ordered(a: str, b: str) -> Pair:
     return (a, b) if a < b else (b, a)
 
 
-def group_pairs(group: Sequence[Rnic]) -> set[Pair]:
+def group_pairs(group: Sequence[Rnic], distances: Sequence[int] = RING_DISTANCES) -> set[Pair]:
     """Return the pairs of a gradient group, its members in the platform's order.
 
-    Members on one host talk inside it and make no pair.
+    Members on one host talk inside it and make no pair. Where hosts have several members, a ring
+    goes from host to host: on each member's rail, or from the last member to the first.
+
+    Parameters
+    ----------
+    distances : along the ring, of groups above `MESH_SIZE`
     """
-    n = len(group)
-    distances = range(1, n) if n <= MESH_SIZE else RING_DISTANCES
-    return {
-        ordered(a.endpoint_id, b.endpoint_id)
-        for i, a in enumerate(group)
-        for d in distances
-        if a.host != (b := group[(i + d) % n]).host
-    }
+    hosts: dict[str, list[Rnic]] = {}
+    for rnic in group:
+        hosts.setdefault(rnic.host, []).append(rnic)
+    rows = list(hosts.values())
+    if len(rows) < len(group):
+        around = zip(rows, rows[1:] + rows[:1], strict=True)
+        steps = [(*pair,) for a, b in around for pair in (*zip(a, b, strict=False), (a[-1], b[0]))]
+    else:
+        n = len(group)
+        mesh = range(1, n) if n <= MESH_SIZE and distances == RING_DISTANCES else distances
+        steps = [(a, group[(i + d) % n]) for i, a in enumerate(group) for d in mesh]
+    return {ordered(a.endpoint_id, b.endpoint_id) for a, b in steps if a.host != b.host}
 
 
 def chain_pairs(chains: Iterable[Sequence[Rnic]]) -> set[Pair]:

@@ -28,6 +28,8 @@ MAX_RATE_BYTES_PER_S: Final = 100e9
 MAX_GAP_BINS: Final = 3
 # A series with less than this share of its bins says nothing.
 MIN_COVERAGE: Final = 0.5
+# The tick is looked for in the readings of so many endpoints.
+TICK_ENDPOINTS: Final = 64
 # Widths of real counters in bytes: 64 bits, and 32 bits of 4-byte words.
 COUNTER_BITS: Final = (64, 34, 32)
 
@@ -148,8 +150,10 @@ def common_tick_ns(frame: pl.DataFrame) -> int | None:
 
     Rounded to a millisecond, since readings jitter around their tick.
     """
+    some = frame["endpoint_id"].unique().sort().head(TICK_ENDPOINTS)
     step = (
-        frame.sort("time_ns")
+        frame.filter(pl.col("endpoint_id").is_in(some.to_list()))
+        .sort("time_ns")
         .select(pl.col("time_ns").diff().over("endpoint_id").alias("step"))
         .filter(pl.col("step") > 0)
         .get_column("step")
@@ -198,8 +202,7 @@ def rate_matrix(
     wanted = (
         frame.filter(pl.col("time_ns").is_between(start_ns - margin, end_ns + margin))
         .drop_nulls(["tx_bytes", "rx_bytes"])
-        .unique(["endpoint_id", "time_ns"], keep="last", maintain_order=True)
-        .sort("endpoint_id", "time_ns")
+        .sort("endpoint_id", "time_ns", maintain_order=True)
     )
     parts = {
         str(key[0]): part for key, part in wanted.partition_by("endpoint_id", as_dict=True).items()
@@ -214,10 +217,13 @@ def rate_matrix(
             reasons.append("no counter was read")
             continue
         time_ns = part["time_ns"].to_numpy().astype(np.int64)
+        # Of two readings at one time the last counts.
+        last = np.diff(time_ns, append=time_ns[-1] + 1) > 0
+        time_ns = time_ns[last]
         bits = part["bits"][-1]
         gone = np.zeros(shape[1], dtype=np.bool_)
         for out, column in ((tx, "tx_bytes"), (rx, "rx_bytes")):
-            value = part[column].to_numpy().astype(np.uint64)
+            value = part[column].to_numpy().astype(np.uint64)[last]
             width = int(bits) if bits is not None else guess_bits(value)
             at_edges, holes = cumulated(
                 time_ns, value, width, edges, max_gap_ns=margin, max_rate=max_rate
@@ -241,4 +247,21 @@ def rate_matrix(
         rx=rx,
         missing=missing,
         reasons=tuple(reasons),
+    )
+
+
+def rows_of(matrix: RateMatrix, endpoints: Sequence[str]) -> RateMatrix:
+    """Return the rows of these endpoints, in this order."""
+    if tuple(endpoints) == matrix.endpoints:
+        return matrix
+    at = {endpoint: row for row, endpoint in enumerate(matrix.endpoints)}
+    rows = np.array([at[e] for e in endpoints], dtype=np.int64)
+    return RateMatrix(
+        endpoints=tuple(endpoints),
+        start_ns=matrix.start_ns,
+        bin_ns=matrix.bin_ns,
+        tx=matrix.tx[rows],
+        rx=matrix.rx[rows],
+        missing=matrix.missing[rows],
+        reasons=tuple(matrix.reasons[row] for row in rows),
     )

@@ -1,37 +1,38 @@
 """From the byte rates of a job's RNICs to its traffic skeleton."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.records import Skeleton, SkeletonMember, SkeletonPair
 from skeleton_job.blocks import (
     Blocks,
     InconsistentError,
-    block_iterations,
     find_part,
     make_blocks,
     one_way_share,
 )
-from skeleton_job.chains import match_chains
-from skeleton_job.clusters import Classes, best_classes
+from skeleton_job.channels import channels, job_sum
 from skeleton_job.confidence import parts_of
+from skeleton_job.description import Evidence
 from skeleton_job.job import Job, Rnic
-from skeleton_job.pairs import MESH_SIZE, Pair, chain_pairs, group_pairs
-from skeleton_job.series import RateMatrix
-from skeleton_job.spectrum import (
-    MIN_ITERATIONS,
-    MIN_PERIOD_BINS,
-    Rhythm,
-    find_period,
-    find_rhythm,
-    fold,
-    job_sum,
+from skeleton_job.joints import (
+    Inner,
+    Joints,
+    find_inner,
+    find_joints,
+    inner_distances,
+    positions,
 )
-from skeleton_job.stages import StageOrder, order_stages
+from skeleton_job.layouts import Choice, choose
+from skeleton_job.pairs import MESH_SIZE, RING_DISTANCES, Pair, chain_pairs, group_pairs
+from skeleton_job.period import MIN_PERIOD_BINS, repeats
+from skeleton_job.rhythm import MIN_ITERATIONS, Rhythm, find_rhythm
+from skeleton_job.series import RateMatrix
+from skeleton_job.spectrum import fold
+from skeleton_job.stages import DISPUTED, StageOrder, order_stages
 
 Labels = NDArray[np.int64]
 
@@ -41,6 +42,14 @@ IDLE_BYTES_PER_S: Final = 125_000.0
 MIN_FLAT_NS: Final = 20 * 10**9
 # An inference of at least this confidence replaces the basic list unless configured otherwise.
 DEFAULT_MIN_CONFIDENCE: Final = 0.7
+
+# Clocks of hosts are apart by less than this: tens of milliseconds.
+MAX_CLOCK_NS: Final = 60_000_000
+
+# An order of the traffic's own overrules the platform's from this trust on.
+SURE_ORDER: Final = 0.9
+# How often the platform's order is right where the classes repeat along it.
+INDEX_ALONE: Final = 0.9
 
 IDLE: Final = "idle: the RNICs carry no traffic to speak of"
 FLAT: Final = "flat: traffic without a burst that repeats"
@@ -59,8 +68,10 @@ class Inference:
     reason : why it is low, or what no counter shows; None: nothing to say
     groups : RNICs at one position, in the platform's order; stage after stage
     directed : whether the first group is known to be of the first stage
-    width : RNICs of one tensor-parallel group; so many groups make a stage
+    ep, cp : ranks of an expert group, of a context group; 1: none show
+    width : RNICs of one tensor-parallel group; width × cp groups make a stage
     chains : RNICs from stage to stage
+    ep_groups : RNICs that exchange tokens
     pairs : who exchanges data, over the network
     idle : RNICs seen to take no part
     """
@@ -71,18 +82,21 @@ class Inference:
     dp: int | None = None
     pp: int | None = None
     tp: int | None = None
+    ep: int = 1
+    cp: int = 1
     groups: tuple[tuple[Rnic, ...], ...] = ()
     directed: bool = False
     width: int = 1
     chains: tuple[tuple[Rnic, ...], ...] = ()
+    ep_groups: tuple[tuple[Rnic, ...], ...] = ()
     pairs: frozenset[Pair] = frozenset()
     idle: tuple[str, ...] = ()
 
     def stages(self) -> list[list[Rnic]]:
         """Return the RNICs of each stage, in pipeline order."""
         return [
-            [rnic for group in self.groups[i : i + self.width] for rnic in group]
-            for i in range(0, len(self.groups), self.width)
+            [rnic for group in self.groups[i : i + self.width * self.cp] for rnic in group]
+            for i in range(0, len(self.groups), self.width * self.cp)
         ]
 
 
@@ -105,10 +119,10 @@ def infer(job: Job, matrix: RateMatrix) -> Inference:
     refusal = _refusal(job, matrix)
     if refusal is not None:
         return Inference(confidence=0.0, reason=refusal)
-    total = job_sum(matrix, matrix.usable)
+    total = channels(matrix, np.flatnonzero(matrix.usable))
     rhythm = find_rhythm(total)
     if rhythm is None:
-        short = matrix.n_bins * matrix.bin_ns < MIN_FLAT_NS or find_period(total) is not None
+        short = matrix.n_bins * matrix.bin_ns < MIN_FLAT_NS or repeats(total)
         return Inference(confidence=0.0, reason=TOO_SHORT if short else FLAT)
     try:
         return _placed(job, matrix, rhythm)
@@ -141,89 +155,121 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     if len(part.hosts) < 2 or not part.known.any():
         return Inference(confidence=0.0, reason=FLAT, idle=part.idle)
     blocks = make_blocks(part, matrix, profiles, rhythm)
+    one_way = one_way_share(blocks)
     try:
-        classes = best_classes(
-            blocks.features, blocks.halves, blocks.known, blocks.hosts, blocks.floor
+        choice = choose(
+            Evidence(
+                profiles=np.hstack([blocks.tx, blocks.rx]),
+                known=blocks.known,
+                # Replicas side by side in a host: no rule keeps them apart.
+                hosts=np.arange(blocks.known.size) if blocks.replicas else blocks.hosts,
+                floor=blocks.floor,
+                one_way=one_way,
+                max_shift=MAX_CLOCK_NS / matrix.bin_ns * blocks.tx.shape[1] / rhythm.period_bins,
+            )
         )
     except ValueError as error:
         raise InconsistentError(str(error)) from error
-    order = _order(blocks, classes)
-    stages = [np.flatnonzero(classes.labels == c) for c in order.order]
+    order = _order(blocks, choice)
+    stages = [np.flatnonzero(choice.labels == c) for c in order.order]
     # Blocks without counters hold a place only if just one is left for them.
-    placed = len(np.unique(classes.labels[~blocks.known])) <= 1
+    placed = len(np.unique(choice.labels[~blocks.known])) <= 1
     if not placed:
         stages = [stage[blocks.known[stage]] for stage in stages]
-    chains, chains_seen = _chains(stages, blocks, matrix, rhythm) if placed else ((), False)
-    groups = tuple(
-        tuple(blocks.members[b][k] for b in stage) for stage in stages for k in range(blocks.width)
+    by_index = _follows_index(blocks, choice)
+    joints = (
+        find_joints(stages, blocks, matrix, rhythm, by_index=by_index)
+        if placed
+        else Joints(seen=False)
     )
+    inner = find_inner(stages, blocks, matrix, rhythm) if placed else Inner(None, 1, ())
+    sums = _rails(stages, blocks)
+    cp = inner.size if inner.kind == "cp" else 1
+    inside = _rails(inner.groups, blocks)
+    # Nothing vouches for an index that the stages do not follow.
+    distances = RING_DISTANCES if by_index else (1,)
     parts = parts_of(
         rhythm,
         blocks.width_margin,
-        classes,
+        choice,
         order,
         seen_share=float(part.known.mean()),
         doubtful=part.doubtful,
-        one_way=one_way_share(blocks),
+        one_way=one_way,
         placed=placed,
     )
     weakest = min(parts, key=lambda p: p.value)
-    replicas = classes.labels.size // classes.count
+    replicas = choice.labels.size // choice.count // cp
     notes = [weakest.weakness] if weakest.value < DEFAULT_MIN_CONFIDENCE else []
-    notes += _limits(replicas, classes.count, order, chains_seen=chains_seen)
+    notes += _limits(replicas, choice.count, order, chains_seen=joints.seen)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
         confidence=round(weakest.value, 3),
         reason="; ".join(notes) or None,
         period_ns=round(rhythm.period_bins * matrix.bin_ns),
         dp=replicas,
-        pp=classes.count,
-        tp=_tensor_degree(gpus, replicas * classes.count, blocks.width),
-        groups=groups,
+        pp=choice.count,
+        tp=_tensor_degree(gpus, replicas * choice.count * cp, blocks.width),
+        ep=inner.size if inner.kind == "ep" else 1,
+        cp=cp,
+        groups=_rails(positions(stages, inner.groups), blocks) if cp > 1 else sums,
         directed=order.directed,
         width=blocks.width,
-        chains=chains,
-        pairs=frozenset(chain_pairs(chains).union(*(group_pairs(g) for g in groups))),
+        chains=joints.chains,
+        ep_groups=inside if inner.kind == "ep" else (),
+        pairs=joints.maybe.union(
+            chain_pairs(joints.chains),
+            *(group_pairs(g, distances) for g in sums),
+            *(group_pairs(g, inner_distances(inner)) for g in inside),
+        ),
         idle=part.idle,
     )
 
 
-def _order(blocks: Blocks, classes: Classes) -> StageOrder:
-    """Return the order of the classes; without a direction, the platform's first block leads."""
-    of_class = [(classes.labels == c) & blocks.known for c in range(classes.count)]
+def _order(blocks: Blocks, choice: Choice) -> StageOrder:
+    """Return the order of the classes.
+
+    Where the classes repeat along the platform's order, they are the stages in that order: so
+    frameworks number their ranks. The traffic may say that it runs the other way. Without a
+    direction, the platform's first block leads.
+    """
+    of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
     order = order_stages(
         np.array([blocks.tx[chosen].mean(axis=0) for chosen in of_class]),
         np.array([blocks.rx[chosen].mean(axis=0) for chosen in of_class]),
-        replicas=classes.labels.size // classes.count,
+        replicas=choice.labels.size // choice.count,
     )
+    along = tuple(range(choice.count))
+    if choice.regular is not None and not _follows_index(blocks, choice):
+        if order.trust < SURE_ORDER:
+            return StageOrder(along, DISPUTED, directed=True)
+    elif choice.regular is not None and choice.count > 1:
+        if order.order in (along, along[::-1]) and order.directed and order.trust >= SURE_ORDER:
+            return order
+        if choice.count > 2 or not order.directed:
+            return StageOrder(along, INDEX_ALONE, directed=True)
     first, last = (int(np.argmax(of_class[c])) for c in (order.order[0], order.order[-1]))
     if order.directed or first <= last:
         return order
     return StageOrder(order.order[::-1], order.trust, directed=False)
 
 
-def _chains(
-    stages: list[Labels], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm
-) -> tuple[tuple[tuple[Rnic, ...], ...], bool]:
-    """Return the pipelines through the stages, and whether the traffic shows them all."""
-    if len(stages) < 2:
-        return (), True
-    # Position in its stage, by the platform's order, of each chain's last block.
-    at = np.arange(stages[0].size)
-    paths = [[int(b)] for b in stages[0]]
-    seen_all = True
-    for here, there in pairwise(stages):
-        partner, seen = match_chains(
-            *block_iterations(blocks, here, matrix, rhythm),
-            *block_iterations(blocks, there, matrix, rhythm),
-        )
-        seen_all = seen_all and seen
-        at = partner[at]
-        for path, position in zip(paths, at, strict=True):
-            path.append(int(there[position]))
+def _follows_index(blocks: Blocks, choice: Choice) -> bool:
+    """Return whether the classes repeat along the platform's order as no chance would have it.
+
+    Where each host is a class of its own, any order of the hosts is regular.
+    """
+    if choice.regular is None:
+        return False
+    hosts = [np.unique(blocks.hosts[choice.labels == c]).size for c in range(choice.count)]
+    return min(hosts) > 1
+
+
+def _rails(parts: Iterable[Iterable[int]], blocks: Blocks) -> tuple[tuple[Rnic, ...], ...]:
+    """Return the RNICs at one place of each part's blocks, part after part."""
     return tuple(
-        tuple(blocks.members[b][k] for b in path) for path in paths for k in range(blocks.width)
-    ), seen_all
+        tuple(blocks.members[b][k] for b in part) for part in parts for k in range(blocks.width)
+    )
 
 
 def _limits(replicas: int, stages: int, order: StageOrder, *, chains_seen: bool) -> list[str]:
@@ -246,52 +292,3 @@ def _tensor_degree(gpus: int | None, positions: int, width: int) -> int:
     if gpus is None or gpus % positions:
         return width
     return gpus // positions
-
-
-def to_record(
-    inference: Inference,
-    job: Job,
-    *,
-    cluster: str,
-    version: int,
-    window_ns: tuple[int, int],
-    min_confidence: float = DEFAULT_MIN_CONFIDENCE,
-    producer_version: str | None = None,
-) -> Skeleton:
-    """Return the skeleton.v1 record.
-
-    Below `min_confidence` it says only why: no reader shall take a guess for a
-    skeleton. Otherwise every RNIC of the job is a member, with group null if it is seen to take no
-    part; one of which nothing is known is left out, and keeps its basic list.
-    """
-    if inference.confidence < min_confidence:
-        inference = Inference(
-            confidence=inference.confidence,
-            reason=inference.reason or "the parts of the inference do not agree",
-            period_ns=inference.period_ns,
-        )
-    members: dict[str, SkeletonMember] = {}
-    for index, group in enumerate(inference.groups):
-        stage = index // inference.width if inference.directed else None
-        for rnic in group:
-            members[rnic.endpoint_id] = SkeletonMember(
-                endpoint_id=rnic.endpoint_id, group=index, stage=stage
-            )
-    for endpoint_id in inference.idle:
-        members[endpoint_id] = SkeletonMember(endpoint_id=endpoint_id)
-    return Skeleton(
-        cluster=cluster,
-        task_id=job.task_id,
-        version=version,
-        window_start_at=window_ns[0] // 1000,
-        window_end_at=window_ns[1] // 1000,
-        confidence=inference.confidence,
-        reason=inference.reason,
-        period_ns=inference.period_ns,
-        dp=inference.dp,
-        pp=inference.pp,
-        tp=inference.tp,
-        producer_version=producer_version,
-        members=tuple(members[r.endpoint_id] for r in job.ordered if r.endpoint_id in members),
-        pairs=tuple(SkeletonPair(a=a, b=b) for a, b in sorted(inference.pairs)),
-    )

@@ -8,17 +8,27 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ops.bench import pipeline
+from ops.bench import accuracy, pipeline
 from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.signals import interruptible
 
-PAGES: Final = {"pipeline": Path("docs") / "pipeline.md"}
+BENCHES: Final = {"pipeline": pipeline, "accuracy": accuracy}
+PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES}
 
 
 def machine() -> str:
     """Return what the figures were measured on, without naming the machine."""
     system = f"{platform.system()} {platform.machine()}"
     return f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+
+
+def progress(text: str) -> None:
+    """Print a line of progress at once."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parts() -> str:
+    return "; ".join(f"{name}: {', '.join(bench.PARTS)}" for name, bench in BENCHES.items())
 
 
 def merged(name: str, figures: list[Figure]) -> list[Figure]:
@@ -39,18 +49,21 @@ def main() -> int:
         "--only",
         metavar="PART",
         action="append",
-        choices=sorted(pipeline.PARTS),
-        help=f"measure this part only (may be given again): {', '.join(pipeline.PARTS)}; "
-        "figures of other parts are kept from earlier runs",
+        help="measure this part only (may be given again); figures of other parts are kept "
+        f"from earlier runs. {_parts()}",
     )
     parser.add_argument("--runs", type=int, help="runs of each part that has several")
     options = parser.parse_args()
+    bench = BENCHES[options.name]
+    for part in options.only or ():
+        if part not in bench.PARTS:
+            parser.error(f"--only {part}: {_parts()}")
     figures: list[Figure] = []
     with interruptible():
-        for part in options.only or pipeline.PARTS:
-            pipeline.progress(f"== {part}")
-            runs = options.runs or pipeline.DEFAULT_RUNS.get(part, pipeline.RUNS)
-            figures += pipeline.PARTS[part](runs, pipeline.progress)
+        for part in options.only or bench.PARTS:
+            progress(f"== {part}")
+            runs = options.runs or bench.DEFAULT_RUNS.get(part, bench.RUNS)
+            figures += bench.PARTS[part](runs, progress)
             # After each part: what was measured is kept, whatever happens to the next.
             write_json(options.name, merged(options.name, figures))
     rows = merged(options.name, figures)

@@ -1,7 +1,6 @@
 """`make bench-pipeline`: the whole pipeline against its bars, part by part."""
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -229,8 +228,3 @@ DEFAULT_RUNS: Final = {"faults": FAULT_RUNS}
 
 def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.1f} s"
-
-
-def progress(text: str) -> None:
-    """Print a line of progress at once."""
-    print(text, file=sys.stderr, flush=True)

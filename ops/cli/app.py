@@ -23,6 +23,7 @@ GROUPS: Final = (
     "tail",
     "recording",
     "diagnose",
+    "arena",
     "import_csv",
     "doctor",
 )

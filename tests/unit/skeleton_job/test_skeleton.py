@@ -10,8 +10,9 @@ import pytest
 from ops.lab.shape import LabShape
 from ops.lab.workload import Workload as LabWorkload
 from skeleton_job.job import Job, Rnic
+from skeleton_job.record import to_record
 from skeleton_job.series import RateMatrix
-from skeleton_job.skeleton import FLAT, IDLE, ONE_HOST, TOO_SHORT, UNSEEN, infer, to_record
+from skeleton_job.skeleton import FLAT, IDLE, ONE_HOST, TOO_SHORT, UNSEEN, infer
 from tests.unit.skeleton_job.inference import TABLE, matrix_of, measure
 from tests.unit.skeleton_job.traffic import S_NS, Layout, Workload
 
