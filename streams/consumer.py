@@ -281,3 +281,4 @@ class RoundConsumer:
         if failed is not None:
             self._metrics.add("commit_errors")
             self._log.warning("commit.failed", reason=failed.str())
+            self._engine.commit_failed(p.partition for p in partitions)

@@ -6,6 +6,7 @@ hand-overs of partitions from the consumer's rebalance callbacks.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,6 +32,7 @@ PROCESS: Final = "worker"
 IDLE_AFTER_S: Final = 2.0
 # And says so again, so that a localizer that starts later hears it.
 IDLE_REPEAT_S: Final = 5.0
+UNKNOWN_OFFSET: Final = -1
 
 Commit = Callable[[list[TopicPartition], bool], None]
 # Partition to the end of its log as the consumer last saw it, negative: unknown.
@@ -68,6 +70,8 @@ class Engine:
         self._publisher: Publisher | None = None
         self._commit: Commit | None = None
         self._committed_at = 0.0
+        # Partitions whose last commit failed: without new rounds nobody else would try again.
+        self._uncommitted: deque[int] = deque()
         # Replaced as a whole, never changed.
         self._held: dict[int, int] = {}
         # Monotonic times of the last progress and of the last sign of life of the
@@ -144,9 +148,17 @@ class Engine:
                 self._sessions.clear()
                 raise
 
+    def commit_failed(self, partitions: Iterable[int]) -> None:
+        """Commit these again at the next opportunity; takes no lock, from the client's callback."""
+        self._uncommitted.extend(partitions)
+
     def commit_due(self) -> None:
         """Commit what is new, when it is time; the caller has drained the publisher."""
         now = time.monotonic()
+        while self._uncommitted:
+            session = self._sessions.get(self._uncommitted.popleft())
+            if session is not None:
+                session.committed = UNKNOWN_OFFSET
         if now - self._committed_at >= self._commit_s:
             self._commit_now(self._sessions.values(), wait=False)
 

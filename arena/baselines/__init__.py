@@ -1,0 +1,1 @@
+"""What others do, on the same records: published methods, and whatever plugs in beside them."""

@@ -1,0 +1,1 @@
+"""How well traffic skeletons are inferred: suites, scores, baselines."""

@@ -1,0 +1,191 @@
+"""How long the description of blocks is, given which of them are alike.
+
+What hosts differ by without being at another stage is no evidence: clocks (a shift of the
+whole iteration), and shares of a collective that are not even.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from scipy.special import logsumexp, multigammaln
+
+from skeleton_job.clusters import Labels
+from skeleton_job.series import Bools, Floats
+
+# Dimensions in which blocks are compared.
+MAX_AXES: Final = 6
+# Blocks further from their class than this many times the median count as that far.
+STRANGE: Final = 3.0
+# The covariance inside classes is known beforehand as well as from so many vectors (above 1).
+PRIOR_VECTORS: Final = 2.0
+# What blocks of one class differ by, in units of the floor, on generated jobs.
+USUAL_SPREAD: Final = 0.3
+# … or so many times that, squared: counters that stand still or are read at any time; with nats.
+SPREADS: Final = ((1.0, 0.5), (8.0, 1.5), (64.0, 3.5))
+# A gradient burst is where at least this share of its height is sent and received at once.
+BURST_SHARE: Final = 0.4
+# Nats per block against a job without replicas, from so many blocks on.
+ALONE_COST: Final = 1.0
+FEW: Final = 4
+# Nats against any split: one job in fifty would be split by chance.
+SPLIT_COST: Final = 4.0
+# Nats that a block's own share of the gradient sum takes.
+UNEVEN_COST: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the choice is made from.
+
+    Attributes
+    ----------
+    profiles : (n_blocks, 2 * points) mean iteration, tx and rx
+    known : (n_blocks,)
+    hosts : (n_blocks,) index of each block's host
+    floor : norm of a difference that means nothing
+    max_shift : how far clocks are apart at most, in points
+    one_way : share of the hosts' traffic that goes one way at a time, see `blocks.one_way_share`
+    """
+
+    profiles: Floats
+    known: Bools
+    hosts: Labels
+    floor: float
+    max_shift: float
+    one_way: float = 0.02
+
+    @cached_property
+    def axes(self) -> Floats:
+        """The directions in which the known blocks differ most."""
+        return main_axes(self.profiles[self.known])
+
+
+def description(evidence: Evidence, labels: Labels, *, uneven: bool) -> float:
+    """Return the length of the description of the blocks by their classes' means, in nats.
+
+    Two normal distributions, one of the classes' means and one of the blocks around them, both
+    with the covariance that fits best, in the few dimensions in which blocks differ most (a
+    multivariate analysis of variance). Clocks, collectives and storage each move blocks along
+    one line: a split along one line only has to be very clear.
+
+    Parameters
+    ----------
+    uneven : whether each block has its own share of what is sent and received at once, as the
+        inner nodes of a tree have more than its leaves; costs a number per block
+    """
+    means, left = deviations(evidence, labels, uneven=uneven)
+    axes = evidence.axes
+    around, centres = left @ axes.T, means @ axes.T
+    n, k, d = around.shape[0], centres.shape[0], axes.shape[0]
+    # One strange host shall not hide what all others say.
+    size = np.linalg.norm(around, axis=1)
+    shrink = STRANGE * np.median(size) / np.maximum(size, 1e-9)
+    around = around * np.minimum(1.0, shrink)[:, None]
+    floor = (USUAL_SPREAD * evidence.floor) ** 2 / d
+    scatter = around.T @ around
+    length = -float(
+        logsumexp([-cost - _evidence(scatter, n - k, wide * floor) for wide, cost in SPREADS])
+    )
+    if k == n:
+        length += ALONE_COST * max(0, n - FEW)
+    if k > 1:
+        total = float((around**2).sum() + (centres**2).sum()) / (n - 1) / d
+        length += _evidence(centres.T @ centres, k - 1, max(total, floor))
+        length += SPLIT_COST * (1.0 + 0.5 * float(np.log2(k)))
+    return length + (UNEVEN_COST * n if uneven else 0.0)
+
+
+def _evidence(scatter: Floats, count: int, scale: float) -> float:
+    """Return the length of `count` normal vectors of unknown covariance, in nats.
+
+    The covariance is integrated out: inverse Wishart, as wide as can be around `scale`.
+
+    Parameters
+    ----------
+    scatter : (d, d) sum of the vectors' outer products
+    """
+    d = scatter.shape[0]
+    weight = d + PRIOR_VECTORS
+    prior = scale * (weight - d - 1)
+    after = float(np.linalg.slogdet(scatter + prior * np.eye(d))[1])
+    return float(
+        0.5 * (count + weight) * after
+        - 0.5 * weight * d * np.log(prior)
+        - multigammaln((count + weight) / 2, d)
+        + multigammaln(weight / 2, d)
+        + 0.5 * count * d * np.log(np.pi)
+    )
+
+
+def deviations(evidence: Evidence, labels: Labels, *, uneven: bool) -> tuple[Floats, Floats]:
+    """Return how the classes differ from all blocks' mean, and each block from its class.
+
+    What a clock's offset explains is taken out of both; in a mean over blocks offsets are smaller.
+
+    Returns
+    -------
+    means : (n_classes, n_features), times the square root of the class's size
+    left : (n_known, n_features)
+    """
+    points = evidence.profiles[evidence.known]
+    inside = np.unique(labels[evidence.known], return_inverse=True)[1]
+    size = np.bincount(inside).astype(np.float64)
+    means = np.zeros((size.size, points.shape[1]))
+    np.add.at(means, inside, points)
+    means /= size[:, None]
+    centre, far = points.mean(axis=0, keepdims=True), evidence.max_shift
+    apart = plain(means - centre, centre, far, uneven=uneven, share=size**-0.5)
+    left = plain(points - means[inside], means[inside], far, uneven=uneven,
+                  share=np.ones(len(inside)))  # fmt: skip
+    # A member is part of its own mean; alone it says nothing.
+    return apart * np.sqrt(size)[:, None], left
+
+
+def main_axes(profiles: Floats) -> Floats:
+    """Return the directions in which profiles differ most, (n_axes, n_features), orthonormal."""
+    apart = profiles - profiles.mean(axis=0)
+    values, vectors = np.linalg.eigh(apart @ apart.T)
+    top = np.argsort(values)[::-1][: max(1, min(MAX_AXES, len(profiles) - 1))]
+    axes = vectors[:, top].T @ apart
+    out: Floats = axes / np.maximum(np.linalg.norm(axes, axis=1, keepdims=True), 1e-300)
+    return out
+
+
+def plain(apart: Floats, around: Floats, far: float, *, uneven: bool, share: Floats) -> Floats:
+    """Return deviations from profiles less what clocks and, if uneven, collectives explain.
+
+    `share` scales the bounds of what they may explain, per row.
+    """
+    out = _without(apart, _slope(around), -far * share, far * share)
+    # Between points a shift is a blur as well; so are readings between the others' ticks.
+    out = _without(out, _bend(around), -far * share, far * share)
+    if uneven:
+        half = around.shape[1] // 2
+        both = np.minimum(around[:, :half], around[:, half:])
+        # The burst alone: pipelines send and receive at once as well, but never so much.
+        both = np.where(both > BURST_SHARE * both.max(axis=1, keepdims=True), both, 0.0)
+        out = _without(out, np.hstack([both, both]), -share, 2.0 * share)
+    return out
+
+
+def _without(apart: Floats, shape: Floats, low: Floats, high: Floats) -> Floats:
+    """Return deviations less the multiple of a shape, between bounds, that fits them best."""
+    square = np.maximum((shape**2).sum(axis=1), 1e-300)
+    out: Floats = apart - np.clip((apart * shape).sum(axis=1) / square, low, high)[:, None] * shape
+    return out
+
+
+def _bend(rows: Floats) -> Floats:
+    """Return the second difference of tx and of rx, around the iteration."""
+    points = rows.shape[1] // 2
+    parts = [rows[:, :points], rows[:, points:]]
+    return np.hstack([(np.roll(p, -1, axis=1) - 2 * p + np.roll(p, 1, axis=1)) / 2 for p in parts])
+
+
+def _slope(rows: Floats) -> Floats:
+    """Return the change per point of tx and of rx, around the iteration."""
+    points = rows.shape[1] // 2
+    parts = [rows[:, :points], rows[:, points:]]
+    return np.hstack([(np.roll(p, -1, axis=1) - np.roll(p, 1, axis=1)) / 2 for p in parts])

@@ -1,0 +1,128 @@
+"""What joins blocks of different stages, and blocks of one stage: pipelines and inner groups."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skeleton_job.blocks import Blocks, block_iterations
+from skeleton_job.chains import best_chains, likeness_of, match_chains
+from skeleton_job.job import Rnic
+from skeleton_job.lockstep import find_lockstep
+from skeleton_job.pairs import Pair, ordered
+from skeleton_job.rhythm import Rhythm
+from skeleton_job.series import RateMatrix
+
+Labels = NDArray[np.int64]
+
+# Where neither traffic nor index joins replicas, each gets so many likely partners.
+CANDIDATES: Final = 3
+# Larger expert groups are paired along a ring of so many.
+MAX_ALL: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Joints:
+    """Pipelines through the stages.
+
+    Attributes
+    ----------
+    chains : RNICs from stage to stage
+    seen : whether the traffic shows them all
+    maybe : pairs of neighbouring stages that are likely, where they are not seen
+    """
+
+    chains: tuple[tuple[Rnic, ...], ...] = ()
+    seen: bool = True
+    maybe: frozenset[Pair] = frozenset()
+
+
+def find_joints(
+    stages: list[Labels], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm, *, by_index: bool
+) -> Joints:
+    """Return which replicas of neighbouring stages are joined.
+
+    Parameters
+    ----------
+    stages : blocks of each stage, in the platform's order
+    by_index : whether the platform's order is believed where the traffic is silent
+    """
+    if len(stages) < 2:
+        return Joints()
+    # Position in its stage, by the platform's order, of each chain's last block.
+    at = np.arange(stages[0].size)
+    paths = [[int(b)] for b in stages[0]]
+    seen_all = True
+    maybe: set[Pair] = set()
+    pieces = [block_iterations(blocks, stage, matrix, rhythm) for stage in stages]
+    for (here, mine), (there, theirs) in pairwise(zip(stages, pieces, strict=True)):
+        partner, seen = match_chains(*mine, *theirs)
+        if not seen and not by_index:
+            likeness = likeness_of(*mine, *theirs)
+            partner = best_chains(likeness)
+            for a, row in enumerate(likeness):
+                maybe |= _pairs(blocks, here[a], there[np.argsort(-row)[:CANDIDATES]])
+            for b, column in enumerate(likeness.T):
+                maybe |= _pairs(blocks, there[b], here[np.argsort(-column)[:CANDIDATES]])
+        seen_all = seen_all and seen
+        at = partner[at]
+        for path, position in zip(paths, at, strict=True):
+            path.append(int(there[position]))
+    chains = tuple(
+        tuple(blocks.members[b][k] for b in path) for path in paths for k in range(blocks.width)
+    )
+    return Joints(chains, seen_all, frozenset(maybe))
+
+
+def _pairs(blocks: Blocks, block: int, others: Labels) -> set[Pair]:
+    """Return the pairs of a block's RNICs with those at the same place of others."""
+    return {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for other in others
+        for a, b in zip(blocks.members[block], blocks.members[other], strict=True)
+        if a.host != b.host
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Groups inside the stages: `kind` "ep", "cp" or None; blocks of each group."""
+
+    kind: str | None
+    size: int
+    groups: tuple[tuple[int, ...], ...]
+
+
+def find_inner(stages: list[Labels], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm) -> Inner:
+    """Return expert or context groups, if all stages show groups of one size.
+
+    Blocks side by side in a host share its clock, so that nothing is told from them.
+    """
+    none = Inner(None, 1, ())
+    if any(np.unique(blocks.hosts[s]).size < s.size for s in stages):
+        return none
+    found = [find_lockstep(*block_iterations(blocks, s, matrix, rhythm)) for s in stages]
+    sizes = {f.size for f in found}
+    if len(sizes) > 1 or sizes == {1}:
+        return none
+    groups = tuple(
+        tuple(int(b) for b in stage[f.groups == g])
+        for stage, f in zip(stages, found, strict=True)
+        for g in dict.fromkeys(f.groups.tolist())
+    )
+    uneven = 2 * sum(f.uneven for f in found) > len(found)
+    return Inner("ep" if uneven else "cp", sizes.pop(), groups)
+
+
+def positions(stages: list[Labels], groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+    """Return the blocks at one place of their context group, stage after stage."""
+    at = {block: place for group in groups for place, block in enumerate(group)}
+    size = len(groups[0])
+    return [[int(b) for b in stage if at[int(b)] == c] for stage in stages for c in range(size)]
+
+
+def inner_distances(inner: Inner) -> tuple[int, ...]:
+    """Return whom to pair along a group: all experts with each other, contexts along the ring."""
+    return tuple(range(1, min(inner.size, MAX_ALL) // 2 + 1)) if inner.kind == "ep" else (1,)

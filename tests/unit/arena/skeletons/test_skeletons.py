@@ -1,0 +1,154 @@
+"""Suites, scores and baselines of skeletons, and the floor that the inference keeps."""
+
+import json
+from typing import Any
+
+import pytest
+
+from arena.skeletons import __main__ as entry
+from arena.skeletons.baselines import BASELINES, published, rail_mesh
+from arena.skeletons.report import measure, summary, table
+from arena.skeletons.scoring import coverage, list_of, mean, score_capture, score_job
+from arena.skeletons.suites import FIRST_SEED, MAX_SEEDS, case, cases
+from arena.workload.capture import Capture, CaptureSpec, capture
+from arena.workload.spec import Dirt, JobSpec
+
+CLEAN = Dirt(clock_s=0.01, noise=0.005)
+PLAIN = CaptureSpec(jobs=(JobSpec(dp=4, pp=2, period_s=4.0),), idle_hosts=1, dirt=CLEAN)
+
+
+def perfect(made: Capture) -> dict[str, Any]:
+    """Return the document that says the truth."""
+    return {
+        "ping_list": [[*a, *b] for j in made.truth.jobs for a, b in j.pairs],
+        "tasks": [
+            {
+                "rnics": j.rnics, "dp": j.spec.dp, "pp": j.spec.pp, "tp": j.spec.tp,
+                "ep": j.spec.ep, "cp": j.spec.cp, "confidence": 1.0,
+                "stages": [sorted(s) for s in j.stages],
+            }
+            for j in made.truth.jobs
+        ],
+    }  # fmt: skip
+
+
+def test_the_truth_scores_full_marks_and_nothing_scores_none() -> None:
+    """Both ends of every figure."""
+    made = capture(PLAIN)
+    (score,), claims = score_capture(perfect(made), made.truth, index_true=True)
+    assert set(score.figures.values()) == {1.0}
+    assert claims == 0
+    (empty,), _ = score_capture({"ping_list": [], "tasks": []}, made.truth, index_true=True)
+    assert set(empty.figures.values()) == {0.0}
+
+
+def test_hidden_order_counts_any_peer_of_the_group_but_no_other() -> None:
+    """Where no trace is left a peer of the gradient group covers, a stranger does not."""
+    made = capture(PLAIN)
+    (job,) = made.truth.jobs
+    group = sorted(job.groups["dp"][0])
+    far = frozenset({(group[0], group[2])})
+    assert coverage(far, job)[group[0], "dp"]
+    assert not coverage(far, job)[group[1], "dp"]
+    stranger = sorted(job.groups["dp"][1])
+    assert not any(coverage(frozenset({(group[0], stranger[1])}), job).values())
+    assert score_job(None, far, job, index_true=False).figures["found"] > 0
+
+
+def test_a_task_seen_on_idle_rnics_is_a_false_claim() -> None:
+    """Idle hosts must yield no skeleton."""
+    made = capture(PLAIN)
+    document = perfect(made)
+    document["tasks"].append({**document["tasks"][0], "rnics": sorted(made.truth.idle)})
+    assert score_capture(document, made.truth, index_true=True)[1] == 1
+
+
+def test_means_have_intervals_and_say_when_there_is_nothing() -> None:
+    """Captures are drawn as a whole; the interval holds the mean."""
+    got = mean([[1.0, 0.0], [1.0], []])
+    assert got.value == pytest.approx(2 / 3)
+    assert got.low is not None
+    assert got.high is not None
+    assert got.low <= 2 / 3 <= got.high
+    assert mean([[], []]).value is None
+
+
+def test_suites_share_no_seed_and_refuse_wrong_numbers() -> None:
+    """Seeds of the test suite begin where those of dev can never come."""
+    assert FIRST_SEED["dev"] + MAX_SEEDS["dev"] <= FIRST_SEED["test"]
+    assert case(5) == case(5)
+    assert cases("test", 2)[1].seed == FIRST_SEED["test"] + 1
+    for suite, count in (("x", 1), ("dev", 0), ("dev", 1001)):
+        with pytest.raises(ValueError, match=r"suite=|seeds="):
+            cases(suite, count)
+
+
+def test_the_mesh_of_rails_holds_all_pairs_of_a_rail() -> None:
+    """A clean rail-aligned job loses none, at its price."""
+    made = capture(PLAIN)
+    (job,) = made.truth.jobs
+    listed = list_of(rail_mesh(made))
+    assert set(job.pairs) <= listed
+    assert len(listed) == 8 * 8 * 7 // 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "axis"),
+    [
+        (PLAIN, "known"),
+        (CaptureSpec(jobs=(JobSpec(dp=8, pp=1, period_s=5.0),), dirt=CLEAN), "data parallel"),
+        (
+            CaptureSpec(
+                jobs=(JobSpec(dp=4, pp=2, period_s=6.0),
+                      JobSpec(name="b", dp=4, pp=1, period_s=6.06, begins_s=7.0)),
+                dirt=CLEAN, tasks_known=False, seconds=200.0, idle_hosts=2,
+            ),
+            "two unknown jobs of nearly one period",
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)  # fmt: skip
+def test_clean_captures_are_inferred_whole(spec: CaptureSpec, axis: str) -> None:
+    """The floor: pairs, degrees and stages of jobs whose counters show them."""
+    assert axis
+    made = capture(spec)
+    scores, claims = score_capture(BASELINES["ours"](made), made.truth, index_true=True)
+    assert claims == 0
+    for score in scores:
+        assert score.figures["found"] >= 0.99
+        assert score.figures["length"] <= 3.0
+        assert score.figures["dp+pp"] == 1.0
+        assert score.figures.get("order", 1.0) == 1.0
+        # Published figures are beaten or met, never undercut.
+        assert score.confidence >= 0.7
+
+
+def test_idle_hosts_have_no_skeleton() -> None:
+    """Counters that carry housekeeping only: no task, no pair."""
+    made = capture(CaptureSpec(jobs=(), idle_hosts=4, seconds=60.0, tasks_known=False))
+    assert BASELINES["ours"](made) == {"ping_list": [], "tasks": []}
+
+
+def test_the_published_pipeline_runs_and_lists_pairs_inside_groups() -> None:
+    """It names degrees whose product is the number of RNICs."""
+    made = capture(PLAIN)
+    document = published(made)
+    (task,) = document["tasks"]
+    assert task["dp"] * task["pp"] * task["tp"] == len(task["rnics"])
+    assert document["ping_list"]
+
+
+def test_the_report_has_all_axes_and_the_entry_prints_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As text and as JSON; wrong flags end with the usage."""
+    outcome = measure(case(11), ["ours"])
+    found = summary([outcome])
+    assert {"all", "schedule", "size", "rate", "dirt", "calibration"} <= set(found)
+    assert "idle" in table(found)
+    monkeypatch.setattr("sys.argv", ["x", "--seed", "11", "--methods", "ours", "--json"])
+    assert entry.main() == 0
+    assert json.loads(capsys.readouterr().out)["all"]
+    monkeypatch.setattr("sys.argv", ["x", "--seeds", "0"])
+    with pytest.raises(SystemExit):
+        entry.main()
