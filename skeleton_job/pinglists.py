@@ -156,7 +156,8 @@ def _pairs(
     job = Job.from_task(task)
     if skeleton is None:
         return dict.fromkeys(basic_pairs(job, config.max_basic_peers), TargetOrigin.BASIC)
-    pairs = dict.fromkeys(_explored(job, now_ns, config), TargetOrigin.EXPLORE)
+    known = {(p.a, p.b) for p in skeleton.pairs}
+    pairs = dict.fromkeys(_explored(job, known, now_ns, config), TargetOrigin.EXPLORE)
     unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
     if unknown:
         pairs |= {
@@ -164,15 +165,16 @@ def _pairs(
             for pair in basic_pairs(job, config.max_basic_peers)
             if pair[0] in unknown or pair[1] in unknown
         }
-    return pairs | {(p.a, p.b): TargetOrigin.SKELETON for p in skeleton.pairs}
+    return pairs | dict.fromkeys(known, TargetOrigin.SKELETON)
 
 
-def _explored(job: Job, now_ns: int, config: ListConfig) -> set[Pair]:
+def _explored(job: Job, known: set[Pair], now_ns: int, config: ListConfig) -> set[Pair]:
     """Return the same-rail pairs that are sampled now.
 
     All pairs at one distance around the rail's ring, the distance moving on with
-    each turn: after half as many turns as hosts each pair had its turn. Jobs and
-    rails start at different distances, so that turns spread the load.
+    each turn: after half as many turns as hosts each pair had its turn. Distances at which
+    all pairs are `known` already are passed over. Jobs and rails start at different distances, so
+    that turns spread the load.
     """
     pairs: set[Pair] = set()
     if config.explore_peers < 1:
@@ -180,11 +182,15 @@ def _explored(job: Job, now_ns: int, config: ListConfig) -> set[Pair]:
     turn = now_ns // config.explore_rotate_ns
     for rail, rnics in rails_of(job).items():
         distances = len(rnics) // 2
-        if distances < 1:
-            continue
         start = crc32(f"{job.task_id}|{rail}".encode()) + turn * config.explore_peers
-        chosen = {(start + k) % distances + 1 for k in range(config.explore_peers)}
-        pairs |= ring_pairs(rnics, sorted(chosen))
+        wanted = config.explore_peers
+        for step in range(distances):
+            ring = ring_pairs(rnics, [(start + step) % distances + 1])
+            if not ring <= known:
+                pairs |= ring
+                wanted -= 1
+            if not wanted:
+                break
     return pairs
 
 

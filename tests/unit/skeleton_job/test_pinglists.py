@@ -241,3 +241,14 @@ def test_names_are_ordered_by_their_numbers() -> None:
     """The platform's tenth container stands after its second."""
     names = ["job-w10-x2", "job-w2", "job-w10-x10", "a1", "job"]
     assert sorted(names, key=natural_key) == ["a1", "job", "job-w2", "job-w10-x2", "job-w10-x10"]
+
+
+def test_exploration_does_not_spend_its_turn_on_what_is_probed_already() -> None:
+    """The skeleton is the ring of neighbours: what is sampled is always across it."""
+    task = task_record(job(4))
+    ring = {"job1": skeleton(task, [(0, 1), (1, 2), (2, 3), (0, 3)])}
+    for turn in range(4):
+        lists = drafts([task], ring, now_ns=turn * ROTATE_NS)
+        across = targets(lists, TargetOrigin.EXPLORE)
+        assert across
+        assert not across & targets(lists, TargetOrigin.SKELETON)

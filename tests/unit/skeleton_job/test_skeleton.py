@@ -259,3 +259,18 @@ def test_the_labs_job_is_found_in_half_a_minute(shape: LabShape, stages: int | N
     record = to_record(found, job, cluster="lab", version=1, window_ns=(0, 1))
     placed = {m.endpoint_id: (m.group, m.stage) for m in record.members}
     assert placed == {m["endpoint_id"]: (m["group"], m["stage"]) for m in truth["members"]}
+
+
+def test_where_traffic_overrules_the_platform_both_answers_are_probed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two replicas one window in ten joins the wrong ones; their true pairs stay listed."""
+    layout = Layout(dp=2, pp=2)
+    right = measure(layout)
+    assert right.recall == 1.0
+    monkeypatch.setattr(
+        "skeleton_job.joints.match_chains", lambda *_: (np.array([1, 0], np.int64), True)
+    )
+    wrong = measure(layout)
+    assert set(wrong.found.chains) != set(right.found.chains)
+    assert set(right.found.pairs) < set(wrong.found.pairs)
