@@ -118,7 +118,9 @@ def _print(
     for v in verdicts:
         opened = iso_ms(v["opened_at"] // 1000)
         until = f" until {iso_ms(v['event_at'] // 1000)}" if v["resolved"] else ", still open"
-        typer.echo(f"{opened}{until}  {v['summary']} (confidence {v['confidence']:.2f})")
+        what = f"{v['component_id']}: {v['fault_kind']}, {v['severity']}"
+        sure = "" if v["decided"] else "undecided, "
+        typer.echo(f"{opened}{until}  {what} ({sure}confidence {v['confidence']:.2f})")
         for fact in v["evidence"]:
             typer.echo(f"            {fact}")
 
