@@ -43,10 +43,11 @@ class Specifier:
             fresh = self._states.fresh(place, family, onset_ns)
             if fresh:
                 return _specific(fresh[0], fresh=True)
-        if family is Family.LATENCY:
-            software = self._software(component_id, onset_ns)
-            if software is not None:
-                return software
+        found = self._port(component_id, family, onset_ns)
+        if found is None and family is Family.LATENCY:
+            found = self._software(component_id, onset_ns)
+        if found is not None:
+            return found
         old = self._states.findings(component_id, family)
         return _specific(old[0], fresh=False) if old else None
 
@@ -71,6 +72,21 @@ class Specifier:
 
     def _endpoints(self, rnic_id: str) -> list[str]:
         return self._topology.children(rnic_id, ComponentKind.ENDPOINT)
+
+    def _port(self, component_id: str, family: Family, onset_ns: int) -> Specific | None:
+        """Return the one cable of a switch that shows why packets are lost or late.
+
+        Replies that suffer from it come to the switch from other ports: to the probes it is
+        the switch. Two cables that show it are the switch's own matter.
+        """
+        if self._topology.kind(component_id) is not ComponentKind.SWITCH:
+            return None
+        found = [
+            fresh[0]
+            for link in self._topology.links_at(component_id)
+            if (fresh := self._states.fresh(link, family, onset_ns))
+        ]
+        return _specific(found[0], fresh=True) if len(found) == 1 else None
 
     def _software(self, component_id: str, onset_ns: int) -> Specific | None:
         """Return what the flow tables say: entries that the RNIC does not forward itself."""

@@ -137,9 +137,33 @@ def test_an_old_state_of_a_neighbour_says_nothing() -> None:
     assert "already before" in found.fact
 
 
-def test_a_switch_is_not_blamed_for_its_cables() -> None:
-    """One port down is the cable's matter."""
-    assert specifier(state("cable", "port_state", "down")).find("tor", LOSS, NOW) is None
+def test_a_switch_all_of_whose_ports_go_down_is_blamed_itself() -> None:
+    """Two cables that show it are the switch's own matter."""
+    other = Component(
+        cluster="c", component_id="cable2", kind=ComponentKind.LINK, layer=Layer.UNDERLAY,
+        a="tor", b="spine", updated_at=1, addresses=(),
+    )  # fmt: skip
+    on = graph()
+    on.put(other)
+    states = book(state("cable", "port_state", "down"), state("cable2", "port_state", "down"))
+    assert Specifier(on, states, FlowTables(on)).find("tor", LOSS, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("attribute", "number", "family", "kind"),
+    [
+        ("egress_utilization", 0.97, LATE, "congestion"),
+        ("discards_per_s", 50.0, LOSS, "buffer_loss"),
+    ],
+)
+def test_the_one_port_of_a_switch_that_shows_why_is_blamed(
+    attribute: str, number: float, family: Family, kind: str
+) -> None:
+    """Replies that come another way make it look like the switch."""
+    found = specifier(state("cable", attribute, number)).find("tor", family, NOW)
+    assert found is not None
+    assert (found.kind.name, found.component_id) == (kind, "cable")
+    assert specifier(state("cable", "egress_utilization", 0.5)).find("tor", LATE, NOW) is None
 
 
 def test_entries_that_are_not_offloaded_name_the_virtual_switch() -> None:
