@@ -26,6 +26,8 @@ CALM_REFERENCES: Final = 2
 # Traces kept as evidence, and for how long: longer than any verdict waits.
 EVIDENCE: Final = 6
 EVIDENCE_NS: Final = 120 * SECOND_NS
+# Of these, so many say what is passed now: more than one, since a hop may keep silent.
+LATEST: Final = 2
 # 5-tuples remembered. Ten targets of four 5-tuples for 2,048 RNICs are 82,000;
 # beyond the bound the one traced longest ago is forgotten.
 MAX_FLOWS: Final = 500_000
@@ -231,7 +233,8 @@ class PathBook:
         if flow is None or not flow.complete:
             return
         usual = self._resolved(key, flow.complete[-1])
-        for trace in flow.recent:
+        # What was passed a while ago may be broken since.
+        for trace in flow.recent[-LATEST:]:
             if trace.traced_ns < since_ns or trace.complete:
                 continue
             own = self._resolved(key, trace)
