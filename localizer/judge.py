@@ -206,8 +206,11 @@ class Judge:
         ):
             return None
         # Of those that are open and not some fault's: neither a brief cut from before nor
-        # what another component has cut off says anything about "for long".
+        # what another component has cut off says anything about "for long", nor do those that
+        # could not be cleared while it was away.
         before_ns = now_ns - self._config.everything_ns
+        if (self._sources.liveness.returned_ns(case.cause.name) or 0) > before_ns:
+            return None
         own = [flow for flow in case.open if flow.key not in told and flow.seen_ns <= before_ns]
         if 2 * len(own) < len(case.open) or len(own) < self._config.min_flows:
             return None

@@ -186,6 +186,11 @@ class Liveness:
             for silent_ns, back_ns in agent.silences
         )
 
+    def returned_ns(self, agent_id: str) -> int | None:
+        """Return when an agent was heard again after its latest silence; None: it had none."""
+        agent = self._agents.get(agent_id)
+        return None if agent is None or not agent.silences else agent.silences[-1][1]
+
     def speaks(self, agent_id: str, now_ns: int) -> bool:
         """Say whether an agent's silence about a 5-tuple means that it is well."""
         agent = self._agents.get(agent_id)
