@@ -1,0 +1,28 @@
+"""Floors under the gains: a part of the smoke suite, and a quarter of an hour of confounders.
+
+`make bench-accuracy` measures; this only keeps a change from losing what was won.
+"""
+
+import pytest
+
+from arena.evaluate import judge
+from arena.scoring import scores
+from arena.suites import scenarios
+
+# Every fifth kind: some seconds.
+PART = [s for number, s in enumerate(scenarios("smoke", 1)) if number % 5 == 0]
+
+
+@pytest.mark.timeout(300)
+def test_smoke_stays_right() -> None:
+    """Everything found, nothing false, the right component first, the right kind."""
+    found = scores([judge(scenario).case for scenario in PART])
+    for name in ("precision", "recall", "top1", "kind", "layer"):
+        assert found[name].value == 1.0, found[name]
+
+
+@pytest.mark.timeout(300)
+def test_confounders_call_nobody() -> None:
+    """Crashes, maintenance, starvation, wrong clocks, bursts: no page."""
+    (healthy,) = scenarios("healthy", 1, first_seed=29_000_000)
+    assert scores([judge(healthy).case])["false_pages"].numerator == 0
