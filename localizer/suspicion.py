@@ -14,6 +14,9 @@ from schemas.enums import AnomalyKind
 
 # A prober that took longer over its own work than half of the rise made it itself.
 OWN_DELAY_SHARE: Final = 0.5
+# Open anomalies are repeated every 5 s. One that is not has lost its prober, or the prober
+# its clock: it accuses nobody any more.
+STALE_NS: Final = 8 * SECOND_NS
 # A trace that ended so soon after the first lost probe may have begun before it.
 TRACE_SLACK_NS: Final = SECOND_NS // 2
 
@@ -73,12 +76,16 @@ def bad_flows(
 ) -> list[BadFlow]:
     """Return the 5-tuples of a family that the network may be at fault for, sorted by key.
 
-    Left out: what `explained` holds, what a dead or just returned agent accounts
-    for, latency where probes are lost, and latency of the prober's own making.
+    Left out: what nobody repeats, what `explained` holds, what a dead or just returned agent
+    accounts for, latency where probes are lost, and latency of the prober's own making.
     """
     found = []
     for key, symptoms in sources.board.family(family):
-        kept = tuple(s for s in symptoms if _counts(sources, family, key, s, now_ns))
+        kept = tuple(
+            s
+            for s in symptoms
+            if now_ns - s.last_ns <= STALE_NS and _counts(sources, family, key, s, now_ns)
+        )
         if kept and key not in explained:
             found.append(_bad_flow(sources, key, kept, is_open=True))
     if family is Family.LOSS:
