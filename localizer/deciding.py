@@ -1,27 +1,26 @@
 """One decision: from everything that is known at a grid point to claims and transitions."""
 
 from collections import defaultdict
-from dataclasses import replace
 
 from localizer.anomalies import Family, Symptom
+from localizer.cases import Case, cases
 from localizer.causes import Reason
+from localizer.chain_claims import ChainClaims
 from localizer.claims import Claim, make_claim
 from localizer.config_core import CoreConfig
 from localizer.evidence import gather
 from localizer.flow_index import IndexCache
-from localizer.judge import Case, Judge, cases
+from localizer.judge import Judge
 from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY
 from localizer.lifecycle import Lifecycle, Situation
-from localizer.overlay import Break, ChainFault, FlowTables
+from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
-from localizer.suspicion import BadFlow, Sources, bad_flows
+from localizer.suspicion import Sources, bad_flows
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
 from schemas.enums import AnomalyKind, ComponentKind
 from schemas.records import FaultEvent
 
-# A table that lacks the entry that lost packets need leaves little doubt.
-REPLAY_CONFIDENCE = 0.99
 SILENCE_CONFIDENCE = 0.99
 # A fault that lasts is looked at less often: nothing began or ended for so long.
 CALM_NS = 30 * SECOND_NS
@@ -41,6 +40,7 @@ class Decider:
         self._tables = tables
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources, tables)
+        self._chains = ChainClaims(sources, tables)
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
         self._echoes: frozenset[FlowKey] = frozenset()
@@ -125,7 +125,11 @@ class Decider:
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = self._dead_agents()
-        overlay, broken = self._overlay(now_ns)
+        overlay, broken = self._chains.find(now_ns)
+        for incident in self._lifecycle.open_faults():
+            # An entry that is back leaves anomalies that three rounds must clear yet.
+            if incident.group == OVERLAY:
+                broken |= incident.keys or frozenset()
         claims += overlay
         claims += self._family(Family.LOSS, broken, now_ns)
         claims += self._family(Family.LATENCY, self._aftermath(now_ns), now_ns)
@@ -163,62 +167,6 @@ class Decider:
                 )
             )
         return claims
-
-    def _overlay(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowKey]]:
-        """Replay the chains of all that is cut off; return claims, and what they explain."""
-        found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
-        broken: set[FlowKey] = set()
-        for flow in bad_flows(self._sources, Family.LOSS, now_ns, frozenset()):
-            if not flow.cut:
-                continue
-            fault = self._tables.round_trip(flow.key[0], flow.key[1])
-            if fault is not None:
-                fault = self._of_switch(fault)
-                broken.add(flow.key)
-                if flow.open:
-                    found[fault.node, fault.how].append((flow, fault))
-        for incident in self._lifecycle.open_faults():
-            # An entry that is back leaves anomalies that three rounds must clear yet.
-            if incident.group == OVERLAY:
-                broken |= incident.keys or frozenset()
-        claims = [self._chain_claim(node, how, hits) for (node, how), hits in sorted_items(found)]
-        return claims, frozenset(broken)
-
-    def _of_switch(self, fault: ChainFault) -> ChainFault:
-        """Name the virtual switch of a loop: its table is what all loops of a host share."""
-        members = (fault.node, *fault.others)
-        kinds = self._sources.topology.kind
-        switches = [m for m in members if kinds(m) is ComponentKind.VSWITCH]
-        if fault.how is not Break.LOOP or not switches or fault.node in switches:
-            return fault
-        others = tuple(m for m in members if m != switches[0])
-        return replace(fault, node=switches[0], others=others)
-
-    def _chain_claim(self, node: str, how: Break, hits: list[tuple[BadFlow, ChainFault]]) -> Claim:
-        onset_ns = min(flow.onset_ns for flow, _ in hits)
-        ends = {a for flow, _ in hits for a in (flow.prober, flow.responder) if a is not None}
-        others = sorted({other for _, fault in hits for other in fault.others})
-        dsts = sorted({fault.dst for _, fault in hits})
-        alive = all(self._sources.liveness.alive_after(agent, onset_ns) for agent in ends)
-        what = "has no entry for" if how is Break.MISSING else "closes a loop of packets to"
-        facts = [f"{node} {what} {dst}" for dst in dsts[:16]]
-        if others:
-            facts.append(f"the loop goes through {', '.join(others)}")
-        rest = (1.0 - REPLAY_CONFIDENCE) / len(others) if others else 0.0
-        return make_claim(
-            self._sources,
-            KINDS["flow_missing" if how is Break.MISSING else "flow_loop"],
-            node,
-            decided=True,
-            confidence=REPLAY_CONFIDENCE,
-            candidates=[(node, REPLAY_CONFIDENCE), *((other, rest) for other in others)],
-            keys=frozenset(flow.key for flow, _ in hits),
-            good=0,
-            onset_ns=onset_ns,
-            evidence=facts,
-            # A container that is being removed loses its entries before it signs off.
-            ready=alive,
-        )
 
     def _family(self, family: Family, explained: frozenset[FlowKey], now_ns: int) -> list[Claim]:
         bad = bad_flows(self._sources, family, now_ns, explained)
@@ -330,10 +278,3 @@ class Decider:
         agent = self._sources.roster.agent_of(key[1])
         excused = self._sources.liveness.excused
         return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
-
-
-def sorted_items(
-    found: dict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]],
-) -> list[tuple[tuple[str, Break], list[tuple[BadFlow, ChainFault]]]]:
-    """Return the items by node and kind of break."""
-    return sorted(found.items(), key=lambda item: (item[0][0], item[0][1].value))

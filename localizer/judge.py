@@ -12,21 +12,19 @@ Waiting has reasons, each a false page that was avoided:
   need some probes or a window.
 """
 
-from dataclasses import dataclass
 from statistics import median
 
 from localizer.anomalies import Family
-from localizer.causes import Cause, Reason
+from localizer.cases import Case, common_agents, hop_facts, loss_counts
+from localizer.causes import Reason
 from localizer.claims import Claim, make_claim
 from localizer.config_core import CoreConfig
-from localizer.evidence import Evidence
 from localizer.kinds import CUT_SHARE, KINDS, FaultKind, kind_of_loss
 from localizer.lag import cut_share
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
 from localizer.specific import Specifier
 from localizer.suspicion import BadFlow, Sources
-from localizer.underlay import Explanation, Suspect
 from localizer.units import MS_NS, SECOND_NS
 from schemas.enums import AnomalyKind, ComponentKind
 
@@ -41,63 +39,6 @@ MAX_DOUBT = 0.05
 # A delay that one component adds is the same on all that crosses it: at least this
 # share of the rises lies within a factor of two of their median.
 COHERENT_SHARE = 0.6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A suspect with what it explains."""
-
-    evidence: Evidence
-    cause: Cause
-    shares: tuple[tuple[Cause, float], ...]
-    doubt: float
-    bad: tuple[BadFlow, ...]
-    good: int
-
-    @property
-    def open(self) -> tuple[BadFlow, ...]:
-        """Those that are bad now."""
-        return tuple(flow for flow in self.bad if flow.open)
-
-    @property
-    def share(self) -> float:
-        """Share of the belief in the cause itself."""
-        return dict(self.shares).get(self.cause, 0.0)
-
-
-def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
-    """Return what each suspect of an explanation accounts for."""
-    return [_case(evidence, suspect) for suspect in explanation.suspects]
-
-
-def _case(evidence: Evidence, suspect: Suspect) -> Case:
-    causes = evidence.causes
-    # The best rival may be better than the chosen one by a hair: ties go by name.
-    best = suspect.shares[0][0] if suspect.shares else suspect.column
-    cause = causes[best]
-    bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
-    return Case(
-        evidence=evidence,
-        cause=cause,
-        shares=tuple((causes[column], share) for column, share in suspect.shares),
-        doubt=suspect.doubt,
-        bad=bad,
-        good=evidence.good[best],
-    )
-
-
-def _hits(cause: Cause, flow: BadFlow) -> bool:
-    match cause.reason:
-        case Reason.COMPONENT:
-            return cause.name in flow.components
-        case Reason.PROBER:
-            return cause.name == flow.prober
-        case Reason.RESPONDER:
-            return cause.name == flow.responder
-        case Reason.REPLY:
-            return flow.replyless
-        case Reason.EVERYTHING:
-            return True
 
 
 class Judge:
@@ -171,7 +112,7 @@ class Judge:
         facts = [
             f"{cut} 5-tuples through it are cut off, {count - cut} lose packets, "
             f"{case.good} are well",
-            *_loss_counts(case),
+            *loss_counts(case),
         ]
         return self._make(case, generic, decided=decided, ready=ready, facts=facts)
 
@@ -234,13 +175,13 @@ class Judge:
         """Say whether every agent that all of it points to lived after it began."""
         onset_ns = min(flow.onset_ns for flow in case.open)
         alive = self._sources.liveness.alive_after
-        return all(alive(agent, onset_ns) for agent in _common_agents(case.open))
+        return all(alive(agent, onset_ns) for agent in common_agents(case.open))
 
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
         """Say whether a process that did not run for a moment explains it just as well."""
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         onset_ns = min(flow.onset_ns for flow in case.open)
-        for agent in _common_agents(case.open):
+        for agent in common_agents(case.open):
             well = case.evidence.well.get(agent, 0)
             if len(case.open) < STALL_SHARE * (len(case.open) + well):
                 continue
@@ -254,7 +195,7 @@ class Judge:
         return all(
             any(flow.prober == agent for flow in case.open)
             and any(flow.responder == agent for flow in case.open)
-            for agent in _common_agents(case.open)
+            for agent in common_agents(case.open)
         )
 
     def _make(
@@ -277,8 +218,8 @@ class Judge:
         equal = [c for c, s in candidates if c != name and abs(s - confidence) < 1e-6]
         if equal:
             facts.append(f"the evidence cannot tell it from {', '.join(equal[:8])}")
-        facts += _hop_facts(case)
-        agents = sorted(_common_agents(case.open))
+        facts += hop_facts(case)
+        agents = sorted(common_agents(case.open))
         if agents:
             facts.append(f"{', '.join(agents)} sent heartbeats after it began")
         return make_claim(
@@ -296,11 +237,6 @@ class Judge:
         )
 
 
-def _common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
-    ends = [{a for a in (f.prober, f.responder) if a is not None} for f in flows]
-    return set.intersection(*ends) if ends else set()
-
-
 def _loses(flow: BadFlow) -> bool:
     return any(s.lost > 0 for s in flow.symptoms)
 
@@ -311,24 +247,3 @@ def _coherent(shifts: list[int]) -> bool:
     middle = median(shifts)
     near = sum(middle / 2 <= shift <= middle * 2 for shift in shifts)
     return near >= COHERENT_SHARE * len(shifts)
-
-
-def _loss_counts(case: Case) -> list[str]:
-    lossy = [s for f in case.open for s in f.symptoms if s.kind is AnomalyKind.LOSS and s.sent > 0]
-    if not lossy:
-        return []
-    sent, lost = sum(s.sent for s in lossy), sum(s.lost for s in lossy)
-    return [f"{lost} of {sent} probes of the lossy ones were lost ({lost / sent:.1%})"]
-
-
-def _hop_facts(case: Case) -> list[str]:
-    """Say what single probes of traces tell about the cause."""
-    evidence = case.evidence
-    hops = evidence.problem.hops
-    rows = hops.rows[hops.columns == evidence.causes.index(case.cause)]
-    if not len(rows):
-        return []
-    weights = hops.weight[rows]
-    count, bad = round(weights.sum()), round(weights[hops.bad[rows]].sum())
-    word = "lost" if evidence.family is Family.LOSS else "late"
-    return [f"of {count} single probes of traces that crossed it, {bad} were {word}"]

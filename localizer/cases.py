@@ -1,0 +1,95 @@
+"""What each suspect of an explanation accounts for, and what can be said of it. Pure."""
+
+from dataclasses import dataclass
+
+from localizer.anomalies import Family
+from localizer.causes import Cause, Reason
+from localizer.evidence import Evidence
+from localizer.suspicion import BadFlow
+from localizer.underlay import Explanation, Suspect
+from schemas.enums import AnomalyKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A suspect with what it explains."""
+
+    evidence: Evidence
+    cause: Cause
+    shares: tuple[tuple[Cause, float], ...]
+    doubt: float
+    bad: tuple[BadFlow, ...]
+    good: int
+
+    @property
+    def open(self) -> tuple[BadFlow, ...]:
+        """Those that are bad now."""
+        return tuple(flow for flow in self.bad if flow.open)
+
+    @property
+    def share(self) -> float:
+        """Share of the belief in the cause itself."""
+        return dict(self.shares).get(self.cause, 0.0)
+
+
+def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
+    """Return what each suspect of an explanation accounts for."""
+    return [_case(evidence, suspect) for suspect in explanation.suspects]
+
+
+def _case(evidence: Evidence, suspect: Suspect) -> Case:
+    causes = evidence.causes
+    # The best rival may be better than the chosen one by a hair: ties go by name.
+    best = suspect.shares[0][0] if suspect.shares else suspect.column
+    cause = causes[best]
+    bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
+    return Case(
+        evidence=evidence,
+        cause=cause,
+        shares=tuple((causes[column], share) for column, share in suspect.shares),
+        doubt=suspect.doubt,
+        bad=bad,
+        good=evidence.good[best],
+    )
+
+
+def _hits(cause: Cause, flow: BadFlow) -> bool:
+    match cause.reason:
+        case Reason.COMPONENT:
+            return cause.name in flow.components
+        case Reason.PROBER:
+            return cause.name == flow.prober
+        case Reason.RESPONDER:
+            return cause.name == flow.responder
+        case Reason.REPLY:
+            return flow.replyless
+        case Reason.EVERYTHING:
+            return True
+
+
+def common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
+    """Return the agents that every one of the 5-tuples has at an end."""
+    ends = [{a for a in (f.prober, f.responder) if a is not None} for f in flows]
+    return set.intersection(*ends) if ends else set()
+
+
+def loss_counts(case: Case) -> list[str]:
+    """Say how many probes the lossy 5-tuples have lost of late."""
+    lossy = [s for f in case.open for s in f.symptoms if s.kind is AnomalyKind.LOSS and s.sent > 0]
+    if not lossy:
+        return []
+    sent, lost = sum(s.sent for s in lossy), sum(s.lost for s in lossy)
+    return [f"{lost} of {sent} probes of the lossy ones were lost ({lost / sent:.1%})"]
+
+
+def hop_facts(case: Case) -> list[str]:
+    """Say what single probes of traces tell about the cause."""
+    evidence = case.evidence
+    hops = evidence.problem.hops
+    rows = hops.rows[hops.columns == evidence.causes.index(case.cause)]
+    if not len(rows):
+        return []
+    weights = hops.weight[rows]
+    count, bad = round(weights.sum()), round(weights[hops.bad[rows]].sum())
+    word = "lost" if evidence.family is Family.LOSS else "late"
+    return [f"of {count} single probes of traces that crossed it, {bad} were {word}"]
