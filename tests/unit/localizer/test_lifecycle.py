@@ -256,3 +256,52 @@ def test_old_resolved_faults_are_forgotten() -> None:
         life.step()
         life.step(seconds=3)
     assert len(life.lifecycle.resolved_faults()) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "bad", "told"),
+    [
+        ("connectivity", "switch_down", 9, "switch_down"),
+        ("switch_down", "connectivity", 2, "switch_down"),
+        ("connectivity", "packet_loss", 2, "connectivity"),
+        ("connectivity", "port_down", 2, "port_down"),
+        ("port_down", "connectivity", 9, "port_down"),
+        ("port_down", "crc_error", 2, "crc_error"),
+    ],
+)
+def test_a_fault_keeps_the_kind_that_it_had_at_its_fullest(
+    first: str, later: str, bad: int, told: str
+) -> None:
+    """More is known, or more of it is bad: another kind; while it or its state clears: not."""
+    life = Life()
+    life.step(claim(kind=first))
+    life.step(claim(kind=later, flows=keys(bad)), seconds=11)
+    (fault,) = life.lifecycle.open_faults()
+    assert fault.event.fault_kind == told
+
+
+def test_what_was_undecided_may_come_back_with_a_better_answer() -> None:
+    """A flapping port: first the cable or the RNIC, then its state says which."""
+    life = Life()
+    unsure = replace(claim(), decided=False, candidates=(("A", 0.57), ("B", 0.43)))
+    (first,) = life.step(unsure)
+    life.step()
+    life.step(seconds=3)
+    (back,) = life.step(claim("B", kind="port_flapping"), seconds=5)
+    assert (back.fault_id, back.component_id, back.flaps) == (first.fault_id, "B", 1)
+    life.step()
+    life.step(seconds=7)
+    (other,) = life.step(claim("C"), seconds=5)
+    assert other.fault_id != first.fault_id
+
+
+def test_a_shadow_next_door_is_no_second_fault() -> None:
+    """Joined to what is at fault and begun with it; later or elsewhere it is one."""
+    life = Life()
+    life.step(claim("A", keys(4)))
+    shadow = replace(claim("B", keys(4, first=9)), near=frozenset("A"))
+    assert life.step(claim("A", keys(4)), shadow) == []
+    later = replace(shadow, onset_ns=START + 9 * SECOND)
+    assert [e.component_id for e in life.step(claim("A", keys(4)), later)] == ["B"]
+    far = replace(shadow, component_id="C", near=frozenset("Z"), keys=keys(4, first=20))
+    assert [e.component_id for e in life.step(claim("A", keys(4)), later, far)] == ["C"]
