@@ -1,6 +1,6 @@
 """Which 5-tuples are bad so that the network may be at fault for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from localizer.anomalies import FAMILY, AnomalyBoard, Family, Symptom
@@ -92,31 +92,45 @@ def bad_flows(
         for key, symptom in sources.board.brief_cuts():
             if key not in explained and _counts(sources, family, key, symptom, now_ns):
                 found.append(_bad_flow(sources, key, (symptom,), is_open=False))
+    if family is Family.LOSS:
+        # What loses a share of the packets lets some pass, and cuts 5-tuples off by chance.
+        partly = {c for flow in found if flow.lossy or not flow.open for c in flow.components}
+        found = [_exonerated(sources, flow, partly) for flow in found]
     return sorted(found, key=lambda flow: flow.key)
+
+
+def _exonerated(sources: Sources, flow: BadFlow, partly: set[str]) -> BadFlow:
+    """Take out of a 5-tuple that is cut off what its lost probes have passed.
+
+    Replies may come another way, and be lost there.
+    """
+    if not flow.cut or not flow.open:
+        return flow
+    since_ns = flow.onset_ns + TRACE_SLACK_NS
+    paths = sources.paths
+    traced = paths.traced_after(flow.key, since_ns)
+    passed = paths.passed(flow.key, since_ns)
+    if not passed.isdisjoint(partly):
+        return replace(flow, traced=traced)
+    return replace(
+        flow,
+        components=tuple(c for c in flow.components if c not in passed),
+        replyless=paths.only_target_silent(flow.key, since_ns),
+        traced=traced,
+    )
 
 
 def _bad_flow(
     sources: Sources, key: FlowKey, symptoms: tuple[Symptom, ...], *, is_open: bool
 ) -> BadFlow:
     onset_ns = min(s.onset_ns for s in symptoms)
-    components = sources.paths.path(key, before_ns=onset_ns).components
-    replyless = traced = False
-    if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms):
-        # Replies may come another way, and be lost there: what the probe has passed is well.
-        since_ns = onset_ns + TRACE_SLACK_NS
-        passed = sources.paths.passed(key, since_ns)
-        replyless = sources.paths.only_target_silent(key, since_ns)
-        traced = sources.paths.traced_after(key, since_ns)
-        components = tuple(c for c in components if c not in passed)
     return BadFlow(
         key=key,
         symptoms=symptoms,
-        components=components,
+        components=sources.paths.path(key, before_ns=onset_ns).components,
         prober=symptoms[0].agent_id,
         responder=sources.roster.agent_of(key[1]),
         open=is_open,
-        replyless=replyless,
-        traced=traced,
     )
 
 

@@ -26,6 +26,8 @@ WIDTH: Final = (0.5, 1.25)
 ONE_WAY: Final = (0.01, 0.1)
 # With blocks that could stand in several places the groups are not equal.
 UNPLACED: Final = 0.3
+# Likely partners cover some nine in ten pairs: the basic list covers more.
+UNJOINED: Final = 0.65
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def parts_of(
     doubtful: float,
     one_way: float,
     placed: bool,
+    joined: bool,
 ) -> list[Part]:
     """Return the parts of an inference's confidence."""
     clear = 1.0 / (1.0 + math.exp(-min(choice.margin, 100.0) / MARGIN_NATS))
@@ -67,6 +70,8 @@ def parts_of(
         Part(1.0 - ramp(doubtful, 0.0, 0.5), "it is not clear which RNICs take part"),
         Part(1.0 if placed else UNPLACED, "RNICs without counters fit several positions"),
     ]
+    if choice.count > 1 and not joined:
+        parts.append(Part(UNJOINED, "neither traffic nor index says which replicas are joined"))
     if choice.count == 1:
         flows = 1.0 - ramp(one_way, *ONE_WAY)
         parts.append(Part(flows, "traffic goes one way as in a pipeline, but no stages show"))

@@ -49,12 +49,20 @@ def group_pairs(group: Sequence[Rnic], distances: Sequence[int] = RING_DISTANCES
     return {ordered(a.endpoint_id, b.endpoint_id) for a, b in steps if a.host != b.host}
 
 
+# A pipeline of two stages has one joint.
+CLOSED: Final = 2
+
+
 def chain_pairs(chains: Iterable[Sequence[Rnic]]) -> set[Pair]:
-    """Return the pairs of neighbours along pipelines, those inside a host left out."""
+    """Return the pairs of neighbours along pipelines, those inside a host left out.
+
+    The last stage and the first are neighbours as well: interleaved schedules go round, and
+    tied embeddings are summed over the two. It costs one pair for each pipeline.
+    """
     return {
         ordered(a.endpoint_id, b.endpoint_id)
         for chain in chains
-        for a, b in pairwise(chain)
+        for a, b in pairwise([*chain, chain[0]] if len(chain) > CLOSED else chain)
         if a.host != b.host
     }
 

@@ -97,6 +97,9 @@ def _iterations(rows: Floats) -> Rhythm | None:
     if not tried:
         return None
     most = max(share for share, _ in tried)
+    if most <= 0:
+        # Adjusted for its points: what explains less than chance would is no period.
+        return None
     good = [(share, r) for share, r in tried if share >= NEARLY_BEST * most]
     shortest = min(r.period_bins for _, r in good)
     # Peaks beside each other are one that noise has split: take its best.

@@ -197,6 +197,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         doubtful=part.doubtful,
         one_way=one_way,
         placed=placed,
+        joined=joints.seen or by_index,
     )
     weakest = min(parts, key=lambda p: p.value)
     replicas = choice.labels.size // choice.count // cp
