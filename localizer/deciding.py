@@ -11,7 +11,7 @@ from localizer.config_core import CoreConfig
 from localizer.evidence import gather
 from localizer.flow_index import IndexCache
 from localizer.judge import Judge
-from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY
+from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
@@ -169,7 +169,12 @@ class Decider:
         return claims
 
     def _family(self, family: Family, explained: frozenset[FlowKey], now_ns: int) -> list[Claim]:
-        bad = bad_flows(self._sources, family, now_ns, explained)
+        leaky = frozenset(
+            i.event.component_id
+            for i in self._lifecycle.open_faults()
+            if i.event.fault_kind in PARTIAL
+        )
+        bad = bad_flows(self._sources, family, now_ns, explained, leaky)
         if not any(flow.open for flow in bad):
             return []
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)

@@ -13,6 +13,7 @@ __all__ = [
     "LAYER_OF",
     "LOSS",
     "OVERLAY",
+    "PARTIAL",
     "FaultKind",
     "kind_of_loss",
 ]
@@ -33,6 +34,8 @@ DOWN: Final = {
     ComponentKind.RNIC: "rnic_unreachable",
     ComponentKind.VSWITCH: "vswitch_down",
 }
+# Kinds that lose a share of the packets and let the rest pass.
+PARTIAL: Final = frozenset({"packet_loss", "crc_error", "buffer_loss"})
 # Share of the 5-tuples that are cut off from which it is a cut and not loss, and
 # share of all that cross a component from which it is down and not partly so.
 CUT_SHARE: Final = 0.6

@@ -14,6 +14,8 @@ from schemas.enums import AnomalyKind
 
 # A prober that took longer over its own work than half of the rise made it itself.
 OWN_DELAY_SHARE: Final = 0.5
+# Loss that began so long before is a share that is lost, and not the beginning of a cut.
+EARLIER_NS: Final = 2 * SECOND_NS
 # Open anomalies are repeated every 5 s. One that is not has lost its prober, or the prober
 # its clock: it accuses nobody any more.
 STALE_NS: Final = 8 * SECOND_NS
@@ -72,12 +74,17 @@ class BadFlow:
 
 
 def bad_flows(
-    sources: Sources, family: Family, now_ns: int, explained: frozenset[FlowKey]
+    sources: Sources,
+    family: Family,
+    now_ns: int,
+    explained: frozenset[FlowKey],
+    leaky: frozenset[str] = frozenset(),
 ) -> list[BadFlow]:
     """Return the 5-tuples of a family that the network may be at fault for, sorted by key.
 
     Left out: what nobody repeats, what `explained` holds, what a dead or just returned agent
     accounts for, latency where probes are lost, and latency of the prober's own making.
+    `leaky`: components that are known to lose a share of the packets.
     """
     found = []
     for key, symptoms in sources.board.family(family):
@@ -93,16 +100,19 @@ def bad_flows(
             if key not in explained and _counts(sources, family, key, symptom, now_ns):
                 found.append(_bad_flow(sources, key, (symptom,), is_open=False))
     if family is Family.LOSS:
-        # What loses a share of the packets lets some pass, and cuts 5-tuples off by chance.
-        partly = {c for flow in found if flow.lossy or not flow.open for c in flow.components}
-        found = [_exonerated(sources, flow, partly) for flow in found]
+        lossy = [flow for flow in found if flow.lossy]
+        found = [_exonerated(sources, flow, lossy, leaky) for flow in found]
     return sorted(found, key=lambda flow: flow.key)
 
 
-def _exonerated(sources: Sources, flow: BadFlow, partly: set[str]) -> BadFlow:
+def _exonerated(
+    sources: Sources, flow: BadFlow, lossy: list[BadFlow], leaky: frozenset[str]
+) -> BadFlow:
     """Take out of a 5-tuple that is cut off what its lost probes have passed.
 
-    Replies may come another way, and be lost there.
+    Replies may come another way, and be lost there. But what loses a share of the packets
+    lets some pass, and cuts 5-tuples off by chance: where others lost some before, nothing is
+    taken out. (At a cut, some lose their first probes for a moment, too.)
     """
     if not flow.cut or not flow.open:
         return flow
@@ -110,7 +120,10 @@ def _exonerated(sources: Sources, flow: BadFlow, partly: set[str]) -> BadFlow:
     paths = sources.paths
     traced = paths.traced_after(flow.key, since_ns)
     passed = paths.passed(flow.key, since_ns)
-    if not passed.isdisjoint(partly):
+    before_ns = flow.onset_ns - EARLIER_NS
+    if not passed.isdisjoint(leaky) or any(
+        o.onset_ns < before_ns and not passed.isdisjoint(o.components) for o in lossy
+    ):
         return replace(flow, traced=traced)
     return replace(
         flow,
