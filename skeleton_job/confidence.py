@@ -1,9 +1,9 @@
 """How far an inference can be trusted.
 
-The confidence is that of the weakest of a few parts, each between 0 and 1. It
-is calibrated on generated jobs (layouts, noise, lengths that no threshold was
-set on): of the inferences with at least confidence c, at least the share c has
-the right data- and pipeline-parallel degree. A test holds it to that.
+The confidence is that of the weakest of a few parts, each between 0 and 1. On the
+unit tests' jobs it holds what it says: of the inferences with at least confidence c, at
+least the share c has the right data- and pipeline-parallel degree. On counters as bad as
+the arena's it is too sure (docs/skeleton.md has the figures).
 """
 
 import math
