@@ -21,6 +21,9 @@ Labels = NDArray[np.int64]
 
 # RNICs of one tensor-parallel group vary so little more than neighbours do.
 MAX_EXTRA: Final = 1.35
+# RNICs of a host are read one after the other: some 0.4 ms between readings a tenth of a second
+# apart make them differ by this share of their variance.
+READ_SHARE: Final = 2e-5
 # Blocks whose own delays correlate more than this run in lock step.
 MIN_CORRELATION: Final = 0.2
 # Experts get more or fewer tokens each time: sent and received differ by this share and more.
@@ -44,18 +47,19 @@ def host_width(matrix: RateMatrix, rows: Labels, known: Bools) -> int:
     whole = rows[known.all(axis=1)][:64]
     if len(widths) < 2 or not whole.size:
         return n_rails
-    inside = np.zeros(len(widths))
+    inside, floor = np.zeros(len(widths)), 0.0
     for host in whole:
         there = ~matrix.missing[host].any(axis=0)
         series = np.hstack([matrix.tx[host][:, there], matrix.rx[host][:, there]])
         power = float(series.var(axis=1).mean())
         if power <= 0:
             continue
+        floor += READ_SHARE * series.shape[1]
         for i, w in enumerate(widths):
             parts = series.reshape(n_rails // w, w, -1)
             apart = ((parts - parts.mean(axis=1, keepdims=True)) ** 2).sum() / (n_rails // w)
             inside[i] += float(apart) / (w - 1) / power
-    fits = inside <= MAX_EXTRA * inside[0] + 1e-12
+    fits = inside <= MAX_EXTRA * inside[0] + floor
     found = 1
     for width, fit in zip(widths, fits, strict=True):
         if not fit:

@@ -162,3 +162,29 @@ def test_rows_of_a_matrix_keep_their_order() -> None:
     _, matrix = matrix_of_rows(np.arange(12.0).reshape(3, 4))
     assert rows_of(matrix, matrix.endpoints) is matrix
     assert rows_of(matrix, ["h2/r0", "h0/r0"]).tx[:, 0].tolist() == [8.0, 0.0]
+
+
+def test_rnics_that_are_read_one_after_the_other_are_one_group_still() -> None:
+    """The live job knows by how much; what is left of it must not split a host.
+
+    Found in the lab: rails that were read some tens of microseconds later were taken for
+    another tensor-parallel group, and the ping lists changed every half minute.
+    """
+    rng = np.random.default_rng(5)
+    bins, rails, bin_ns = 300, 4, 10**8
+    fine = np.repeat(rng.random(bins) < 0.3, 1000).astype(np.float64)
+    cumulated = np.concatenate([[0.0], np.cumsum(fine)])
+    at = np.arange(bins + 1) * 1000.0
+    read = [np.interp(at + 0.6 * r, np.arange(cumulated.size), cumulated) for r in range(rails)]
+    tx = np.diff(np.array(read), axis=1)
+
+    def width() -> int:
+        matrix = RateMatrix(
+            endpoints=tuple(f"e{r}" for r in range(rails)), start_ns=0, bin_ns=bin_ns, tx=tx,
+            rx=tx.copy(), missing=np.zeros(tx.shape, np.bool_), reasons=(None,) * rails,
+        )  # fmt: skip
+        return host_width(matrix, np.arange(rails)[None], np.ones((1, rails), np.bool_))
+
+    assert width() == rails
+    tx[2:] = np.roll(tx[2:], 1, axis=1)
+    assert width() == 2
