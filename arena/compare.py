@@ -15,7 +15,7 @@ from arena.baselines.observing import WINDOW_NS, Observer, Window
 from arena.baselines.plugin import Diagnoser, PluginError, VerdictBook
 from arena.direct import DirectRun
 from arena.reporting.results import Result
-from arena.run import MS_NS, PARTITIONS, US_PER_MS
+from arena.run import feed
 from arena.scenario import Scenario, stage
 from arena.scoring import Case
 from arena.simulation import SECOND_NS
@@ -55,14 +55,7 @@ class Ours:
 
     def second(self, part: Slice) -> None:
         """Take in a second, and decide."""
-        for rec in part.records:
-            self._direct.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
-        for made in part.rounds:
-            self._direct.round(
-                made.host % PARTITIONS, made.header, timestamp_ms=made.started_at // US_PER_MS,
-                columns=made.columns(),
-            )  # fmt: skip
-        self._events += self._direct.decide(part.begin_ns + SECOND_NS)
+        self._events += feed(self._direct, part)
 
     def finish(self) -> tuple[Verdict, ...]:
         """Decide the rest."""

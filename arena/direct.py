@@ -7,7 +7,6 @@ records in the same order give the same transitions as a worker and a localizer 
 up with them.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from localizer.config_core import CoreConfig
@@ -47,10 +46,6 @@ class DirectRun:
         self._machines: dict[int, PartitionMachine] = {}
         self._offsets: dict[tuple[str, int], int] = {}
         self._heard_ns: dict[int, int] = {}
-
-    def expect(self, partitions: Iterable[int]) -> None:
-        """Decide nothing before each of these partitions of rounds has shown progress."""
-        self._merge.wait_for(partitions)
 
     def record(
         self, topic: str, key: str, record: Any, *, timestamp_ms: int, partition: int = 0

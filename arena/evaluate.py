@@ -1,7 +1,5 @@
 """Scenarios run, matched with their truth: cases for the scores."""
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from arena.run import Outcome, run_world
@@ -36,16 +34,3 @@ def judged(scenario: Scenario, outcome: Outcome) -> Judged:
         probes=outcome.probes,
     )
     return Judged(scenario=scenario, case=case, events=outcome.events)
-
-
-def judge_all(
-    scenarios: Iterable[Scenario],
-    workers: int = 1,
-    run: Callable[[Scenario], Judged] = judge,
-) -> Iterator[Judged]:
-    """Yield the judged scenarios in their order, `workers` at a time."""
-    if workers <= 1:
-        yield from map(run, scenarios)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(run, scenarios)

@@ -45,14 +45,6 @@ class Hosts:
         self.count = count
         self.events = tuple(events)
 
-    def silent(self, time_ns: int) -> Bools:
-        """Return which hosts' agents do nothing at a time, shape (hosts,)."""
-        out = np.zeros(self.count, np.bool_)
-        for event in self.events:
-            if event.trouble in SILENT and event.at(time_ns):
-                out[event.host] = True
-        return out
-
     def value_ns(self, trouble: Trouble, time_ns: int) -> Ints:
         """Return the sum of a trouble's values at a time, shape (hosts,)."""
         out = np.zeros(self.count, np.int64)

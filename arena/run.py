@@ -6,7 +6,7 @@ from typing import Final
 
 from arena.direct import DirectRun
 from arena.simulation import SECOND_NS, World
-from arena.timeline import timeline
+from arena.timeline import Slice, timeline
 from localizer.config_core import CoreConfig
 from schemas.records import FaultEvent
 from streams.config import DetectionConfig
@@ -25,6 +25,18 @@ class Outcome:
     anomalies: int
 
 
+def feed(direct: DirectRun, part: Slice) -> list[FaultEvent]:
+    """Take in a second of a world, and decide."""
+    for rec in part.records:
+        direct.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
+    for made in part.rounds:
+        direct.round(
+            made.host % PARTITIONS, made.header, timestamp_ms=made.started_at // US_PER_MS,
+            columns=made.columns(),
+        )  # fmt: skip
+    return direct.decide(part.begin_ns + SECOND_NS)
+
+
 def run_world(
     world: World,
     detection: DetectionConfig | None = None,
@@ -38,15 +50,8 @@ def run_world(
     events: list[FaultEvent] = []
     probes = 0
     for number, part in enumerate(timeline(world)):
-        for rec in part.records:
-            direct.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
-        for made in part.rounds:
-            direct.round(
-                made.host % PARTITIONS, made.header, timestamp_ms=made.started_at // US_PER_MS,
-                columns=made.columns(),
-            )  # fmt: skip
+        events += feed(direct, part)
         probes += part.probes
-        events += direct.decide(part.begin_ns + SECOND_NS)
         progress(number + 1)
     events += direct.finish()
     return Outcome(events=tuple(events), probes=probes, anomalies=direct.anomalies)
