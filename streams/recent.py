@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas.enums import Transport
 from streams.columns import Bools, FlowKey, Int64s, RoundColumns
@@ -85,13 +86,18 @@ class RecentProbes:
         within = take & (second > self._head_s - RING_S)
         slot = second % SLOTS
         lost = ~columns.ok
-        np.add.at(flows["sent"], (rows[within], slot[within]), 1)
-        np.add.at(flows["lost"], (rows[within & lost], slot[within & lost]), 1)
-        sample = within & self._samples(rows, lost)
-        np.add.at(flows["sampled"], (rows[sample], slot[sample]), 1)
+        # Usually each 5-tuple stands in a round once: sums over it need no grouping.
+        once = len(set(rows.tolist())) == len(rows)
+        sample = within & (self._single_samples(rows) if once else self._samples(rows, lost))
+        for name, marked in (("sent", within), ("lost", within & lost), ("sampled", sample)):
+            _count(flows[name], rows[marked], slot[marked], once=once)
         for index in np.flatnonzero(sample & lost).tolist():
             self._note_loss(int(rows[index]), int(columns.sent_ns[index]))
-        np.maximum.at(flows["last_ns"], rows[take], columns.sent_ns[take])
+        if once:
+            latest = flows["last_ns"][rows[take]]
+            flows["last_ns"][rows[take]] = np.maximum(latest, columns.sent_ns[take])
+        else:
+            np.maximum.at(flows["last_ns"], rows[take], columns.sent_ns[take])
 
     def is_counted_loss(self, row: int, sent_ns: int) -> bool:
         """Return whether the loss of that probe is a sample within the rings."""
@@ -160,6 +166,12 @@ class RecentProbes:
         self.flows["cut_off"][present] = outage
         return marks
 
+    def _single_samples(self, rows: Int64s) -> Bools:
+        """Mark as `_samples` does where each 5-tuple has one probe: too few for an outage."""
+        marks: Bools = self.flows["cut_off"][rows] == 0
+        self.flows["cut_off"][rows] = False
+        return marks
+
     def _slots(self, span_s: int) -> list[int]:
         return [s % SLOTS for s in range(self._head_s - span_s + 1, self._head_s + 1)]
 
@@ -169,3 +181,11 @@ class RecentProbes:
         oldest = (self._head_s - RING_S + 1) * SECOND_NS
         while times[0] < oldest:
             del times[0]
+
+
+def _count(ring: NDArray[np.int32], rows: Int64s, slots: Int64s, *, once: bool) -> None:
+    """Add one at each place; `once`: no place is there twice."""
+    if once:
+        ring[rows, slots] += 1
+    else:
+        np.add.at(ring, (rows, slots), 1)
