@@ -27,6 +27,11 @@ CONFIRM: Final = 2
 SPREAD_NS: Final = 800_000_000
 PROBER_DELAY_NS: Final = 4_000
 RESPONDER_DELAY_NS: Final = 3_000
+# Both are log-normal, as what software does usually is.
+DELAY_SIGMA: Final = 0.15
+# A timer fires so much late on average, and what is sent next is not sent to the nanosecond.
+LATE_NS: Final = 30_000
+PACE_NS: Final = 5_000
 # Share of a busy host's own delay that its completion timestamps hide badly.
 LEAK: Final = 0.3
 
@@ -76,6 +81,8 @@ class Agents:
         place = np.arange(len(flows)) - first[self._host]
         share = np.maximum(np.diff(first), 1)[self._host]
         self._offset_ns: Ints = place * SPREAD_NS // share
+        # Never so late that two probes of an agent change places.
+        self._pace_ns: Ints = np.minimum(PACE_NS, SPREAD_NS // share // 2)
         self._seq = np.zeros(count, np.int64)
         rails = cluster.rails
         names = [endpoint_id(*divmod(n, rails)) for n in range(cluster.fabric.shape.rnics)]
@@ -99,9 +106,13 @@ class Agents:
         -------
         The rounds by host, and what was measured.
         """
-        started = at_ns + self.phase_ns
+        late = np.minimum(self._rng.exponential(LATE_NS, self._hosts.count), SECOND_NS // 100)
+        started = at_ns + self.phase_ns + late.astype(np.int64)
         speaks = ~self._hosts.silent_pairs(np.arange(self._hosts.count), started)
-        sent = started[self._host] + self._offset_ns
+        offset = self._offset_ns + (self._rng.random(len(self._offset_ns)) * self._pace_ns).astype(
+            np.int64
+        )
+        sent = started[self._host] + offset
         probed = active & speaks[self._host]
         kept, delay = self._weather.passed(sent)
         busy = self._hosts.value_ns(Trouble.BUSY, at_ns)
@@ -111,8 +122,9 @@ class Agents:
         outcomes = self._outcomes(probed, sent, ok)
         flow = np.flatnonzero(probed)
         rounds = self._rounds(
-            started, flow, ok, rtt, own=np.rint(own).astype(np.int64), outcomes=outcomes
-        )
+            started, flow, ok, rtt, offset=offset, own=np.rint(own).astype(np.int64),
+            outcomes=outcomes,
+        )  # fmt: skip
         return rounds, Measured(flow, sent[flow], ok[flow], rtt[flow])
 
     def _answered(self, kept: np.typing.NDArray[np.float64], sent: Ints) -> Bools:
@@ -146,13 +158,14 @@ class Agents:
         ok: Bools,
         rtt: Ints,
         *,
+        offset: Ints,
         own: Ints,
         outcomes: dict[int, list[tuple[int, int | None]]],
     ) -> list["AgentRound"]:
         if not len(flow):
             return []
         clock = self._hosts.value_ns(Trouble.CLOCK, int(started.min()))
-        offset = self._offset_ns[flow]
+        every_offset, offset = offset, offset[flow]
         trip = np.where(ok[flow], rtt[flow], LOST)
         own = own[flow]
         if outcomes:
@@ -160,12 +173,16 @@ class Agents:
             more = np.array([f for f, _, _ in again], np.int64)
             late = np.array([o for _, o, _ in again], np.int64)
             flow = np.concatenate([flow, more])
-            offset = np.concatenate([offset, self._offset_ns[more] + late])
+            offset = np.concatenate([offset, every_offset[more] + late])
             seconds = [LOST if t is None else t for _, _, t in again]
             trip = np.concatenate([trip, np.array(seconds, np.int64)])
             own = np.concatenate([own, np.zeros(len(again), np.int64)])
             order = np.lexsort((flow, offset, self._host[flow]))
             flow, offset, trip, own = flow[order], offset[order], trip[order], own[order]
+        answered = trip != LOST
+        trip = np.where(answered, trip, 0)
+        own = own + self._delays(PROBER_DELAY_NS, len(flow))
+        responder = np.where(answered, self._delays(RESPONDER_DELAY_NS, len(flow)), MISSING)
         hosts = self._host[flow]
         found, first = np.unique(hosts, return_index=True)
         rounds = []
@@ -178,11 +195,16 @@ class Agents:
             rounds.append(
                 AgentRound(
                     host=host, header=self._header(host, started_ns), naming=self._naming,
-                    flow=flow[here], offset_ns=offset[here], trip_ns=trip[here],
-                    own_ns=own[here],
+                    flow=flow[here], offset_ns=offset[here], ok=answered[here],
+                    rtt_ns=trip[here], host_ns=own[here], responder_ns=responder[here],
                 )
             )  # fmt: skip
         return rounds
+
+    def _delays(self, usual_ns: int, count: int) -> Ints:
+        factor = np.exp(self._rng.normal(0.0, DELAY_SIGMA, count))
+        delays: Ints = np.rint(usual_ns * factor).astype(np.int64)
+        return delays
 
     def _header(self, host: int, started_ns: int) -> dict[str, Any]:
         return {
@@ -213,8 +235,10 @@ class AgentRound:
     header : the datum without its results
     flow : numbers of the 5-tuples
     offset_ns : when sent after the round's start
-    trip_ns : round trip; -1: lost
-    own_ns : what the agent's host added itself
+    ok : whether answered
+    rtt_ns : round trip; 0 where lost
+    host_ns : how long the prober's host took
+    responder_ns : how long the responder took; `MISSING` where lost
     """
 
     host: int
@@ -222,8 +246,10 @@ class AgentRound:
     naming: Naming
     flow: Ints
     offset_ns: Ints
-    trip_ns: Ints
-    own_ns: Ints
+    ok: Bools
+    rtt_ns: Ints
+    host_ns: Ints
+    responder_ns: Ints
 
     @property
     def started_at(self) -> int:
@@ -233,19 +259,19 @@ class AgentRound:
 
     def columns(self) -> RoundColumns:
         """Return what `streams.columns` makes of the datum, without making the datum."""
-        count, ok = len(self.flow), self.trip_ns != LOST
-        low, high = int(self.flow[0]), int(self.flow[-1]) + 1
-        together = high - low == count and bool((np.diff(self.flow) == 1).all())
+        flows: list[int] = self.flow.tolist()
+        low, high = flows[0], flows[-1] + 1
         keys = self.naming.keys
         started_ns = self.started_at * US_NS
         return RoundColumns(
-            keys=keys[low:high] if together else [keys[f] for f in self.flow.tolist()],
+            # Without losses an agent's 5-tuples are those of a stretch.
+            keys=keys[low:high] if flows == list(range(low, high)) else [keys[f] for f in flows],
             sent_ns=started_ns + self.offset_ns,
-            ok=ok,
-            rtt_ns=np.where(ok, self.trip_ns, 0),
-            host_ns=PROBER_DELAY_NS + self.own_ns,
-            responder_ns=np.where(ok, RESPONDER_DELAY_NS, MISSING),
-            transport=[TRANSPORT] * count,
+            ok=self.ok,
+            rtt_ns=self.rtt_ns,
+            host_ns=self.host_ns,
+            responder_ns=self.responder_ns,
+            transport=[TRANSPORT] * len(flows),
             started_ns=started_ns,
             reach_ns=started_ns + int(self.offset_ns.max()),
         )
@@ -257,15 +283,16 @@ class AgentRound:
             {
                 "src": naming.src[flow], "dst": naming.dst[flow], "flow": naming.flow[flow],
                 "sent_offset_ns": offset, "transport": TRANSPORT,
-                "status": "TIMEOUT" if trip == LOST else "OK",
-                "rtt_ns": None if trip == LOST else trip,
-                "prober_delay_ns": PROBER_DELAY_NS + own,
-                "responder_delay_ns": None if trip == LOST else RESPONDER_DELAY_NS,
+                "status": "OK" if ok else "TIMEOUT",
+                "rtt_ns": rtt if ok else None,
+                "prober_delay_ns": host,
+                "responder_delay_ns": responder if ok else None,
                 "clock": "HARDWARE",
             }
-            for flow, offset, trip, own in zip(
-                self.flow.tolist(), self.offset_ns.tolist(), self.trip_ns.tolist(),
-                self.own_ns.tolist(), strict=True,
+            for flow, offset, ok, rtt, host, responder in zip(
+                self.flow.tolist(), self.offset_ns.tolist(), self.ok.tolist(),
+                self.rtt_ns.tolist(), self.host_ns.tolist(), self.responder_ns.tolist(),
+                strict=True,
             )
         ]  # fmt: skip
         return {**self.header, "results": results}

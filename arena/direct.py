@@ -7,60 +7,77 @@ records in the same order give the same transitions as a worker and a localizer 
 up with them.
 """
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
+from arena.detecting import Detection, Told, told
 from localizer.config_core import CoreConfig
 from localizer.core import Core
 from localizer.merge import Merge
-from schemas.enums import AnomalyState
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
 from streams.columns import RoundColumns
 from streams.config import DetectionConfig
-from streams.outputs import Output, progress
-from streams.partition import Identity, PartitionMachine, RefusedRoundError
-
-MS_NS: Final = 10**6
-# As the worker does: a partition without rounds for so long must not hold the rest back.
-IDLE_NS: Final = 2 * 10**9
+from streams.outputs import Output
 
 
-class DirectRun:
-    """Worker and localizer of one cluster in one object.
+class Localization:
+    """The localizer of one cluster.
 
     Attributes
     ----------
-    refused
-        Rounds that the worker would have put into the dead letters, by reason.
     anomalies
-        Anomaly records made, without progress marks.
+        Anomaly records taken in, progress marks left out.
     """
 
-    def __init__(self, cluster: str, detection: DetectionConfig, core: CoreConfig) -> None:
-        self.refused: dict[str, int] = {}
+    def __init__(self, core: CoreConfig) -> None:
         self.anomalies = 0
-        self.cluster = cluster
-        self._detection = detection
         self._core = Core(core)
         self._merge = Merge()
-        self._machines: dict[int, PartitionMachine] = {}
         self._offsets: dict[tuple[str, int], int] = {}
-        self._heard_ns: dict[int, int] = {}
 
     def record(
         self, topic: str, key: str, record: Any, *, timestamp_ms: int, partition: int = 0
-    ) -> None:
-        """Take in a record of an input of the localizer; None is a tombstone."""
+    ) -> bool:
+        """Take in a record of an input of the localizer; None is a tombstone.
+
+        Returns whether it says something by itself, as a progress mark does not.
+        """
+        log = topic, partition
+        offset = self._offsets.get(log, 0)
+        self._offsets[log] = offset + 1
         event = self._merge.put(
-            topic,
-            key,
-            record,
-            partition=partition,
-            offset=self._next(topic, partition),
-            timestamp_ms=timestamp_ms,
+            topic, key, record, partition=partition, offset=offset, timestamp_ms=timestamp_ms
         )
         if event is not None:
             self._core.feed(event)
+        return event is not None
+
+    def hear(self, records: Iterable[Told]) -> None:
+        """Take in what the workers say; its times are those of the records."""
+        for one in records:
+            self.anomalies += self.record(
+                ANOMALY.name, one.key, one.record, timestamp_ms=0, partition=one.partition
+            )
+
+    def decide(self) -> list[FaultEvent]:
+        """Decide what the workers' progress allows."""
+        watermark_ns = self._merge.watermark_ns
+        return [] if watermark_ns is None else self._core.advance(watermark_ns)
+
+
+class DirectRun(Localization):
+    """Worker and localizer of one cluster in one object."""
+
+    def __init__(self, cluster: str, detection: DetectionConfig, core: CoreConfig) -> None:
+        super().__init__(core)
+        self.cluster = cluster
+        self._detection = Detection(cluster, detection)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Rounds that the worker would have put into the dead letters, by reason."""
+        return self._detection.refused
 
     def round(
         self,
@@ -70,65 +87,22 @@ class DirectRun:
         timestamp_ms: int,
         columns: RoundColumns | None = None,
     ) -> list[Output]:
-        """Take in a decoded round; return what the worker publishes, windows included.
-
-        `columns` as in `PartitionMachine.process`.
-        """
-        machine = self._machines.get(partition)
-        if machine is None:
-            identity = Identity(self.cluster, partition)
-            machine = self._machines[partition] = PartitionMachine(self._detection, identity)
-        self._heard_ns[partition] = timestamp_ms * MS_NS
-        try:
-            outputs = machine.process(datum, self._next("rounds", partition), columns)
-        except RefusedRoundError as error:
-            self.refused[error.counter] = self.refused.get(error.counter, 0) + 1
-            return []
-        for output in outputs:
-            if output.topic is ANOMALY:
-                self._put(partition, output.key, output.record)
+        """Take in a decoded round; arguments and result as of `Detection.round`."""
+        outputs = self._detection.round(
+            partition, datum, timestamp_ms=timestamp_ms, columns=columns
+        )
+        self.hear(told(partition, outputs))
         return outputs
 
-    def decide(self, now_ns: int) -> list[FaultEvent]:
+    def pass_time(self, now_ns: int) -> list[FaultEvent]:
         """Decide what can be decided when event time is `now_ns`.
 
         Everything that happened before must have been taken in.
         """
-        for partition, heard_ns in list(self._heard_ns.items()):
-            if now_ns - heard_ns >= IDLE_NS:
-                self._idle(partition)
-        return self._advance()
+        self.hear(self._detection.idle(now_ns))
+        return self.decide()
 
     def finish(self) -> list[FaultEvent]:
         """Decide what is left when nothing more comes."""
-        for partition in list(self._heard_ns):
-            self._idle(partition)
-        return self._advance()
-
-    def _idle(self, partition: int) -> None:
-        del self._heard_ns[partition]
-        at = self._machines[partition].progress_at
-        if at is not None:
-            self._put(partition, "", progress(self.cluster, partition, AnomalyState.IDLE, at))
-
-    def _advance(self) -> list[FaultEvent]:
-        watermark_ns = self._merge.watermark_ns
-        return [] if watermark_ns is None else self._core.advance(watermark_ns)
-
-    def _put(self, partition: int, key: str, record: Any) -> None:
-        event = self._merge.put(
-            ANOMALY.name,
-            key,
-            record,
-            partition=partition,
-            offset=self._next(ANOMALY.name, partition),
-            timestamp_ms=0,
-        )
-        if event is not None:
-            self.anomalies += 1
-            self._core.feed(event)
-
-    def _next(self, log: str, partition: int) -> int:
-        offset = self._offsets.get((log, partition), 0)
-        self._offsets[log, partition] = offset + 1
-        return offset
+        self.hear(self._detection.finish())
+        return self.decide()

@@ -1,10 +1,14 @@
 """A world through the pure cores: transitions out, and what it cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Final
 
-from arena.direct import DirectRun
+from arena.agents import AgentRound
+from arena.detecting import Detection, Told, told
+from arena.direct import DirectRun, Localization
 from arena.simulation import SECOND_NS, World
 from arena.timeline import Slice, timeline
 from localizer.config_core import CoreConfig
@@ -14,6 +18,10 @@ from streams.config import DetectionConfig
 MS_NS: Final = 10**6
 US_PER_MS: Final = 1_000
 PARTITIONS: Final = 8
+
+
+class LostHelperError(RuntimeError):
+    """A helping process ended before its work was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +35,12 @@ class Outcome:
 
 def feed(direct: DirectRun, part: Slice) -> list[FaultEvent]:
     """Take in a second of a world, and decide."""
-    for rec in part.records:
-        direct.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
+    _take_records(direct, part)
     for made in part.rounds:
         direct.round(
-            made.host % PARTITIONS, made.header, timestamp_ms=made.started_at // US_PER_MS,
-            columns=made.columns(),
-        )  # fmt: skip
-    return direct.decide(part.begin_ns + SECOND_NS)
+            _partition(made), made.header, timestamp_ms=_timestamp_ms(made), columns=made.columns()
+        )
+    return direct.pass_time(part.begin_ns + SECOND_NS)
 
 
 def run_world(
@@ -42,16 +48,117 @@ def run_world(
     detection: DetectionConfig | None = None,
     core: CoreConfig | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    *,
+    processes: int = 1,
 ) -> Outcome:
-    """Run a scenario through detection and localization; `progress` gets the seconds done."""
-    direct = DirectRun(
-        world.name, detection or DetectionConfig(), core or CoreConfig(cluster=world.name)
-    )
+    """Run a scenario through detection and localization.
+
+    Parameters
+    ----------
+    progress
+        Gets the seconds done.
+    processes
+        Each simulates the world for itself and holds the stream workers of some partitions, as
+        the workers of a group do; the first is the localizer as well. The transitions are the
+        same for any number.
+
+    Raises
+    ------
+    ValueError
+        If there are more processes than partitions, or none.
+    LostHelperError
+        If another process ends too early.
+    """
+    if not 1 <= processes <= PARTITIONS:
+        raise ValueError(f"processes={processes}: 1 to {PARTITIONS}, the number of partitions")
+    detection, core = detection or DetectionConfig(), core or CoreConfig(cluster=world.name)
+    mine, *others = (frozenset(range(first, PARTITIONS, processes)) for first in range(processes))
+    spawn = get_context("spawn")
+    pipes = [spawn.Pipe(duplex=False) for _ in others]
+    helpers = [
+        spawn.Process(target=_help, args=(out, world, detection, share), daemon=True)
+        for share, (_, out) in zip(others, pipes, strict=True)
+    ]
+    for helper, (_, out) in zip(helpers, pipes, strict=True):
+        helper.start()
+        out.close()
+    try:
+        return _lead(world, detection, core, progress, mine=mine, heard=[i for i, _ in pipes])
+    finally:
+        for helper in helpers:
+            helper.kill()
+            helper.join()
+
+
+def _lead(
+    world: World,
+    detection: DetectionConfig,
+    core: CoreConfig,
+    progress: Callable[[int], None],
+    *,
+    mine: frozenset[int],
+    heard: list[Connection],
+) -> Outcome:
+    """Localize, and detect in the partitions `mine`; `heard` brings the others'."""
+    localization = Localization(core)
+    workers = Detection(world.name, detection)
     events: list[FaultEvent] = []
     probes = 0
     for number, part in enumerate(timeline(world)):
-        events += feed(direct, part)
+        _take_records(localization, part)
+        localization.hear(_detect(workers, part, mine))
+        for pipe in heard:
+            localization.hear(_from(pipe))
+        events += localization.decide()
         probes += part.probes
         progress(number + 1)
-    events += direct.finish()
-    return Outcome(events=tuple(events), probes=probes, anomalies=direct.anomalies)
+    localization.hear(workers.finish())
+    for pipe in heard:
+        localization.hear(_from(pipe))
+    events += localization.decide()
+    return Outcome(events=tuple(events), probes=probes, anomalies=localization.anomalies)
+
+
+def _help(out: Connection, world: World, detection: DetectionConfig, mine: frozenset[int]) -> None:
+    """Send what the partitions `mine` say, second by second; the pipe's size is the lead."""
+    workers = Detection(world.name, detection)
+    try:
+        for part in timeline(world):
+            out.send(_detect(workers, part, mine))
+        out.send(workers.finish())
+    except (KeyboardInterrupt, BrokenPipeError):
+        # The leader has stopped, or will.
+        return
+
+
+def _from(pipe: Connection) -> Iterable[Told]:
+    try:
+        found: list[Told] = pipe.recv()
+    except EOFError as error:
+        raise LostHelperError("a helping process has ended; was it out of memory?") from error
+    return found
+
+
+def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Told]:
+    found: list[Told] = []
+    for made in part.rounds:
+        partition = _partition(made)
+        if partition in mine:
+            outputs = workers.round(
+                partition, made.header, timestamp_ms=_timestamp_ms(made), columns=made.columns()
+            )
+            found += told(partition, outputs)
+    return found + workers.idle(part.begin_ns + SECOND_NS)
+
+
+def _take_records(localization: Localization, part: Slice) -> None:
+    for rec in part.records:
+        localization.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
+
+
+def _partition(made: AgentRound) -> int:
+    return made.host % PARTITIONS
+
+
+def _timestamp_ms(made: AgentRound) -> int:
+    return made.started_at // US_PER_MS

@@ -96,7 +96,7 @@ def diagnose(
         for reading in (*slot.others, *slot.rounds):
             _take(reading, run, found)
         found.event_ms = slot.start_ms
-        found.events += run.decide((slot.start_ms + SLOT_MS) * MS_NS)
+        found.events += run.pass_time((slot.start_ms + SLOT_MS) * MS_NS)
         progress(found)
     found.events += run.finish()
     found.refused.update(run.refused)

@@ -1,0 +1,90 @@
+"""The stream workers of a cluster without a broker: rounds in, what they would publish out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from schemas.enums import AnomalyState
+from schemas.records import Anomaly
+from streams.columns import RoundColumns
+from streams.config import DetectionConfig
+from streams.outputs import Output, progress
+from streams.partition import Identity, PartitionMachine, RefusedRoundError
+
+MS_NS: Final = 10**6
+# As the worker does: a partition without rounds for so long must not hold the rest back.
+IDLE_NS: Final = 2 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A record of a partition of the anomaly topic."""
+
+    partition: int
+    key: str
+    record: Anomaly
+
+
+def told(partition: int, outputs: Iterable[Output]) -> list[Told]:
+    """Return the anomalies and progress marks among a partition's outputs."""
+    return [Told(partition, o.key, o.record) for o in outputs if isinstance(o.record, Anomaly)]
+
+
+class Detection:
+    """The state machines of some partitions.
+
+    Attributes
+    ----------
+    refused
+        Rounds that the worker would have put into the dead letters, by reason.
+    """
+
+    def __init__(self, cluster: str, config: DetectionConfig) -> None:
+        self.refused: dict[str, int] = {}
+        self._cluster = cluster
+        self._config = config
+        self._machines: dict[int, PartitionMachine] = {}
+        self._offsets: dict[int, int] = {}
+        self._heard_ns: dict[int, int] = {}
+
+    def round(
+        self,
+        partition: int,
+        datum: dict[str, Any],
+        *,
+        timestamp_ms: int,
+        columns: RoundColumns | None = None,
+    ) -> list[Output]:
+        """Take in a decoded round; return what the worker publishes, windows included.
+
+        `columns` as in `PartitionMachine.process`.
+        """
+        machine = self._machines.get(partition)
+        if machine is None:
+            identity = Identity(self._cluster, partition)
+            machine = self._machines[partition] = PartitionMachine(self._config, identity)
+        self._heard_ns[partition] = timestamp_ms * MS_NS
+        offset = self._offsets.get(partition, 0)
+        self._offsets[partition] = offset + 1
+        try:
+            return machine.process(datum, offset, columns)
+        except RefusedRoundError as error:
+            self.refused[error.counter] = self.refused.get(error.counter, 0) + 1
+            return []
+
+    def idle(self, now_ns: int) -> list[Told]:
+        """Return the marks of partitions that have heard nothing for a while by `now_ns`."""
+        silent = [p for p, heard_ns in self._heard_ns.items() if now_ns - heard_ns >= IDLE_NS]
+        return [mark for partition in silent for mark in self._idle(partition)]
+
+    def finish(self) -> list[Told]:
+        """Return the marks of all partitions when nothing more comes."""
+        return [mark for partition in list(self._heard_ns) for mark in self._idle(partition)]
+
+    def _idle(self, partition: int) -> list[Told]:
+        del self._heard_ns[partition]
+        at = self._machines[partition].progress_at
+        if at is None:
+            return []
+        mark = progress(self._cluster, partition, AnomalyState.IDLE, at)
+        return [Told(partition, "", mark)]
