@@ -3,7 +3,8 @@
 smoke     each kind of fault once on a small cluster: minutes, for `make test`
 dev       random shapes, faults, pairs of faults, confounders; while developing
 test      the same distribution, other seeds; run to report, never to tune
-healthy   nothing but confounders
+healthy-month
+          nothing but confounders: those of a month, pressed into quarters of an hour
 """
 
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ from arena.scenario import Happening, Scenario
 
 # Windows of health before a fault: the detectors' look-back begins to fill.
 CALM_S: Final = 150
-FIRST_SEED: Final = {"smoke": 0, "dev": 1_000, "test": 10_000_000, "healthy": 20_000_000}
+FIRST_SEED: Final = {"smoke": 0, "dev": 1_000, "test": 10_000_000, "healthy-month": 20_000_000}
 # Runs of a suite when nobody says otherwise.
-DEFAULT_SEEDS: Final = {"smoke": 1, "dev": 4, "test": 4, "healthy": 8}
+DEFAULT_SEEDS: Final = {"smoke": 1, "dev": 4, "test": 4, "healthy-month": 8}
 HEALTHY_S: Final = 900
 # Share of the fabrics whose replies take the way of the probe back.
 SYMMETRIC: Final = 0.6
@@ -49,7 +50,7 @@ def scenarios(
     count = DEFAULT_SEEDS[suite] if seeds is None else seeds
     begin = FIRST_SEED[suite] if first_seed is None else first_seed
     for seed in range(begin, begin + count):
-        if suite == "healthy":
+        if suite == "healthy-month":
             yield healthy(seed)
             continue
         for number, kind in enumerate(KINDS):

@@ -5,30 +5,50 @@ bootstrap intervals over scenarios (`arena.scoring`); `runs` is the number of sc
 """
 
 import statistics
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from arena.cluster import JobPlan
 from arena.compare import EVERYONE, OURS, compare
+from arena.fabric import FabricShape
+from arena.likeness import telling
 from arena.reporting.page import write_report
 from arena.reporting.results import Result, by_diagnoser, write_results
+from arena.run import run_world
+from arena.scenario import Scenario, stage
 from arena.scoring import SECOND_NS, Case, Score, delays_ns, scores
 from arena.skeletons.bench import bench
 from arena.skeletons.report import measure, summary
 from arena.skeletons.suites import cases
 from arena.suites import scenarios
+from ops.bench.likeness import compare as compare_shapes
+from ops.bench.likeness import recorded
 from ops.bench.report import BUILD_DIR, Figure, Sense, figure
+from ops.pipeline import Pipeline, PipelineConfig
 
 Say = Callable[[str], None]
 COMMAND: Final = "make bench-accuracy"
 # Scenarios of every kind and of pairs, drawn so often anew. `runs` on the command line.
 RUNS: Final = 12
-DEFAULT_RUNS: Final = {"baselines": 1, "healthy": 26, "skeleton": 240, "skeleton-speed": 1}
+DEFAULT_RUNS: Final = {
+    "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
+    "skeleton-speed": 1,
+}  # fmt: skip
 WORKERS: Final = 2
 RESULTS: Final = BUILD_DIR / "accuracy-results.jsonl"
 AGAINST: Final = BUILD_DIR / "accuracy-baselines.jsonl"
 PICTURE: Final = Path("docs") / "accuracy.png"
+LIKENESS: Final = Path("docs") / "likeness.png"
+# 10 5-tuples of each RNIC: five targets by two source ports.
+HOUR: Final = Scenario(
+    name="hour", seed=1, seconds=3_600,
+    fabric=FabricShape(hosts=256, rails=8, segment_hosts=16, spines=8, tiers=3),
+    jobs=(JobPlan(task_id="job-a", first_host=0, hosts=256),), targets=5, flows=2,
+)  # fmt: skip
 # What the comparison is about: higher is better.
 COMPARED: Final = ("precision", "recall", "top1", "set_f1")
 
@@ -59,6 +79,46 @@ def _double(case: Case) -> bool:
     return "-two-" in case.name
 
 
+def likeness(runs: int, say: Say) -> list[Figure]:
+    """Lay simulated healthy round trips beside those of the loopback lab."""
+    found: list[float] = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
+            folder = Path(name)
+            with Pipeline(PipelineConfig(folder=folder)) as pipeline:
+                pipeline.wait_ready()
+                lab = recorded(pipeline, folder, say)
+        ours, theirs = compare_shapes(lab, LIKENESS)
+        for one in (ours, theirs):
+            say(f"{one.name}: {one.paths} 5-tuples, median {one.median_ns / 1e3:.3g} µs, "
+                f"sigma {one.sigma:.3g}")  # fmt: skip
+            for what, share in one.telltales.items():
+                say(f"  {what}: {share:.2%}")
+        found.append(float(len(telling(ours, theirs))))
+    return [
+        figure(
+            "what tells simulated round trips from recorded ones", found, "telltales", bar=0.0,
+            sense="<=", command=COMMAND,
+        )
+    ]  # fmt: skip
+
+
+def speed(runs: int, say: Say) -> list[Figure]:
+    """Time an hour of 2,048 RNICs with 10 5-tuples each, simulator and cores."""
+    took: list[float] = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        outcome = run_world(stage(HOUR).world, processes=WORKERS)
+        took.append(time.perf_counter() - begin)
+        say(f"{outcome.probes:,} results in {took[-1]:.0f} s, {len(outcome.events)} transitions")
+    return [
+        figure(
+            "an hour of 2,048 RNICs, 74 M results, on 2 cores", took, "s", bar=120.0,
+            sense="<=", command=COMMAND,
+        )
+    ]  # fmt: skip
+
+
 def detection(runs: int, say: Say) -> list[Figure]:
     """Faults of every kind, alone and two at once, on the test suite."""
     results = _run("test", runs, (OURS,), say)
@@ -83,7 +143,7 @@ def detection(runs: int, say: Say) -> list[Figure]:
 
 def healthy(runs: int, say: Say) -> list[Figure]:
     """Nothing but confounders: pages that nobody should have got."""
-    found = [r.case for r in _run("healthy", runs, (OURS,), say)]
+    found = [r.case for r in _run("healthy-month", runs, (OURS,), say)]
     pages = scores(found)["false_pages"]
     count = pages.numerator
     hours = sum(c.duration_ns for c in found) / SECOND_NS / 3600
@@ -160,8 +220,10 @@ def skeleton_speed(runs: int, say: Say) -> list[Figure]:
 
 
 PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+    "likeness": likeness,
+    "speed": speed,
     "detection": detection,
-    "healthy": healthy,
+    "healthy-month": healthy,
     "baselines": baselines,
     "skeleton": skeleton,
     "skeleton-speed": skeleton_speed,

@@ -50,7 +50,7 @@ def run(pipeline: Pipeline, folder: Path) -> ReplayOutcome:
         bench.healthy(DRAIN_S)
     ended = time.time()
     recording = folder / "recording"
-    _cli(
+    cli(
         pipeline,
         "record",
         str(recording),
@@ -63,7 +63,7 @@ def run(pipeline: Pipeline, folder: Path) -> ReplayOutcome:
     replay_s = 0.0
     for prefix in ("replay-a.", "replay-b."):
         began = time.monotonic()
-        _cli(pipeline, "replay", str(recording), "--prefix", prefix, "--speed", "max", "--run")
+        cli(pipeline, "replay", str(recording), "--prefix", prefix, "--speed", "max", "--run")
         replay_s = time.monotonic() - began
         verdicts.append(_verdicts(pipeline.settings, prefix))
     first, second = verdicts
@@ -87,7 +87,8 @@ def _iso(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).isoformat()
 
 
-def _cli(pipeline: Pipeline, *arguments: str) -> None:
+def cli(pipeline: Pipeline, *arguments: str) -> None:
+    """Run a command of `skeletonhunter` against a pipeline's broker; RuntimeError if it fails."""
     command = [
         str(Path(sys.executable).with_name("skeletonhunter")),
         *arguments,

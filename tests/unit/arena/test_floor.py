@@ -24,5 +24,5 @@ def test_smoke_stays_right() -> None:
 @pytest.mark.timeout(300)
 def test_confounders_call_nobody() -> None:
     """Crashes, maintenance, starvation, wrong clocks, bursts: no page."""
-    (healthy,) = scenarios("healthy", 1, first_seed=29_000_000)
+    (healthy,) = scenarios("healthy-month", 1, first_seed=29_000_000)
     assert scores([judge(healthy).case])["false_pages"].numerator == 0

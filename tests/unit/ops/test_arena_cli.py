@@ -46,7 +46,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_list_names_everything_that_run_takes() -> None:
     """Suites with their seeds, kinds, confounders, diagnosers; the same as JSON."""
     said = json.loads(arena("list", "--json").output)
-    assert {s["suite"] for s in said["suites"]} == {"smoke", "dev", "test", "healthy"}
+    assert {s["suite"] for s in said["suites"]} == {"smoke", "dev", "test", "healthy-month"}
     assert said["diagnosers"][0] == "ours"
     text = arena("list").output
     for row in said["faults"]:
