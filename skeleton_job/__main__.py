@@ -34,7 +34,7 @@ settings come from flags, then the environment ({ENV_PREFIX}<NAME>), then the
   [skeleton]
   interval_s = 30          # between two inferences of a job
   window_s = 300           # counters looked at: ten iterations or more
-  min_confidence = 0.7     # below it the basic list stays
+  min_confidence = 0.5     # below it the basic list stays
   flows = 4                # 5-tuples per target; basic_flows, explore_flows too
   explore_peers = 1        # sample of other same-rail pairs, two peers for each
   explore_rotate_s = 300

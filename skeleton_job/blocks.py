@@ -195,25 +195,29 @@ def _rail_noise(profiles: Profiles, part: Part) -> float:
     return float(np.sqrt((own**2).sum(axis=2).mean() * n_rails / (n_rails - 1)))
 
 
-def one_way_share(blocks: Blocks) -> float:
-    """Return which share of the hosts' traffic goes one way at a time, 0..1.
+def one_way(blocks: Blocks, places: Labels) -> float:
+    """Return which share of the traffic at places goes one way at a time, 0..1.
 
-    A collective sends what it receives; a pipeline does not. Summed over a host, since a ring may
-    enter it at another NIC than it leaves. Cross-validated between odd and even iterations, so
-    that noise does not count.
+    A collective sends what it receives; a pipeline does not. Summed over a place: over a host, a
+    ring may enter it at another NIC than it leaves. Cross-validated between odd and even
+    iterations, so that noise does not count.
+
+    Parameters
+    ----------
+    places : (n_blocks,) where each block stands
     """
     points = blocks.tx.shape[1]
     halves = []
     for half in blocks.halves:
-        total = np.zeros((int(blocks.hosts.max(initial=0)) + 1, half.shape[1]))
-        np.add.at(total, blocks.hosts[blocks.known], half[blocks.known])
+        total = np.zeros((int(places.max(initial=0)) + 1, half.shape[1]))
+        np.add.at(total, places[blocks.known], half[blocks.known])
         halves.append(total)
     net = [half[:, :points] - half[:, points:] for half in halves]
     # Loading of data comes at any time: steady in the mean.
     net = [n - n.mean(axis=1, keepdims=True) for n in net]
     both = [half[:, :points] + half[:, points:] for half in halves]
-    one_way = float((net[0] * net[1]).sum())
-    return float(np.sqrt(max(one_way, 0.0) / max(float((both[0] * both[1]).sum()), 1e-300)))
+    going = float((net[0] * net[1]).sum())
+    return float(np.sqrt(max(going, 0.0) / max(float((both[0] * both[1]).sum()), 1e-300)))
 
 
 def block_iterations(

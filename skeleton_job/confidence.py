@@ -1,12 +1,15 @@
 """How far an inference can be trusted.
 
-The confidence is that of the weakest of a few parts, each between 0 and 1. On the
-unit tests' jobs it holds what it says: of the inferences with at least confidence c, at
-least the share c has the right data- and pipeline-parallel degree. On counters as bad as
-the arena's it is too sure (docs/skeleton.md has the figures).
+Two things bound the confidence. The weakest of a few parts, each between 0 and 1, says what
+must hold for the inference to mean anything. And a logistic regression on the signs that an
+inference shows says how often one that looks like this has the right data- and
+pipeline-parallel degree: its weights are fitted on the arena's `dev` captures
+(`python -m arena.skeletons --calibrate` fits them anew and prints them; docs/skeleton.md
+has the figures on captures that were not used).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +30,15 @@ ONE_WAY: Final = (0.01, 0.1)
 # With blocks that could stand in several places the groups are not equal.
 UNPLACED: Final = 0.3
 # Likely partners cover some nine in ten pairs: the basic list covers more.
-UNJOINED: Final = 0.65
+UNJOINED: Final = 0.45
+# Between collectives and pipelines.
+ONE_WAY_USUAL: Final = 0.018
+# Fitted; see the module.
+BIAS: Final = -1.42
+WEIGHTS: Final[Mapping[str, float]] = {
+    "blocks": -0.76, "members": 1.08, "margin": 1.49, "one way": 0.51, "no stages": -1.85,
+    "joined": 0.87, "order": 0.94, "doubtful": -0.72,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +89,29 @@ def parts_of(
     if choice.count > 2:
         parts.append(Part(order.trust, "the order of the stages is not clear"))
     return parts
+
+
+def signs_of(
+    choice: Choice, order: StageOrder, *, one_way: float, doubtful: float, joined: bool
+) -> dict[str, float]:
+    """Return what an inference shows of its own soundness, each about as large as 1."""
+    n, alone = choice.labels.size, choice.count == 1
+    flow = math.tanh(math.log(max(one_way, 1e-4) / ONE_WAY_USUAL))
+    signs = {
+        "blocks": math.log(n / 8),
+        "members": math.log(n / choice.count / 4),
+        "margin": math.tanh(choice.margin / 10),
+        "one way": -flow if alone else flow,
+        "no stages": float(alone),
+        "joined": float(joined),
+        "order": order.trust,
+        "doubtful": doubtful,
+    }
+    # Beyond these digits they depend on the order of summation.
+    return {name: round(value, 4) for name, value in signs.items()}
+
+
+def calibrated(signs: Mapping[str, float]) -> float:
+    """Return how often an inference that shows these signs has the right degrees, 0..1."""
+    total = BIAS + sum(weight * signs[name] for name, weight in WEIGHTS.items())
+    return 1.0 / (1.0 + math.exp(-total))

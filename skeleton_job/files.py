@@ -1,16 +1,18 @@
 """Skeletons from files: a long table of counters in, one JSON document out."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from skeleton_job.coherence import split
-from skeleton_job.job import Rnic
+from skeleton_job.job import Job, Rnic
 from skeleton_job.meta import Meta
 from skeleton_job.preload import basic_pairs
-from skeleton_job.series import S_NS, common_tick_ns, rate_matrix, rows_of
+from skeleton_job.series import S_NS, RateMatrix, common_tick_ns, rate_matrix, rows_of
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
 
 COLUMNS: Final[Mapping[str, pl.DataType]] = {
@@ -28,6 +30,8 @@ BOUNDS: Final[Mapping[str, str]] = {
     "tx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
     "rx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
 }
+# 200 Mbit/s both ways together: no housekeeping; checkpoints alone seldom reach it in the mean.
+LOADED_BYTES_PER_S: Final = 25e6
 MAX_RAIL: Final = 1023
 # Half an hour at 10 Hz: more says nothing new and takes memory.
 MAX_BINS: Final = 18_000
@@ -108,10 +112,10 @@ def infer_table(
 
     Keys: `ping_list`, rows of host, rail, host, rail, each unordered pair once;
     `tasks`, each with `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`,
-    `confidence`, `reason`, `period_s`, `clusters`, `stages`, `pp_groups`,
+    `confidence`, `reason`, `signs`, `period_s`, `clusters`, `stages`, `pp_groups`,
     `ep_groups`. A job with less than `min_confidence` has its basic list in
     `ping_list`. RNICs that no job in `meta` names are told apart by their beat; where they
-    show no iterations there is no job.
+    show no iterations there is no job; those that carry much are listed as on a basic list.
 
     Raises
     ------
@@ -150,17 +154,31 @@ def infer_table(
             bin_ns=bin_ns,
             max_rate=meta.max_rate_bytes_per_s,
         )
+        by_id = {r.endpoint_id: r for r in job.rnics}
         for part in [job] if job.task_id in named else split(job, matrix):
             inference = infer(part, rows_of(matrix, [r.endpoint_id for r in part.ordered]))
             beats = inference.period_ns is not None or inference.reason == TOO_SHORT
             if inference.dp is None and not meta.tasks and not beats:
+                loaded = _loaded(part, matrix)
+                pairs += [
+                    [*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(basic_pairs(loaded))
+                ]
                 continue
             sure = inference.dp is not None and inference.confidence >= min_confidence
-            by_id = {r.endpoint_id: r for r in part.rnics}
             for a, b in sorted(inference.pairs if sure else basic_pairs(part)):
                 pairs.append([*_place(by_id[a]), *_place(by_id[b])])
             tasks.append(_task(part.task_id, part.ordered, inference))
     return {"ping_list": pairs, "tasks": tasks}
+
+
+def _loaded(job: Job, matrix: RateMatrix) -> Job:
+    """Return a job of those RNICs that carry so much that somebody trains on them."""
+    there = ~matrix.missing
+    level = (matrix.tx + matrix.rx).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    heavy = {
+        e for e, rate in zip(matrix.endpoints, level, strict=True) if rate >= LOADED_BYTES_PER_S
+    }
+    return replace(job, rnics=tuple(r for r in job.rnics if r.endpoint_id in heavy))
 
 
 def _place(rnic: Rnic) -> list[Any]:
@@ -184,6 +202,7 @@ def _task(task_id: str, rnics: Sequence[Rnic], found: Inference) -> dict[str, An
         "cp": found.cp if inferred else None,
         "confidence": found.confidence,
         "reason": found.reason,
+        "signs": dict(found.signs),
         "period_s": None if found.period_ns is None else round(found.period_ns / S_NS, 4),
         "clusters": [_places(group) for group in found.groups],
         "stages": [_places(stage) for stage in found.stages()],

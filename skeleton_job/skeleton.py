@@ -1,7 +1,7 @@
 """From the byte rates of a job's RNICs to its traffic skeleton."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -12,10 +12,11 @@ from skeleton_job.blocks import (
     InconsistentError,
     find_part,
     make_blocks,
-    one_way_share,
+    one_way,
 )
+from skeleton_job.cells import find_cells, of_cells
 from skeleton_job.channels import channels, job_sum
-from skeleton_job.confidence import parts_of
+from skeleton_job.confidence import calibrated, parts_of, signs_of
 from skeleton_job.description import Evidence
 from skeleton_job.job import Job, Rnic
 from skeleton_job.joints import (
@@ -41,7 +42,7 @@ IDLE_BYTES_PER_S: Final = 125_000.0
 # Iterations take seconds: in less than this, missing repetition says nothing.
 MIN_FLAT_NS: Final = 20 * 10**9
 # An inference of at least this confidence replaces the basic list unless configured otherwise.
-DEFAULT_MIN_CONFIDENCE: Final = 0.7
+DEFAULT_MIN_CONFIDENCE: Final = 0.5
 
 # Clocks of hosts are apart by less than this: tens of milliseconds.
 MAX_CLOCK_NS: Final = 60_000_000
@@ -50,6 +51,8 @@ MAX_CLOCK_NS: Final = 60_000_000
 SURE_ORDER: Final = 0.9
 # How often the platform's order is right where the classes repeat along it.
 INDEX_ALONE: Final = 0.9
+# Two classes of so few blocks repeat along any order as often as not.
+FEW_BLOCKS: Final = 4
 
 IDLE: Final = "idle: the RNICs carry no traffic to speak of"
 FLAT: Final = "flat: traffic without a burst that repeats"
@@ -74,6 +77,7 @@ class Inference:
     ep_groups : RNICs that exchange tokens
     pairs : who exchanges data, over the network
     idle : RNICs seen to take no part
+    signs : what the confidence is made from, see `skeleton_job.confidence.signs_of`
     """
 
     confidence: float
@@ -91,6 +95,7 @@ class Inference:
     ep_groups: tuple[tuple[Rnic, ...], ...] = ()
     pairs: frozenset[Pair] = frozenset()
     idle: tuple[str, ...] = ()
+    signs: Mapping[str, float] = field(default_factory=dict)
 
     def stages(self) -> list[list[Rnic]]:
         """Return the RNICs of each stage, in pipeline order."""
@@ -155,21 +160,24 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     if len(part.hosts) < 2 or not part.known.any():
         return Inference(confidence=0.0, reason=FLAT, idle=part.idle)
     blocks = make_blocks(part, matrix, profiles, rhythm)
-    one_way = one_way_share(blocks)
+    flow = one_way(blocks, blocks.hosts)
+    cells = find_cells(blocks)
+    profiles_of, known = of_cells(blocks, cells)
     try:
         choice = choose(
             Evidence(
-                profiles=np.hstack([blocks.tx, blocks.rx]),
-                known=blocks.known,
+                profiles=profiles_of,
+                known=known,
                 # Replicas side by side in a host: no rule keeps them apart.
-                hosts=np.arange(blocks.known.size) if blocks.replicas else blocks.hosts,
+                hosts=np.arange(known.size) if blocks.replicas else blocks.hosts,
                 floor=blocks.floor,
-                one_way=one_way,
+                one_way=flow,
                 max_shift=MAX_CLOCK_NS / matrix.bin_ns * blocks.tx.shape[1] / rhythm.period_bins,
             )
         )
     except ValueError as error:
         raise InconsistentError(str(error)) from error
+    choice = replace(choice, labels=choice.labels[cells])
     order = _order(blocks, choice)
     stages = [np.flatnonzero(choice.labels == c) for c in order.order]
     # Blocks without counters hold a place only if just one is left for them.
@@ -195,17 +203,21 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         order,
         seen_share=float(part.known.mean()),
         doubtful=part.doubtful,
-        one_way=one_way,
+        one_way=flow,
         placed=placed,
         joined=joints.seen or by_index,
     )
     weakest = min(parts, key=lambda p: p.value)
+    signs = signs_of(
+        choice, order, one_way=flow, doubtful=part.doubtful, joined=joints.seen or by_index
+    )
+    confidence = min(weakest.value, calibrated(signs))
     replicas = choice.labels.size // choice.count // cp
-    notes = [weakest.weakness] if weakest.value < DEFAULT_MIN_CONFIDENCE else []
+    notes = [weakest.weakness] if confidence < DEFAULT_MIN_CONFIDENCE else []
     notes += _limits(replicas, choice.count, order, chains_seen=joints.seen)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
-        confidence=round(weakest.value, 3),
+        confidence=round(confidence, 3),
         reason="; ".join(notes) or None,
         period_ns=round(rhythm.period_bins * matrix.bin_ns),
         dp=replicas,
@@ -224,6 +236,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
             *(group_pairs(g, inner_distances(inner)) for g in inside),
         ),
         idle=part.idle,
+        signs=signs,
     )
 
 
@@ -231,8 +244,8 @@ def _order(blocks: Blocks, choice: Choice) -> StageOrder:
     """Return the order of the classes.
 
     Where the classes repeat along the platform's order, they are the stages in that order: so
-    frameworks number their ranks. The traffic may say that it runs the other way. Without a
-    direction, the platform's first block leads.
+    frameworks number their ranks. Of a few blocks, where chance alone repeats, the traffic may
+    say that it runs the other way. Without a direction, the platform's first block leads.
     """
     of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
     order = order_stages(
@@ -245,10 +258,11 @@ def _order(blocks: Blocks, choice: Choice) -> StageOrder:
         if order.trust < SURE_ORDER:
             return StageOrder(along, DISPUTED, directed=True)
     elif choice.regular is not None and choice.count > 1:
-        if order.order in (along, along[::-1]) and order.directed and order.trust >= SURE_ORDER:
-            return order
-        if choice.count > 2 or not order.directed:
-            return StageOrder(along, INDEX_ALONE, directed=True)
+        agree = order.order == along and order.directed and order.trust >= SURE_ORDER
+        chance = choice.labels.size <= FEW_BLOCKS
+        if not chance or order.order not in (along, along[::-1]) or not order.directed:
+            trust = order.trust if agree else INDEX_ALONE
+            return StageOrder(along, trust, directed=True)
     first, last = (int(np.argmax(of_class[c])) for c in (order.order[0], order.order[-1]))
     if order.directed or first <= last:
         return order

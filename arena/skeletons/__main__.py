@@ -3,9 +3,11 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 
 from arena.skeletons.baselines import BASELINES
 from arena.skeletons.bench import bench
+from arena.skeletons.calibration import calibrate
 from arena.skeletons.report import measure, summary, table
 from arena.skeletons.suites import FIRST_SEED, case, cases
 
@@ -19,6 +21,9 @@ def main() -> int:
     parser.add_argument("--methods", default=",".join(BASELINES), help="comma-separated")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--each", action="store_true", help="print every job that is not right")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="fit the weights of the confidence, and print them"
+    )
     parser.add_argument("--bench", action="store_true", help="time 2,048 RNICs x 300 s x 10 Hz")
     options = parser.parse_args()
     if options.bench:
@@ -43,6 +48,9 @@ def main() -> int:
                 _tell(one.name, one.axes, score.figures, score.confidence)
         elif sys.stderr.isatty():
             print(f"\r{number + 1}/{len(chosen)}", end="", file=sys.stderr)
+    if options.calibrate:
+        print(json.dumps(asdict(calibrate(outcomes)), indent=1))
+        return 0
     found = summary(outcomes)
     print(json.dumps(found, indent=1) if options.json else table(found))
     return 0

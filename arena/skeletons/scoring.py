@@ -19,7 +19,7 @@ since the list may hold them. Jobs without pairs over the network are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -40,11 +40,13 @@ FIGURES: Final = (
 class JobScore:
     """One job's figures by name, and what the inference said of itself.
 
-    A figure that is not defined (the order of one stage) is absent.
+    A figure that is not defined (the order of one stage) is absent; `signs` is empty where
+    nothing was inferred.
     """
 
     figures: Mapping[str, float]
     confidence: float
+    signs: Mapping[str, float] = field(default_factory=dict)
 
 
 def list_of(document: Mapping[str, Any]) -> frozenset[PairOf]:
@@ -104,7 +106,7 @@ def score_job(
         stages = [frozenset(map(tuple, s)) for s in task["stages"]] if task is not None else []
         figures["order"] = float(stages == job.stages)
     confidence = float(task["confidence"]) if task is not None else 0.0
-    return JobScore(figures, confidence)
+    return JobScore(figures, confidence, {} if task is None else task.get("signs", {}))
 
 
 def coverage(listed: frozenset[PairOf], job: JobTruth) -> dict[tuple[Place, str], bool]:

@@ -3,15 +3,21 @@
 import json
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from arena.skeletons import __main__ as entry
 from arena.skeletons.baselines import BASELINES, published, rail_mesh
-from arena.skeletons.report import measure, summary, table
-from arena.skeletons.scoring import coverage, list_of, mean, score_capture, score_job
-from arena.skeletons.suites import FIRST_SEED, MAX_SEEDS, case, cases
+from arena.skeletons.calibration import calibrate
+from arena.skeletons.report import Outcome, measure, summary, table
+from arena.skeletons.scoring import JobScore, coverage, list_of, mean, score_capture, score_job
+from arena.skeletons.suites import FIRST_SEED, MAX_SEEDS, Case, case, cases
 from arena.workload.capture import Capture, CaptureSpec, capture
 from arena.workload.spec import Dirt, JobSpec
+from skeleton_job.confidence import WEIGHTS, calibrated
+from skeleton_job.files import infer_table
+from skeleton_job.meta import Meta
 
 CLEAN = Dirt(clock_s=0.01, noise=0.005)
 PLAIN = CaptureSpec(jobs=(JobSpec(dp=4, pp=2, period_s=4.0),), idle_hosts=1, dirt=CLEAN)
@@ -152,3 +158,65 @@ def test_the_report_has_all_axes_and_the_entry_prints_it(
     monkeypatch.setattr("sys.argv", ["x", "--seeds", "0"])
     with pytest.raises(SystemExit):
         entry.main()
+
+
+@pytest.mark.parametrize(("tp", "megabytes"), [(4, 20), (2, 150)])
+def test_a_ring_through_hosts_is_no_pipeline(tp: int, megabytes: int) -> None:
+    """Replicas that share a host: it is entered at one block and left at another."""
+    job = JobSpec(dp=32 // tp, pp=2, tp=tp, pxn=False, pipeline_bytes=megabytes * 10**6)
+    spec = CaptureSpec(jobs=(job,), dirt=CLEAN, seconds=120.0)
+    (score,) = measure(Case("ring", 0, spec, {}), ("ours",)).scores["ours"]
+    assert (score.figures["dp"], score.figures["pp"], score.figures["order"]) == (1.0, 1.0, 1.0)
+
+
+def test_traffic_without_iterations_is_listed_but_no_job() -> None:
+    """Somebody trains there: the basic list, and no task; next to nothing is not listed."""
+    rng = np.random.default_rng(1)
+    time_ns = np.arange(0, 120 * 10**9, 10**8)
+    tables = []
+    for host in range(6):
+        rate = 5e8 if host < 4 else 1e6
+        moved = np.cumsum(rng.gamma(4.0, rate / 40, time_ns.size)).astype(np.uint64)
+        tables.append(
+            pl.DataFrame(
+                {"time_ns": time_ns, "host": [f"h{host}"] * time_ns.size, "rail": 0,
+                 "tx_bytes": moved, "rx_bytes": moved}
+            )
+        )  # fmt: skip
+    document = infer_table(pl.concat(tables), Meta())
+    assert document["tasks"] == []
+    assert list_of(document) == {
+        ((f"h{a}", 0), (f"h{b}", 0)) for a in range(4) for b in range(a + 1, 4)
+    }
+
+
+def test_calibration_finds_the_weights_that_made_the_outcomes() -> None:
+    """A logistic regression: known weights come back, and left-out confidence is honest."""
+    rng = np.random.default_rng(2)
+    signs = rng.normal(size=(4_000, 2))
+    chance = 1 / (1 + np.exp(-(0.5 + 1.5 * signs[:, 0])))
+    right = rng.random(4_000) < chance
+    outcomes = [
+        Outcome(
+            case(0),
+            {"ours": [JobScore({"dp+pp": float(ok)}, 0.0, {"a": float(a), "b": float(b)})]},
+            {}, {},
+        )
+        for ok, (a, b) in zip(right, signs, strict=True)
+    ]  # fmt: skip
+    found = calibrate(outcomes)
+    assert found.bias == pytest.approx(0.5, abs=0.15)
+    assert found.weights == pytest.approx({"a": 1.5, "b": 0.0}, abs=0.15)
+    assert found.brier < 0.85 * found.base
+    for level, jobs, share in found.levels:
+        assert jobs > 100
+        assert share >= level
+    with pytest.raises(ValueError, match="no job was inferred"):
+        calibrate([])
+
+
+def test_the_weights_in_use_are_of_the_signs_there_are() -> None:
+    """Each sign of an inference has its weight, and none is left over."""
+    (score,) = measure(Case("plain", 0, PLAIN, {}), ("ours",)).scores["ours"]
+    assert set(score.signs) == set(WEIGHTS)
+    assert score.confidence <= calibrated(score.signs) + 0.001
