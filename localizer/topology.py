@@ -35,6 +35,7 @@ class Topology:
         self._by_address: dict[str, str] = {}
         self._link_of: dict[tuple[str, str], str] = {}
         self._links_at: defaultdict[str, set[str]] = defaultdict(set)
+        self._children: defaultdict[tuple[str, ComponentKind], set[str]] = defaultdict(set)
 
     def __len__(self) -> int:
         return len(self._components)
@@ -69,6 +70,8 @@ class Topology:
         for a, b in _ends(component):
             self._link_of[a, b] = component.component_id
             self._links_at[a].add(component.component_id)
+        if component.parent is not None:
+            self._children[component.parent, component.kind].add(component.component_id)
         self.version += 1
         return True
 
@@ -84,6 +87,8 @@ class Topology:
             if self._link_of.get((a, b)) == component_id:
                 del self._link_of[a, b]
             self._links_at[a].discard(component_id)
+        if component.parent is not None:
+            self._children[component.parent, component.kind].discard(component_id)
         self.version += 1
 
     def get(self, component_id: str) -> Component | None:
@@ -135,11 +140,7 @@ class Topology:
 
     def children(self, parent_id: str, kind: ComponentKind) -> list[str]:
         """Return the components of that kind that name `parent_id` as their parent, sorted."""
-        return sorted(
-            c.component_id
-            for c in self._components.values()
-            if c.parent == parent_id and c.kind is kind
-        )
+        return sorted(self._children.get((parent_id, kind), ()))
 
 
 def _ends(component: Component) -> tuple[tuple[str, str], ...]:

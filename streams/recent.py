@@ -89,10 +89,12 @@ class RecentProbes:
         # Usually each 5-tuple stands in a round once: sums over it need no grouping.
         once = len(set(rows.tolist())) == len(rows)
         sample = within & (self._single_samples(rows) if once else self._samples(rows, lost))
-        for name, marked in (("sent", within), ("lost", within & lost), ("sampled", sample)):
+        for name, marked in (("sent", within), ("sampled", sample)):
             _count(flows[name], rows[marked], slot[marked], once=once)
-        for index in np.flatnonzero(sample & lost).tolist():
-            self._note_loss(int(rows[index]), int(columns.sent_ns[index]))
+        if lost.any():
+            _count(flows["lost"], rows[within & lost], slot[within & lost], once=once)
+            for index in np.flatnonzero(sample & lost).tolist():
+                self._note_loss(int(rows[index]), int(columns.sent_ns[index]))
         if once:
             latest = flows["last_ns"][rows[take]]
             flows["last_ns"][rows[take]] = np.maximum(latest, columns.sent_ns[take])

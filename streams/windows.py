@@ -34,6 +34,9 @@ STATISTICS: Final = (
     "max_ns",
 )
 NONE: Final = -1
+# A value below 18 minutes and its group fit into one whole number together.
+VALUE_BITS: Final = 40
+GROUP_BITS: Final = 22
 
 
 @dataclass(slots=True)
@@ -218,11 +221,16 @@ def medians(group: Int64s, value: Int64s, size: int) -> Int64s:
 
 def _grouped(group: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Sort by group and value; return values, groups present, their starts and counts."""
-    order: NDArray[Any] = np.lexsort((value, group))
-    by_group = group[order]
+    if value.min() >= 0 and value.max() < 1 << VALUE_BITS and group.max() < 1 << GROUP_BITS:
+        # One sort of whole numbers is several times faster than two of places.
+        packed = np.sort(group << VALUE_BITS | value)
+        by_group, ordered = packed >> VALUE_BITS, packed & ((1 << VALUE_BITS) - 1)
+    else:
+        order: NDArray[Any] = np.lexsort((value, group))
+        by_group, ordered = group[order], value[order]
     starts = np.flatnonzero(np.r_[True, by_group[1:] != by_group[:-1]]).astype(np.int64)
     counts = np.diff(np.r_[starts, len(by_group)])
-    return value[order], by_group[starts], starts, counts
+    return ordered, by_group[starts], starts, counts
 
 
 def _rank(counts: Int64s, percent: int) -> Int64s:

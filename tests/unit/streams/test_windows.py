@@ -51,6 +51,19 @@ def test_groups_do_not_mix_and_empty_ones_have_no_values() -> None:
     assert all(out[name][1] == -1 for name in STATISTICS)
 
 
+def test_values_too_large_to_be_packed_give_the_same() -> None:
+    """Beyond 18 minutes the slower sort serves: statistics only grow by what was added."""
+    rng = np.random.default_rng(5)
+    group = rng.integers(0, 50, 1_000)
+    value = rng.integers(0, 10**9, 1_000)
+    small, large = statistics(group, value, 50), statistics(group, value + 2**50, 50)
+    for name in STATISTICS:
+        shift = 0 if name == "std_ns" else 2**50
+        assert np.abs(large[name] - shift - small[name]).max() <= (name == "std_ns")
+    below = medians(group, value - 10**9, 50)
+    assert (below == small["p50_ns"] - 10**9).all()
+
+
 def test_deviation_of_large_close_values_is_exact() -> None:
     """A minute of round trip and a deviation of nanoseconds: no cancellation."""
     value = np.array([59_999_999_998, 59_999_999_999, 60_000_000_000])
