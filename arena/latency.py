@@ -19,6 +19,7 @@ from arena.fabric import NOWHERE, Ints
 
 Floats = NDArray[np.float64]
 
+SECOND_NS: Final = 10**9
 # Both hosts' RNICs, PCIe and completion handling, and each crossed cable and switch, both ways.
 HOSTS_NS: Final = 8_500
 CROSSED_NS: Final = 1_250
@@ -28,6 +29,9 @@ PATH_SIGMA: Final = 0.04
 PROBE_SIGMA: Final = 0.06
 # A burst fills queues for a part of each iteration.
 BURST_SHARE: Final = 0.35
+# Iterations of one job are longer than another's, and no two of a job are equally long.
+PERIOD_SIGMA: Final = 0.4
+WANDER: Final = 0.04
 TAIL_RATE: Final = 2e-4
 TAIL_NS: Final = 40_000
 # Pareto exponent of the tail: finite mean, no finite variance.
@@ -37,7 +41,7 @@ MAX_TAIL_NS: Final = 20_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How a job loads the fabric: bursts of `queue_ns` on average, every `period_ns`."""
+    """How jobs load the fabric: bursts of `queue_ns` on average, about every `period_ns`."""
 
     period_ns: int = 2_000_000_000
     queue_ns: float = 1_200.0
@@ -54,15 +58,19 @@ class RoundTrips:
         spread = np.exp(rng.normal(0.0, PATH_SIGMA, len(flows)))
         self.base_ns: Floats = (HOSTS_NS + CROSSED_NS * crossed) * spread
         self._load = load or Load()
-        self._phase = rng.random(len(cluster.jobs)) if len(cluster.jobs) else np.zeros(1)
+        jobs = max(1, len(cluster.jobs))
+        self._phase = rng.random(jobs)
+        self._period_ns = self._load.period_ns * np.exp(rng.normal(0.0, PERIOD_SIGMA, jobs))
+        self._second = 0
         self._job = flows.job
         self._rng = rng
 
     def draw(self, sent_ns: Ints) -> Ints:
         """Return a round-trip time of each 5-tuple in ns, without what is wrong; shape (flows,)."""
         count = len(sent_ns)
+        self._wander(sent_ns)
         rtt = self.base_ns * np.exp(self._rng.normal(0.0, PROBE_SIGMA, count))
-        phase = (sent_ns / self._load.period_ns + self._phase[self._job]) % 1.0
+        phase = (sent_ns / self._period_ns[self._job] + self._phase[self._job]) % 1.0
         queued = self._rng.exponential(self._load.queue_ns, count)
         rtt += np.where(phase < BURST_SHARE, queued, 0.0)
         tail = np.flatnonzero(self._rng.random(count) < TAIL_RATE)
@@ -71,3 +79,10 @@ class RoundTrips:
                 TAIL_NS * (1 + self._rng.pareto(TAIL_SHAPE, len(tail))), MAX_TAIL_NS
             )
         return np.rint(rtt).astype(np.int64)
+
+    def _wander(self, sent_ns: Ints) -> None:
+        """Once a second, let the jobs' iterations fall a little out of step."""
+        second = int(sent_ns.max(initial=0)) // SECOND_NS
+        if second > self._second:
+            self._phase += self._rng.normal(0.0, WANDER, len(self._phase))
+            self._second = second

@@ -33,7 +33,7 @@ from ops.pipeline import Pipeline, PipelineConfig
 Say = Callable[[str], None]
 COMMAND: Final = "make bench-accuracy"
 # Scenarios of every kind and of pairs, drawn so often anew. `runs` on the command line.
-RUNS: Final = 12
+RUNS: Final = 8
 DEFAULT_RUNS: Final = {
     "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
     "skeleton-speed": 1,
