@@ -55,14 +55,15 @@ class Detection:
         timestamp_ms: int,
         columns: RoundColumns | None = None,
     ) -> list[Output]:
-        """Take in a decoded round; return what the worker publishes, windows included.
+        """Take in a decoded round; return what the worker publishes, but for windows.
 
         `columns` as in `PartitionMachine.process`.
         """
         machine = self._machines.get(partition)
         if machine is None:
             identity = Identity(self._cluster, partition)
-            machine = self._machines[partition] = PartitionMachine(self._config, identity)
+            machine = PartitionMachine(self._config, identity, publish_windows=False)
+            self._machines[partition] = machine
         self._heard_ns[partition] = timestamp_ms * MS_NS
         offset = self._offsets.get(partition, 0)
         self._offsets[partition] = offset + 1

@@ -32,7 +32,7 @@ from streams.outputs import (
 from streams.probe_alarms import ProbeAlarms
 from streams.recent import NEVER_NS, RecentProbes
 from streams.window_alarms import WindowAlarms
-from streams.window_records import window_records
+from streams.window_records import window_batch
 from streams.windows import ClosedWindow, Windows
 
 START: Final = ClockState()
@@ -65,6 +65,8 @@ class PartitionMachine:
         Where the log is entered, and the clock there.
     floor_ns
         Results before this time are in published windows already.
+    publish_windows
+        Whether windows are among the outputs; their anomalies are in any case.
     """
 
     def __init__(
@@ -73,8 +75,11 @@ class PartitionMachine:
         identity: Identity,
         anchor: Anchor = Anchor(0, START),  # noqa: B008 - frozen
         floor_ns: int = 0,
+        *,
+        publish_windows: bool = True,
     ) -> None:
         self._config = config
+        self._publish_windows = publish_windows
         self._identity = identity
         self.clock = anchor.clock
         self.counts: Counter[str] = Counter()
@@ -149,12 +154,13 @@ class PartitionMachine:
         anomalies, closed = taken
         outputs = [anomaly_output(a) for a in anomalies]
         for window in closed:
-            records = window_records(
+            batch = window_batch(
                 window, self._recent.flows, self._identity.cluster, self._config.window_ns
             )
-            self.counts["windows"] += len(records)
-            outputs += [window_output(r) for r in records]
-            judged = self._window_alarms.on_windows(window.index, records)
+            self.counts["windows"] += len(batch)
+            if self._publish_windows:
+                outputs += [window_output(r) for r in batch.records()]
+            judged = self._window_alarms.on_windows(window.index, batch)
             outputs += [anomaly_output(a) for a in judged]
         first_open = self._windows.first_open
         trends = self._window_alarms.on_closed(self._first_open, first_open)

@@ -15,8 +15,9 @@ from schemas.records import Anomaly, PathWindow
 from streams.board import US_NS, Alarm, Board, Evidence
 from streams.columns import FlowKey
 from streams.config import DetectionConfig
-from streams.detectors.latency import CLEAR_SHARE, MIN_ANSWERS, LookBack, Verdicts
+from streams.detectors.latency import CLEAR_SHARE, MIN_ANSWERS, P50, LookBack, Verdicts
 from streams.detectors.lognormal import REFERENCES, Shift, Trend
+from streams.window_records import WindowBatch
 from streams.windows import FEATURES
 
 # Beyond every time, microseconds.
@@ -53,16 +54,28 @@ class WindowAlarms:
         """Return the median over the look-back of the windows' medians."""
         return self._lookback.baseline_p50_ns(key, next_window)
 
-    def on_windows(self, index: int, windows: list[PathWindow]) -> list[Anomaly]:
-        """Judge the closed windows of one index, sorted by 5-tuple; return what they decide."""
-        answered = [w for w in windows if features_of(w) is not None]
+    def on_windows(self, index: int, windows: WindowBatch) -> list[Anomaly]:
+        """Judge the closed windows of one index; return what they decide, in their order."""
         anomalies: list[Anomaly] = []
-        if answered:
-            verdicts = self._judge(index, answered)
-            for place, window in enumerate(answered):
-                anomalies += self._latency(index, window, verdicts, place)
-        for window in answered:
-            self._learn_trend(index, window)
+        places = np.flatnonzero(windows.ok >= MIN_ANSWERS)
+        if len(places):
+            keys = [windows.keys[p] for p in places]
+            transports = [windows.transports[p] for p in places]
+            features = windows.features[places]
+            verdicts = self._lookback.judge(index, keys, features, windows.ok[places], transports)
+            raised = set(self._board.keys(AnomalyKind.LATENCY))
+            special = verdicts.strong | verdicts.weak
+            if raised:
+                special |= np.array([key in raised for key in keys])
+            usual = np.flatnonzero(~special)
+            self._lookback.insert_all([keys[p] for p in usual], index, features[usual])
+            for nth in np.flatnonzero(special).tolist():
+                window = windows.record(int(places[nth]))
+                anomalies += self._latency(index, window, verdicts, nth)
+            for key, p50_ns, transport in zip(
+                keys, features[:, P50].tolist(), transports, strict=True
+            ):
+                self._trend.add(key, index, p50_ns, self._effect_ns(transport))
         self._lookback.forget(index)
         return anomalies
 
@@ -118,7 +131,7 @@ class WindowAlarms:
                 self._lookback.insert(key, index, np.array(features, np.int64))
                 if index == first_open - 1:
                     newest.append(window)
-            self._learn_trend(index, window)
+            self._trend.add(key, index, features[P50], self._effect_ns(window.transport))
         self._restore_weak(first_open - 1, newest, raised)
         self._restore_evidence(latest, first_open)
 
@@ -184,8 +197,6 @@ class WindowAlarms:
         self, index: int, window: PathWindow, verdicts: Verdicts, place: int
     ) -> list[Anomaly]:
         """Decide one window; one that is not anomalous enters the look-back."""
-        if window.ok < MIN_ANSWERS:
-            return []
         key, features = flow_key(window), np.array(features_of(window), np.int64)
         end_ns = (index + 1) * self._config.window_ns
         alarm = self._board.find(key, AnomalyKind.LATENCY)
@@ -238,11 +249,9 @@ class WindowAlarms:
             host_delay_ns=window.host_delay_p50_ns,
         )
 
-    def _learn_trend(self, index: int, window: PathWindow) -> None:
-        if window.p50_ns is not None and window.ok >= MIN_ANSWERS:
-            rdma = window.transport is Transport.RDMA_UD
-            effect_ns = self._config.effect_rdma_ns if rdma else self._config.effect_ns
-            self._trend.add(flow_key(window), index, window.p50_ns, effect_ns)
+    def _effect_ns(self, transport: Transport) -> float:
+        rdma = transport is Transport.RDMA_UD
+        return self._config.effect_rdma_ns if rdma else self._config.effect_ns
 
     def _trends(self, block: int) -> list[Anomaly]:
         kind = AnomalyKind.LATENCY_TREND

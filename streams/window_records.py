@@ -1,5 +1,6 @@
-"""Closed windows as records of `probe.window.v1`."""
+"""Closed windows in the order of `probe.window.v1`: columns to judge, records to publish."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,57 +9,104 @@ from schemas.enums import Transport
 from schemas.ids import path_id
 from schemas.records import PathWindow
 from streams.board import US_NS
-from streams.columns import FlowKey
+from streams.columns import FlowKey, Int64s
 from streams.outputs import PRODUCER_VERSION
 from streams.recent import TRANSPORTS
 from streams.table import Table
-from streams.windows import NONE, STATISTICS, ClosedWindow
+from streams.windows import FEATURES, NONE, STATISTICS, ClosedWindow
 
 COLUMNS: Final = (*STATISTICS, "host_delay_p50_ns", "responder_delay_p50_ns")
+FEATURE_PLACES: Final = [COLUMNS.index(name) for name in FEATURES]
+OF_TRANSPORT: Final = tuple(Transport(name) for name in TRANSPORTS)
 
 
-def window_records(
+@dataclass(frozen=True, slots=True)
+class WindowBatch:
+    """The closed windows of one index, sorted by path, flow and agent; all of one length.
+
+    Attributes
+    ----------
+    start_at, end_at : microseconds
+    keys : 5-tuples
+    values : (n, len(COLUMNS)) int64; `NONE` where no probe answered or nothing was measured
+    sent, ok, repeats : (n,) int64
+    transports : of the last probe
+    """
+
+    cluster: str
+    start_at: int
+    end_at: int
+    keys: list[FlowKey]
+    values: Int64s
+    sent: Int64s
+    ok: Int64s
+    repeats: Int64s
+    transports: list[Transport]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def features(self) -> Int64s:
+        """The seven features, (n, 7)."""
+        out: Int64s = self.values[:, FEATURE_PLACES]
+        return out
+
+    def record(self, place: int) -> PathWindow:
+        """Return one of the windows as a record."""
+        agent, src, dst, flow = self.keys[place]
+        statistics = {
+            name: None if value == NONE else value
+            for name, value in zip(COLUMNS, self.values[place].tolist(), strict=True)
+        }
+        sent, ok = int(self.sent[place]), int(self.ok[place])
+        return PathWindow(
+            cluster=self.cluster,
+            path_id=path_id(src, dst),
+            src=src,
+            dst=dst,
+            flow=flow,
+            agent_id=agent,
+            transport=self.transports[place],
+            window_start_at=self.start_at,
+            window_end_at=self.end_at,
+            sent=sent,
+            ok=ok,
+            lost=sent - ok,
+            duplicate_results=int(self.repeats[place]),
+            producer_version=PRODUCER_VERSION,
+            **statistics,
+        )
+
+    def records(self) -> list[PathWindow]:
+        """Return all of them as records."""
+        return [self.record(place) for place in range(len(self))]
+
+
+def window_batch(
     window: ClosedWindow, flows: Table[FlowKey], cluster: str, window_ns: int
-) -> list[PathWindow]:
-    """Return the records of a closed window, sorted by path, flow and agent.
+) -> WindowBatch:
+    """Return the closed windows of an index, sorted.
 
     Parameters
     ----------
     window
-        The window; its rows are those of `flows`.
+        The windows; their rows are those of `flows`.
     flows
         The 5-tuples, with the column `transport`.
     """
     keys = [flows.key(row) for row in window.rows.tolist()]
-    start_at = window.index * window_ns // US_NS
-    end_at = (window.index + 1) * window_ns // US_NS
-    values = np.stack([window.columns[name] for name in COLUMNS], axis=-1).tolist()
-    transports = flows["transport"][window.rows].tolist()
-    sent, ok, repeats = window.sent.tolist(), window.ok.tolist(), window.repeats.tolist()
-    records = []
-    for place in sorted(range(len(keys)), key=lambda i: (keys[i][1:], keys[i][0])):
-        agent, src, dst, flow = keys[place]
-        statistics = {
-            name: None if value == NONE else value
-            for name, value in zip(COLUMNS, values[place], strict=True)
-        }
-        records.append(
-            PathWindow(
-                cluster=cluster,
-                path_id=path_id(src, dst),
-                src=src,
-                dst=dst,
-                flow=flow,
-                agent_id=agent,
-                transport=Transport(TRANSPORTS[transports[place]]),
-                window_start_at=start_at,
-                window_end_at=end_at,
-                sent=sent[place],
-                ok=ok[place],
-                lost=sent[place] - ok[place],
-                duplicate_results=repeats[place],
-                producer_version=PRODUCER_VERSION,
-                **statistics,
-            )
-        )
-    return records
+    order = sorted(range(len(keys)), key=lambda i: (keys[i][1:], keys[i][0]))
+    values = np.stack([window.columns[name] for name in COLUMNS], axis=-1)
+    codes = flows["transport"][window.rows][order].tolist()
+    return WindowBatch(
+        cluster=cluster,
+        start_at=window.index * window_ns // US_NS,
+        end_at=(window.index + 1) * window_ns // US_NS,
+        keys=[keys[i] for i in order],
+        values=values[order],
+        sent=window.sent[order],
+        ok=window.ok[order],
+        repeats=window.repeats[order],
+        transports=[OF_TRANSPORT[code] for code in codes],
+    )

@@ -97,6 +97,16 @@ class LookBack:
         self._table["features"][row, place] = features_ns
         self._table["window"][row, place] = window
 
+    def insert_all(self, keys: list[FlowKey], window: int, features_ns: Int64s) -> None:
+        """Take windows of different 5-tuples, features of shape (n, 7), as `insert` does each."""
+        if not keys:
+            return
+        # Rows first: making one may replace the arrays.
+        rows = [self._table.row(key) for key in keys]
+        place = window % self._length
+        self._table["features"][rows, place] = features_ns
+        self._table["window"][rows, place] = window
+
     def reset(self, key: FlowKey) -> None:
         """Forget all windows of a 5-tuple."""
         if self._table.find(key) is not None:
