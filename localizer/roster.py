@@ -26,6 +26,8 @@ class Roster:
         self._tasks_of: dict[str, set[str]] = {}
         self._planned_agent: dict[str, str] = {}
         self._lists: dict[str, PingList] = {}
+        # As of a version: it is asked for several times a second.
+        self._deserted: tuple[int, frozenset[str]] = (0, frozenset())
 
     def put_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
         """Take in a registration, or (None) that an endpoint left."""
@@ -100,12 +102,14 @@ class Roster:
 
     def deserted_agents(self) -> frozenset[str]:
         """Return the agents that answered for endpoints once and for none any more."""
-        here = {
-            e.agent_id
-            for endpoint_id, e in self._endpoints.items()
-            if endpoint_id not in self._gone
-        }
-        return frozenset(self._agents - here)
+        if self._deserted[0] != self.version:
+            here = {
+                e.agent_id
+                for endpoint_id, e in self._endpoints.items()
+                if endpoint_id not in self._gone
+            }
+            self._deserted = self.version, frozenset(self._agents - here)
+        return self._deserted[1]
 
     def probed(self) -> Iterator[tuple[str, FlowKey]]:
         """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""

@@ -177,3 +177,21 @@ def test_long_health_on_a_busy_machine_raises_no_alarm(health: Health) -> None:
             lookback.insert(key, index, row)
     # One in 50,000 windows, where LOF alone would allow five.
     assert alarms <= 1
+
+
+def test_many_windows_at_once_are_as_many_one_by_one() -> None:
+    """`insert_all` is `insert` of each, also where rows are new or replaced."""
+    rng = np.random.default_rng(8)
+    single, batch = LookBack(CONFIG), LookBack(CONFIG)
+    for index in range(15):
+        made = windows(rng)
+        chosen = np.flatnonzero(rng.random(len(KEYS)) < 0.7)
+        for place in chosen.tolist():
+            single.insert(KEYS[place], index, made[place])
+        batch.insert_all([KEYS[p] for p in chosen.tolist()], index, made[chosen])
+        batch.insert_all([], index, made[:0])
+    asked = windows(rng)
+    one, other = judge(single, 16, asked), judge(batch, 16, asked)
+    np.testing.assert_array_equal(one.score, other.score)
+    np.testing.assert_array_equal(one.baseline_ns, other.baseline_ns)
+    assert len(single) == len(batch)

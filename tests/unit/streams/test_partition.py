@@ -6,8 +6,9 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from streams.config import SECOND_NS, DetectionConfig
 from streams.outputs import PROGRESS_KEY, Output
-from streams.partition import RefusedRoundError
+from streams.partition import PartitionMachine, RefusedRoundError
 from tests.unit.streams.worlds import (
+    IDENTITY,
     START_S,
     Fault,
     World,
@@ -55,6 +56,18 @@ def test_window_without_answers_has_nulls() -> None:
     assert (window.sent, window.ok, window.lost) == (1, 0, 1)
     assert window.p50_ns is None
     assert window.max_ns is None
+
+
+def test_windows_need_not_be_published_to_be_judged() -> None:
+    """Without them the other outputs are the same."""
+    slow = Fault(240, 330, BOTH, delay_ns=5_000_000)
+    world = World(seed=4, targets=1, faults=[slow, Fault(340, 360, BOTH, loss=1.0)])
+    log = list(world.rounds(420))
+    every = run(machine(), log)
+    silent = PartitionMachine(DetectionConfig(), IDENTITY, publish_windows=False)
+    told = run(silent, log)
+    assert any(a.kind is AnomalyKind.LATENCY for a in anomalies_of(told))
+    assert as_bytes(told) == as_bytes([o for o in every if isinstance(o.record, Anomaly)])
 
 
 def test_window_waits_for_the_allowed_lateness() -> None:
