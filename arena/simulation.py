@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from arena.agents import AgentRound, Agents
+from arena.agents import AgentRound, Agents, Measured
 from arena.cluster import Cluster, agent_id, endpoint_id, host_id
 from arena.effects import Bools, Effect, Weather
 from arena.hosts import HostEvent, Hosts, Trouble
@@ -92,23 +92,28 @@ class Simulation:
                 down[number, job.first_host + index] = end
         return up, down
 
-    def run(self) -> Iterator[Second]:
-        """Yield the seconds in order."""
+    def run(self, *, rounds_only: bool = False) -> Iterator[Second]:
+        """Yield the seconds in order; with `rounds_only` without records, the rounds the same."""
         first = True
         for index in range(self._world.seconds):
             begin_ns = EPOCH_NS + index * SECOND_NS
-            records = list(self._start()) if first else []
-            first = False
-            records += self._jobs(begin_ns)
-            records += self._tables(begin_ns)
-            records += self._sights(begin_ns)
             rounds, measured = self._agents.second(begin_ns, self._active(begin_ns))
-            for at_ns, trace in self._tracer.traces(measured):
-                records.append(Rec(at_ns, topics.PATH_TRACE.name, trace.path_id, trace))
-            records += self._heartbeats(begin_ns)
-            records.sort(key=lambda r: r.at_ns)
             probes = sum(len(made.flow) for made in rounds)
+            records: list[Rec] = []
+            if not rounds_only:
+                records = list(self._start()) if first else []
+                records += self._records(begin_ns, measured)
+                records.sort(key=lambda r: r.at_ns)
+            first = False
             yield Second(begin_ns, records, rounds, probes)
+
+    def _records(self, begin_ns: int, measured: Measured) -> Iterator[Rec]:
+        yield from self._jobs(begin_ns)
+        yield from self._tables(begin_ns)
+        yield from self._sights(begin_ns)
+        for at_ns, trace in self._tracer.traces(measured):
+            yield Rec(at_ns, topics.PATH_TRACE.name, trace.path_id, trace)
+        yield from self._heartbeats(begin_ns)
 
     def _start(self) -> Iterator[Rec]:
         world = self._world

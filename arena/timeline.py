@@ -28,14 +28,14 @@ class Slice:
     probes: int
 
 
-def timeline(world: World) -> Iterator[Slice]:
-    """Yield a world's seconds, each topic's records ordered by time."""
+def timeline(world: World, *, rounds_only: bool = False) -> Iterator[Slice]:
+    """Yield a world's seconds, each topic's records ordered by time; or its rounds only."""
     heap: list[tuple[int, int, Rec]] = []
     waiting: deque[Second] = deque()
     count = 0
     early: list[Rec] = []
     last_ns = 0
-    for second in Simulation(world).run():
+    for second in Simulation(world).run(rounds_only=rounds_only):
         for rec in second.records:
             heapq.heappush(heap, (rec.at_ns, count, rec))
             count += 1
