@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import polars as pl
 from skeleton_job.coherence import split
 from skeleton_job.job import Job, Rnic
 from skeleton_job.meta import Meta
+from skeleton_job.pairs import Pair, ordered
 from skeleton_job.preload import basic_pairs
 from skeleton_job.series import S_NS, RateMatrix, common_tick_ns, rate_matrix, rows_of
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
@@ -32,6 +34,7 @@ BOUNDS: Final[Mapping[str, str]] = {
 }
 # 200 Mbit/s both ways together: no housekeeping; checkpoints alone seldom reach it in the mean.
 LOADED_BYTES_PER_S: Final = 25e6
+RING_ENDS: Final = 2
 MAX_RAIL: Final = 1023
 # Half an hour at 10 Hz: more says nothing new and takes memory.
 MAX_BINS: Final = 18_000
@@ -159,10 +162,8 @@ def infer_table(
             inference = infer(part, rows_of(matrix, [r.endpoint_id for r in part.ordered]))
             beats = inference.period_ns is not None or inference.reason == TOO_SHORT
             if inference.dp is None and not meta.tasks and not beats:
-                loaded = _loaded(part, matrix)
-                pairs += [
-                    [*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(basic_pairs(loaded))
-                ]
+                listed = _loaded_pairs(part, matrix)
+                pairs += [[*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(listed)]
                 continue
             sure = inference.dp is not None and inference.confidence >= min_confidence
             for a, b in sorted(inference.pairs if sure else basic_pairs(part)):
@@ -171,14 +172,25 @@ def infer_table(
     return {"ping_list": pairs, "tasks": tasks}
 
 
-def _loaded(job: Job, matrix: RateMatrix) -> Job:
-    """Return a job of those RNICs that carry so much that somebody trains on them."""
+def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:
+    """Return the list of those RNICs that carry so much that somebody trains on them.
+
+    The basic list; where hosts have two such RNICs at most, a ring enters and leaves them there,
+    and changes rails between hosts: every pair of two hosts.
+    """
     there = ~matrix.missing
     level = (matrix.tx + matrix.rx).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
     heavy = {
         e for e, rate in zip(matrix.endpoints, level, strict=True) if rate >= LOADED_BYTES_PER_S
     }
-    return replace(job, rnics=tuple(r for r in job.rnics if r.endpoint_id in heavy))
+    rnics = tuple(r for r in job.rnics if r.endpoint_id in heavy)
+    if len(rnics) <= RING_ENDS * len({r.host for r in rnics}):
+        return {
+            ordered(a.endpoint_id, b.endpoint_id)
+            for a, b in combinations(rnics, 2)
+            if a.host != b.host
+        }
+    return basic_pairs(replace(job, rnics=rnics))
 
 
 def _place(rnic: Rnic) -> list[Any]:
