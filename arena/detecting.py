@@ -16,18 +16,29 @@ MS_NS: Final = 10**6
 IDLE_NS: Final = 2 * 10**9
 
 
+# Behind all rounds of a second.
+LAST: Final = 2**63
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A record of a partition of the anomaly topic."""
+    """A record of a partition of the anomaly topic.
+
+    `order`: begin and host of the round that made it, by which records of several processes are
+    put in the order in which one process makes them.
+    """
 
     partition: int
     key: str
     record: Anomaly
+    order: tuple[int, int] = (0, 0)
 
 
-def told(partition: int, outputs: Iterable[Output]) -> list[Told]:
+def told(partition: int, outputs: Iterable[Output], order: tuple[int, int] = (0, 0)) -> list[Told]:
     """Return the anomalies and progress marks among a partition's outputs."""
-    return [Told(partition, o.key, o.record) for o in outputs if isinstance(o.record, Anomaly)]
+    return [
+        Told(partition, o.key, o.record, order) for o in outputs if isinstance(o.record, Anomaly)
+    ]
 
 
 class Detection:
@@ -76,11 +87,11 @@ class Detection:
     def idle(self, now_ns: int) -> list[Told]:
         """Return the marks of partitions that have heard nothing for a while by `now_ns`."""
         silent = [p for p, heard_ns in self._heard_ns.items() if now_ns - heard_ns >= IDLE_NS]
-        return [mark for partition in silent for mark in self._idle(partition)]
+        return [mark for partition in sorted(silent) for mark in self._idle(partition)]
 
     def finish(self) -> list[Told]:
         """Return the marks of all partitions when nothing more comes."""
-        return [mark for partition in list(self._heard_ns) for mark in self._idle(partition)]
+        return [mark for partition in sorted(self._heard_ns) for mark in self._idle(partition)]
 
     def _idle(self, partition: int) -> list[Told]:
         del self._heard_ns[partition]
@@ -88,4 +99,4 @@ class Detection:
         if at is None:
             return []
         mark = progress(self._cluster, partition, AnomalyState.IDLE, at)
-        return [Told(partition, "", mark)]
+        return [Told(partition, "", mark, (LAST, partition))]

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -112,9 +113,9 @@ def standard(logs: Floats) -> Floats:
 
 def autocorrelation(values: Floats) -> Floats:
     """Return the correlation of the values' ranks at lags 1 to `MAX_LAG`, (MAX_LAG,)."""
-    rank = np.argsort(np.argsort(values)).astype(np.float64)
+    rank = rankdata(values)
     centred = rank - rank.mean()
-    power = float((centred**2).sum())
+    power = max(float((centred**2).sum()), 1e-12)
     return np.array(
         [(centred[lag:] * centred[:-lag]).sum() / power for lag in range(1, MAX_LAG + 1)]
     )
@@ -137,8 +138,9 @@ def _repeated(trips: Trips) -> float:
             float((count[np.isin(value, value - d)] * count[np.isin(value, value + d)]).sum())
             for d in NEAR_NS
         ]
-        excess += float((count * (count - 1)).sum()) / 2 - float(np.mean(near))
-    return max(0.0, excess / max(1, sum(map(len, parts))))
+        # Two places of a pair for an equal one, one for one that differs: half of these.
+        excess += float((count * (count - 1)).sum() - np.mean(near)) / 2
+    return min(1.0, max(0.0, excess / max(1, sum(map(len, parts)))))
 
 
 def _round(trips: Trips) -> float:

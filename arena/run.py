@@ -1,7 +1,7 @@
 """A world through the pure cores: transitions out, and what it cost."""
 
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -19,7 +19,8 @@ from streams.config import DetectionConfig
 MS_NS: Final = 10**6
 US_PER_MS: Final = 1_000
 PARTITIONS: Final = 8
-# Objects made until cycles are looked for; the interpreter's 700 cost a tenth of the time.
+# Objects made until cycles are looked for: next to nothing makes any, and the interpreter's
+# looking after 700 cost a tenth of the time.
 COLLECT_AFTER: Final = 100_000
 
 
@@ -63,7 +64,8 @@ def run_world(
     processes
         Each simulates the world for itself and holds the stream workers of some partitions, as
         the workers of a group do; the first is the localizer as well. The transitions are the
-        same for any number.
+        same for any number. They are spawned: a script that calls this needs the usual
+        `if __name__ == "__main__"`.
 
     Raises
     ------
@@ -82,15 +84,19 @@ def run_world(
         spawn.Process(target=_help, args=(out, world, detection, share), daemon=True)
         for share, (_, out) in zip(others, pipes, strict=True)
     ]
-    for helper, (_, out) in zip(helpers, pipes, strict=True):
-        helper.start()
-        out.close()
+    seldom = gc.get_threshold()
     try:
+        gc.set_threshold(COLLECT_AFTER)
+        for helper, (_, out) in zip(helpers, pipes, strict=True):
+            helper.start()
+            out.close()
         return _lead(world, detection, core, progress, mine=mine, heard=[i for i, _ in pipes])
     finally:
+        gc.set_threshold(*seldom)
         for helper in helpers:
-            helper.kill()
-            helper.join()
+            if helper.pid is not None:
+                helper.kill()
+                helper.join()
 
 
 def _lead(
@@ -103,29 +109,24 @@ def _lead(
     heard: list[Connection],
 ) -> Outcome:
     """Localize, and detect in the partitions `mine`; `heard` brings the others'."""
-    _collect_seldom()
     localization = Localization(core)
     workers = Detection(world.name, detection)
     events: list[FaultEvent] = []
     probes = 0
     for number, part in enumerate(timeline(world)):
         _take_records(localization, part)
-        localization.hear(_detect(workers, part, mine))
-        for pipe in heard:
-            localization.hear(_from(pipe))
+        localization.hear(_in_order(_detect(workers, part, mine), heard))
         events += localization.decide()
         probes += part.probes
         progress(number + 1)
-    localization.hear(workers.finish())
-    for pipe in heard:
-        localization.hear(_from(pipe))
+    localization.hear(_in_order(workers.finish(), heard))
     events += localization.decide()
     return Outcome(events=tuple(events), probes=probes, anomalies=localization.anomalies)
 
 
 def _help(out: Connection, world: World, detection: DetectionConfig, mine: frozenset[int]) -> None:
     """Send what the partitions `mine` say, second by second; the pipe's size is the lead."""
-    _collect_seldom()
+    gc.set_threshold(COLLECT_AFTER)
     workers = Detection(world.name, detection)
     try:
         for part in timeline(world, rounds_only=True):
@@ -136,15 +137,16 @@ def _help(out: Connection, world: World, detection: DetectionConfig, mine: froze
         return
 
 
-def _collect_seldom() -> None:
-    """Look for cycles after many objects only: next to nothing makes any, and looking is slow."""
-    gc.set_threshold(COLLECT_AFTER)
+def _in_order(mine: list[Told], heard: list[Connection]) -> list[Told]:
+    """Return what all workers say of a second in the order in which one process says it."""
+    every = [*mine, *(one for pipe in heard for one in _from(pipe))]
+    return sorted(every, key=lambda one: one.order)
 
 
-def _from(pipe: Connection) -> Iterable[Told]:
+def _from(pipe: Connection) -> list[Told]:
     try:
         found: list[Told] = pipe.recv()
-    except EOFError as error:
+    except (EOFError, OSError) as error:
         raise LostHelperError("a helping process has ended; was it out of memory?") from error
     return found
 
@@ -157,7 +159,7 @@ def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Told]
             outputs = workers.round(
                 partition, made.header, timestamp_ms=_timestamp_ms(made), columns=made.columns()
             )
-            found += told(partition, outputs)
+            found += told(partition, outputs, (made.started_at, made.host))
     return found + workers.idle(part.begin_ns + SECOND_NS)
 
 
@@ -167,7 +169,7 @@ def _take_records(localization: Localization, part: Slice) -> None:
 
 
 def _shares(processes: int) -> list[frozenset[int]]:
-    """Return each process's partitions; the first, which localizes as well, has fewer."""
+    """Return each process's partitions; the first, which localizes as well, has the fewest."""
     first = PARTITIONS if processes == 1 else max(1, PARTITIONS // processes - 1)
     rest = (range(first + n, PARTITIONS, processes - 1) for n in range(processes - 1))
     return [frozenset(range(first)), *map(frozenset, rest)]

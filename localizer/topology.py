@@ -88,7 +88,10 @@ class Topology:
                 del self._link_of[a, b]
             self._links_at[a].discard(component_id)
         if component.parent is not None:
-            self._children[component.parent, component.kind].discard(component_id)
+            held = self._children[component.parent, component.kind]
+            held.discard(component_id)
+            if not held:
+                del self._children[component.parent, component.kind]
         self.version += 1
 
     def get(self, component_id: str) -> Component | None:

@@ -195,7 +195,7 @@ def _rail_noise(profiles: Profiles, part: Part) -> float:
     return float(np.sqrt((own**2).sum(axis=2).mean() * n_rails / (n_rails - 1)))
 
 
-def one_way(blocks: Blocks, places: Labels) -> float:
+def one_way(blocks: Blocks, places: Labels, chosen: Bools | None = None) -> float:
     """Return which share of the traffic at places goes one way at a time, 0..1.
 
     A collective sends what it receives; a pipeline does not. Summed over a place: over a host, a
@@ -205,12 +205,14 @@ def one_way(blocks: Blocks, places: Labels) -> float:
     Parameters
     ----------
     places : (n_blocks,) where each block stands
+    chosen : (n_blocks,) blocks that are looked at; None: all that are known
     """
+    of = blocks.known if chosen is None else chosen & blocks.known
     points = blocks.tx.shape[1]
     halves = []
     for half in blocks.halves:
         total = np.zeros((int(places.max(initial=0)) + 1, half.shape[1]))
-        np.add.at(total, places[blocks.known], half[blocks.known])
+        np.add.at(total, places[of], half[of])
         halves.append(total)
     net = [half[:, :points] - half[:, points:] for half in halves]
     # Loading of data comes at any time: steady in the mean.

@@ -41,15 +41,26 @@ def find_cells(blocks: Blocks) -> Labels:
         return alone
     for steps in divisors(inside)[-2::-1]:
         cells: Labels = blocks.hosts * steps + alone % inside % steps
-        if one_way(blocks, cells) <= BALANCED * ends:
+        if one_way(blocks, cells, _whole(blocks, cells)) <= BALANCED * ends:
             return cells
     return alone
 
 
 def of_cells(blocks: Blocks, cells: Labels) -> tuple[Floats, Bools]:
-    """Return each cell's mean iteration, tx and rx side by side, and whether it is known."""
+    """Return each cell's mean iteration, tx and rx side by side, and whether it is known.
+
+    Profiles (n_cells, 2 * points) in the unit of the blocks', known (n_cells,): a cell of which
+    a block is missing would look like one end of a ring.
+    """
     profiles = np.hstack([blocks.tx, blocks.rx])
-    count = np.bincount(cells[blocks.known], minlength=int(cells.max()) + 1)
+    whole = _whole(blocks, cells)
+    count = np.bincount(cells[whole], minlength=int(cells.max()) + 1)
     total = np.zeros((count.size, profiles.shape[1]))
-    np.add.at(total, cells[blocks.known], profiles[blocks.known])
+    np.add.at(total, cells[whole], profiles[whole])
     return total / np.maximum(count, 1)[:, None], count > 0
+
+
+def _whole(blocks: Blocks, cells: Labels) -> Bools:
+    """Return which blocks are of cells that are known as a whole, (n_blocks,)."""
+    out: Bools = ~np.isin(cells, cells[~blocks.known])
+    return out

@@ -37,7 +37,7 @@ UNEVEN_COST: Final = 2.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the choice is made from.
+    """What the choice is made from; the blocks may be cells (`skeleton_job.cells`).
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Evidence:
     hosts : (n_blocks,) index of each block's host
     floor : norm of a difference that means nothing
     max_shift : how far clocks are apart at most, in points
-    one_way : share of the hosts' traffic that goes one way at a time, see `blocks.one_way_share`
+    one_way : share of the hosts' traffic that goes one way at a time, see `blocks.one_way`
     """
 
     profiles: Floats

@@ -1,5 +1,6 @@
 """Skeletons from files: a long table of counters in, one JSON document out."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -13,7 +14,7 @@ from skeleton_job.coherence import split
 from skeleton_job.job import Job, Rnic
 from skeleton_job.meta import Meta
 from skeleton_job.pairs import Pair, ordered
-from skeleton_job.preload import basic_pairs
+from skeleton_job.preload import DEFAULT_MAX_PEERS, basic_pairs
 from skeleton_job.series import S_NS, RateMatrix, common_tick_ns, rate_matrix, rows_of
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
 
@@ -184,7 +185,8 @@ def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:
         e for e, rate in zip(matrix.endpoints, level, strict=True) if rate >= LOADED_BYTES_PER_S
     }
     rnics = tuple(r for r in job.rnics if r.endpoint_id in heavy)
-    if len(rnics) <= RING_ENDS * len({r.host for r in rnics}):
+    most = max(Counter(r.host for r in rnics).values(), default=0)
+    if most <= RING_ENDS and len(rnics) <= DEFAULT_MAX_PEERS:
         return {
             ordered(a.endpoint_id, b.endpoint_id)
             for a, b in combinations(rnics, 2)

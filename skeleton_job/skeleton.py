@@ -51,13 +51,14 @@ MAX_CLOCK_NS: Final = 60_000_000
 SURE_ORDER: Final = 0.9
 # How often the platform's order is right where the classes repeat along it.
 INDEX_ALONE: Final = 0.9
-# Two classes of so few blocks repeat along any order as often as not.
+# Two classes of so few cells repeat along any order as often as not.
 FEW_BLOCKS: Final = 4
 
 IDLE: Final = "idle: the RNICs carry no traffic to speak of"
 FLAT: Final = "flat: traffic without a burst that repeats"
 TOO_SHORT: Final = f"too short: the window holds fewer than {MIN_ITERATIONS} whole iterations"
 UNSEEN: Final = "no counters: fewer than half of the RNICs have usable ones"
+OFTEN_WRONG: Final = "inferences that show the same signs are wrong as often as right"
 ONE_HOST: Final = "one host: nothing crosses the network"
 
 
@@ -178,7 +179,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     except ValueError as error:
         raise InconsistentError(str(error)) from error
     choice = replace(choice, labels=choice.labels[cells])
-    order = _order(blocks, choice)
+    order = _order(blocks, choice, places=known.size)
     stages = [np.flatnonzero(choice.labels == c) for c in order.order]
     # Blocks without counters hold a place only if just one is left for them.
     placed = len(np.unique(choice.labels[~blocks.known])) <= 1
@@ -211,9 +212,12 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     signs = signs_of(
         choice, order, one_way=flow, doubtful=part.doubtful, joined=joints.seen or by_index
     )
-    confidence = min(weakest.value, calibrated(signs))
+    usual = calibrated(signs)
+    confidence = min(weakest.value, usual)
     replicas = choice.labels.size // choice.count // cp
-    notes = [weakest.weakness] if confidence < DEFAULT_MIN_CONFIDENCE else []
+    notes = []
+    if confidence < DEFAULT_MIN_CONFIDENCE:
+        notes.append(weakest.weakness if weakest.value <= usual else OFTEN_WRONG)
     notes += _limits(replicas, choice.count, order, chains_seen=joints.seen)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
@@ -240,12 +244,16 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     )
 
 
-def _order(blocks: Blocks, choice: Choice) -> StageOrder:
+def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
     """Return the order of the classes.
 
     Where the classes repeat along the platform's order, they are the stages in that order: so
     frameworks number their ranks. Of a few blocks, where chance alone repeats, the traffic may
     say that it runs the other way. Without a direction, the platform's first block leads.
+
+    Parameters
+    ----------
+    places : how many cells were told apart
     """
     of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
     order = order_stages(
@@ -259,7 +267,7 @@ def _order(blocks: Blocks, choice: Choice) -> StageOrder:
             return StageOrder(along, DISPUTED, directed=True)
     elif choice.regular is not None and choice.count > 1:
         agree = order.order == along and order.directed and order.trust >= SURE_ORDER
-        chance = choice.labels.size <= FEW_BLOCKS
+        chance = places <= FEW_BLOCKS
         if not chance or order.order not in (along, along[::-1]) or not order.directed:
             trust = order.trust if agree else INDEX_ALONE
             return StageOrder(along, trust, directed=True)

@@ -85,6 +85,19 @@ def test_each_artefact_tells(spoil: Callable[[Trips], Trips], tells: set[str]) -
     assert set(telling(shape(spoil(natural(5))), recorded)) == tells
 
 
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_repeats_beyond_chance_are_counted(share: float) -> None:
+    """Some answers that repeat the one before; chance repeats, and is taken out."""
+    clean = natural(8)
+    again = np.random.default_rng(9).random(len(clean.flow)) < share
+    again[:10] = False
+    rtt = clean.rtt_ns.copy()
+    rtt[again] = np.roll(clean.rtt_ns, 10)[again]
+    found = shape(replace(clean, rtt_ns=rtt)).telltales["round trips that repeat"]
+    assert found == pytest.approx(share, rel=0.5)
+    assert shape(clean).telltales["round trips that repeat"] < 0.01
+
+
 def test_what_is_not_measured_is_no_constant() -> None:
     """Missing values do not count as a frozen delay."""
     unknown = replace(natural(6), responder_ns=np.full(10 * COUNT, -1))

@@ -1,9 +1,12 @@
 """Scenarios through one process and through several."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
+from arena.detecting import Told
+from arena.direct import Localization
 from arena.run import run_world
 from arena.scenario import stage
 from arena.suites import scenarios
@@ -23,6 +26,26 @@ def test_processes_do_not_change_what_is_said(processes: int) -> None:
     assert alone.events
     assert shared == alone
     assert done == list(range(1, 241))
+
+
+def test_watermarks_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is heard each second, and in which order: the same, also while partitions wake."""
+    heard: list[list[tuple[int, str, int]]] = [[]]
+    hear = Localization.hear
+
+    def listen(self: Localization, records: Iterable[Told]) -> None:
+        found = list(records)
+        heard[-1] += [(t.partition, t.key, t.record.event_at) for t in found]
+        hear(self, found)
+
+    monkeypatch.setattr(Localization, "hear", listen)
+    (crash,) = scenarios("healthy-month", 1, first_seed=29_000_001)
+    world = stage(replace(crash, seconds=120)).world
+    run_world(world)
+    heard.append([])
+    run_world(world, processes=3)
+    assert len(heard[0]) > 1_000
+    assert heard[0] == heard[1]
 
 
 @pytest.mark.parametrize("processes", [0, 9])
