@@ -188,10 +188,10 @@ def skeleton(runs: int, say: Say) -> list[Figure]:
     every = found["all"]["all"]["ours"]
     tick = found["all"]["10 Hz, same tick"]["ours"]
     bars: tuple[tuple[str, Mapping[str, Any], str, float, Sense], ...] = (
-        ("skeleton: pairs or peers found", every, "pairs", 0.99, ">="),
+        ("skeleton: pairs or peers found", every, "found", 0.99, ">="),
         ("skeleton: list length against the truth", every, "length", 3.0, "<="),
         ("skeleton: DP and PP exact, 10 Hz, same tick", tick, "dp+pp", 0.98, ">="),
-        ("skeleton: order of stages exact, 10 Hz, same tick", tick, "stages", 0.95, ">="),
+        ("skeleton: order of stages exact, 10 Hz, same tick", tick, "order", 0.95, ">="),
     )
     return [
         Figure(
