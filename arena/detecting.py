@@ -14,8 +14,6 @@ from streams.partition import Identity, PartitionMachine, RefusedRoundError
 MS_NS: Final = 10**6
 # As the worker does: a partition without rounds for so long must not hold the rest back.
 IDLE_NS: Final = 2 * 10**9
-
-
 # Behind all rounds of a second.
 LAST: Final = 2**63
 

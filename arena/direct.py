@@ -16,9 +16,7 @@ from localizer.core import Core
 from localizer.merge import Merge
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
-from streams.columns import RoundColumns
 from streams.config import DetectionConfig
-from streams.outputs import Output
 
 
 class Localization:
@@ -67,42 +65,32 @@ class Localization:
 
 
 class DirectRun(Localization):
-    """Worker and localizer of one cluster in one object."""
+    """Worker and localizer of one cluster in one object; `detection` is the worker's part."""
 
     def __init__(self, cluster: str, detection: DetectionConfig, core: CoreConfig) -> None:
         super().__init__(core)
         self.cluster = cluster
-        self._detection = Detection(cluster, detection)
+        self.detection = Detection(cluster, detection)
 
     @property
     def refused(self) -> dict[str, int]:
         """Rounds that the worker would have put into the dead letters, by reason."""
-        return self._detection.refused
+        return self.detection.refused
 
-    def round(
-        self,
-        partition: int,
-        datum: dict[str, Any],
-        *,
-        timestamp_ms: int,
-        columns: RoundColumns | None = None,
-    ) -> list[Output]:
-        """Take in a decoded round; arguments and result as of `Detection.round`."""
-        outputs = self._detection.round(
-            partition, datum, timestamp_ms=timestamp_ms, columns=columns
-        )
+    def round(self, partition: int, datum: dict[str, Any], *, timestamp_ms: int) -> None:
+        """Take in a decoded round; arguments as of `Detection.round`."""
+        outputs = self.detection.round(partition, datum, timestamp_ms=timestamp_ms)
         self.hear(told(partition, outputs))
-        return outputs
 
     def pass_time(self, now_ns: int) -> list[FaultEvent]:
         """Decide what can be decided when event time is `now_ns`.
 
         Everything that happened before must have been taken in.
         """
-        self.hear(self._detection.idle(now_ns))
+        self.hear(self.detection.idle(now_ns))
         return self.decide()
 
     def finish(self) -> list[FaultEvent]:
         """Decide what is left when nothing more comes."""
-        self.hear(self._detection.finish())
+        self.hear(self.detection.finish())
         return self.decide()

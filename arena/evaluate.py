@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from arena.run import Outcome, run_world
+from arena.run import run_world
 from arena.scenario import Scenario, stage
 from arena.scoring import SECOND_NS, Case
 from arena.truth import verdicts_of
@@ -19,16 +19,12 @@ class Judged:
 
 
 def judge(scenario: Scenario) -> Judged:
-    """Run one scenario through the pipeline's cores."""
+    """Run one scenario through the pipeline's cores, and put what it says beside the truth."""
     staged = stage(scenario)
-    return judged(scenario, run_world(staged.world))
-
-
-def judged(scenario: Scenario, outcome: Outcome) -> Judged:
-    """Put an outcome beside the truth."""
+    outcome = run_world(staged.world)
     case = Case(
         name=scenario.name,
-        faults=stage(scenario).truth,
+        faults=staged.truth,
         verdicts=tuple(verdicts_of(outcome.events)),
         duration_ns=scenario.seconds * SECOND_NS,
         probes=outcome.probes,

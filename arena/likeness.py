@@ -153,13 +153,9 @@ def _round(trips: Trips) -> float:
 def _frozen(column: str) -> Callable[[Trips], float]:
     def share(trips: Trips) -> float:
         """Return the share of 5-tuples in which half of a column's values are one value."""
-        parts = list(trips.each(getattr(trips, column)))
-        same = [
-            p
-            for p in parts
-            if p.max() >= 0 and np.unique(p, return_counts=True)[1].max() > len(p) / 2
-        ]
-        return len(same) / max(1, len(parts))
+        values: Ints = getattr(trips, column)
+        parts = list(trips.each(values))
+        return sum(int(p.max()) >= 0 and _is_steady(p) for p in parts) / max(1, len(parts))
 
     return share
 
@@ -167,8 +163,12 @@ def _frozen(column: str) -> Callable[[Trips], float]:
 def _paced(trips: Trips) -> float:
     """Return the share of 5-tuples whose probes are sent to the microsecond of a usual step."""
     parts = [np.diff(p) // 1_000 for p in trips.each(trips.sent_ns)]
-    same = [p for p in parts if np.unique(p, return_counts=True)[1].max() > len(p) / 2]
-    return len(same) / max(1, len(parts))
+    return sum(map(_is_steady, parts)) / max(1, len(parts))
+
+
+def _is_steady(values: Ints) -> bool:
+    """Return whether more than half of the values are one value."""
+    return bool(np.unique(values, return_counts=True)[1].max() > len(values) / 2)
 
 
 # What a generator of numbers would show and a network does not, each a share from 0 to 1.

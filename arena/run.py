@@ -7,7 +7,6 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
-from arena.agents import AgentRound
 from arena.detecting import Detection, Told, told
 from arena.direct import DirectRun, Localization
 from arena.simulation import SECOND_NS, World
@@ -19,6 +18,7 @@ from streams.config import DetectionConfig
 MS_NS: Final = 10**6
 US_PER_MS: Final = 1_000
 PARTITIONS: Final = 8
+EVERY: Final = frozenset(range(PARTITIONS))
 # Objects made until cycles are looked for: next to nothing makes any, and the interpreter's
 # looking after 700 cost a tenth of the time.
 COLLECT_AFTER: Final = 100_000
@@ -40,11 +40,8 @@ class Outcome:
 def feed(direct: DirectRun, part: Slice) -> list[FaultEvent]:
     """Take in a second of a world, and decide."""
     _take_records(direct, part)
-    for made in part.rounds:
-        direct.round(
-            _partition(made), made.header, timestamp_ms=_timestamp_ms(made), columns=made.columns()
-        )
-    return direct.pass_time(part.begin_ns + SECOND_NS)
+    direct.hear(_detect(direct.detection, part, EVERY))
+    return direct.decide()
 
 
 def run_world(
@@ -154,11 +151,12 @@ def _from(pipe: Connection) -> list[Told]:
 def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Told]:
     found: list[Told] = []
     for made in part.rounds:
-        partition = _partition(made)
+        partition = made.host % PARTITIONS
         if partition in mine:
             outputs = workers.round(
-                partition, made.header, timestamp_ms=_timestamp_ms(made), columns=made.columns()
-            )
+                partition, made.header, timestamp_ms=made.started_at // US_PER_MS,
+                columns=made.columns(),
+            )  # fmt: skip
             found += told(partition, outputs, (made.started_at, made.host))
     return found + workers.idle(part.begin_ns + SECOND_NS)
 
@@ -173,11 +171,3 @@ def _shares(processes: int) -> list[frozenset[int]]:
     first = PARTITIONS if processes == 1 else max(1, PARTITIONS // processes - 1)
     rest = (range(first + n, PARTITIONS, processes - 1) for n in range(processes - 1))
     return [frozenset(range(first)), *map(frozenset, rest)]
-
-
-def _partition(made: AgentRound) -> int:
-    return made.host % PARTITIONS
-
-
-def _timestamp_ms(made: AgentRound) -> int:
-    return made.started_at // US_PER_MS

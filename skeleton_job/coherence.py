@@ -99,9 +99,7 @@ def split(job: Job, matrix: RateMatrix) -> list[Job]:
     """
     row_of = {endpoint: row for row, endpoint in enumerate(matrix.endpoints)}
     rows = np.array([row_of[r.endpoint_id] for r in job.ordered], dtype=np.int64)
-    level = np.where(matrix.missing, 0.0, matrix.tx + matrix.rx).sum(axis=1)
-    level = level / np.maximum((~matrix.missing).sum(axis=1), 1)
-    busy = matrix.usable[rows] & (level[rows] >= BUSY_BYTES_PER_S)
+    busy = matrix.usable[rows] & (matrix.level[rows] >= BUSY_BYTES_PER_S)
     if int(busy.sum()) < 2:
         return [job]
     labels = _labels(job, matrix, rows, busy)

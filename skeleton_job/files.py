@@ -7,7 +7,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from skeleton_job.coherence import split
@@ -179,10 +178,10 @@ def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:
     The basic list; where hosts have two such RNICs at most, a ring enters and leaves them there,
     and changes rails between hosts: every pair of two hosts.
     """
-    there = ~matrix.missing
-    level = (matrix.tx + matrix.rx).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
     heavy = {
-        e for e, rate in zip(matrix.endpoints, level, strict=True) if rate >= LOADED_BYTES_PER_S
+        e
+        for e, rate in zip(matrix.endpoints, matrix.level, strict=True)
+        if rate >= LOADED_BYTES_PER_S
     }
     rnics = tuple(r for r in job.rnics if r.endpoint_id in heavy)
     most = max(Counter(r.host for r in rnics).values(), default=0)

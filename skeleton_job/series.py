@@ -61,6 +61,13 @@ class RateMatrix:
         return int(self.tx.shape[1])
 
     @property
+    def level(self) -> Floats:
+        """Mean rate of each endpoint, both ways together, bytes per second, (n_endpoints,)."""
+        total = np.where(self.missing, 0.0, self.tx + self.rx).sum(axis=1)
+        out: Floats = total / np.maximum((~self.missing).sum(axis=1), 1)
+        return out
+
+    @property
     def usable(self) -> Bools:
         """Which endpoints have a series, (n_endpoints,)."""
         return np.array([r is None for r in self.reasons], dtype=np.bool_)

@@ -197,6 +197,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     inside = _rails(inner.groups, blocks)
     # Nothing vouches for an index that the stages do not follow.
     distances = RING_DISTANCES if by_index else (1,)
+    joined = joints.seen or by_index
     parts = parts_of(
         rhythm,
         blocks.width_margin,
@@ -206,12 +207,10 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         doubtful=part.doubtful,
         one_way=flow,
         placed=placed,
-        joined=joints.seen or by_index,
+        joined=joined,
     )
     weakest = min(parts, key=lambda p: p.value)
-    signs = signs_of(
-        choice, order, one_way=flow, doubtful=part.doubtful, joined=joints.seen or by_index
-    )
+    signs = signs_of(choice, order, one_way=flow, doubtful=part.doubtful, joined=joined)
     usual = calibrated(signs)
     confidence = min(weakest.value, usual)
     replicas = choice.labels.size // choice.count // cp

@@ -10,12 +10,19 @@ from typing import Final
 
 import numpy as np
 
-from schemas.enums import AnomalyKind, AnomalyState, Transport
+from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from streams.board import US_NS, Alarm, Board, Evidence
 from streams.columns import FlowKey
 from streams.config import DetectionConfig
-from streams.detectors.latency import CLEAR_SHARE, MIN_ANSWERS, P50, LookBack, Verdicts
+from streams.detectors.latency import (
+    CLEAR_SHARE,
+    MIN_ANSWERS,
+    P50,
+    LookBack,
+    Verdicts,
+    least_effect_ns,
+)
 from streams.detectors.lognormal import REFERENCES, Shift, Trend
 from streams.window_records import WindowBatch
 from streams.windows import FEATURES
@@ -75,7 +82,7 @@ class WindowAlarms:
             for key, p50_ns, transport in zip(
                 keys, features[:, P50].tolist(), transports, strict=True
             ):
-                self._trend.add(key, index, p50_ns, self._effect_ns(transport))
+                self._trend.add(key, index, p50_ns, least_effect_ns(self._config, transport))
         self._lookback.forget(index)
         return anomalies
 
@@ -131,7 +138,9 @@ class WindowAlarms:
                 self._lookback.insert(key, index, np.array(features, np.int64))
                 if index == first_open - 1:
                     newest.append(window)
-            self._trend.add(key, index, features[P50], self._effect_ns(window.transport))
+            self._trend.add(
+                key, index, features[P50], least_effect_ns(self._config, window.transport)
+            )
         self._restore_weak(first_open - 1, newest, raised)
         self._restore_evidence(latest, first_open)
 
@@ -248,10 +257,6 @@ class WindowAlarms:
             baseline_p50_ns=before.baseline_p50_ns,
             host_delay_ns=window.host_delay_p50_ns,
         )
-
-    def _effect_ns(self, transport: Transport) -> float:
-        rdma = transport is Transport.RDMA_UD
-        return self._config.effect_rdma_ns if rdma else self._config.effect_ns
 
     def _trends(self, block: int) -> list[Anomaly]:
         kind = AnomalyKind.LATENCY_TREND

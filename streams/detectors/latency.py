@@ -68,6 +68,11 @@ class Verdicts:
     baseline_p50_ns: Floats
 
 
+def least_effect_ns(config: DetectionConfig, transport: Transport) -> int:
+    """Return the absolute rise below which no change of a window of that transport counts."""
+    return config.effect_rdma_ns if transport is Transport.RDMA_UD else config.effect_ns
+
+
 class LookBack:
     """The look-back windows of all 5-tuples of a partition."""
 
@@ -193,13 +198,7 @@ class LookBack:
         self, transports: list[Transport], baseline_ns: Floats, deviation_ns: Floats
     ) -> Floats:
         """Return the rise that counts: absolute by transport, relative, beyond the scatter."""
-        absolute = np.array(
-            [
-                self._config.effect_rdma_ns if t is Transport.RDMA_UD else self._config.effect_ns
-                for t in transports
-            ],
-            np.float64,
-        )
+        absolute = np.array([least_effect_ns(self._config, t) for t in transports], np.float64)
         relative = self._config.effect_ratio * baseline_ns
         return np.maximum(np.maximum(absolute, relative), EFFECT_DEVIATIONS * deviation_ns)
 
