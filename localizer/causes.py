@@ -1,8 +1,11 @@
 """What can make an observation bad, and where each such cause stands in the inference."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+# Columns with the chance that they are crossed.
+Maybe = tuple[tuple[int, float], ...]
 
 
 class Reason(Enum):
@@ -51,6 +54,15 @@ class Columns:
             found[Reason.RESPONDER],
             found[Reason.EVERYTHING].get(""),
             found[Reason.REPLY].get(""),
+        )
+
+    def maybe(self, returns: Mapping[str, float], crossed: tuple[int, ...]) -> Maybe:
+        """Return the columns that a reply crosses with some chance, less those crossed anyway."""
+        places = self.components
+        return tuple(
+            (places[c], chance)
+            for c, chance in returns.items()
+            if c in places and places[c] not in crossed
         )
 
     def crossed(

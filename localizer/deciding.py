@@ -9,7 +9,7 @@ from localizer.chain_claims import ChainClaims
 from localizer.claims import Claim, make_claim
 from localizer.config_core import CoreConfig
 from localizer.evidence import gather
-from localizer.flow_index import IndexCache
+from localizer.index_cache import IndexCache
 from localizer.judge import Judge
 from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.lifecycle import Lifecycle, Situation
@@ -181,6 +181,7 @@ class Decider:
         evidence = gather(
             self._sources,
             self._index.get(),
+            self._index.replies(),
             family,
             bad,
             now_ns=now_ns,

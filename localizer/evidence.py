@@ -12,6 +12,7 @@ from localizer.flow_index import FlowIndex
 from localizer.lag import shown_by_now
 from localizer.observations import flow_rows, hop_rows
 from localizer.paths import FlowKey
+from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
 from localizer.underlay import Problem
 from schemas.enums import ComponentKind
@@ -74,6 +75,7 @@ EVERYTHING_SHARE: Final = 0.3
 def gather(
     sources: Sources,
     index: FlowIndex,
+    replies: ReplyWays,
     family: Family,
     bad: list[BadFlow],
     *,
@@ -115,7 +117,9 @@ def gather(
     rest = max(0, total - len(bad) - len(places))
     onset_ns = min(flow.onset_ns for flow in bad)
     lag = shown_by_now(family, bad, now_ns=now_ns, known=known)
-    flows, good = flow_rows(index, bad, places, column, width=len(causes), rest=rest, lag=lag)
+    flows, good = flow_rows(
+        index, replies, bad, places, column, width=len(causes), rest=rest, lag=lag
+    )
     problem = Problem(
         names=tuple(f"{cause.order}{cause.name}" for cause in causes),
         log_prior=np.array(
@@ -123,7 +127,9 @@ def gather(
         ),
         blamable=np.ones(len(causes), dtype=np.bool_),
         flows=flows,
-        hops=hop_rows(sources, family, bad, column, explained=explained, now_ns=now_ns),
+        hops=hop_rows(
+            sources, family, bad, column, replies=replies, explained=explained, now_ns=now_ns
+        ),
         chance=CHANCE[family],
         hop_chance=HOP_CHANCE[family],
     )

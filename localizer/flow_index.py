@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from localizer.paths import FlowKey, PathBook
 from localizer.roster import Roster
-from localizer.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +49,3 @@ class FlowIndex:
                 of[str(agent)].append(place)
         index.at, index.of = dict(at), dict(of)
         return index
-
-
-class IndexCache:
-    """Builds the index again only when something it depends on has changed."""
-
-    def __init__(self, roster: Roster, paths: PathBook, topology: Topology) -> None:
-        self._sources = (roster, paths, topology)
-        self._roster = roster
-        self._paths = paths
-        self._versions: tuple[int, ...] | None = None
-        self._index = FlowIndex()
-
-    def get(self) -> FlowIndex:
-        """Return the current index."""
-        versions = tuple(source.version for source in self._sources)
-        if versions != self._versions:
-            self._index = FlowIndex.build(self._roster, self._paths)
-            self._versions = versions
-        return self._index

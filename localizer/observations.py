@@ -7,12 +7,13 @@ from typing import Final
 import numpy as np
 
 from localizer.anomalies import Family
-from localizer.causes import Columns
+from localizer.blocks import Block, Maybes
+from localizer.causes import Columns, Maybe
 from localizer.flow_index import FlowIndex
 from localizer.liveness import ONSET_SLACK_NS
 from localizer.paths import FlowKey, HopProbe
+from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
-from localizer.underlay import Block
 from localizer.units import SECOND_NS
 
 # A brief cut counts half: it may have been a moment of a busy machine.
@@ -26,6 +27,7 @@ HOP_LATE_SHARE: Final = 0.3
 
 def flow_rows(
     index: FlowIndex,
+    replies: ReplyWays,
     bad: list[BadFlow],
     places: list[int],
     column: Columns,
@@ -51,7 +53,9 @@ def flow_rows(
         crossed = column.crossed(flow.components, flow.prober, flow.responder)
         if flow.replyless and column.reply is not None:
             crossed = (*crossed, column.reply)
-        rows.add(crossed, bad=True, weight=weight)
+        rows.add(
+            crossed, bad=True, weight=weight, maybe=column.maybe(replies.of(*flow.key[:2]), crossed)
+        )
     for row in (index.flows[place] for place in places):
         crossed = column.crossed(row.components, row.prober, row.responder)
         rows.add(crossed, bad=False)
@@ -68,23 +72,31 @@ class _Rows:
     """Observations; those that cross the same and came out alike are one with their weight."""
 
     def __init__(self) -> None:
-        self._weights: dict[tuple[bool, tuple[int, ...]], float] = {}
+        self._weights: dict[tuple[bool, tuple[int, ...], Maybe], float] = {}
 
-    def add(self, crossed: tuple[int, ...], *, bad: bool, weight: float = 1.0) -> None:
-        """Add one observation."""
-        key = bad, crossed
+    def add(
+        self, crossed: tuple[int, ...], *, bad: bool, weight: float = 1.0, maybe: Maybe = ()
+    ) -> None:
+        """Add one observation; `maybe` holds columns that it crosses with a chance only."""
+        key = bad, crossed, maybe
         self._weights[key] = self._weights.get(key, 0.0) + weight
 
     def block(self, lag: float) -> Block:
         """Return the block."""
-        rows = [row for row, (_, crossed) in enumerate(self._weights) for _ in crossed]
-        columns = [place for _, crossed in self._weights for place in crossed]
+        rows = [row for row, (_, crossed, _) in enumerate(self._weights) for _ in crossed]
+        columns = [place for _, crossed, _ in self._weights for place in crossed]
+        maybes = [(row, *m) for row, (_, _, maybe) in enumerate(self._weights) for m in maybe]
         return Block(
-            bad=np.array([bad for bad, _ in self._weights], dtype=np.bool_),
+            bad=np.array([bad for bad, _, _ in self._weights], dtype=np.bool_),
             weight=np.array(list(self._weights.values()), dtype=np.float64),
             lag=np.full(len(self._weights), lag),
             rows=np.array(rows, dtype=np.int64),
             columns=np.array(columns, dtype=np.int64),
+            maybes=Maybes(
+                rows=np.array([m[0] for m in maybes], dtype=np.int64),
+                columns=np.array([m[1] for m in maybes], dtype=np.int64),
+                chance=np.array([m[2] for m in maybes], dtype=np.float64),
+            ),
         )
 
 
@@ -104,6 +116,7 @@ def hop_rows(
     bad: list[BadFlow],
     column: Columns,
     *,
+    replies: ReplyWays,
     explained: frozenset[FlowKey],
     now_ns: int,
 ) -> Block:
@@ -149,7 +162,10 @@ def hop_rows(
                 known[ends] = column.crossed(probe.components, prober, target)
             # Every hop behind a delay is late: one piece of news for each trace.
             weight = 1.0 / spoilt[probe.traced_ns] if outcome else 1.0
-            rows.add(known[ends], bad=outcome, weight=weight)
+            # What is lost of the target's answer may be lost on its own way.
+            back = replies.of(*key[:2]) if probe.target and outcome else {}
+            maybe = column.maybe(back, known[ends])
+            rows.add(known[ends], bad=outcome, weight=weight, maybe=maybe)
     return rows.block(1.0)
 
 

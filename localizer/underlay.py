@@ -13,6 +13,9 @@ known by now, P(looks good) = 1 - F * P(bad). The score of (H, s, e) is the
 log-posterior up to a constant; severities and e are taken from small grids. The
 model is that of Flock (CoNEXT 2023), extended by severity, lag and chance rate.
 
+Which way the reply of a bad 5-tuple took nobody knows: what it crossed with chance q
+only is a factor 1 - q * s_c instead.
+
 Two blocks of observations have severities of their own: 5-tuples, which a
 detector judged bad over many probes, and the single probes of traces, each of
 which crossed only the components up to its hop and so tells apart what all
@@ -29,11 +32,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from localizer.blocks import Block, Bools, Floats, Ints, Side
 
 # A partial fault flags every second 5-tuple or fewer, a cut all of them.
 FLOW_SEVERITIES: Final = (0.1, 0.25, 0.5, 0.8, 0.97, 0.999)
@@ -50,20 +50,6 @@ MIN_FLOW_GAIN: Final = 1.0
 MAX_ROUNDS: Final = 8
 # Scores closer than this are a tie: sums of thousands of terms in different order.
 TIE: Final = 1e-7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Observations of one sort, m of them, with n entries (observation, column).
-
-    `bad`, `weight`, `lag`: shape (m,); `rows`, `columns`: shape (n,).
-    """
-
-    bad: Bools
-    weight: Floats
-    lag: Floats
-    rows: Ints
-    columns: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,57 +120,13 @@ def explain(problem: Problem) -> Explanation:
     return Explanation(search.suspects(), chance, score)
 
 
-def log_likelihood(block: Block, good: Floats) -> float:
-    """Return the log-likelihood of a block; `good` is P(good) of each observation."""
-    return float((block.weight * _terms(block, good)).sum())
-
-
-def _terms(block: Block, good: Floats) -> Floats:
-    spoilt = np.maximum(1.0 - good, 1e-300)
-    return np.where(block.bad, np.log(spoilt), np.log1p(-np.minimum(block.lag * spoilt, 1 - 1e-12)))
-
-
-class _Side:
-    """One block, with the grid of severities and P(good) under what is chosen."""
-
-    def __init__(self, block: Block, grid: tuple[float, ...], chance: float, columns: int) -> None:
-        self.block = block
-        self.grid = grid
-        self.chance = chance
-        self.columns = columns
-        self.good = np.full(len(block.bad), 1.0 - chance)
-        order = np.argsort(block.columns, kind="stable")
-        self._rows_by_column = block.rows[order]
-        self._starts = np.searchsorted(block.columns[order], np.arange(columns + 1))
-
-    def rows_of(self, column: int) -> Ints:
-        """Return the observations that cross a column."""
-        return self._rows_by_column[self._starts[column] : self._starts[column + 1]]
-
-    def gains(self) -> Floats:
-        """Return what adding each column with each severity gains, shape (grid, columns)."""
-        block = self.block
-        now = _terms(block, self.good)
-        out = np.empty((len(self.grid), self.columns))
-        for index, severity in enumerate(self.grid):
-            delta = block.weight * (_terms(block, self.good * (1.0 - severity)) - now)
-            out[index] = np.bincount(
-                block.columns, weights=delta[block.rows], minlength=self.columns
-            )
-        return out
-
-    def multiply(self, column: int, factor: float) -> None:
-        """Multiply P(good) of the observations that cross a column."""
-        self.good[self.rows_of(column)] *= factor
-
-
 class _Search:
     def __init__(self, problem: Problem, chance: float) -> None:
         self._problem = problem
         columns = len(problem.names)
         self._sides = (
-            _Side(problem.flows, FLOW_SEVERITIES, chance, columns),
-            _Side(problem.hops, HOP_SEVERITIES, problem.hop_chance, columns),
+            Side(problem.flows, FLOW_SEVERITIES, chance, columns),
+            Side(problem.hops, HOP_SEVERITIES, problem.hop_chance, columns),
         )
         # Column to the places of its severities in the two grids.
         self._chosen: dict[int, tuple[int, int]] = {}
@@ -244,7 +186,7 @@ class _Search:
         return tuple(found)
 
     def _likelihood(self) -> float:
-        return sum(log_likelihood(side.block, side.good) for side in self._sides)
+        return sum(side.log_likelihood() for side in self._sides)
 
     def _selectable(self) -> Bools:
         free = self._problem.blamable.copy()
@@ -272,12 +214,12 @@ class _Search:
     def _add(self, column: int, places: tuple[int, int]) -> None:
         self._chosen[column] = places
         for side, place in zip(self._sides, places, strict=True):
-            side.multiply(column, 1.0 - side.grid[place])
+            side.add(column, side.grid[place])
 
     def _remove(self, column: int) -> None:
         places = self._chosen.pop(column)
         for side, place in zip(self._sides, places, strict=True):
-            side.multiply(column, 1.0 / (1.0 - side.grid[place]))
+            side.remove(column, side.grid[place])
 
     def _improve(self) -> None:
         """Adjust, swap or remove what is chosen, one after another, while it gains."""

@@ -1,0 +1,94 @@
+"""Which ways replies may take: ECMP chooses theirs anew, and no trace shows it.
+
+A trace follows the probe. What comes back has another 5-tuple, and between the same two
+leaves it may take any way that probes between them are known to take, in either direction.
+"""
+
+from collections import Counter
+from typing import Final
+
+from localizer.flow_index import FlowIndex
+from localizer.topology import Topology
+from schemas.enums import ComponentKind
+
+Leaves = frozenset[str]
+Shares = dict[str, float]
+NONE: Final[Shares] = {}
+
+
+class ReplyWays:
+    """Shares of the known ways between two leaves that cross each component.
+
+    Parameters
+    ----------
+    topology
+        Where endpoints are joined to leaves.
+    index
+        The 5-tuples whose ways are known.
+    """
+
+    def __init__(self, topology: Topology, index: FlowIndex) -> None:
+        self._topology = topology
+        self._index = index
+        self._ends: dict[str, tuple[str | None, Leaves]] = {}
+        self._between: dict[frozenset[Leaves], Shares] = {}
+        self._found: dict[tuple[str, str], Shares] = {}
+
+    def of(self, src: str, dst: str) -> Shares:
+        """Return by component the chance that a reply from `dst` to `src` crosses it.
+
+        Only of switches and cables; empty where the topology does not say which leaves
+        the endpoints are joined to.
+        """
+        known = self._found.get((src, dst))
+        if known is None:
+            known = self._found[src, dst] = self._derived(src, dst)
+        return known
+
+    def _derived(self, src: str, dst: str) -> Shares:
+        ends = [self._end(src), self._end(dst)]
+        groups = frozenset(leaves for _, leaves in ends)
+        if not all(groups):
+            return NONE
+        if groups not in self._between:
+            self._between[groups] = self._counted(groups)
+        shares = dict(self._between[groups])
+        # Of two cables of an RNIC it comes over the one whose leaf it comes over.
+        for rnic, leaves in ends:
+            for leaf in leaves:
+                cable = None if rnic is None else self._topology.link_between(rnic, leaf)
+                if cable is not None and leaf in shares:
+                    shares[cable] = shares[leaf]
+        return shares
+
+    def _counted(self, groups: frozenset[Leaves]) -> Shares:
+        """Return the shares among all known ways between two groups of leaves."""
+        leaves = min(groups, key=sorted)
+        flows, at = self._index.flows, self._index.at
+        places = {place for leaf in leaves for place in at.get(leaf, ())}
+        ways = [
+            flow.components
+            for flow in (flows[place] for place in places)
+            if {self._end(end)[1] for end in flow.key[:2]} == groups
+        ]
+        crossed = Counter(c for way in ways for c in way)
+        return {c: n / len(ways) for c, n in sorted(crossed.items()) if self._shared(c)}
+
+    def _shared(self, component_id: str) -> bool:
+        """Say whether a component belongs to the fabric, and not to one host."""
+        known = self._topology.get(component_id)
+        if known is None or known.kind is ComponentKind.SWITCH:
+            return known is not None
+        kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
+        return known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
+
+    def _end(self, endpoint_id: str) -> tuple[str | None, Leaves]:
+        """Return an endpoint's RNIC and the leaves that it is joined to."""
+        if endpoint_id not in self._ends:
+            kinds = self._topology.kind
+            held = self._topology.parents(endpoint_id)
+            rnic = next((p for p in held if kinds(p) is ComponentKind.RNIC), None)
+            near = [] if rnic is None else self._topology.neighbours(rnic)
+            leaves = frozenset(n for n in near if kinds(n) is ComponentKind.SWITCH)
+            self._ends[endpoint_id] = rnic, leaves
+        return self._ends[endpoint_id]
