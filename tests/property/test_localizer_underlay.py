@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from localizer.underlay import Block, Problem, explain
+from localizer.blocks import Block, Maybes
+from localizer.underlay import Problem, explain
 from tests.unit.localizer import naive
 
 COLUMNS = 6
@@ -20,37 +21,55 @@ rows = st.lists(
 )
 
 
-def block(observed: list[Row], lag: float) -> Block:
-    """Return observations as a block."""
-    places = [(r, c) for r, (_, crossed) in enumerate(observed) for c in sorted(crossed)]
+def block(observed: list[Row], lag: float, odds: float | None = None) -> Block:
+    """Return observations as a block.
+
+    `odds`: the chance with which bad ones cross the last of their columns; None: certain.
+    """
+    entries = [(r, c) for r, (_, crossed) in enumerate(observed) for c in sorted(crossed)]
+    unsure = [
+        (r, max(crossed))
+        for r, (bad, crossed) in enumerate(observed)
+        if bad and odds is not None and len(crossed) > 1
+    ]
+    places = [e for e in entries if e not in unsure]
     return Block(
         bad=np.array([bad for bad, _ in observed], dtype=np.bool_),
         weight=np.ones(len(observed)),
         lag=np.full(len(observed), lag),
         rows=np.array([r for r, _ in places], dtype=np.int64),
         columns=np.array([c for _, c in places], dtype=np.int64),
+        maybes=Maybes(
+            rows=np.array([r for r, _ in unsure], dtype=np.int64),
+            columns=np.array([c for _, c in unsure], dtype=np.int64),
+            chance=np.full(len(unsure), odds or 0.0),
+        ),
     )
 
 
-def problem(flows: list[Row], hops: list[Row], lag: float = 1.0) -> Problem:
+def problem(
+    flows: list[Row], hops: list[Row], lag: float = 1.0, odds: float | None = None
+) -> Problem:
     """Return a problem over six columns of equal prior; what is bad nowhere is not blamable."""
     spoilt = {c for bad, crossed in flows if bad for c in crossed}
     return Problem(
         names=tuple(f"c{n}" for n in range(COLUMNS)),
         log_prior=np.full(COLUMNS, -7.0),
         blamable=np.array([n in spoilt for n in range(COLUMNS)]),
-        flows=block(flows, lag),
-        hops=block(hops, 1.0),
+        flows=block(flows, lag, odds),
+        hops=block(hops, 1.0, odds),
         chance=CHANCE,
         hop_chance=0.02,
     )
 
 
 @settings(max_examples=150, deadline=None)
-@given(rows, rows, st.sampled_from([0.3, 1.0]))
-def test_the_score_is_the_naive_one(flows: list[Row], hops: list[Row], lag: float) -> None:
+@given(rows, rows, st.sampled_from([0.3, 1.0]), st.sampled_from([None, 0.25, 0.6]))
+def test_the_score_is_the_naive_one(
+    flows: list[Row], hops: list[Row], lag: float, odds: float | None
+) -> None:
     """Sparse sums and plain loops agree on what an explanation is worth."""
-    made = problem(flows, hops, lag)
+    made = problem(flows, hops, lag, odds)
     found = explain(made)
     faults = {s.column: (s.flow_severity, s.hop_severity) for s in found.suspects}
     value = naive.score(made, faults, found.chance, dict(CHANCE)[found.chance])

@@ -3,11 +3,11 @@
 from itertools import combinations, product
 from math import log
 
+from localizer.blocks import Block
 from localizer.underlay import (
     FLOW_SEVERITIES,
     HOP_SEVERITIES,
     LOG_SEVERITY,
-    Block,
     Problem,
 )
 
@@ -24,6 +24,9 @@ def score(problem: Problem, faults: Faults, chance: float, log_weight: float) ->
             good = 1.0 - base
             for column in crossed(block, row) & faults.keys():
                 good *= 1.0 - faults[column][place]
+            for column, odds in maybes(block, row).items():
+                if column in faults:
+                    good *= 1.0 - odds * faults[column][place]
             spoilt = 1.0 - good
             likelihood = spoilt if block.bad[row] else 1.0 - float(block.lag[row]) * spoilt
             total += float(block.weight[row]) * log(max(likelihood, 1e-300))
@@ -33,6 +36,12 @@ def score(problem: Problem, faults: Faults, chance: float, log_weight: float) ->
 def crossed(block: Block, row: int) -> set[int]:
     """Return the columns of a row."""
     return {int(c) for r, c in zip(block.rows, block.columns, strict=True) if r == row}
+
+
+def maybes(block: Block, row: int) -> dict[int, float]:
+    """Return the columns that a row crosses with a chance only, and the chance."""
+    entries = zip(block.maybes.rows, block.maybes.columns, block.maybes.chance, strict=True)
+    return {int(c): float(odds) for r, c, odds in entries if r == row}
 
 
 def best(problem: Problem, most: int) -> tuple[frozenset[int], float]:

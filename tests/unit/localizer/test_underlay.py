@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from localizer.underlay import Block, Explanation, Problem, explain
+from localizer.blocks import Block
+from localizer.underlay import Explanation, Problem, explain
 from tests.unit.localizer import naive
 
 Row = tuple[bool, str]
