@@ -27,6 +27,13 @@ class Case:
         return tuple(flow for flow in self.bad if flow.open)
 
     @property
+    def onset_ns(self) -> int:
+        """When it began: with what no open fault of another component accounts for."""
+        others = self.evidence.known - {self.cause.name}
+        own = [f.onset_ns for f in self.bad if f.late.issuperset(others.intersection(f.components))]
+        return min(own or (flow.onset_ns for flow in self.bad))
+
+    @property
     def share(self) -> float:
         """Share of the belief in the cause itself."""
         return dict(self.shares).get(self.cause, 0.0)
@@ -56,7 +63,7 @@ def _case(evidence: Evidence, suspect: Suspect) -> Case:
 def _hits(cause: Cause, flow: BadFlow) -> bool:
     match cause.reason:
         case Reason.COMPONENT:
-            return cause.name in flow.components
+            return cause.name in flow.components and cause.name not in flow.late
         case Reason.PROBER:
             return cause.name == flow.prober
         case Reason.RESPONDER:

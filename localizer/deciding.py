@@ -1,6 +1,7 @@
 """One decision: from everything that is known at a grid point to claims and transitions."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 from localizer.anomalies import Family, Symptom
 from localizer.cases import Case, cases
@@ -15,7 +16,7 @@ from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
-from localizer.suspicion import Sources, bad_flows
+from localizer.suspicion import BadFlow, Sources, bad_flows
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
 from schemas.enums import AnomalyKind, ComponentKind
@@ -177,6 +178,8 @@ class Decider:
         bad = bad_flows(self._sources, family, now_ns, explained, leaky)
         if not any(flow.open for flow in bad):
             return []
+        if family is Family.LOSS:
+            bad = [self._passed_before(flow) for flow in bad]
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         evidence = gather(
             self._sources,
@@ -195,9 +198,28 @@ class Decider:
         if family is Family.LOSS:
             self._note_echoes(found)
         told = self._told(family)
-        beside = len(found) > 1
-        claims = [self._judge.claim(case, now_ns, told, beside=beside) for case in found]
+        claims = [
+            self._judge.claim(
+                case,
+                now_ns,
+                told,
+                others=frozenset(other.cause.name for other in found if other is not case),
+            )
+            for case in found
+        ]
         return [claim for claim in claims if claim is not None]
+
+    def _passed_before(self, flow: BadFlow) -> BadFlow:
+        """Note which faults on its way had let a 5-tuple pass."""
+        late = frozenset(
+            i.event.component_id
+            for i in self._lifecycle.open_faults()
+            if i.group == LOSS
+            and i.event.decided
+            and i.event.component_id in flow.components
+            and i.let_pass(flow.key, flow.onset_ns)
+        )
+        return replace(flow, late=late) if late else flow
 
     def _note_echoes(self, found: list[Case]) -> None:
         """Remember which 5-tuples only lose the replies of what open faults lose.

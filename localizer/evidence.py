@@ -24,6 +24,7 @@ class Evidence:
 
     `good` counts the good 5-tuples of each column, shape (columns,); `probed` and
     `well` count, by agent, the 5-tuples at its endpoints and the good ones of these.
+    `known`: components of faults that are open.
     """
 
     family: Family
@@ -32,6 +33,7 @@ class Evidence:
     problem: Problem
     good: tuple[int, ...]
     well: dict[str, int]
+    known: frozenset[str]
 
 
 # Log odds beforehand that a thing is at fault. One in a thousand for a cable, half
@@ -145,6 +147,7 @@ def gather(
         problem=problem,
         good=tuple(good),
         well=dict(well),
+        known=known,
     )
 
 

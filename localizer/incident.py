@@ -6,13 +6,15 @@ from enum import Enum
 from typing import Final
 
 from localizer.claims import Claim
-from localizer.kinds import KINDS
+from localizer.kinds import KINDS, PARTIAL
 from localizer.paths import FlowKey
-from localizer.units import ns_to_us, us_to_ns
+from localizer.units import SECOND_NS, ns_to_us, us_to_ns
 from schemas.enums import FaultLifecycle
 from schemas.records import Candidate, FaultEvent
 
 VERSION: Final = "0.1.0"
+# A fault has hit by then what it is going to hit: three rounds, a trace, and time to spare.
+FIRST_NS: Final = 10 * SECOND_NS
 
 
 class Trigger(Enum):
@@ -57,13 +59,32 @@ class Incident:
     """A fault: its last published event, and what only matters until the next.
 
     `keys`: bad 5-tuples that are its own; None: taken over from a former process,
-    not known yet. `quiet_ns`: since when there has been no evidence; None: there is.
+    not known yet. `first`: those that were its own soon after it opened; None: not known.
+    `quiet_ns`: since when there has been no evidence; None: there is.
     """
 
     event: FaultEvent
     group: str
     keys: frozenset[FlowKey] | None = None
+    first: frozenset[FlowKey] | None = None
     quiet_ns: int | None = None
+
+    def note(self, now_ns: int) -> None:
+        """Remember which 5-tuples were its own soon after it opened."""
+        if self.keys is not None and now_ns <= self.opened_ns + FIRST_NS:
+            self.first = (self.first or frozenset()) | self.keys
+
+    def let_pass(self, key: FlowKey, onset_ns: int) -> bool:
+        """Say whether a 5-tuple that crosses it became bad long after it had opened.
+
+        What loses a share of the packets shows itself on one 5-tuple after the other.
+        """
+        return (
+            self.first is not None
+            and self.event.fault_kind not in PARTIAL
+            and onset_ns > self.opened_ns + FIRST_NS
+            and key not in self.first
+        )
 
     @property
     def open(self) -> bool:

@@ -55,7 +55,7 @@ class Judge:
         now_ns: int,
         told: frozenset[FlowKey] = frozenset(),
         *,
-        beside: bool = False,
+        others: frozenset[str] = frozenset(),
     ) -> Claim | None:
         """Return what the case claims; None where it is no fault of anything.
 
@@ -63,18 +63,18 @@ class Judge:
         ----------
         told
             5-tuples of the network's open faults.
-        beside
-            Whether something else is claimed at the same time.
+        others
+            What else is at fault at the same time.
         """
         if not case.open or case.cause.reason in (Reason.EVERYTHING, Reason.REPLY):
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is Family.LOSS:
-                return self._loss(case, now_ns, beside=beside or bool(told))
-            return self._latency(case, now_ns)
+                return self._loss(case, now_ns, others, beside=bool(others or told))
+            return self._latency(case, now_ns, others)
         return self._agent(case, now_ns, told)
 
-    def _loss(self, case: Case, now_ns: int, *, beside: bool) -> Claim:
+    def _loss(self, case: Case, now_ns: int, others: frozenset[str], *, beside: bool) -> Claim:
         config = self._config
         share = cut_share(case.open)
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
@@ -114,9 +114,9 @@ class Judge:
             f"{case.good} are well",
             *loss_counts(case),
         ]
-        return self._make(case, generic, decided=decided, ready=ready, facts=facts)
+        return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
 
-    def _latency(self, case: Case, now_ns: int) -> Claim:
+    def _latency(self, case: Case, now_ns: int, others: frozenset[str]) -> Claim:
         config = self._config
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
@@ -136,7 +136,7 @@ class Judge:
         if shifts:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
         generic = KINDS["high_latency" if sudden else "latency_drift"]
-        return self._make(case, generic, decided=decided, ready=ready, facts=facts)
+        return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
 
     def _agent(self, case: Case, now_ns: int, told: frozenset[FlowKey]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
@@ -199,11 +199,18 @@ class Judge:
         )
 
     def _make(
-        self, case: Case, kind: FaultKind, *, decided: bool, ready: bool, facts: list[str]
+        self,
+        case: Case,
+        kind: FaultKind,
+        others: frozenset[str],
+        *,
+        decided: bool,
+        ready: bool,
+        facts: list[str],
     ) -> Claim:
-        name, onset_ns = case.cause.name, min(flow.onset_ns for flow in case.bad)
+        name, onset_ns = case.cause.name, case.onset_ns
         candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
-        specific = self._specifier.find(name, case.evidence.family, onset_ns)
+        specific = self._specifier.find(name, case.evidence.family, onset_ns, others)
         confidence = case.share
         if specific is not None:
             kind = specific.kind

@@ -96,6 +96,7 @@ class Lifecycle:
             claim = by_place.get((event.component_id, incident.group))
             kept = frozenset() if incident.group == AGENT else incident.keys & bad
             incident.keys = kept | (claim.keys if claim else frozenset())
+            incident.note(now_ns)
             if claim or incident.keys or event.component_id in situation.dead_agents:
                 incident.quiet_ns = None
             elif incident.quiet_ns is None:
@@ -161,11 +162,15 @@ class Lifecycle:
             return True
         if any(self._shadows(incident, claim) for incident in self.open_faults()):
             return False
+        if len(claim.keys) < self._config.min_flows and any(
+            self._left_over(incident, claim) for incident in self.resolved_faults()
+        ):
+            return False
         owned = echoes.union(*(i.keys or () for i in self.open_faults()))
         fresh = len(claim.keys - owned)
-        return fresh == len(claim.keys) or fresh >= max(
-            self._config.min_flows, FRESH * len(claim.keys)
-        )
+        # A state that is out of order vouches for what few 5-tuples show.
+        least = 1 if claim.kind.name in SPECIFIC else self._config.min_flows
+        return fresh == len(claim.keys) or fresh >= max(least, FRESH * len(claim.keys))
 
     @staticmethod
     def _shadows(incident: Incident, claim: Claim) -> bool:
@@ -179,6 +184,16 @@ class Lifecycle:
             incident.group == claim.group
             and event.component_id in claim.near
             and abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
+        )
+
+    @staticmethod
+    def _left_over(incident: Incident, claim: Claim) -> bool:
+        """Say whether a claim is what a resolved fault left behind.
+
+        A 5-tuple whose prober was away, or its clock wrong, is cleared late.
+        """
+        return (
+            claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.changed_ns
         )
 
     def _take_over(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:

@@ -23,6 +23,8 @@ HOPS_NS: Final = 60 * SECOND_NS
 # A hop is late when its round trip rose by this share of what whole round trips
 # did: half of it belongs to each direction, and a hop's answer may come another way.
 HOP_LATE_SHARE: Final = 0.3
+# A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
+LATE_CHANCE: Final = 0.1
 
 
 def flow_rows(
@@ -50,12 +52,12 @@ def flow_rows(
     good = [0] * width
     rows = _Rows()
     for flow, weight in zip(bad, _weights(bad), strict=True):
-        crossed = column.crossed(flow.components, flow.prober, flow.responder)
+        sure = [c for c in flow.components if c not in flow.late]
+        crossed = column.crossed(sure, flow.prober, flow.responder)
         if flow.replyless and column.reply is not None:
             crossed = (*crossed, column.reply)
-        rows.add(
-            crossed, bad=True, weight=weight, maybe=column.maybe(replies.of(*flow.key[:2]), crossed)
-        )
+        unsure = {**replies.of(*flow.key[:2]), **dict.fromkeys(flow.late, LATE_CHANCE)}
+        rows.add(crossed, bad=True, weight=weight, maybe=column.maybe(unsure, crossed))
     for row in (index.flows[place] for place in places):
         crossed = column.crossed(row.components, row.prober, row.responder)
         rows.add(crossed, bad=False)
@@ -135,7 +137,8 @@ def hop_rows(
     replyless = {flow.key for flow in bad if flow.replyless and column.reply is not None}
     rows = _Rows()
     # Paths share their prefixes: by identity, which hashes faster than a dozen names.
-    known: dict[tuple[int, str, str | None], tuple[int, ...]] = {}
+    known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
+    late = {flow.key: flow.late for flow in bad if flow.late}
     # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
     for key in sources.paths.traced_since(since_ns):
         if key in explained:
@@ -157,14 +160,18 @@ def hop_rows(
             if probe.target and outcome and (key not in agents or key in replyless):
                 continue
             target = responder if probe.target else None
-            ends = id(probe.components), prober, target
+            passed = late.get(key, frozenset())
+            ends = id(probe.components), prober, target, passed
             if ends not in known:
-                known[ends] = column.crossed(probe.components, prober, target)
+                sure = [c for c in probe.components if c not in passed]
+                known[ends] = column.crossed(sure, prober, target)
             # Every hop behind a delay is late: one piece of news for each trace.
             weight = 1.0 / spoilt[probe.traced_ns] if outcome else 1.0
             # What is lost of the target's answer may be lost on its own way.
-            back = replies.of(*key[:2]) if probe.target and outcome else {}
-            maybe = column.maybe(back, known[ends])
+            unsure = dict.fromkeys(passed & set(probe.components), LATE_CHANCE) if outcome else {}
+            if probe.target and outcome:
+                unsure = {**replies.of(*key[:2]), **unsure}
+            maybe = column.maybe(unsure, known[ends])
             rows.add(known[ends], bad=outcome, weight=weight, maybe=maybe)
     return rows.block(1.0)
 

@@ -32,18 +32,24 @@ class Specifier:
         self._states = states
         self._tables = tables
 
-    def find(self, component_id: str, family: Family, onset_ns: int) -> Specific | None:
+    def find(
+        self,
+        component_id: str,
+        family: Family,
+        onset_ns: int,
+        others: frozenset[str] = frozenset(),
+    ) -> Specific | None:
         """Return what a state makes of a fault at a component; None: no state does.
 
         States that became so about then come before older ones, those of the component
-        itself before those of its neighbours.
+        itself before those of its neighbours; those of `others` explain faults of their own.
         """
-        places = [component_id, *self._close(component_id)]
+        places = [component_id, *(c for c in self._close(component_id) if c not in others)]
         for place in places:
             fresh = self._states.fresh(place, family, onset_ns)
             if fresh:
                 return _specific(fresh[0], fresh=True)
-        found = self._port(component_id, family, onset_ns)
+        found = self._port(component_id, family, onset_ns, others)
         if found is None and family is Family.LATENCY:
             found = self._software(component_id, onset_ns)
         if found is not None:
@@ -73,7 +79,9 @@ class Specifier:
     def _endpoints(self, rnic_id: str) -> list[str]:
         return self._topology.children(rnic_id, ComponentKind.ENDPOINT)
 
-    def _port(self, component_id: str, family: Family, onset_ns: int) -> Specific | None:
+    def _port(
+        self, component_id: str, family: Family, onset_ns: int, others: frozenset[str]
+    ) -> Specific | None:
         """Return the one cable of a switch that shows why packets are lost or late.
 
         Replies that suffer from it come to the switch from other ports: to the probes it is
@@ -84,7 +92,7 @@ class Specifier:
         found = [
             fresh[0]
             for link in self._topology.links_at(component_id)
-            if (fresh := self._states.fresh(link, family, onset_ns))
+            if link not in others and (fresh := self._states.fresh(link, family, onset_ns))
         ]
         return _specific(found[0], fresh=True) if len(found) == 1 else None
 

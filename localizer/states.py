@@ -14,9 +14,12 @@ from localizer.anomalies import Family
 from localizer.units import SECOND_NS, us_to_ns
 from schemas.records import ComponentState
 
-# A state that changed at most so long before the first loss, or after it, goes with it:
-# readers look once a minute, and a queue needs some time to fill.
+# A state that changed at most so long before the first loss goes with it: a queue needs
+# some time to fill, and 5-tuples to be probed.
 BEFORE_NS: Final = 120 * SECOND_NS
+# And at most so long after it: a reader notices within seconds. What broke later is
+# another matter.
+AFTER_NS: Final = 30 * SECOND_NS
 MAX_STATES: Final = 1_000_000
 MAINTENANCE: Final = "maintenance"
 
@@ -153,9 +156,11 @@ class StateBook:
         return found
 
     def fresh(self, component_id: str, family: Family, onset_ns: int) -> list[Finding]:
-        """Return the findings that began about when something else did, or after it."""
+        """Return the findings that began about when something else did."""
         return [
-            f for f in self.findings(component_id, family) if f.since_ns >= onset_ns - BEFORE_NS
+            f
+            for f in self.findings(component_id, family)
+            if onset_ns - BEFORE_NS <= f.since_ns <= onset_ns + AFTER_NS
         ]
 
 

@@ -40,7 +40,8 @@ class BadFlow:
     """A 5-tuple that something is wrong with.
 
     `open`: now, not a moment ago. `replyless`: cut off, though every hop of its trace but the
-    target answers. `traced`: since it is cut off.
+    target answers. `traced`: since it is cut off. `late`: those of its components that are at
+    fault for longer and had let it pass.
     """
 
     key: FlowKey
@@ -51,6 +52,7 @@ class BadFlow:
     open: bool
     replyless: bool = False
     traced: bool = False
+    late: frozenset[str] = frozenset()
 
     @property
     def cut(self) -> bool:

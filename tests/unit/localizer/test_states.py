@@ -6,7 +6,7 @@ from localizer.anomalies import Family
 from localizer.catalogue import KINDS
 from localizer.overlay import FlowTables
 from localizer.specific import Specifier
-from localizer.states import BEFORE_NS, RULES, StateBook
+from localizer.states import AFTER_NS, BEFORE_NS, RULES, StateBook
 from localizer.topology import Topology
 from schemas.enums import ComponentKind, Layer
 from schemas.ids import state_id
@@ -64,8 +64,10 @@ def test_what_is_out_of_order(
 
 
 def test_fresh_is_what_began_about_then() -> None:
-    """Two minutes before the first bad probe at most, or after it."""
+    """Two minutes before the first bad probe at most, half a minute after it."""
     made = book(state("x", "port_state", "down", at=NOW))
+    assert made.fresh("x", LOSS, NOW - AFTER_NS)
+    assert not made.fresh("x", LOSS, NOW - AFTER_NS - 1)
     assert made.fresh("x", LOSS, NOW - 5 * S)
     assert made.fresh("x", LOSS, NOW + BEFORE_NS)
     assert not made.fresh("x", LOSS, NOW + BEFORE_NS + 1)
@@ -163,6 +165,9 @@ def test_the_one_port_of_a_switch_that_shows_why_is_blamed(
     found = specifier(state("cable", attribute, number)).find("tor", family, NOW)
     assert found is not None
     assert (found.kind.name, found.component_id) == (kind, "cable")
+    # Where the cable is at fault besides, its state says nothing of the switch.
+    beside = frozenset({"cable"})
+    assert specifier(state("cable", attribute, number)).find("tor", family, NOW, beside) is None
     assert specifier(state("cable", "egress_utilization", 0.5)).find("tor", LATE, NOW) is None
 
 
