@@ -27,6 +27,11 @@ class Case:
         return tuple(flow for flow in self.bad if flow.open)
 
     @property
+    def own(self) -> tuple[BadFlow, ...]:
+        """Those that are bad now, and not perhaps by replies through another open fault."""
+        return tuple(flow for flow in self.open if flow.key not in self.evidence.echoing)
+
+    @property
     def onset_ns(self) -> int:
         """When it began: with what no open fault of another component accounts for."""
         others = self.evidence.known - {self.cause.name}

@@ -24,7 +24,8 @@ class Evidence:
 
     `good` counts the good 5-tuples of each column, shape (columns,); `probed` and
     `well` count, by agent, the 5-tuples at its endpoints and the good ones of these.
-    `known`: components of faults that are open.
+    `known`: components of faults that are open; `echoing`: bad 5-tuples that cross none of
+    them, but whose replies may.
     """
 
     family: Family
@@ -34,6 +35,7 @@ class Evidence:
     good: tuple[int, ...]
     well: dict[str, int]
     known: frozenset[str]
+    echoing: frozenset[FlowKey]
 
 
 # Log odds beforehand that a thing is at fault. One in a thousand for a cable, half
@@ -148,6 +150,11 @@ def gather(
         good=tuple(good),
         well=dict(well),
         known=known,
+        echoing=frozenset(
+            flow.key
+            for flow in bad
+            if known.isdisjoint(flow.components) and not known.isdisjoint(replies.of(*flow.key[:2]))
+        ),
     )
 
 

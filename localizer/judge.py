@@ -92,7 +92,8 @@ class Judge:
         else:
             # Lossy 5-tuples of one path were flagged together: they count once. Those that
             # have lost nothing of late only wait to be cleared.
-            pairs = len({flow.key[:2] for flow in case.open if _loses(flow)})
+            witnesses = case.open if decided else case.own
+            pairs = len({flow.key[:2] for flow in witnesses if _loses(flow)})
             # Two of them do for what lasts.
             enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
             due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
@@ -120,10 +121,11 @@ class Judge:
         config = self._config
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
-        pairs = {frozenset(flow.key[:2]) for flow in case.open}
+        witnesses = case.open if decided else case.own
+        pairs = {frozenset(flow.key[:2]) for flow in witnesses}
         shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
         ready = (
-            len(case.open) >= config.min_flows
+            len(witnesses) >= config.min_flows
             and len(pairs) >= 2
             and age_ns >= (config.latency_min_ns if decided else config.latency_settle_ns)
             and case.doubt <= MAX_DOUBT

@@ -72,7 +72,24 @@ class ReplyWays:
             if {self._end(end)[1] for end in flow.key[:2]} == groups
         ]
         crossed = Counter(c for way in ways for c in way)
-        return {c: n / len(ways) for c, n in sorted(crossed.items()) if self._shared(c)}
+        shares = {c: n / len(ways) for c, n in sorted(crossed.items()) if self._shared(c)}
+        if ways and len(groups) > 1:
+            # Few ways are known between two leaves, and more of those that leave either.
+            for group in sorted(groups, key=sorted):
+                for uplink, share in self._uplinks(group).items():
+                    shares[uplink] = max(share, shares.get(uplink, 0.0))
+        return shares
+
+    def _uplinks(self, leaves: Leaves) -> Shares:
+        """Return the shares of all that leaves some leaves, or comes to them, by its cable."""
+        crossed = {
+            cable: len(self._index.at.get(cable, ()))
+            for leaf in sorted(leaves)
+            for cable in self._topology.links_at(leaf)
+            if self._shared(cable)
+        }
+        total = sum(crossed.values())
+        return {cable: count / total for cable, count in crossed.items() if count}
 
     def _shared(self, component_id: str) -> bool:
         """Say whether a component belongs to the fabric, and not to one host."""
