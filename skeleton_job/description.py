@@ -25,7 +25,9 @@ USUAL_SPREAD: Final = 0.3
 # … or so many times that, squared: counters that stand still or are read at any time; with nats.
 SPREADS: Final = ((1.0, 0.5), (8.0, 1.5), (64.0, 3.5))
 # A gradient burst is where at least this share of its height is sent and received at once.
-BURST_SHARE: Final = 0.4
+BURST_SHARE: Final = 0.1
+# How often clock, blur and burst are fitted in turn.
+ROUNDS: Final = 6
 # Nats per block against a job without replicas, from so many blocks on.
 ALONE_COST: Final = 1.0
 FEW: Final = 4
@@ -158,22 +160,34 @@ def plain(apart: Floats, around: Floats, far: float, *, uneven: bool, share: Flo
 
     `share` scales the bounds of what they may explain, per row.
     """
-    out = _without(apart, _slope(around), -far * share, far * share)
     # Between points a shift is a blur as well; so are readings between the others' ticks.
-    out = _without(out, _bend(around), -far * share, far * share)
+    shapes = [_slope(around), _bend(around)]
+    bounds = [(-far * share, far * share)] * 2
     if uneven:
         half = around.shape[1] // 2
         both = np.minimum(around[:, :half], around[:, half:])
         # The burst alone: pipelines send and receive at once as well, but never so much.
         both = np.where(both > BURST_SHARE * both.max(axis=1, keepdims=True), both, 0.0)
-        out = _without(out, np.hstack([both, both]), -share, 2.0 * share)
-    return out
+        shapes.append(np.hstack([both, both]))
+        bounds.append((-share, 2.0 * share))
+    return _without(apart, shapes, bounds, rounds=ROUNDS if uneven else 1)
 
 
-def _without(apart: Floats, shape: Floats, low: Floats, high: Floats) -> Floats:
-    """Return deviations less the multiple of a shape, between bounds, that fits them best."""
-    square = np.maximum((shape**2).sum(axis=1), 1e-300)
-    out: Floats = apart - np.clip((apart * shape).sum(axis=1) / square, low, high)[:, None] * shape
+def _without(
+    apart: Floats, shapes: list[Floats], bounds: list[tuple[Floats, Floats]], *, rounds: int
+) -> Floats:
+    """Return deviations less the multiples of shapes, between bounds, that fit them best.
+
+    One shape after the other, and again: a burst's bend looks much like less of the burst.
+    """
+    squares = [np.maximum((shape**2).sum(axis=1), 1e-300) for shape in shapes]
+    taken = [np.zeros(len(apart)) for _ in shapes]
+    out = apart
+    for _ in range(rounds):
+        for i, (shape, (low, high)) in enumerate(zip(shapes, bounds, strict=True)):
+            wanted = np.clip(taken[i] + (out * shape).sum(axis=1) / squares[i], low, high)
+            out = out - (wanted - taken[i])[:, None] * shape
+            taken[i] = wanted
     return out
 
 

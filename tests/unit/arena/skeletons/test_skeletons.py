@@ -17,7 +17,7 @@ from arena.workload.capture import Capture, CaptureSpec, capture
 from arena.workload.spec import Dirt, JobSpec
 from skeleton_job.confidence import WEIGHTS, calibrated
 from skeleton_job.files import infer_table
-from skeleton_job.meta import Meta
+from skeleton_job.meta import Meta, parse_meta
 
 CLEAN = Dirt(clock_s=0.01, noise=0.005)
 PLAIN = CaptureSpec(jobs=(JobSpec(dp=4, pp=2, period_s=4.0),), idle_hosts=1, dirt=CLEAN)
@@ -220,3 +220,14 @@ def test_the_weights_in_use_are_of_the_signs_there_are() -> None:
     (score,) = measure(Case("plain", 0, PLAIN, {}), ("ours",)).scores["ours"]
     assert set(score.signs) == set(WEIGHTS)
     assert score.confidence <= calibrated(score.signs) + 0.001
+
+
+@pytest.mark.parametrize("index", ["true", "none"])
+@pytest.mark.parametrize("pp", [1, 4])
+def test_roles_in_two_trees_are_no_stages(pp: int, index: str) -> None:
+    """Of four hosts two have twice the others' share of the sum: in halves, as stages are."""
+    job = JobSpec(dp=4, pp=pp, period_s=4.0, collective="double-tree", schedule="1f1b")
+    spec = CaptureSpec(jobs=(job,), seconds=120.0, hz=10.0, dirt=CLEAN, index=index, seed=5)
+    made = capture(spec)
+    (task,) = infer_table(made.table, parse_meta(made.meta))["tasks"]
+    assert (task["dp"], task["pp"]) == (4, pp)
