@@ -23,6 +23,7 @@ HOPS_NS: Final = 60 * SECOND_NS
 # A hop is late when its round trip rose by this share of what whole round trips
 # did: half of it belongs to each direction, and a hop's answer may come another way.
 HOP_LATE_SHARE: Final = 0.3
+NONE: Final[frozenset[str]] = frozenset()
 # A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
 LATE_CHANCE: Final = 0.1
 
@@ -56,7 +57,9 @@ def flow_rows(
         crossed = column.crossed(sure, flow.prober, flow.responder)
         if flow.replyless and column.reply is not None:
             crossed = (*crossed, column.reply)
-        unsure = {**replies.of(*flow.key[:2]), **dict.fromkeys(flow.late, LATE_CHANCE)}
+        unsure = replies.of(*flow.key[:2])
+        if flow.late:
+            unsure = {**unsure, **dict.fromkeys(flow.late, LATE_CHANCE)}
         rows.add(crossed, bad=True, weight=weight, maybe=column.maybe(unsure, crossed))
     for row in (index.flows[place] for place in places):
         crossed = column.crossed(row.components, row.prober, row.responder)
@@ -151,6 +154,7 @@ def hop_rows(
             for probe in sources.paths.hop_probes(key, since_ns, onset_ns)
             if (outcome := _outcome(family, probe, late_ns)) is not None
         ]
+        passed = late.get(key, NONE)
         spoilt: dict[int, int] = {}
         for probe, outcome in found:
             spoilt[probe.traced_ns] = spoilt.get(probe.traced_ns, 0) + outcome
@@ -160,19 +164,21 @@ def hop_rows(
             if probe.target and outcome and (key not in agents or key in replyless):
                 continue
             target = responder if probe.target else None
-            passed = late.get(key, frozenset())
             ends = id(probe.components), prober, target, passed
             if ends not in known:
                 sure = [c for c in probe.components if c not in passed]
                 known[ends] = column.crossed(sure, prober, target)
-            # Every hop behind a delay is late: one piece of news for each trace.
-            weight = 1.0 / spoilt[probe.traced_ns] if outcome else 1.0
+            if not outcome:
+                rows.add(known[ends], bad=False)
+                continue
             # What is lost of the target's answer may be lost on its own way.
-            unsure = dict.fromkeys(passed & set(probe.components), LATE_CHANCE) if outcome else {}
-            if probe.target and outcome:
-                unsure = {**replies.of(*key[:2]), **unsure}
-            maybe = column.maybe(unsure, known[ends])
-            rows.add(known[ends], bad=outcome, weight=weight, maybe=maybe)
+            unsure = dict(replies.of(*key[:2])) if probe.target else {}
+            if passed:
+                unsure |= dict.fromkeys(passed.intersection(probe.components), LATE_CHANCE)
+            maybe = column.maybe(unsure, known[ends]) if unsure else ()
+            # Every hop behind a delay is late: one piece of news for each trace.
+            weight = 1.0 / spoilt[probe.traced_ns]
+            rows.add(known[ends], bad=True, weight=weight, maybe=maybe)
     return rows.block(1.0)
 
 
