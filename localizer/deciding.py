@@ -1,28 +1,27 @@
 """One decision: from everything that is known at a grid point to claims and transitions."""
 
-from collections import defaultdict
 from dataclasses import replace
 
+from localizer.agent_claims import dead_agents
 from localizer.anomalies import Family, Symptom
 from localizer.cases import Case, cases
 from localizer.causes import Reason
 from localizer.chain_claims import ChainClaims
-from localizer.claims import Claim, make_claim
+from localizer.claims import Claim
 from localizer.config_core import CoreConfig
 from localizer.evidence import gather
 from localizer.index_cache import IndexCache
 from localizer.judge import Judge
-from localizer.kinds import AGENT, KINDS, LATENCY, LOSS, OVERLAY, PARTIAL
+from localizer.kinds import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
 from localizer.suspicion import BadFlow, Sources, bad_flows
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
-from schemas.enums import AnomalyKind, ComponentKind
+from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 
-SILENCE_CONFIDENCE = 0.99
 # A fault that lasts is looked at less often: nothing began or ended for so long.
 CALM_NS = 30 * SECOND_NS
 CALM_GRID_NS = 2 * SECOND_NS
@@ -125,7 +124,7 @@ class Decider:
         return bool(probed) and 2 * sum(key in failing for key in probed) <= len(probed)
 
     def _claims(self, now_ns: int) -> list[Claim]:
-        claims = self._dead_agents()
+        claims = dead_agents(self._sources)
         overlay, broken = self._chains.find(now_ns)
         for incident in self._lifecycle.open_faults():
             # An entry that is back leaves anomalies that three rounds must clear yet.
@@ -134,39 +133,6 @@ class Decider:
         claims += overlay
         claims += self._family(Family.LOSS, broken, now_ns)
         claims += self._family(Family.LATENCY, self._aftermath(now_ns), now_ns)
-        return claims
-
-    def _dead_agents(self) -> list[Claim]:
-        sources = self._sources
-        failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
-        for key, _ in sources.board.family(Family.LOSS):
-            agent = sources.roster.agent_of(key[1])
-            if agent in sources.liveness.dead:
-                failing[str(agent)].add(key)
-        claims = []
-        for agent_id, missed_ns in sorted(sources.liveness.dead.items()):
-            known = sources.liveness.get(agent_id)
-            facts = [f"{len(failing[agent_id])} 5-tuples to its endpoints are not answered"]
-            if known is not None:
-                every_s = known.interval_ns / SECOND_NS
-                facts.insert(0, f"no heartbeat, though one is due every {every_s:g} s")
-            claims.append(
-                make_claim(
-                    sources,
-                    KINDS["agent_dead"],
-                    agent_id,
-                    decided=True,
-                    confidence=SILENCE_CONFIDENCE,
-                    candidates=[(agent_id, SILENCE_CONFIDENCE)],
-                    keys=frozenset(failing[agent_id]),
-                    good=0,
-                    onset_ns=missed_ns,
-                    evidence=facts,
-                    ready=True,
-                    component_kind=ComponentKind.AGENT,
-                    tasks=sources.roster.tasks_of_agent(agent_id),
-                )
-            )
         return claims
 
     def _family(self, family: Family, explained: frozenset[FlowKey], now_ns: int) -> list[Claim]:
