@@ -30,15 +30,16 @@ class ReplyWays:
     def __init__(self, topology: Topology, index: FlowIndex) -> None:
         self._topology = topology
         self._index = index
-        self._ends: dict[str, tuple[str | None, Leaves]] = {}
+        self._joined: dict[str, Leaves] = {}
         self._between: dict[frozenset[Leaves], Shares] = {}
         self._found: dict[tuple[str, str], Shares] = {}
 
     def of(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
 
-        Only of switches and cables; empty where the topology does not say which leaves
-        the endpoints are joined to.
+        Only of switches and the cables between them: that either cable of an RNIC may bring
+        replies would excuse the RNIC itself. Empty where the topology does not say which
+        leaves the endpoints are joined to.
         """
         known = self._found.get((src, dst))
         if known is None:
@@ -46,20 +47,12 @@ class ReplyWays:
         return known
 
     def _derived(self, src: str, dst: str) -> Shares:
-        ends = [self._end(src), self._end(dst)]
-        groups = frozenset(leaves for _, leaves in ends)
+        groups = frozenset((self._leaves(src), self._leaves(dst)))
         if not all(groups):
             return NONE
         if groups not in self._between:
             self._between[groups] = self._counted(groups)
-        shares = dict(self._between[groups])
-        # Of two cables of an RNIC it comes over the one whose leaf it comes over.
-        for rnic, leaves in ends:
-            for leaf in leaves:
-                cable = None if rnic is None else self._topology.link_between(rnic, leaf)
-                if cable is not None and leaf in shares:
-                    shares[cable] = shares[leaf]
-        return shares
+        return self._between[groups]
 
     def _counted(self, groups: frozenset[Leaves]) -> Shares:
         """Return the shares among all known ways between two groups of leaves."""
@@ -69,7 +62,7 @@ class ReplyWays:
         ways = [
             flow.components
             for flow in (flows[place] for place in places)
-            if {self._end(end)[1] for end in flow.key[:2]} == groups
+            if {self._leaves(end) for end in flow.key[:2]} == groups
         ]
         crossed = Counter(c for way in ways for c in way)
         shares = {c: n / len(ways) for c, n in sorted(crossed.items()) if self._shared(c)}
@@ -99,13 +92,14 @@ class ReplyWays:
         kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
         return known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
 
-    def _end(self, endpoint_id: str) -> tuple[str | None, Leaves]:
-        """Return an endpoint's RNIC and the leaves that it is joined to."""
-        if endpoint_id not in self._ends:
+    def _leaves(self, endpoint_id: str) -> Leaves:
+        """Return the leaves that an endpoint's RNIC is joined to."""
+        if endpoint_id not in self._joined:
             kinds = self._topology.kind
             held = self._topology.parents(endpoint_id)
             rnic = next((p for p in held if kinds(p) is ComponentKind.RNIC), None)
             near = [] if rnic is None else self._topology.neighbours(rnic)
-            leaves = frozenset(n for n in near if kinds(n) is ComponentKind.SWITCH)
-            self._ends[endpoint_id] = rnic, leaves
-        return self._ends[endpoint_id]
+            self._joined[endpoint_id] = frozenset(
+                n for n in near if kinds(n) is ComponentKind.SWITCH
+            )
+        return self._joined[endpoint_id]
