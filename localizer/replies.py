@@ -32,7 +32,6 @@ class ReplyWays:
         self._index = index
         self._joined: dict[str, Leaves] = {}
         self._between: dict[frozenset[Leaves], Shares] = {}
-        self._found: dict[tuple[str, str], Shares] = {}
 
     def of(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
@@ -41,12 +40,6 @@ class ReplyWays:
         replies would excuse the RNIC itself. Empty where the topology does not say which
         leaves the endpoints are joined to.
         """
-        known = self._found.get((src, dst))
-        if known is None:
-            known = self._found[src, dst] = self._derived(src, dst)
-        return known
-
-    def _derived(self, src: str, dst: str) -> Shares:
         groups = frozenset((self._leaves(src), self._leaves(dst)))
         if not all(groups):
             return NONE
