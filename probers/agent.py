@@ -17,6 +17,7 @@ from probers.config import AgentConfig
 from probers.consumer import TopicReader
 from probers.heartbeat import Heart
 from probers.inbox import Inbox
+from probers.packet import Packets
 from probers.pinglist import PingListFollower
 from probers.probing import Probing
 from probers.publisher import Publisher
@@ -62,8 +63,9 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waking, selectors.EVENT_READ, None)
         self._polled: dict[Transport, int] = {}
+        packets = Packets(config.probe_keys)
         self._rnics = {
-            r.endpoint_id: Rnic(r, clock, probe_bytes=config.probe_bytes, log=log)
+            r.endpoint_id: Rnic(r, clock, probe_bytes=config.probe_bytes, log=log, packets=packets)
             for r in config.rnics
         }
         self._publisher = Publisher(

@@ -42,6 +42,7 @@ SKELETONHUNTER_AGENT_RNIC with several RNICs parted by ';'), then the [agent] an
   host_id = "node17"
   container_id = "job1-w0"
   task_id = "job1"
+  probe_key_file = "/etc/skeletonhunter/probe.key"   # seals probes; the same on all hosts
 
   [[agent.rnic]]
   rail = 0

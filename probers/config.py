@@ -7,11 +7,13 @@ from.
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from probers.config_checks import checked_id, whole_number
 from probers.config_rnics import RnicConfig, checked_rnics, rnic_tables
+from probers.keys import read_keys
 from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
 from schemas.connection import ConfigError
 
@@ -40,6 +42,8 @@ class AgentConfig:
     queue_bytes: int
     linger_ns: int
     rnics: tuple[RnicConfig, ...]
+    # Kept out of what a log might print.
+    probe_keys: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         MIN_PACKET_BYTES,
         MAX_PACKET_BYTES,
     ),
+    Option("probe_key_file", str, None, "file with the key that seals probes; default none"),
     Option("heartbeat_ms", int, 1_000, "distance of two heartbeats", 100, 60_000),
     Option("counters_hz", int, 10, "samples of the RNIC counters per second; 0: none", 0, 100),
     Option("trace_refresh_s", int, 300, "distance of two traces of a healthy path", 10, 86_400),
@@ -116,6 +121,12 @@ def build_config(
     agent_id = checked_id("id", values["id"] or f"agent-{host_id}", wrong)
     task_id = values["task_id"] and checked_id("task_id", values["task_id"], wrong)
     rnics = checked_rnics(rnic_tables(flags, environment, table, wrong), container_id, wrong)
+    keys: tuple[bytes, ...] = ()
+    if values["probe_key_file"]:
+        try:
+            keys = read_keys(Path(values["probe_key_file"]))
+        except ConfigError as error:
+            wrong.append(str(error))
     if wrong:
         raise ConfigError("; ".join(wrong))
     hz = values["counters_hz"]
@@ -137,6 +148,7 @@ def build_config(
         queue_bytes=values["queue_kbytes"] * 1024,
         linger_ns=values["linger_ms"] * MS_NS,
         rnics=rnics,
+        probe_keys=keys,
     )
 
 

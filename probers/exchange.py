@@ -7,7 +7,7 @@ from typing import Final
 from probers import packet
 from probers.clock import Clock, Instant
 from probers.outstanding import Answer, Entry, Outstanding
-from probers.packet import Packet, PacketError
+from probers.packet import ForgedError, Packet, PacketError, Packets
 from probers.rtt import Implausible, Timestamps, measure, place_arrival
 from probers.transport import Completion, PacketCounts, Probe, Reason
 from schemas.enums import ClockSource, ProbeStatus
@@ -27,6 +27,7 @@ class Exchange:
     Parameters
     ----------
     size_bytes : size of the probes sent
+    packets : how they are sealed
     nonces : source of unguessable 64-bit numbers
     """
 
@@ -35,11 +36,13 @@ class Exchange:
         clock: Clock,
         counts: PacketCounts,
         size_bytes: int,
+        packets: Packets = packet.UNSEALED,
         nonces: Callable[[], int] = random_nonce,
     ) -> None:
         self._clock = clock
         self._counts = counts
         self._size_bytes = packet.check_size(size_bytes)
+        self._packets = packets
         self._nonces = nonces
         self._outstanding = Outstanding()
         self._completions: list[Completion] = []
@@ -48,10 +51,10 @@ class Exchange:
         """Return this moment, to be taken right before a probe leaves."""
         return self._clock.now()
 
-    def prepare(self) -> tuple[int, bytes]:
+    def prepare(self, reply_key: int = 0) -> tuple[int, bytes]:
         """Return a fresh nonce and the probe that carries it."""
         nonce = self._nonces()
-        return nonce, packet.pack_probe(nonce, self._size_bytes)
+        return nonce, self._packets.probe(nonce, self._size_bytes, reply_key=reply_key)
 
     def posted(self, nonce: int, probe: Probe, at: Instant) -> None:
         """Await the answer to a probe posted at that moment."""
@@ -65,6 +68,9 @@ class Exchange:
 
     def corrupt(self, error: PacketError) -> None:
         """Take note of bytes that are no packet, and of the probe they may belong to."""
+        if isinstance(error, ForgedError):
+            self._counts.forged += 1
+            return
         self._counts.malformed += 1
         if error.nonce is None:
             return

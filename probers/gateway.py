@@ -10,7 +10,7 @@ from probers import encap, packet, sockets
 from probers.clock import Clock
 from probers.encap import EncapError, EncapHeader, EncapType
 from probers.exchange import Exchange
-from probers.packet import PacketError, PacketType
+from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.responder import Responder
 from probers.transport import Completion, PacketCounts, Probe, Reason
 from schemas.enums import ProbeStatus
@@ -41,10 +41,12 @@ class GatewayTransport:
         gateway: tuple[str, int],
         *,
         probe_bytes: int = packet.MIN_PACKET_BYTES,
+        packets: Packets = UNSEALED,
     ) -> None:
         self.counts = PacketCounts()
-        self._exchange = Exchange(clock, self.counts, probe_bytes)
-        self._answers = Responder(clock, self.counts)
+        self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
+        self._answers = Responder(clock, self.counts, packets)
+        self._packets = packets
         self._gateway = gateway
         self._socket, _ = sockets.open_udp(address, port)
         self.address, self.port = self._socket.getsockname()
@@ -128,11 +130,14 @@ class GatewayTransport:
             self._exchange.corrupt(error)
 
     def _data(self, header: EncapHeader, payload: bytes, kernel_ns: int | None) -> None:
-        parsed = packet.unpack(payload)
+        parsed = self._packets.unpack(payload)
         if parsed.type is PacketType.REPLY:
             # All of a lab shares one host, so its addresses carry the port.
             sender = f"{header.src_address}:{header.src_port}"
             self._exchange.reply(parsed, kernel_ns, sender)
+            return
+        if parsed.type is not PacketType.PROBE:
+            self._exchange.foreign()
             return
         reply = self._answers.answer(parsed, kernel_ns)
         if reply is None:

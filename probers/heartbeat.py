@@ -45,20 +45,21 @@ class ClockWatch:
         return f"clock set by {self._stepped[1] / 1e9:+.3f} s"
 
 
-class DropWatch:
-    """Notices that records were dropped."""
+class CountWatch:
+    """Notices that something was counted again, and says so for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._count = 0
         self._at_ns: int | None = None
 
-    def reason(self, dropped: int, now: Instant) -> str | None:
-        """Return what the heartbeat says, given the number dropped since the start."""
-        if dropped > self._count:
-            self._count, self._at_ns = dropped, now.monotonic_ns
+    def reason(self, count: int, now: Instant) -> str | None:
+        """Return what the heartbeat says, given the number since the start."""
+        if count > self._count:
+            self._count, self._at_ns = count, now.monotonic_ns
         if self._at_ns is None or now.monotonic_ns - self._at_ns > SHOWN_NS:
             return None
-        return f"{dropped} records dropped"
+        return f"{count} {self._what}"
 
 
 class Delays:

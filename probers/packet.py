@@ -3,26 +3,44 @@
 A reply is exactly as long as its probe, so that a responder cannot be used to
 amplify traffic. Every probe carries a fresh 64-bit nonce from the system's random
 source: who cannot see the probe cannot forge its reply. A CRC-32 over the whole
-packet tells corruption from a foreign packet.
+packet tells corruption from a foreign packet. Where the cluster has a key, a keyed
+hash over the packet (BLAKE2s, RFC 7693) shows that an agent with the key made it: a
+stranger's probes are not answered, and a stranger's replies count for nothing.
 """
 
 import struct
 import zlib
+from collections.abc import Sequence
 from enum import IntEnum
+from hashlib import blake2s
+from hmac import compare_digest
 from typing import Final, NamedTuple
 
 MAGIC: Final = b"SKP1"
-VERSION: Final = 1
-# magic, version, type, flags, nonce, t2, t3; the CRC follows
-_HEADER: Final = struct.Struct("!4sBBHQQQ")
+VERSION: Final = 2
+# magic, version, type, flags, nonce, t2, t3, reply key; tag and CRC follow
+_HEADER: Final = struct.Struct("!4sBBHQQQI")
 _CRC: Final = struct.Struct("!I")
-HEADER_BYTES: Final = _HEADER.size + _CRC.size
-# R-Pingmesh probes with 50 bytes of payload; the header would fit into less.
+# 64 bits: to guess one at the responder's 20,000 answers a second takes millions of years.
+TAG_BYTES: Final = 8
+_NO_TAG: Final = bytes(TAG_BYTES)
+_SEALED_BYTES: Final = _HEADER.size + TAG_BYTES
+HEADER_BYTES: Final = _SEALED_BYTES + _CRC.size
+# R-Pingmesh probes with 50 bytes of payload; the header just fits.
 MIN_PACKET_BYTES: Final = 50
 # A jumbo frame's payload: larger probes would be fragmented and test something else.
 MAX_PACKET_BYTES: Final = 8_972
 FLAG_T2_KERNEL: Final = 1
+# A FOLLOW_UP with a better hold comes after this reply.
+FLAG_FOLLOWS: Final = 2
+FLAG_SEALED: Final = 4
 _TIME_MASK: Final = 2**64 - 1
+# What identifies a packet: the start up to and including the nonce, and two times that
+# any quote of 64 bytes has as well.
+QUOTE_BYTES: Final = 32
+# One that seals and those that are still accepted while keys change.
+MAX_KEYS: Final = 4
+MIN_KEY_BYTES: Final = 16
 
 
 class PacketType(IntEnum):
@@ -30,6 +48,11 @@ class PacketType(IntEnum):
 
     PROBE = 1
     REPLY = 2
+    # How long the responder's RNIC held the probe, when only its send completion tells.
+    FOLLOW_UP = 3
+
+
+_KINDS: Final = frozenset(int(kind) for kind in PacketType)
 
 
 class PacketError(ValueError):
@@ -45,19 +68,26 @@ class PacketError(ValueError):
         super().__init__(reason)
 
 
+class ForgedError(PacketError):
+    """An intact packet that nobody with the cluster's key has made."""
+
+
 class Packet(NamedTuple):
     """A parsed packet; a tuple, because many are made.
 
     `t2_ns` and `t3_ns` are the responder's receive and send time, nanoseconds of
-    its own clock; 0 in a probe. Only their difference means anything.
+    its own clock; 0 in a probe. Only their difference means anything. `reply_key` is
+    the Q_Key that an RDMA prober wants its replies to have, else 0.
     """
 
     type: PacketType
     nonce: int
-    t2_ns: int
-    t3_ns: int
-    t2_kernel: bool
-    padding: bytes
+    t2_ns: int = 0
+    t3_ns: int = 0
+    t2_kernel: bool = False
+    follows: bool = False
+    reply_key: int = 0
+    padding: bytes = b""
 
     @property
     def hold_ns(self) -> int:
@@ -80,66 +110,149 @@ def check_size(size_bytes: int) -> int:
     return size_bytes
 
 
-def _seal(header: bytes, padding: bytes) -> bytes:
-    return header + _CRC.pack(zlib.crc32(padding, zlib.crc32(header))) + padding
-
-
-def pack_probe(nonce: int, size_bytes: int = MIN_PACKET_BYTES) -> bytes:
-    """Return a probe of exactly that size; `check_size` says which sizes there are."""
-    header = _HEADER.pack(MAGIC, VERSION, PacketType.PROBE, 0, nonce, 0, 0)
-    return _seal(header, bytes(size_bytes - HEADER_BYTES))
-
-
-def pack_reply(probe: Packet, *, t2_ns: int, t3_ns: int, t2_kernel: bool) -> bytes:
-    """Return the reply to a probe, as long as the probe was."""
-    flags = FLAG_T2_KERNEL if t2_kernel else 0
-    times = t2_ns & _TIME_MASK, t3_ns & _TIME_MASK
-    header = _HEADER.pack(MAGIC, VERSION, PacketType.REPLY, flags, probe.nonce, *times)
-    return _seal(header, probe.padding)
-
-
-def unpack(data: bytes) -> Packet:
-    """Parse a packet.
-
-    Raises
-    ------
-    PacketError
-        If it is too short or too long, has a foreign magic, an unknown version or
-        type, or a CRC that does not fit.
-    """
-    if not MIN_PACKET_BYTES <= len(data) <= MAX_PACKET_BYTES:
-        raise PacketError(
-            f"{len(data)} bytes; {MIN_PACKET_BYTES} to {MAX_PACKET_BYTES} expected",
-            quoted_nonce(data),
-        )
-    magic, version, kind, flags, nonce, t2_ns, t3_ns = _HEADER.unpack_from(data)
-    if magic != MAGIC:
-        raise PacketError(f"magic {magic.hex()} instead of {MAGIC.hex()}")
-    (claimed,) = _CRC.unpack_from(data, _HEADER.size)
-    padding = data[HEADER_BYTES:]
-    actual = zlib.crc32(padding, zlib.crc32(data[: _HEADER.size]))
-    if actual != claimed:
-        raise PacketError(f"CRC {actual:08x} instead of {claimed:08x}", nonce)
-    if version != VERSION:
-        raise PacketError(f"version {version}; this agent speaks {VERSION}", nonce)
-    if kind == PacketType.REPLY:
-        known = PacketType.REPLY
-    elif kind == PacketType.PROBE:
-        known = PacketType.PROBE
-    else:
-        raise PacketError(f"unknown type {kind}", nonce)
-    return Packet(known, nonce, t2_ns, t3_ns, bool(flags & FLAG_T2_KERNEL), padding)
-
-
 def quoted_nonce(quote: bytes) -> int | None:
     """Return the nonce of a packet of which only the start is left, as in an ICMP error.
 
-    None where the start is too short or not of a packet of ours. The CRC cannot be
+    None where the start is too short or not of a packet of ours. CRC and tag cannot be
     checked here; the nonce itself is the proof, since nobody else knows it.
     """
-    if len(quote) < _HEADER.size:
+    if len(quote) < QUOTE_BYTES:
         return None
-    magic, version, kind, _, nonce, _, _ = _HEADER.unpack_from(quote)
-    if magic != MAGIC or version != VERSION or kind not in (PacketType.PROBE, PacketType.REPLY):
+    magic, version, kind, _, nonce = struct.unpack_from("!4sBBHQ", quote)
+    if magic != MAGIC or version != VERSION or kind not in _KINDS:
         return None
     return int(nonce)
+
+
+class Packets:
+    """Makes and reads the packets of one cluster.
+
+    Parameters
+    ----------
+    keys : the first seals, all of them open; none: packets are not sealed, and sealed
+        ones are not understood
+
+    Raises
+    ------
+    ValueError
+        If there are too many keys, or one is too short to be a secret.
+    """
+
+    def __init__(self, keys: Sequence[bytes] = ()) -> None:
+        if len(keys) > MAX_KEYS:
+            raise ValueError(f"{len(keys)} keys; {MAX_KEYS} at most")
+        if any(len(key) < MIN_KEY_BYTES for key in keys):
+            raise ValueError(f"a key has less than {MIN_KEY_BYTES} bytes")
+        # BLAKE2s takes keys of 32 bytes at most: longer ones are hashed first.
+        self._keys = tuple(blake2s(key).digest() for key in keys)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether packets are sealed."""
+        return bool(self._keys)
+
+    def probe(self, nonce: int, size_bytes: int = MIN_PACKET_BYTES, *, reply_key: int = 0) -> bytes:
+        """Return a probe of exactly that size; `check_size` says which sizes there are."""
+        padding = bytes(size_bytes - HEADER_BYTES)
+        return self._seal(Packet(PacketType.PROBE, nonce, reply_key=reply_key, padding=padding))
+
+    def reply(
+        self, probe: Packet, *, t2_ns: int, t3_ns: int, t2_kernel: bool, follows: bool = False
+    ) -> bytes:
+        """Return the reply to a probe, as long as the probe was."""
+        return self._seal(
+            Packet(
+                PacketType.REPLY,
+                probe.nonce,
+                t2_ns,
+                t3_ns,
+                t2_kernel=t2_kernel,
+                follows=follows,
+                padding=probe.padding,
+            )
+        )
+
+    def follow_up(self, nonce: int, *, hold_ns: int) -> bytes:
+        """Return what tells how long the RNIC held a probe; never longer than the probe was."""
+        padding = bytes(MIN_PACKET_BYTES - HEADER_BYTES)
+        return self._seal(Packet(PacketType.FOLLOW_UP, nonce, 0, hold_ns, padding=padding))
+
+    def unpack(self, data: bytes) -> Packet:
+        """Parse a packet.
+
+        Raises
+        ------
+        PacketError
+            If it is too short or too long, has a foreign magic, an unknown version or
+            type, a CRC that does not fit, or is not sealed as this cluster seals.
+        """
+        if not MIN_PACKET_BYTES <= len(data) <= MAX_PACKET_BYTES:
+            raise PacketError(
+                f"{len(data)} bytes; {MIN_PACKET_BYTES} to {MAX_PACKET_BYTES} expected",
+                quoted_nonce(data),
+            )
+        magic, version, kind, flags, nonce, t2_ns, t3_ns, reply_key = _HEADER.unpack_from(data)
+        if magic != MAGIC:
+            raise PacketError(f"magic {magic.hex()} instead of {MAGIC.hex()}")
+        if version != VERSION:
+            raise PacketError(f"version {version}; this agent speaks {VERSION}", nonce)
+        (claimed,) = _CRC.unpack_from(data, _SEALED_BYTES)
+        padding = data[HEADER_BYTES:]
+        actual = zlib.crc32(padding, zlib.crc32(data[:_SEALED_BYTES]))
+        if actual != claimed:
+            raise PacketError(f"CRC {actual:08x} instead of {claimed:08x}", nonce)
+        if kind not in _KINDS:
+            raise PacketError(f"unknown type {kind}", nonce)
+        self._check_seal(data, padding, bool(flags & FLAG_SEALED))
+        return Packet(
+            PacketType(kind),
+            nonce,
+            t2_ns,
+            t3_ns,
+            bool(flags & FLAG_T2_KERNEL),
+            bool(flags & FLAG_FOLLOWS),
+            reply_key,
+            padding,
+        )
+
+    def _seal(self, packet: Packet) -> bytes:
+        flags = FLAG_T2_KERNEL * packet.t2_kernel | FLAG_FOLLOWS * packet.follows
+        header = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            packet.type,
+            flags | FLAG_SEALED * self.sealed,
+            packet.nonce,
+            packet.t2_ns & _TIME_MASK,
+            packet.t3_ns & _TIME_MASK,
+            packet.reply_key,
+        )
+        header += _tag(self._keys[0], header, packet.padding) if self._keys else _NO_TAG
+        return header + _CRC.pack(zlib.crc32(packet.padding, zlib.crc32(header))) + packet.padding
+
+    def _check_seal(self, data: bytes, padding: bytes, sealed: bool) -> None:
+        """Raise unless one of the keys made the tag.
+
+        No nonce goes with the error: a forged packet says nothing about any probe.
+        """
+        if sealed is not self.sealed:
+            raise ForgedError(
+                "sealed with a key; this agent has none"
+                if sealed
+                else "not sealed; this cluster has a key"
+            )
+        header, tag = data[: _HEADER.size], data[_HEADER.size : _SEALED_BYTES]
+        if self._keys and not any(
+            compare_digest(tag, _tag(key, header, padding)) for key in self._keys
+        ):
+            raise ForgedError("sealed with another key")
+
+
+# What agents without a key exchange.
+UNSEALED: Final = Packets()
+
+
+def _tag(key: bytes, header: bytes, padding: bytes) -> bytes:
+    made = blake2s(header, key=key, digest_size=TAG_BYTES)
+    made.update(padding)
+    return made.digest()

@@ -4,7 +4,7 @@ from typing import Final
 
 from probers.clock import Clock
 from probers.pacing import TokenBucket
-from probers.packet import Packet, pack_reply
+from probers.packet import UNSEALED, Packet, Packets
 from probers.rtt import STEP_TOLERANCE_NS
 from probers.transport import PacketCounts
 
@@ -24,8 +24,9 @@ class Responder:
     the hold wrong: t3 is t2 plus what the monotonic clock saw.
     """
 
-    def __init__(self, clock: Clock, counts: PacketCounts) -> None:
+    def __init__(self, clock: Clock, counts: PacketCounts, packets: Packets = UNSEALED) -> None:
         self._clock = clock
+        self._packets = packets
         self._counts = counts
         self._budget = TokenBucket(MAX_REPLIES_HZ, REPLY_BURST)
         self._offset_ns: int | None = None
@@ -48,4 +49,4 @@ class Responder:
         self._counts.answered += 1
         held_ns = waited_ns + self._clock.now().monotonic_ns - taken.monotonic_ns
         t2_ns = taken.realtime_ns - waited_ns
-        return pack_reply(probe, t2_ns=t2_ns, t3_ns=t2_ns + held_ns, t2_kernel=kernel)
+        return self._packets.reply(probe, t2_ns=t2_ns, t3_ns=t2_ns + held_ns, t2_kernel=kernel)

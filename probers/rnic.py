@@ -8,6 +8,7 @@ from probers.config_rnics import RnicConfig
 from probers.counters import CounterFiles
 from probers.gateway import GatewayTransport
 from probers.link import Link, LinkFiles
+from probers.packet import UNSEALED, Packets
 from probers.tcp import TcpTransport
 from probers.transport import PacketCounts, Transport
 from probers.udp import UdpTransport
@@ -32,11 +33,18 @@ class Rnic:
     """The RNIC of one configuration entry."""
 
     def __init__(
-        self, config: RnicConfig, clock: Clock, *, probe_bytes: int, log: EventLog
+        self,
+        config: RnicConfig,
+        clock: Clock,
+        *,
+        probe_bytes: int,
+        log: EventLog,
+        packets: Packets = UNSEALED,
     ) -> None:
         self.config = config
         self._clock = clock
         self._probe_bytes = probe_bytes
+        self._packets = packets
         self._log = log
         self._links = None if config.counters is None else LinkFiles(config.counters)
         self._transports: dict[TransportKind, Transport] = {}
@@ -149,9 +157,16 @@ class Rnic:
             return TcpTransport(self._clock, address, port)
         if gateway is not None:
             return GatewayTransport(
-                self._clock, address, port, gateway, probe_bytes=self._probe_bytes
+                self._clock,
+                address,
+                port,
+                gateway,
+                probe_bytes=self._probe_bytes,
+                packets=self._packets,
             )
-        return UdpTransport(self._clock, address, port, probe_bytes=self._probe_bytes)
+        return UdpTransport(
+            self._clock, address, port, probe_bytes=self._probe_bytes, packets=self._packets
+        )
 
 
 def _add(total: PacketCounts, part: PacketCounts) -> None:
@@ -159,5 +174,6 @@ def _add(total: PacketCounts, part: PacketCounts) -> None:
     total.late += part.late
     total.foreign += part.foreign
     total.malformed += part.malformed
+    total.forged += part.forged
     total.answered += part.answered
     total.unanswered += part.unanswered

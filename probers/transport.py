@@ -77,6 +77,8 @@ class PacketCounts:
     late: int = 0
     foreign: int = 0
     malformed: int = 0
+    # Intact, but made without the cluster's key.
+    forged: int = 0
     answered: int = 0
     # Probes not answered because more came than the responder's budget.
     unanswered: int = 0

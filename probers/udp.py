@@ -15,7 +15,7 @@ from typing import Final
 from probers import packet, sockets
 from probers.clock import Clock
 from probers.exchange import Exchange
-from probers.packet import PacketError, PacketType
+from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.responder import Responder
 from probers.sockets import Readiness
 from probers.transport import Completion, PacketCounts, Probe, Reason
@@ -49,10 +49,12 @@ class UdpTransport:
         port: int,
         *,
         probe_bytes: int = packet.MIN_PACKET_BYTES,
+        packets: Packets = UNSEALED,
     ) -> None:
         self.counts = PacketCounts()
-        self._exchange = Exchange(clock, self.counts, probe_bytes)
-        self._answers = Responder(clock, self.counts)
+        self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
+        self._answers = Responder(clock, self.counts, packets)
+        self._packets = packets
         self._readiness = Readiness()
         self._flows: dict[int, socket.socket] = {}
         try:
@@ -145,13 +147,13 @@ class UdpTransport:
         sender: tuple[str, int],
     ) -> None:
         try:
-            parsed = packet.unpack(data)
+            parsed = self._packets.unpack(data)
         except PacketError as error:
             self._exchange.corrupt(error)
             return
         if parsed.type is PacketType.REPLY:
             self._exchange.reply(parsed, kernel_ns, sender[0])
-        elif sock is not self._listener:
+        elif sock is not self._listener or parsed.type is not PacketType.PROBE:
             # Nobody is told to probe a flow's socket.
             self._exchange.foreign()
         else:

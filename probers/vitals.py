@@ -1,7 +1,7 @@
 """Gathers what a heartbeat tells from the agent's parts."""
 
 from probers.clock import Instant
-from probers.heartbeat import ClockWatch, Delays, DropWatch, Vitals
+from probers.heartbeat import ClockWatch, CountWatch, Delays, Vitals
 from probers.inbox import Inbox
 from probers.pinglist import PingListFollower
 from probers.publisher import Publisher
@@ -15,7 +15,8 @@ class VitalSigns:
     def __init__(self, started: Instant) -> None:
         self.clock = ClockWatch(started)
         self.delays = Delays()
-        self._drops = DropWatch()
+        self._drops = CountWatch("records dropped")
+        self._forged = CountWatch("packets not sealed with a key of ours")
 
     def gather(
         self,
@@ -35,6 +36,7 @@ class VitalSigns:
             registration.conflict(now),
             "broker away" if away else None,
             self._drops.reason(publisher.counts.dropped.total(), now),
+            self._forged.reason(sum(p.forged for p in packets), now),
             self.clock.reason(now),
             inbox.counts.refusal and f"ping list refused: {inbox.counts.refusal.value}",
             "more targets than the rate allows" if overloaded else None,
@@ -51,7 +53,7 @@ class VitalSigns:
             replies_duplicate=sum(p.duplicate for p in packets),
             replies_late=sum(p.late for p in packets),
             replies_foreign=sum(p.foreign for p in packets),
-            packets_malformed=sum(p.malformed for p in packets),
+            packets_malformed=sum(p.malformed + p.forged for p in packets),
             records_undecodable=inbox.counts.undecodable,
             broker_away=away,
             host_delay_ns=self.delays.take_percentile_ns(),

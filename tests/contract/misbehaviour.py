@@ -52,7 +52,7 @@ class Mangler:
         if chance() < how.duplicate:
             arriving.append(data)
         if chance() < how.foreign:
-            arriving.append(data[:protected] + packet.pack_probe(self._random.getrandbits(64)))
+            arriving.append(data[:protected] + packet.UNSEALED.probe(self._random.getrandbits(64)))
         out = []
         for each in arriving:
             # Later than what is sent next: that is what reordering is.
@@ -148,7 +148,7 @@ class FakeTransport:
         self._network.deliver()
         for data, sender in self._network.take((self.address, self.port)):
             try:
-                parsed = packet.unpack(data)
+                parsed = packet.UNSEALED.unpack(data)
             except PacketError as error:
                 self._exchange.corrupt(error)
                 continue

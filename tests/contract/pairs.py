@@ -7,6 +7,7 @@ from typing import Protocol
 
 from probers.clock import SystemClock
 from probers.gateway import GatewayTransport
+from probers.packet import Packets
 from probers.tcp import TcpTransport
 from probers.transport import Completion, Probe, Transport
 from probers.udp import UdpTransport
@@ -144,6 +145,16 @@ def udp(seed: int) -> Pair:
     )
 
 
+def sealed(seed: int) -> Pair:
+    """Return plain UDP between two that share a key."""
+    packets = Packets([b"a key of the test's cluster"])
+    return RealPair(
+        lambda _: UdpTransport(SystemClock(), LOOPBACK, 0, packets=packets),
+        Relay(seed, wrapped=False),
+        wrapped=False,
+    )
+
+
 def gateway(seed: int) -> Pair:
     """Return encapsulated UDP through a misbehaving gateway."""
 
@@ -162,6 +173,7 @@ def tcp(seed: int) -> Pair:  # noqa: ARG001 - the kernel's TCP misbehaves by its
 MAKERS: dict[str, Callable[[int], Pair]] = {
     "fake": fake,
     "udp": udp,
+    "sealed": sealed,
     "gateway": gateway,
     "tcp": tcp,
 }

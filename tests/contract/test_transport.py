@@ -37,7 +37,7 @@ def bad_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made.close()
 
 
-@pytest.fixture(params=["gateway", "tcp", "udp"])
+@pytest.fixture(params=["gateway", "sealed", "tcp", "udp"])
 def real_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Return those with sockets."""
     made = MAKERS[request.param](SEED)
@@ -153,8 +153,8 @@ def test_a_corrupted_reply_whose_nonce_survived_is_a_bad_reply(bad_pair: Pair) -
 def test_packets_of_others_are_counted_and_never_reported(bad_pair: Pair) -> None:
     """Replies with a nonce nobody sent: foreign, whoever sent them."""
     nonce = 0x1234
-    forged = packet.pack_reply(
-        packet.unpack(packet.pack_probe(nonce)), t2_ns=1, t3_ns=2, t2_kernel=False
+    forged = packet.UNSEALED.reply(
+        packet.UNSEALED.unpack(packet.UNSEALED.probe(nonce)), t2_ns=1, t3_ns=2, t2_kernel=False
     )
     bad_pair.prober.send(probe(bad_pair, 1))
     deliver_to_prober(bad_pair, forged)
@@ -175,7 +175,7 @@ def deliver_to_prober(pair: Pair, payload: bytes) -> None:
 
 def test_what_is_no_probe_gets_no_answer(bad_pair: Pair) -> None:
     """Garbage, short, long and truncated datagrams are counted, and nothing is sent back."""
-    good = packet.pack_probe(1, 200)
+    good = packet.UNSEALED.probe(1, 200)
     for junk in (b"", b"x", good[:-1], good[:49], bytes(9_000), b"SKP1" + bytes(60)):
         if isinstance(bad_pair, RealPair):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -202,17 +202,51 @@ def test_a_reply_is_as_long_as_its_probe() -> None:
         sock.bind((LOOPBACK, 0))
         sock.settimeout(5)
         for size in (packet.MIN_PACKET_BYTES, 999, packet.MAX_PACKET_BYTES):
-            sock.sendto(packet.pack_probe(5, size), (LOOPBACK, pair.responder.port))
+            sock.sendto(packet.UNSEALED.probe(5, size), (LOOPBACK, pair.responder.port))
             assert wait_readable(pair.responder)
             pair.responder.poll()
             assert len(sock.recv(65_536)) == size
     pair.close()
 
 
+def test_with_a_key_a_strangers_probe_is_not_answered() -> None:
+    """A probe made without the key is counted as forged, and nothing is sent back."""
+    pair = MAKERS["sealed"](SEED)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((LOOPBACK, 0))
+        sock.sendto(packet.UNSEALED.probe(5), (LOOPBACK, pair.responder.port))
+        assert wait_readable(pair.responder)
+        pair.responder.poll()
+        sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sock.recv(100)
+    assert (pair.responder.counts.forged, pair.responder.counts.answered) == (1, 0)
+    pair.close()
+
+
+def test_with_a_key_a_forged_reply_ends_no_probe() -> None:
+    """Even who has seen the probe cannot answer it: the true reply still counts."""
+    pair = MAKERS["sealed"](SEED)
+    assert isinstance(pair, RealPair)
+    assert pair.relay is not None
+    pair.prober.send(probe(pair, 1))
+    assert wait_readable_relay(pair)
+    pair.relay.pump()
+    nonce = packet.quoted_nonce(pair.relay.seen[0])
+    assert nonce is not None
+    seen = packet.UNSEALED.unpack(packet.UNSEALED.probe(nonce))
+    forged = packet.UNSEALED.reply(seen, t2_ns=1, t3_ns=2, t2_kernel=False)
+    deliver_to_prober(pair, forged)
+    (completion,) = collect(pair, 1)
+    assert completion.status is ProbeStatus.OK
+    assert pair.prober.counts.forged == 1
+    pair.close()
+
+
 def test_a_reply_does_not_make_a_responder_answer(real_pair: Pair) -> None:
     """Two responders cannot be made to answer each other for ever."""
-    reply = packet.pack_reply(
-        packet.unpack(packet.pack_probe(3)), t2_ns=1, t3_ns=2, t2_kernel=False
+    reply = packet.UNSEALED.reply(
+        packet.UNSEALED.unpack(packet.UNSEALED.probe(3)), t2_ns=1, t3_ns=2, t2_kernel=False
     )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.sendto(reply, (LOOPBACK, real_pair.responder.port))

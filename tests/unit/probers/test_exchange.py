@@ -26,10 +26,10 @@ def test_a_reply_that_is_still_in_the_socket_is_waited_for() -> None:
     arrived_ns = clock.realtime_ns + 50 * MS
     clock.advance(300 * MS)
     assert exchange.take(drained=False) == []
-    reply = packet.pack_reply(
-        packet.unpack(packet.pack_probe(nonce)), t2_ns=0, t3_ns=0, t2_kernel=True
+    reply = packet.UNSEALED.reply(
+        packet.UNSEALED.unpack(packet.UNSEALED.probe(nonce)), t2_ns=0, t3_ns=0, t2_kernel=True
     )
-    exchange.reply(packet.unpack(reply), arrived_ns, "10.0.0.1")
+    exchange.reply(packet.UNSEALED.unpack(reply), arrived_ns, "10.0.0.1")
     assert [c.status for c in exchange.take(drained=False)] == [ProbeStatus.OK]
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from probers.heartbeat import SHOWN_NS, ClockWatch, Delays, DropWatch, Heart, Vitals
+from probers.heartbeat import SHOWN_NS, ClockWatch, CountWatch, Delays, Heart, Vitals
 from schemas.enums import AgentState
 from tests.unit.probers.clocks import ManualClock
 
@@ -66,7 +66,7 @@ def test_a_clock_that_is_set_is_noticed_told_and_forgotten() -> None:
 def test_drops_are_told_for_a_while_with_their_number() -> None:
     """New drops renew the reason; none for a minute ends it."""
     clock = ManualClock()
-    watch = DropWatch()
+    watch = CountWatch("records dropped")
     assert watch.reason(0, clock.now()) is None
     assert watch.reason(3, clock.now()) == "3 records dropped"
     clock.advance(SHOWN_NS - 1)
