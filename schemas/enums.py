@@ -23,6 +23,8 @@ class ProbeStatus(StrEnum):
     NO_ROUTE = "NO_ROUTE"
     BAD_REPLY = "BAD_REPLY"
     LINK_DOWN = "LINK_DOWN"
+    NO_GID = "NO_GID"
+    NO_DEVICE = "NO_DEVICE"
 
 
 class ClockSource(StrEnum):

@@ -47,6 +47,7 @@ class Endpoint:
     transport: Transport
     address: str
     port: int
+    qkey: int | None = None
     incarnation: int
     registered_at: int
     producer_version: str | None = None
