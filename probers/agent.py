@@ -17,6 +17,7 @@ from probers.config import AgentConfig
 from probers.consumer import TopicReader
 from probers.heartbeat import Heart
 from probers.inbox import Inbox
+from probers.opening import Probes
 from probers.packet import Packets
 from probers.pinglist import PingListFollower
 from probers.probing import Probing
@@ -63,11 +64,12 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waking, selectors.EVENT_READ, None)
         self._polled: dict[Transport, int] = {}
-        packets = Packets(config.probe_keys)
-        self._rnics = {
-            r.endpoint_id: Rnic(r, clock, probe_bytes=config.probe_bytes, log=log, packets=packets)
-            for r in config.rnics
-        }
+        probes = Probes(
+            probe_bytes=config.probe_bytes,
+            packets=Packets(config.probe_keys),
+            flows=config.flows,
+        )
+        self._rnics = {r.endpoint_id: Rnic(r, clock, probes=probes, log=log) for r in config.rnics}
         self._publisher = Publisher(
             settings, codec, clock, client_id=config.id, queue_bytes=config.queue_bytes, log=log
         )
@@ -222,24 +224,39 @@ class Agent:
     def _look(self, now: Instant) -> None:
         for rnic in self._rnics.values():
             change = rnic.look(now)
+            if change in (Change.MOVED, Change.LEFT):
+                self._close_rnic(rnic, change)
+            if change is Change.MOVED:
+                change = rnic.look(now)
             if change is Change.CAME:
-                responder = rnic.responder
-                self._registration.present(self._reporter.endpoint(rnic.config, responder, now))
-                self._log.info(
-                    "rnic.open",
-                    endpoint_id=rnic.endpoint_id,
-                    address=f"{responder.address}:{responder.port}",
-                )
-            elif change is Change.LEFT:
-                self._registration.absent(rnic.endpoint_id)
-                self._probing.forget(rnic.transports)
-                for transport in rnic.transports:
-                    self._selector.unregister(self._polled.pop(transport))
-                rnic.close()
-                self._log.warning("rnic.left", endpoint_id=rnic.endpoint_id)
+                self._present(rnic, now)
         stepped_ns = self._vitals.clock.look(now)
         if stepped_ns is not None:
             self._log.warning("clock.set", by_s=round(stepped_ns / 1e9, 3))
+
+    def _present(self, rnic: Rnic, now: Instant) -> None:
+        responder = rnic.responder
+        self._registration.present(self._reporter.endpoint(rnic.config, responder, now))
+        self._log.info(
+            "rnic.open",
+            endpoint_id=rnic.endpoint_id,
+            transport=responder.kind.value,
+            address=f"{responder.address}:{responder.port}",
+        )
+
+    def _close_rnic(self, rnic: Rnic, change: Change) -> None:
+        """Close what moves or has left; peers of one that moves go on until they learn where to."""
+        if change is Change.LEFT:
+            self._registration.absent(rnic.endpoint_id)
+        self._probing.forget(rnic.transports)
+        for transport in rnic.transports:
+            descriptor = self._polled.pop(transport, None)
+            if descriptor is not None:
+                self._selector.unregister(descriptor)
+        rnic.close()
+        self._log.warning(
+            "rnic.left" if change is Change.LEFT else "rnic.moved", endpoint_id=rnic.endpoint_id
+        )
 
     def _beat(self, now: Instant, *, leaving: bool = False) -> None:
         if self._standing is Standing.YIELDED:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config_checks import checked_id, ipv4_address, whole_number
+from probers.rdma.settings import INFINIBAND, RDMA_KEYS, RdmaSettings, checked_rdma
 from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
 
@@ -13,7 +14,14 @@ from schemas.enums import Transport as TransportKind
 MAX_RNICS: Final = 64
 MAX_RAIL: Final = 4_095
 ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
-_KEYS: Final = ("rail", "address", "port", "gateway", "counters", "endpoint_id", "transport")
+_KEYS: Final = (
+    "rail", "address", "port", "gateway", "counters", "endpoint_id", "transport",
+    "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
+)  # fmt: skip
+# What a person writes, and what records say.
+TRANSPORTS: Final = {
+    "udp": TransportKind.UDP, "tcp": TransportKind.TCP, "rdma": TransportKind.RDMA_UD,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +29,8 @@ class RnicConfig:
     """One RNIC that the agent probes from.
 
     `gateway` is the address of the lab's virtual switch; None on a real network.
-    `counters` is the folder of its counters; None: not sampled.
+    `counters` is the folder of its counters; None: not sampled. `rdma` is there where
+    `transport` is RDMA_UD; with `fallback` UDP serves while verbs cannot be had.
     """
 
     rail: int
@@ -31,6 +40,8 @@ class RnicConfig:
     gateway: tuple[str, int] | None = None
     counters: Path | None = None
     transport: TransportKind = TransportKind.UDP
+    rdma: RdmaSettings | None = None
+    fallback: bool = False
 
 
 def parse_rnic_flag(text: str) -> dict[str, str]:
@@ -98,22 +109,33 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
         wrong.append(f"RNIC {dict(table)!r}: rail and address are needed")
     rail = whole_number("RNIC rail", table.get("rail", 0), (0, MAX_RAIL), wrong)
     name = str(table.get("endpoint_id") or f"{container_id}/r{rail}")
-    transport = str(table.get("transport", "udp")).upper()
-    if transport not in (TransportKind.UDP, TransportKind.TCP):
-        wrong.append(f"RNIC transport={transport.lower()!r} must be udp or tcp")
-        transport = TransportKind.UDP.value
+    word = str(table.get("transport", "udp")).lower()
+    if word not in TRANSPORTS:
+        wrong.append(f"RNIC transport={word!r} must be one of {', '.join(TRANSPORTS)}")
+    transport = TRANSPORTS.get(word, TransportKind.UDP)
     gateway = _gateway(table.get("gateway"), wrong)
-    if gateway is not None and transport != TransportKind.UDP:
+    if gateway is not None and transport is not TransportKind.UDP:
         wrong.append(f"RNIC {name}: only udp goes through a gateway")
+    address = ipv4_address("RNIC address", str(table.get("address", "")), wrong)
+    rdma = None
+    if transport is TransportKind.RDMA_UD:
+        rdma = checked_rdma(table, name, address, wrong)
+    else:
+        only = [key for key in RDMA_KEYS if key in table]
+        wrong.extend(f'RNIC {name}: {key} is for transport = "rdma"' for key in only)
     counters = table.get("counters")
+    if counters is None and rdma is not None:
+        counters = INFINIBAND / rdma.device / "ports" / str(rdma.port) / "counters"
     return RnicConfig(
         rail=rail,
         endpoint_id=checked_id("endpoint_id", name, wrong),
-        address=ipv4_address("RNIC address", str(table.get("address", "")), wrong),
+        address=address,
         port=whole_number("RNIC port", table.get("port", 0), (0, 65_535), wrong),
         gateway=gateway,
         counters=Path(str(counters)) if counters else None,
-        transport=TransportKind(transport),
+        transport=transport,
+        rdma=rdma,
+        fallback=table.get("fallback") == "udp",
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from probers import packet
 from probers.clock import Clock, Instant
@@ -14,6 +14,13 @@ from schemas.enums import ClockSource, ProbeStatus
 
 # A full receive buffer of ours is read in some milliseconds.
 UNDRAINED_NS: Final = 10**9
+
+
+class Wire(NamedTuple):
+    """When a probe left and its reply came, by the RNIC's own clock, nanoseconds."""
+
+    sent_ns: int
+    received_ns: int
 
 
 def random_nonce() -> int:
@@ -78,26 +85,45 @@ class Exchange:
         if entry is not None:
             self._finish(entry, ProbeStatus.BAD_REPLY, Reason.CORRUPT)
 
-    def reply(self, reply: Packet, kernel_ns: int | None, sender: str) -> None:
-        """Take in a reply; `kernel_ns` is the kernel's stamp, nanoseconds since the epoch."""
-        now = self._clock.now()
+    def reply(
+        self, reply: Packet, kernel_ns: int | None, sender: str, handled: Instant | None = None
+    ) -> None:
+        """Take in a reply.
+
+        `kernel_ns` is the kernel's stamp, nanoseconds since the epoch, `handled` when the program
+        got it, if not now.
+        """
+        now = self._clock.now() if handled is None else handled
         entry = self._awaited(reply.nonce)
         if entry is None:
             return
         received_ns, source = place_arrival(kernel_ns, now=now, posted=entry.posted)
-        if received_ns > entry.deadline_ns:
-            self._counts.late += 1
-            self._finish(entry, ProbeStatus.TIMEOUT, Reason.ARRIVED_LATE)
-            return
+        late = received_ns > entry.deadline_ns
         times = _times(entry, now, received_ns, reply.hold_ns)
-        if isinstance(measure(times), Implausible):
-            self._finish(
-                entry, ProbeStatus.BAD_REPLY, Reason.IMPLAUSIBLE, clock=source, times=times
-            )
-        else:
-            self._finish(
-                entry, ProbeStatus.OK, Reason.NONE, clock=source, times=times, reporter=sender
-            )
+        self._answered(entry, times, source, sender, late=late)
+
+    def stamped_reply(
+        self, nonce: int, wire: Wire, hold_ns: int, *, handled: Instant, sender: str
+    ) -> None:
+        """Take in a reply that the RNIC has stamped, handled at that moment."""
+        entry = self._awaited(nonce)
+        if entry is None:
+            return
+        times = Timestamps(
+            posted_ns=entry.posted.monotonic_ns,
+            sent_ns=wire.sent_ns,
+            received_ns=wire.received_ns,
+            handled_ns=handled.monotonic_ns,
+            hold_ns=hold_ns,
+        )
+        late = wire.received_ns - wire.sent_ns > entry.probe.timeout_ns
+        self._answered(entry, times, ClockSource.HARDWARE, sender, late=late)
+
+    def refused(self, nonce: int, status: ProbeStatus) -> None:
+        """Take in that a probe that was posted has not left."""
+        _, entry = self._outstanding.find(nonce)
+        if entry is not None:
+            self._finish(entry, status, Reason.NOT_SENT)
 
     def reported(
         self,
@@ -145,6 +171,22 @@ class Exchange:
         elif answer is Answer.FOREIGN:
             self._counts.foreign += 1
         return entry
+
+    def _answered(
+        self, entry: Entry, times: Timestamps, source: ClockSource, sender: str, *, late: bool
+    ) -> None:
+        if late:
+            self._counts.late += 1
+            self._finish(entry, ProbeStatus.TIMEOUT, Reason.ARRIVED_LATE)
+            return
+        if isinstance(measure(times), Implausible):
+            self._finish(
+                entry, ProbeStatus.BAD_REPLY, Reason.IMPLAUSIBLE, clock=source, times=times
+            )
+        else:
+            self._finish(
+                entry, ProbeStatus.OK, Reason.NONE, clock=source, times=times, reporter=sender
+            )
 
     def _finish(
         self,

@@ -31,6 +31,7 @@ class GatewayTransport:
     """
 
     kind = TransportKind.UDP
+    qkey = None
     traces = True
 
     def __init__(
@@ -82,6 +83,10 @@ class GatewayTransport:
     def poll(self) -> list[Completion]:
         """Read the socket; then see whose time is over."""
         return self._exchange.take(drained=self._read())
+
+    def fits(self) -> bool:
+        """Return True: a socket that is bound stays bound."""
+        return True
 
     def close(self) -> None:
         """Close the socket."""

@@ -20,7 +20,9 @@ from schemas.records import Endpoint, PingList, PingTarget
 # 2,048 RNICs probed full-mesh per rail from 8 RNICs are 2,040 targets; eight
 # times that is a mistake, and the memory of an agent is 35 MB.
 MAX_TARGETS: Final = 16_384
-PROBED_BY: Final = frozenset({TransportKind.UDP, TransportKind.TCP})
+# Numbers of queue pairs have 24 bits, Q_Keys 32 (IBTA volume 1, sections 9.2 and 9.3).
+MAX_QPN: Final = 2**24 - 1
+MAX_QKEY: Final = 2**32 - 1
 
 
 class Refusal(StrEnum):
@@ -166,13 +168,11 @@ class PingListFollower:
     def _bad_registration(self, endpoint: Endpoint) -> Refusal | None:
         if endpoint.cluster != self._cluster:
             return Refusal.OTHER_CLUSTER
-        if (
-            endpoint.transport not in PROBED_BY
-            or not 1 <= endpoint.port <= 65_535
-            or not _is_unicast(endpoint.address)
-        ):
-            return Refusal.BAD_REGISTRATION
-        return None
+        if endpoint.transport in (TransportKind.UDP, TransportKind.TCP):
+            good = 1 <= endpoint.port <= 65_535 and _is_unicast(endpoint.address)
+        else:
+            good = endpoint.transport is TransportKind.RDMA_UD and _is_queue_pair(endpoint)
+        return None if good else Refusal.BAD_REGISTRATION
 
     def _activate(self) -> tuple[FlowTarget, ...]:
         flows: list[FlowTarget] = []
@@ -191,6 +191,7 @@ class PingListFollower:
                     endpoint.port,
                     endpoint.transport,
                     entropy_of(target.src, target.dst, flow),
+                    endpoint.qkey,
                 )
                 for flow in range(min(target.flows, self._max_flows))
             )
@@ -212,3 +213,14 @@ def _is_unicast(address: str) -> bool:
     except ValueError:
         return False
     return not (parsed.is_multicast or parsed.is_unspecified or parsed.is_reserved)
+
+
+def _is_queue_pair(endpoint: Endpoint) -> bool:
+    try:
+        gid = ipaddress.IPv6Address(endpoint.address)
+    except ValueError:
+        return False
+    addressed = not (gid.is_multicast or gid.is_unspecified)
+    # 0 and 1 are the management queue pairs.
+    numbered = 2 <= endpoint.port <= MAX_QPN
+    return addressed and numbered and endpoint.qkey is not None and 0 <= endpoint.qkey <= MAX_QKEY

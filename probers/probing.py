@@ -25,13 +25,8 @@ class ProbingRnic(Protocol):
     """What probing needs of an RNIC."""
 
     @property
-    def link(self) -> Link:
-        """State of its port."""
-        ...
-
-    @property
-    def open(self) -> bool:
-        """Whether it has sockets."""
+    def refused(self) -> ProbeStatus | None:
+        """What a probe from it is without being sent; None: it can be sent."""
         ...
 
     def transport(self, kind: TransportKind) -> Transport | None:
@@ -240,8 +235,9 @@ class Probing:
     def _prepare(self, target: FlowTarget) -> tuple[int, Transport | None, ProbeStatus]:
         self._token += 1
         rnic = self._rnics.get(target.src)
-        if rnic is None or rnic.link is not Link.UP or not rnic.open:
-            return self._token, None, ProbeStatus.LINK_DOWN
+        refused = ProbeStatus.LINK_DOWN if rnic is None else rnic.refused
+        if rnic is None or refused is not None:
+            return self._token, None, refused or ProbeStatus.LINK_DOWN
         transport = rnic.transport(target.transport)
         return self._token, transport, ProbeStatus.NO_ROUTE
 
@@ -257,6 +253,7 @@ class Probing:
                 entropy=target.entropy,
                 timeout_ns=self._config.timeout_ns,
                 ttl=ttl,
+                qkey=target.qkey,
             )
         )
         deadline_ns = self._clock.now().monotonic_ns + self._config.timeout_ns
@@ -279,6 +276,8 @@ class Probing:
         if completion.status is ProbeStatus.TIMEOUT:
             completion = self._excused(owner, completion)
         target, result = owner.completed(completion)
+        if result is None:
+            return
         if result.prober_delay_ns is not None:
             self._delay(result.prober_delay_ns)
         if result.status is ProbeStatus.OK:

@@ -38,6 +38,7 @@ class Reporter:
             transport=responder.kind,
             address=responder.address,
             port=responder.port,
+            qkey=responder.qkey,
             incarnation=self._registration.incarnation,
             registered_at=now.epoch_us,
             producer_version=VERSION,

@@ -31,8 +31,19 @@ class Responder:
         self._budget = TokenBucket(MAX_REPLIES_HZ, REPLY_BURST)
         self._offset_ns: int | None = None
 
-    def answer(self, probe: Packet, kernel_ns: int | None) -> bytes | None:
-        """Return the reply; None where the budget is used up."""
+    def answer(
+        self,
+        probe: Packet,
+        kernel_ns: int | None,
+        *,
+        by_kernel: bool = True,
+        follows: bool = False,
+    ) -> bytes | None:
+        """Return the reply; None where the budget is used up.
+
+        `kernel_ns` is when the probe came, nanoseconds since the epoch, as the kernel says or,
+        not `by_kernel`, the program; `follows`: a follow-up will tell the hold better.
+        """
         taken = self._clock.now()
         if not self._budget.take(taken.monotonic_ns):
             self._counts.unanswered += 1
@@ -49,4 +60,10 @@ class Responder:
         self._counts.answered += 1
         held_ns = waited_ns + self._clock.now().monotonic_ns - taken.monotonic_ns
         t2_ns = taken.realtime_ns - waited_ns
-        return self._packets.reply(probe, t2_ns=t2_ns, t3_ns=t2_ns + held_ns, t2_kernel=kernel)
+        return self._packets.reply(
+            probe,
+            t2_ns=t2_ns,
+            t3_ns=t2_ns + held_ns,
+            t2_kernel=kernel and by_kernel,
+            follows=follows,
+        )

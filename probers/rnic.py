@@ -1,17 +1,16 @@
 """One RNIC at work: its transports, whether its port is up, whether it is there at all."""
 
+import errno
 from enum import Enum, auto
 from typing import Final
 
 from probers.clock import Clock, Instant
 from probers.config_rnics import RnicConfig
 from probers.counters import CounterFiles
-from probers.gateway import GatewayTransport
 from probers.link import Link, LinkFiles
-from probers.packet import UNSEALED, Packets
-from probers.tcp import TcpTransport
+from probers.opening import Probes, open_transport
 from probers.transport import PacketCounts, Transport
-from probers.udp import UdpTransport
+from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from schemas.eventlog import EventLog
 
@@ -19,38 +18,39 @@ from schemas.eventlog import EventLog
 # it lost, for longer than a fault takes to be opened, before its endpoint leaves and
 # nobody probes it any more.
 GONE_AFTER_NS: Final = 30 * 10**9
+# While UDP stands in for RDMA, verbs are tried again this often.
+VERBS_AGAIN_NS: Final = 60 * 10**9
 
 
 class Change(Enum):
     """What a look at the RNIC brought."""
 
     NONE = auto()
+    # It answers now, and is to be registered.
     CAME = auto()
+    # It answers elsewhere from the next look on: to be closed, and looked at again.
+    MOVED = auto()
+    # It is gone for good: to be closed, and its endpoint to leave.
     LEFT = auto()
 
 
 class Rnic:
     """The RNIC of one configuration entry."""
 
-    def __init__(
-        self,
-        config: RnicConfig,
-        clock: Clock,
-        *,
-        probe_bytes: int,
-        log: EventLog,
-        packets: Packets = UNSEALED,
-    ) -> None:
+    def __init__(self, config: RnicConfig, clock: Clock, *, probes: Probes, log: EventLog) -> None:
         self.config = config
         self._clock = clock
-        self._probe_bytes = probe_bytes
-        self._packets = packets
+        self._probes = probes
         self._log = log
         self._links = None if config.counters is None else LinkFiles(config.counters)
         self._transports: dict[TransportKind, Transport] = {}
         self._past = PacketCounts()
         self._gone_ns: int | None = None
         self._trouble: str | None = None
+        # What answers probes: another than configured while UDP stands in for RDMA.
+        self._answering = config.transport
+        self._verbs_due_ns: int | None = None
+        self._missing: ProbeStatus | None = None
         self.link = Link.UP
         self.counters = None if config.counters is None else CounterFiles(config.counters)
 
@@ -62,7 +62,16 @@ class Rnic:
     @property
     def open(self) -> bool:
         """Whether it answers probes."""
-        return self.config.transport in self._transports
+        return self._answering in self._transports
+
+    @property
+    def refused(self) -> ProbeStatus | None:
+        """What a probe from it is without being sent; None: it can be sent."""
+        if self.link is Link.GONE:
+            return ProbeStatus.NO_DEVICE
+        if self._missing is not None:
+            return self._missing
+        return None if self.open and self.link is Link.UP else ProbeStatus.LINK_DOWN
 
     @property
     def trouble(self) -> str | None:
@@ -81,12 +90,13 @@ class Rnic:
     @property
     def responder(self) -> Transport:
         """The transport whose address the endpoint registers; only while `open`."""
-        return self._transports[self.config.transport]
+        return self._transports[self._answering]
 
     def transport(self, kind: TransportKind) -> Transport | None:
         """Return the transport that probes targets of that kind; None where there is none."""
         found = self._transports.get(kind)
-        if found is None and self.open and self.config.gateway is None:
+        possible = kind is not TransportKind.RDMA_UD and self.config.gateway is None
+        if found is None and self.open and possible:
             found = self._open(kind, 0)
         return found
 
@@ -104,17 +114,15 @@ class Rnic:
     def look(self, now: Instant) -> Change:
         """Open what is closed, say what is gone; to be called about once a second.
 
-        After LEFT the caller is to `close` it.
+        After MOVED and LEFT the caller is to `close` it.
         """
         if self.read_link() is not Link.GONE:
-            self._gone_ns = None
-            if self.open:
-                return Change.NONE
-            return (
-                Change.NONE
-                if self._open(self.config.transport, self.config.port) is None
-                else Change.CAME
-            )
+            if not self.open:
+                return self._come(now)
+            fits = self._fits()
+            if fits is not None:
+                self._gone_ns = None
+                return self._verbs_again(now) if fits else Change.MOVED
         if self._gone_ns is None:
             self._gone_ns = now.monotonic_ns
         if self.open and now.monotonic_ns - self._gone_ns >= GONE_AFTER_NS:
@@ -138,35 +146,74 @@ class Rnic:
             _add(total, transport.counts)
         return total
 
+    def _come(self, now: Instant) -> Change:
+        """Open the responder, or what stands in for it."""
+        self._gone_ns = None
+        self._answering = self.config.transport
+        if self._open(self.config.transport, self.config.port) is not None:
+            return Change.CAME
+        if not self.config.fallback or self.config.rdma is None:
+            return Change.NONE
+        why = self._trouble
+        self._answering = TransportKind.UDP
+        if self._open(TransportKind.UDP, self.config.port) is None:
+            return Change.NONE
+        self._trouble = f"not using RDMA: {why}"
+        self._missing = None
+        self._verbs_due_ns = now.monotonic_ns + VERBS_AGAIN_NS
+        self._log.warning("rnic.fallback", endpoint_id=self.endpoint_id, reason=self._trouble)
+        return Change.CAME
+
+    def _fits(self) -> bool | None:
+        """Return whether it still answers where it says; None: it cannot answer anywhere."""
+        try:
+            fits = self.responder.fits()
+        except OSError as error:
+            self._note(error)
+            return None
+        self._missing = None
+        if self._answering is self.config.transport:
+            self._trouble = None
+        return fits
+
+    def _verbs_again(self, now: Instant) -> Change:
+        """While UDP stands in for RDMA, move when verbs can be had."""
+        due = self._answering is not self.config.transport and self._verbs_due_ns is not None
+        if not due or now.monotonic_ns < (self._verbs_due_ns or 0):
+            return Change.NONE
+        self._verbs_due_ns = now.monotonic_ns + VERBS_AGAIN_NS
+        standing, self._trouble = self._trouble, None
+        found = self._open(self.config.transport, self.config.port)
+        if found is None:
+            self._trouble, self._missing = standing, None
+            return Change.NONE
+        return Change.MOVED
+
     def _open(self, kind: TransportKind, port: int) -> Transport | None:
         try:
-            transport = self._make(kind, port)
+            transport = open_transport(kind, port, self.config, self._clock, self._probes)
         except OSError as error:
-            trouble = f"{self.config.address}:{port}: {error.strerror}"
-            if trouble != self._trouble:
-                self._log.error("rnic.unusable", endpoint_id=self.endpoint_id, reason=trouble)
-            self._trouble = trouble
+            self._note(error, port)
             return None
-        self._trouble = None
+        self._trouble = self._missing = None
         self._transports[kind] = transport
         return transport
 
-    def _make(self, kind: TransportKind, port: int) -> Transport:
-        address, gateway = self.config.address, self.config.gateway
-        if kind is TransportKind.TCP:
-            return TcpTransport(self._clock, address, port)
-        if gateway is not None:
-            return GatewayTransport(
-                self._clock,
-                address,
-                port,
-                gateway,
-                probe_bytes=self._probe_bytes,
-                packets=self._packets,
-            )
-        return UdpTransport(
-            self._clock, address, port, probe_bytes=self._probe_bytes, packets=self._packets
-        )
+    def _note(self, error: OSError, port: int | None = None) -> None:
+        """Remember and log why it cannot be used."""
+        rdma = self.config.rdma is not None
+        trouble = f"{error.strerror}" if rdma else f"{self.config.address}:{port}: {error.strerror}"
+        if trouble != self._trouble:
+            self._log.error("rnic.unusable", endpoint_id=self.endpoint_id, reason=trouble)
+        self._trouble = trouble
+        self._missing = _MISSING.get(error.errno or 0)
+
+
+# What errors of opening say about probes that were to be sent.
+_MISSING: Final = {
+    errno.ENODEV: ProbeStatus.NO_DEVICE,
+    errno.EADDRNOTAVAIL: ProbeStatus.NO_GID,
+}
 
 
 def _add(total: PacketCounts, part: PacketCounts) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from probers.clock import Instant
 from probers.rtt import Measurement, measure
 from probers.targets import FlowTarget
-from probers.transport import Completion
+from probers.transport import Completion, Reason
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.records import ProbeResult
 
@@ -98,12 +98,17 @@ class Round:
         self._again.clear()
         self._confirm = 0
 
-    def completed(self, completion: Completion) -> tuple[FlowTarget, ProbeResult]:
-        """Take in the end of a probe and return its result; a lost one is ordered again."""
+    def completed(self, completion: Completion) -> tuple[FlowTarget, ProbeResult | None]:
+        """Take in the end of a probe and return its result; a lost one is ordered again.
+
+        One whose way was still looked for has no result, and is not tried again.
+        """
         sent = self._awaited.pop(completion.token)
-        result = result_of(sent.order.target, sent.offset_ns, completion)
-        self._results[sent.position] = result
         attempt, target = sent.order.attempt, sent.order.target
+        if completion.reason is Reason.PENDING:
+            return target, None
+        result = result_of(target, sent.offset_ns, completion)
+        self._results[sent.position] = result
         if result.status is not ProbeStatus.OK and attempt < self._confirm and self._wanted(target):
             self._again.append(Order(target, attempt + 1))
         return target, result

@@ -17,7 +17,7 @@ class FlowTarget:
     """One 5-tuple of one pair, as it is probed now.
 
     Equal only when the address is, too: an endpoint that comes back elsewhere is
-    a new target.
+    a new target. For RDMA the address is its GID, the port the number of its queue pair.
     """
 
     src: str
@@ -27,6 +27,7 @@ class FlowTarget:
     port: int
     transport: TransportKind
     entropy: int
+    qkey: int | None = None
 
     @property
     def path_id(self) -> str:

@@ -56,6 +56,7 @@ class TcpTransport:
     """
 
     kind = TransportKind.TCP
+    qkey = None
     traces = False
 
     def __init__(self, clock: Clock, address: str, port: int) -> None:
@@ -115,6 +116,10 @@ class TcpTransport:
                 self._completions.append(Completion(token=token, status=ProbeStatus.TIMEOUT))
         completions, self._completions = self._completions, []
         return completions
+
+    def fits(self) -> bool:
+        """Return True: a socket that is bound stays bound."""
+        return True
 
     def close(self) -> None:
         """Close all sockets."""

@@ -1,6 +1,6 @@
 """What every transport can do, and what it reports.
 
-Four methods. A transport belongs to one RNIC, probes from it and answers for it.
+Five methods. A transport belongs to one RNIC, probes from it and answers for it.
 Its contract, held by tests/contract/test_transport.py for all of them:
 
 * `send` never blocks and never raises for what the network does;
@@ -33,6 +33,8 @@ class Reason(StrEnum):
     ARRIVED_LATE = "ARRIVED_LATE"
     NOT_SENT = "NOT_SENT"
     REPORTED = "REPORTED"
+    # The way to the target was still being looked for: nothing was learnt about it.
+    PENDING = "PENDING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class Probe:
 
     `token` is the caller's name for it. `flow` chooses the 5-tuple and `entropy`
     the flow number of an encapsulation; `ttl` None means the system's default.
+    For RDMA `address` is the GID, `port` the number of the queue pair, `qkey` its Q_Key.
     """
 
     token: int
@@ -50,6 +53,7 @@ class Probe:
     entropy: int
     timeout_ns: int
     ttl: int | None = None
+    qkey: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +93,23 @@ class Transport(Protocol):
 
     kind: TransportKind
     counts: PacketCounts
-    # Where the responder listens, as endpoint.v1 carries it.
-    address: str
-    port: int
     # Whether a probe with a ttl comes back with the address of the node it reached.
     traces: bool
+
+    @property
+    def address(self) -> str:
+        """Where the responder listens, as endpoint.v1 carries it."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Its port; for RDMA, the number of its queue pair."""
+        ...
+
+    @property
+    def qkey(self) -> int | None:
+        """The Q_Key that a probe must have; None where there is none."""
+        ...
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when `poll` has something to do."""
@@ -107,6 +123,16 @@ class Transport(Protocol):
         """Take in what has arrived, answer probes, and return all probes that are over.
 
         To be called when the descriptor is readable and when a timeout has passed.
+        """
+        ...
+
+    def fits(self) -> bool:
+        """Return whether it still answers where `address` and `port` say.
+
+        Raises
+        ------
+        OSError
+            If it cannot answer anywhere now.
         """
         ...
 

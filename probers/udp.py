@@ -41,6 +41,7 @@ class UdpTransport:
     """
 
     kind = TransportKind.UDP
+    qkey = None
 
     def __init__(
         self,
@@ -106,6 +107,10 @@ class UdpTransport:
                 self._read_errors(sock)
         # A reply that waits in a socket is not lost: its kernel stamp decides.
         return self._exchange.take(drained=drained)
+
+    def fits(self) -> bool:
+        """Return True: a socket that is bound stays bound."""
+        return True
 
     def close(self) -> None:
         """Close all sockets."""

@@ -114,6 +114,7 @@ class FakeTransport:
     """A transport without sockets."""
 
     kind = TransportKind.UDP
+    qkey = None
     traces = True
 
     def __init__(self, network: FakeNetwork) -> None:
@@ -159,6 +160,10 @@ class FakeTransport:
             if reply is not None:
                 self._network.carry(reply, (self.address, self.port), sender)
         return self._exchange.take()
+
+    def fits(self) -> bool:
+        """Return True."""
+        return True
 
     def close(self) -> None:
         """Nothing is open."""

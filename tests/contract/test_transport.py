@@ -76,7 +76,7 @@ def test_whatever_the_network_does_each_probe_ends_exactly_once(bad_pair: Pair, 
     )
     tokens = range(seed * 100, seed * 100 + 60)
     for token in tokens:
-        bad_pair.prober.send(probe(bad_pair, token, timeout_ns=SHORT_NS))
+        bad_pair.prober.send(probe(bad_pair, token, timeout_ns=8 * SHORT_NS))
         bad_pair.responder.poll()
     completions = collect(bad_pair, len(tokens))
     assert Counter(c.token for c in completions) == Counter(tokens)

@@ -148,7 +148,9 @@ def test_everything_wrong_is_told_at_once() -> None:
             "same address and port",
         ),
         ([{"rail": 0, "address": ".".join("0000")}], "others must reach it"),
-        ([{"rail": 0, "address": "10.0.0.1", "transport": "rdma"}], "udp or tcp"),
+        ([{"rail": 0, "address": "10.0.0.1", "transport": "sctp"}], "udp, tcp, rdma"),
+        ([{"rail": 0, "address": "10.0.0.1", "transport": "rdma"}], "name of an RDMA device"),
+        ([{"rail": 0, "address": "10.0.0.1", "device": "mlx5_0"}], "is for transport"),
         (
             [{"rail": 0, "address": "10.0.0.1", "transport": "tcp", "gateway": "127.0.0.1:1"}],
             "only udp",

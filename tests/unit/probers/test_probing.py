@@ -34,6 +34,11 @@ class FakeRnic:
         """Return the fake for UDP."""
         return self.transports.get(kind)
 
+    @property
+    def refused(self) -> ProbeStatus | None:
+        """What a probe is without being sent."""
+        return None if self.open and self.link is Link.UP else ProbeStatus.LINK_DOWN
+
     def read_link(self) -> Link:
         """Take over what the test has set."""
         self.link = self.next_link

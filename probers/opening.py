@@ -1,0 +1,48 @@
+"""Opens the transports of an RNIC as its configuration says."""
+
+from dataclasses import dataclass
+
+from probers.clock import Clock
+from probers.config_rnics import RnicConfig
+from probers.gateway import GatewayTransport
+from probers.packet import UNSEALED, Packets
+from probers.tcp import TcpTransport
+from probers.transport import Transport
+from probers.udp import UdpTransport
+from schemas.enums import Transport as TransportKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """What an agent's probes are like: their size, their seal, how many 5-tuples a pair has."""
+
+    probe_bytes: int
+    packets: Packets = UNSEALED
+    flows: int = 4
+
+
+def open_transport(
+    kind: TransportKind, port: int, config: RnicConfig, clock: Clock, probes: Probes
+) -> Transport:
+    """Return a transport of an RNIC; `port` 0: any that is free.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened; `strerror` says why.
+    """
+    if kind is TransportKind.TCP:
+        return TcpTransport(clock, config.address, port)
+    size, packets = probes.probe_bytes, probes.packets
+    if kind is TransportKind.RDMA_UD and config.rdma is not None:
+        # pyverbs, and ctypes, only where they are used.
+        from probers.rdma.transport import RdmaTransport  # noqa: PLC0415
+
+        return RdmaTransport(
+            clock, config.rdma, flows=probes.flows, probe_bytes=size, packets=packets
+        )
+    if config.gateway is not None:
+        return GatewayTransport(
+            clock, config.address, port, config.gateway, probe_bytes=size, packets=packets
+        )
+    return UdpTransport(clock, config.address, port, probe_bytes=size, packets=packets)

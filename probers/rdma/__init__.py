@@ -1,0 +1,1 @@
+"""RDMA verbs: unreliable datagrams between queue pairs, through pyverbs."""

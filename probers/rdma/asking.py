@@ -1,0 +1,162 @@
+"""The prober's side of RDMA: probes out on the queue pair of their flow, replies in."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from probers.clock import Clock, Instant
+from probers.exchange import Exchange, Wire
+from probers.packet import Packet, PacketType
+from probers.rdma.arrivals import Arrivals
+from probers.rdma.gids import gid_of, shown_raw
+from probers.rdma.handles import Handles
+from probers.rdma.port import Event, Port
+from probers.transport import Completion, Probe, Reason
+from schemas.enums import ProbeStatus
+
+# A follow-up leaves some microseconds after its reply; one that is not here by now is lost,
+# and the reply's own word for the hold is taken.
+FOLLOW_UP_NS: Final = 20 * 10**6
+# Probes under way that are remembered: a second's at the highest rate.
+REMEMBERED: Final = 20_000
+# Flow labels have 20 bits (RFC 8200, section 6).
+_LABELS: Final = (1 << 20) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """A reply whose follow-up is awaited."""
+
+    hold_ns: int
+    wire: Wire
+    handled: Instant
+    sender: str
+
+
+class Asking:
+    """Sends probes from one port and takes in their replies.
+
+    Parameters
+    ----------
+    flows : queue pairs to probe from; the flows of a ping list are spread over them
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        exchange: Exchange,
+        *,
+        port: Port,
+        handles: Handles,
+        arrivals: Arrivals | None,
+        flows: int,
+    ) -> None:
+        self._clock = clock
+        self._exchange = exchange
+        self._port = port
+        self._handles = handles
+        self._arrivals = arrivals
+        self._flows = flows
+        # Probes whose way is looked for: when they are lost, by token.
+        self._waiting: dict[int, int] = {}
+        # By nonce and by token: whom a probe went to; by nonce: when the device sent it.
+        self._gids: OrderedDict[int, bytes] = OrderedDict()
+        self._sent: OrderedDict[int, int] = OrderedDict()
+        self._halves: OrderedDict[int, _Half] = OrderedDict()
+
+    def send(self, probe: Probe) -> None:
+        """Post a probe, once the way to its target is known."""
+        if probe.qkey is None:
+            self._exchange.not_sent(probe, ProbeStatus.NO_ROUTE)
+            return
+        now_ns = self._clock.now().monotonic_ns
+        gid, qkey = gid_of(probe.address).packed, probe.qkey
+        self._waiting[probe.token] = now_ns + probe.timeout_ns
+
+        def go(handle: Any | None, status: ProbeStatus) -> None:
+            if self._waiting.pop(probe.token, None) is None:
+                return  # told as lost already
+            if handle is None:
+                self._exchange.not_sent(probe, status)
+            else:
+                self._post(probe, gid, qkey, handle)
+
+        self._handles.use(gid, probe.entropy & _LABELS, now_ns, go)
+
+    def departed(self, event: Event) -> None:
+        """Take in that a probe has left, or could not."""
+        if not event.ok:
+            self._exchange.refused(event.tag, ProbeStatus.LINK_DOWN)
+        elif event.stamp is not None:
+            self._sent[event.tag] = event.stamp
+            if len(self._sent) > REMEMBERED:
+                self._sent.popitem(last=False)
+
+    def replied(self, reply: Packet, event: Event, gid: bytes) -> None:
+        """Take in a reply."""
+        sender = shown_raw(gid)
+        sent, clock = self._sent.pop(reply.nonce, None), self._port.clock
+        if sent is None or event.stamp is None or clock is None:
+            kernel_ns = None if self._arrivals is None else self._arrivals.take(
+                PacketType.REPLY, reply.nonce
+            )  # fmt: skip
+            self._exchange.reply(reply, kernel_ns, sender, event.polled)
+            return
+        wire = Wire(0, clock.between_ns(sent, event.stamp))
+        half = _Half(reply.hold_ns, wire, event.polled, sender)
+        if reply.follows:
+            self._halves[reply.nonce] = half
+        else:
+            self._whole(reply.nonce, half, half.hold_ns)
+
+    def followed(self, follow_up: Packet) -> None:
+        """Take in a follow-up: its reply is whole now."""
+        half = self._halves.pop(follow_up.nonce, None)
+        if half is None:
+            self._exchange.foreign()
+        else:
+            self._whole(follow_up.nonce, half, follow_up.hold_ns)
+
+    def take(self, *, drained: bool) -> list[Completion]:
+        """Return the probes that are over since the last call."""
+        now_ns = self._clock.now().monotonic_ns
+        while self._halves:
+            nonce, half = next(iter(self._halves.items()))
+            if now_ns - half.handled.monotonic_ns < FOLLOW_UP_NS:
+                break
+            del self._halves[nonce]
+            self._whole(nonce, half, half.hold_ns)
+        over = self._exchange.take(drained=drained)
+        late = [token for token, deadline_ns in self._waiting.items() if deadline_ns <= now_ns]
+        for token in late:
+            del self._waiting[token]
+            # Looking for a way takes a second where nobody is known yet: no loss.
+            over.append(Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.PENDING))
+        for completion in over:
+            gid = self._gids.pop(completion.token, None)
+            if gid is not None and completion.status is ProbeStatus.TIMEOUT:
+                self._handles.doubt(gid, now_ns)
+        return over
+
+    def _post(self, probe: Probe, gid: bytes, qkey: int, handle: Any) -> None:
+        pair = 1 + probe.flow % self._flows
+        nonce, payload = self._exchange.prepare(self._port.key(pair))
+        posted = self._exchange.now()
+
+        def make() -> bytes:
+            nonlocal posted
+            posted = self._exchange.now()
+            return payload
+
+        try:
+            self._port.send(pair, len(payload), make, handle, (probe.port, qkey), tag=nonce)
+        except OSError:
+            self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
+            return
+        self._exchange.posted(nonce, probe, posted)
+        self._gids[probe.token] = gid
+
+    def _whole(self, nonce: int, half: _Half, hold_ns: int) -> None:
+        self._exchange.stamped_reply(
+            nonce, half.wire, hold_ns, handled=half.handled, sender=half.sender
+        )

@@ -1,0 +1,122 @@
+"""Which GID a port speaks with. Pure, but for reading the table from sysfs.
+
+A RoCE port has a table of GIDs: for each address of its interface one of RoCE v1 and
+one of RoCE v2. Only RoCE v2 is routed, and its IPv4 addresses are mapped into IPv6 (RFC
+4291, section 2.5.5.2). The table changes with the host's addresses, and an index that was right
+may name another GID a moment later.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# Devices have up to 256 entries; what is beyond is not looked at.
+MAX_GIDS: Final = 512
+_READ_CHARS: Final = 64
+ROCE_V2: Final = "RoCE v2"
+_NONE: Final = ipaddress.IPv6Address(0)
+# InfiniBand's and RoCE v1's own.
+INFINIBAND: Final = frozenset({"IB/RoCE v1", "IB"})
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """An entry of a port's table; `kind` as sysfs names it."""
+
+    index: int
+    address: ipaddress.IPv6Address
+    kind: str
+
+    @property
+    def raw(self) -> bytes:
+        """Its 16 bytes."""
+        return self.address.packed
+
+
+def gid_of(text: str) -> ipaddress.IPv6Address:
+    """Return the GID of an IPv4 or IPv6 address.
+
+    >>> gid_of("10.0.0.1")
+    IPv6Address('::ffff:a00:1')
+
+    Raises
+    ------
+    ValueError
+        If the text is no address.
+    """
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv4Address):
+        return ipaddress.IPv6Address(f"::ffff:{address}")
+    return address
+
+
+def shown(address: ipaddress.IPv6Address) -> str:
+    """Return a GID as records carry it: an IPv4 address mapped, in dots.
+
+    >>> shown(gid_of("10.0.0.1"))
+    '::ffff:10.0.0.1'
+    """
+    mapped = address.ipv4_mapped
+    return str(address) if mapped is None else f"::ffff:{mapped}"
+
+
+def shown_raw(raw: bytes) -> str:
+    """Return a GID of 16 bytes as records carry it."""
+    return shown(ipaddress.IPv6Address(raw))
+
+
+def choose_gid(table: Sequence[Gid], address: str, index: int | None) -> Gid | str:
+    """Return the entry to speak with, or why there is none.
+
+    Parameters
+    ----------
+    address : of the RNIC: the RoCE v2 entry that has it
+    index : the entry with this index instead, whatever it is
+    """
+    if index is not None:
+        for gid in table:
+            if gid.index == index:
+                return gid
+        return f"no GID at index {index}; {_told(table)}"
+    wanted = gid_of(address)
+    fitting = [gid for gid in table if gid.address == wanted and gid.kind == ROCE_V2]
+    if fitting:
+        return min(fitting, key=lambda gid: gid.index)
+    return f"no RoCE v2 GID for {address}; {_told(table)}"
+
+
+def _told(table: Sequence[Gid]) -> str:
+    if not table:
+        return "the port's table is empty"
+    several = ", ".join(f"{g.index}: {shown(g.address)} ({g.kind})" for g in table[:8])
+    return f"the port has {several}" + (" …" if len(table) > 8 else "")
+
+
+def read_table(port: Path) -> list[Gid]:
+    """Return the GIDs of a port's folder (`…/mlx5_0/ports/1`), by index; empty where it is gone."""
+    try:
+        indices = sorted(int(p.name) for p in (port / "gids").iterdir() if p.name.isdecimal())
+    except OSError:
+        return []
+    table = []
+    for index in indices[:MAX_GIDS]:
+        text = _text(port / "gids" / str(index))
+        try:
+            address = ipaddress.IPv6Address(text)
+        except ValueError:
+            continue
+        # An entry that is not used reads as zeros, and its type cannot be read.
+        kind = _text(port / "gid_attrs" / "types" / str(index))
+        if address != _NONE and kind:
+            table.append(Gid(index, address, kind))
+    return table
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(_READ_CHARS).strip()
+    except OSError:
+        return ""

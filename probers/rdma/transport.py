@@ -1,0 +1,210 @@
+"""Probes over RDMA: R-Pingmesh's exchange of unreliable datagrams between queue pairs.
+
+    prober                         responder
+    t1 posted
+    t2 RNIC sends   ── probe ──►   t3 RNIC receives
+    t5 RNIC receives ◄─ reply ──   t4 RNIC sends
+    t6 handled      ◄─ follow-up   with t4 - t3, once the send has completed
+
+Source: Liu et al., R-Pingmesh, SIGCOMM 2024, section 4.2. t2 to t5 are the devices' stamps,
+where they have them. Without (Soft-RoCE), the kernel's arrival stamps take the place of t3
+and t5 where a packet socket is allowed (`arrivals`), else the program's own; departures are
+when they are posted, the reply itself tells the hold, and there is no follow-up.
+"""
+
+import select
+from pathlib import Path
+from typing import Final
+
+from probers import packet
+from probers.clock import Clock
+from probers.exchange import Exchange
+from probers.packet import UNSEALED, PacketError, Packets, PacketType
+from probers.rdma.answering import Answering
+from probers.rdma.arrivals import Arrivals
+from probers.rdma.asking import Asking
+from probers.rdma.gids import Gid, choose_gid, read_table, shown
+from probers.rdma.handles import Handles
+from probers.rdma.library import NoDeviceError, NoGidError, load
+from probers.rdma.port import HOP_LIMIT, RESPONDER, Event, Port, PortSettings
+from probers.rdma.qkeys import random_qkey
+from probers.rdma.resolver import Resolver
+from probers.rdma.settings import INFINIBAND, RdmaSettings
+from probers.transport import Completion, PacketCounts, Probe
+from schemas.enums import Transport as TransportKind
+
+# Each costs a queue pair with its buffers; ECMP fans are rarely wider.
+MAX_PAIRS: Final = 16
+
+
+class RdmaTransport:
+    """Probes by RDMA from one port.
+
+    Raises
+    ------
+    OSError
+        If verbs, the device or the GID cannot be had; the message says what to do.
+    """
+
+    kind = TransportKind.RDMA_UD
+    # Nodes report the TTL of UDP probes; of RoCE packets the kernel tells nobody.
+    traces = False
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: RdmaSettings,
+        *,
+        flows: int,
+        probe_bytes: int = packet.MIN_PACKET_BYTES,
+        packets: Packets = UNSEALED,
+        sysfs: Path = INFINIBAND,
+    ) -> None:
+        self.counts = PacketCounts()
+        self._clock = clock
+        self._settings = settings
+        self._flows = min(flows, MAX_PAIRS)
+        self._probe_bytes = probe_bytes
+        self._packets = packets
+        self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
+        self._folder = sysfs / settings.device / "ports" / str(settings.port)
+        self._gid = self._chosen()
+        self._library = load()
+        self._open()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something has completed or been found."""
+        return self._epoll.fileno()
+
+    @property
+    def address(self) -> str:
+        """The GID, as endpoint.v1 carries it."""
+        return shown(self._gid.address)
+
+    @property
+    def port(self) -> int:
+        """The number of the responder's queue pair."""
+        return self._port.number(RESPONDER)
+
+    @property
+    def qkey(self) -> int:
+        """The Q_Key of the responder's queue pair."""
+        return self._port.key(RESPONDER)
+
+    def fits(self) -> bool:
+        """Return whether the GID that it speaks with is still the port's right one.
+
+        Raises
+        ------
+        OSError
+            If the GID or the device is gone.
+        """
+        return self._chosen() == self._gid
+
+    def send(self, probe: Probe) -> None:
+        """Send a probe on its flow's queue pair."""
+        self._asking.send(probe)
+
+    def poll(self) -> list[Completion]:
+        """Take in completions and ways found; then see whose time is over."""
+        events, drained = self._port.poll()
+        if self._arrivals is not None and events:
+            self._arrivals.read()
+        for event in events:
+            if event.data is not None:
+                self._arrived(event, event.data)
+            elif event.pair == RESPONDER:
+                self._answering.departed(event)
+            else:
+                self._asking.departed(event)
+        now_ns = self._clock.now().monotonic_ns
+        for resolved in self._resolver.take():
+            self._handles.resolved(resolved.gid, resolved.status, now_ns)
+        return self._asking.take(drained=drained)
+
+    def close(self) -> None:
+        """Close the port; probes under way are forgotten."""
+        self._epoll.close()
+        self._handles.forget()
+        self._resolver.close()
+        if self._arrivals is not None:
+            self._arrivals.close()
+        self._port.close()
+
+    def _arrived(self, event: Event, data: bytes) -> None:
+        if not event.ok:
+            return
+        try:
+            parsed = self._packets.unpack(data)
+        except PacketError as error:
+            self._exchange.corrupt(error)
+            return
+        asked = event.pair == RESPONDER
+        if event.gid is None:
+            self._exchange.foreign()
+        elif asked and parsed.type is PacketType.PROBE:
+            self._answering.probed(parsed, event, event.gid)
+        elif not asked and parsed.type is PacketType.REPLY:
+            self._asking.replied(parsed, event, event.gid)
+        elif not asked and parsed.type is PacketType.FOLLOW_UP:
+            self._asking.followed(parsed)
+        else:
+            self._exchange.foreign()
+
+    def _chosen(self) -> Gid:
+        table = read_table(self._folder)
+        settings = self._settings
+        if not self._folder.is_dir():
+            raise NoDeviceError(f"no port {settings.port} of RDMA device {settings.device!r}")
+        chosen = choose_gid(table, settings.address, settings.gid_index)
+        if isinstance(chosen, str):
+            raise NoGidError(f"{settings.device}: {chosen}")
+        return chosen
+
+    def _open(self) -> None:
+        settings = self._settings
+        self._port = Port(
+            self._library,
+            PortSettings(
+                device=settings.device,
+                port=settings.port,
+                gid_index=self._gid.index,
+                slot_bytes=self._probe_bytes,
+                traffic_class=settings.traffic_class,
+                service_level=settings.service_level,
+            ),
+            self._clock,
+            random_qkey,
+            pairs=1 + self._flows,
+        )
+        try:
+            self._resolver = Resolver(
+                settings.device,
+                port=settings.port,
+                gid_index=self._gid.index,
+                hop_limit=HOP_LIMIT,
+            )
+        except OSError:
+            self._port.close()
+            raise
+        self._arrivals = None if self._port.hardware else Arrivals.of(self._folder, self._gid)
+        self._handles = Handles(self._resolver, self._port.handle)
+        self._asking = Asking(
+            self._clock,
+            self._exchange,
+            port=self._port,
+            handles=self._handles,
+            arrivals=self._arrivals,
+            flows=self._flows,
+        )
+        self._answering = Answering(
+            self._clock,
+            self.counts,
+            self._packets,
+            port=self._port,
+            handles=self._handles,
+            arrivals=self._arrivals,
+        )
+        self._epoll = select.epoll()
+        self._epoll.register(self._port.fileno(), select.EPOLLIN)
+        self._epoll.register(self._resolver.fileno(), select.EPOLLIN)
