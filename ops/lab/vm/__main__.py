@@ -1,11 +1,13 @@
 """`python -m ops.lab.vm -- COMMAND`: run a command in a throw-away machine with Soft-RoCE.
 
-The guest has this host's files, read-only, and Debian's pyverbs in /run/verbs. Exits with
-the command's status; 75 when the machine cannot be had here, 70 when it broke down.
+The guest has this host's files, read-only, and Debian's pyverbs in /run/verbs. --tests runs
+the tests of tests/rdma in it. Exits with the command's status; 75 when the machine cannot be
+had here, 70 when it broke down.
 """
 
 import argparse
 import sys
+import sysconfig
 import time
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,24 @@ from ops.lab.vm.packages import NoMachineError, fetch_image
 # sysexits.h
 BROKEN: Final = 70
 NOT_HERE: Final = 75
+# Of Debian 12, whose packages the guest is made of.
+GUEST_PYTHON: Final = (3, 11)
+
+
+def test_command(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return what runs the tests in the guest, with pytest's further arguments, and its settings.
+
+    Debian's pyverbs is made for Debian's Python: another one uses that of the guest, with the
+    packages of its own environment, of which only the pure ones are needed there.
+    """
+    environment = {"SKELETONHUNTER_RXE": "1", "PYTHONPATH": "/run/verbs"}
+    python = sys.executable
+    if sys.version_info[:2] != GUEST_PYTHON:
+        python = "/usr/bin/python3"
+        environment["PYTHONPATH"] += f":{sysconfig.get_path('purelib')}"
+    environment["PYTHONPATH"] += f":{Path.cwd()}"
+    pytest = [python, "-m", "pytest", "tests/rdma", "-q", "-p", "no:cacheprovider", "--color=no"]
+    return [*pytest, *arguments], environment
 
 
 def main() -> int:
@@ -32,9 +52,13 @@ def main() -> int:
     parser.add_argument(
         "--network", action="store_true", help="the guest reaches this host's loopback, as 10.0.2.2"
     )
+    parser.add_argument("--tests", action="store_true", help="run tests/rdma in the machine")
     parser.add_argument("--fetch", action="store_true", help="only fetch what is needed")
     parser.add_argument("command", nargs="*")
     given = parser.parse_args()
+    environment: dict[str, str] = {}
+    if given.tests:
+        given.command, environment = test_command(given.command)
     if not given.fetch and not given.command:
         parser.error("no command: add `-- COMMAND …`, or --fetch")
     began = time.monotonic()
@@ -52,6 +76,7 @@ def main() -> int:
             given.command,
             say=say,
             timeout_s=given.timeout,
+            environment=environment,
             folder=given.out and given.out.absolute(),
             network=given.network,
         )

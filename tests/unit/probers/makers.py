@@ -15,6 +15,7 @@ def endpoint(
     port: int = 4_000,
     incarnation: int = 1,
     transport: TransportKind = TransportKind.UDP,
+    qkey: int | None = None,
 ) -> Endpoint:
     """Return a registration."""
     return Endpoint(
@@ -27,6 +28,7 @@ def endpoint(
         transport=transport,
         address=address,
         port=port,
+        qkey=qkey,
         incarnation=incarnation,
         registered_at=1,
     )

@@ -8,6 +8,7 @@ import pytest
 
 from probers.config import OPTIONS, AgentConfig, build_config
 from probers.config_rnics import RnicConfig
+from probers.rdma.settings import RdmaSettings
 from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
 
@@ -162,6 +163,23 @@ def test_rnics_that_cannot_be_are_refused(rnics: Any, reason: str) -> None:
     """None, twice the same, unreachable, unknown transport."""
     with pytest.raises(ConfigError, match=reason):
         build({"host_id": "h0", "rnic": rnics})
+
+
+def test_an_rdma_rnic_has_its_ports_folder_and_its_settings() -> None:
+    """The device's name is enough; what is not said has the usual value."""
+    table = {"rail": 3, "address": "10.0.0.1", "transport": "rdma", "device": "mlx5_3"}
+    (rnic,) = build({"host_id": "h0", "rnic": [table]}).rnics
+    assert rnic.transport is TransportKind.RDMA_UD
+    assert rnic.rdma == RdmaSettings(device="mlx5_3", address="10.0.0.1")
+    assert str(rnic.counters) == "/sys/class/infiniband/mlx5_3/ports/1/counters"
+    assert not rnic.fallback
+    more = {"gid_index": 3, "device_port": 2, "traffic_class": 106, "service_level": 3}
+    (rnic,) = build({"host_id": "h0", "rnic": [{**table, **more, "fallback": "udp"}]}).rnics
+    assert rnic.rdma == RdmaSettings(
+        device="mlx5_3", address="10.0.0.1", port=2, gid_index=3, traffic_class=106,
+        service_level=3,
+    )  # fmt: skip
+    assert rnic.fallback
 
 
 def test_a_broken_rnic_flag_is_named() -> None:

@@ -1,6 +1,7 @@
 """Which lists an agent takes, and which of their targets it probes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,25 @@ def test_a_withdrawn_list_leaves_nothing_to_probe_and_no_version() -> None:
     assert agent.offer(ping_list(target("w0/r0", "w1/r0"), version=1)) is None
 
 
+def rdma_endpoint(**changes: Any) -> Endpoint:
+    """Return the registration of a queue pair."""
+    good = {
+        "transport": TransportKind.RDMA_UD, "address": "::ffff:10.0.0.1", "port": 17, "qkey": 5,
+    }  # fmt: skip
+    return endpoint("w1/r0", **{**good, **changes})
+
+
+def test_a_queue_pair_is_probed_with_its_qkey_and_a_new_one_replaces_it() -> None:
+    """What a restarted agent registers is what probes go to from then on."""
+    agent = follower()
+    agent.offer(ping_list(target("w0/r0", "w1/r0")))
+    agent.read_to_end()
+    assert agent.registered(rdma_endpoint()) is None
+    assert {(f.address, f.port, f.qkey) for f in agent.flows()} == {("::ffff:10.0.0.1", 17, 5)}
+    assert agent.registered(rdma_endpoint(port=18, qkey=6)) is None
+    assert {(f.port, f.qkey) for f in agent.flows()} == {(18, 6)}
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -158,6 +178,13 @@ def test_a_withdrawn_list_leaves_nothing_to_probe_and_no_version() -> None:
         endpoint("w1/r0", address="fe80::1"),
         endpoint("w1/r0", address="host.example"),
         endpoint("w1/r0", transport=TransportKind.RDMA_UD),
+        rdma_endpoint(qkey=None),
+        rdma_endpoint(qkey=2**32),
+        rdma_endpoint(port=1),
+        rdma_endpoint(port=2**24),
+        rdma_endpoint(address="10.0.0.1"),
+        rdma_endpoint(address="ff02::1"),
+        rdma_endpoint(address="::"),
         endpoint("w1/r0", transport=TransportKind.UNKNOWN),
         endpoint("w1/r0", cluster="c2"),
     ],

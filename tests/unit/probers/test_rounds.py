@@ -3,7 +3,7 @@
 from probers.clock import Instant
 from probers.rounds import Round
 from probers.rtt import Timestamps
-from probers.transport import Completion
+from probers.transport import Completion, Reason
 from schemas.enums import ClockSource, ProbeStatus
 from tests.unit.probers.makers import flow
 
@@ -97,11 +97,13 @@ def test_a_result_has_numbers_only_when_it_is_ok() -> None:
     (order,) = probing.due(at(0))
     probing.sent(1, order, at(0))
     _, good = probing.completed(ok(1))
+    assert good is not None
     assert (good.rtt_ns, good.prober_delay_ns, good.responder_delay_ns) == (40_000, 10_000, 10_000)
     assert good.clock is ClockSource.KERNEL
     (order,) = probing.due(at(100))
     probing.sent(2, order, at(100))
     _, bad = probing.completed(lost(2))
+    assert bad is not None
     assert (bad.rtt_ns, bad.prober_delay_ns, bad.responder_delay_ns) == (None, None, None)
 
 
@@ -112,8 +114,23 @@ def test_an_ok_without_believable_times_is_a_bad_reply() -> None:
     probing.sent(1, order, at(0))
     times = Timestamps(posted_ns=0, sent_ns=0, received_ns=5, handled_ns=5, hold_ns=6)
     _, result = probing.completed(Completion(token=1, status=ProbeStatus.OK, times=times))
+    assert result is not None
     assert result.status is ProbeStatus.BAD_REPLY
     assert result.rtt_ns is None
+
+
+def test_a_probe_whose_way_is_still_looked_for_has_no_result() -> None:
+    """Nothing was learnt: it is neither lost nor confirmed, and the round ends without it."""
+    probing = a_round(confirm=2)
+    (order,) = probing.due(at(0))
+    probing.sent(1, order, at(0))
+    pending = Completion(token=1, status=ProbeStatus.UNKNOWN, reason=Reason.PENDING)
+    assert probing.completed(pending) == (order.target, None)
+    (order,) = probing.due(at(100))
+    probing.sent(2, order, at(100))
+    probing.completed(ok(2))
+    assert probing.due(at(300)) == []
+    assert [r.status for r in probing.results()] == [ProbeStatus.OK]
 
 
 def test_a_target_that_left_in_the_middle_is_not_probed_again() -> None:
