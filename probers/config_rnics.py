@@ -13,7 +13,16 @@ from schemas.enums import Transport as TransportKind
 MAX_RNICS: Final = 64
 MAX_RAIL: Final = 4_095
 ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
-_KEYS: Final = ("rail", "address", "port", "gateway", "counters", "endpoint_id", "transport")
+_KEYS: Final = (
+    "rail",
+    "address",
+    "port",
+    "gateway",
+    "counters",
+    "endpoint_id",
+    "transport",
+    "component",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +30,8 @@ class RnicConfig:
     """One RNIC that the agent probes from.
 
     `gateway` is the address of the lab's virtual switch; None on a real network.
-    `counters` is the folder of its counters; None: not sampled.
+    `counters` is the folder of its counters, or of its port; None: not sampled.
+    `component` is its id in the topology; None: as labs name it, by host and rail.
     """
 
     rail: int
@@ -30,6 +40,7 @@ class RnicConfig:
     port: int = 0
     gateway: tuple[str, int] | None = None
     counters: Path | None = None
+    component: str | None = None
     transport: TransportKind = TransportKind.UDP
 
 
@@ -84,6 +95,7 @@ def checked_rnics(
     rnics = [_rnic(table, container_id, wrong) for table in tables[:MAX_RNICS]]
     unique: tuple[tuple[str, Callable[[RnicConfig], object]], ...] = (
         ("endpoint_id", lambda r: r.endpoint_id),
+        ("component", lambda r: r.component or r.endpoint_id),
         ("address and port", lambda r: (r.address, r.port) if r.port else r.endpoint_id),
     )
     for what, of in unique:
@@ -105,7 +117,7 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     gateway = _gateway(table.get("gateway"), wrong)
     if gateway is not None and transport != TransportKind.UDP:
         wrong.append(f"RNIC {name}: only udp goes through a gateway")
-    counters = table.get("counters")
+    counters, component = table.get("counters"), table.get("component")
     return RnicConfig(
         rail=rail,
         endpoint_id=checked_id("endpoint_id", name, wrong),
@@ -113,6 +125,7 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
         port=whole_number("RNIC port", table.get("port", 0), (0, 65_535), wrong),
         gateway=gateway,
         counters=Path(str(counters)) if counters else None,
+        component=checked_id("component", str(component), wrong) if component else None,
         transport=TransportKind(transport),
     )
 
