@@ -48,7 +48,7 @@ SKELETONHUNTER_AGENT_RNIC with several RNICs parted by ';'), then the [agent] an
   [[agent.rnic]]
   rail = 0
   address = "10.0.0.17"
-  counters = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+  counters = "/sys/class/infiniband/mlx5_0/ports/1"
 
 example:
   skeletonhunter agent --bootstrap broker:9092 --container-id job1-w0 \\
