@@ -115,7 +115,7 @@ class Agent:
             if r.counters is not None
         }
         self._sampler = Sampler.of(config.counters_tick_ns, counters)
-        self._watch = make_watch(config, started)
+        self._watch = make_watch(config, started, SLACK_NS)
         self._standing = Standing.READING
         self._away = False
         self._kafka_due = Every(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)

@@ -82,6 +82,8 @@ class CounterFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._opened: _Opened | None = None
+        # Where they were found; a device that comes back has them there again.
+        self._found: tuple[Path, _Layout] | None = None
         self._bits = NARROW_BITS
 
     def read(self) -> Reading:
@@ -115,10 +117,11 @@ class CounterFiles:
         """Open the first layout that is there.
 
         Only a file that is not there, or says that there is nothing behind it, makes way
-        for the next layout: another one counts other packets.
+        for the next layout: another one counts other packets. For the same reason the
+        layout that was found once is the one for ever.
         """
         first: CounterError | None = None
-        for folder, layout in self._places():
+        for folder, layout in self._places() if self._found is None else (self._found,):
             try:
                 opened = _open_all(folder, layout)
             except CounterError as error:
@@ -132,6 +135,7 @@ class CounterFiles:
                 continue
             wide = layout is not INFINIBAND or (folder / _EXTENDED_MARK).exists()
             self._bits = WIDE_BITS if wide else NARROW_BITS
+            self._found = folder, layout
             return opened
         raise first or CounterError("no counters")
 

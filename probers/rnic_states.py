@@ -77,7 +77,8 @@ class RnicStates:
             if down is not None:
                 counts[f"bond/{slave.name}"] = down
         self._flaps.add(counts, now_ns)
-        return _measured(self._flaps.largest(), counts, full)
+        # They count the same events: one that is full does no harm beside one that is not.
+        return _measured(self._flaps.largest(), counts, None if counts else full)
 
     def _pcie_errors(self, links: LinksRaw, now_ns: int) -> Value | None:
         if not links.pci:

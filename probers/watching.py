@@ -1,7 +1,7 @@
 """The agent's eye on its host: looks at one thing at a time, and says what is worth telling.
 
-A look at an RNIC takes a millisecond at worst, and probes are due all the time: so each
-RNIC, and the host, has a moment of its own within the interval.
+A look at an RNIC reads some tens of files, some of which ask its firmware, and probes are due
+all the time: so each RNIC, and the host, has a moment of its own within the interval.
 """
 
 from typing import Final, Protocol
@@ -76,14 +76,25 @@ class HostItem:
 
 
 class Watch:
-    """All that is looked at, in turn."""
+    """All that is looked at, in turn.
 
-    def __init__(self, items: list[Item], interval_ns: int, now: Instant) -> None:
+    Parameters
+    ----------
+    items : what to look at
+    interval_ns : distance of two looks at one of them; 0: nobody looks
+    slack_ns : how much too early is well while the process is awake anyway
+    """
+
+    def __init__(
+        self, items: list[Item], interval_ns: int, now: Instant, slack_ns: int = 0
+    ) -> None:
         self._items = items
         self._next = 0
         self._board = Board()
         self._every = (
-            Every(interval_ns // len(items), now.monotonic_ns) if items and interval_ns else None
+            Every(interval_ns // len(items), now.monotonic_ns, slack_ns)
+            if items and interval_ns
+            else None
         )
 
     @property
@@ -102,7 +113,7 @@ class Watch:
         return item.look(self._board, now)
 
 
-def make_watch(config: AgentConfig, now: Instant) -> Watch:
+def make_watch(config: AgentConfig, now: Instant, slack_ns: int = 0) -> Watch:
     """Return what looks at the RNICs of the settings and at their host."""
     items: list[Item] = [
         RnicItem(rnic_component(rnic, config.host_id), RnicFiles(rnic.counters, config.procfs))
@@ -111,7 +122,7 @@ def make_watch(config: AgentConfig, now: Instant) -> Watch:
     ]
     host = HostFiles(config.sysfs, config.procfs, config.hugepages)
     items.append(HostItem(config.host_id, vswitch_component(config), host))
-    return Watch(items, config.states_ns, now)
+    return Watch(items, config.states_ns, now, slack_ns)
 
 
 def rnic_component(rnic: RnicConfig, host_id: str) -> str:

@@ -82,7 +82,7 @@ def test_as_a_slow_and_obvious_meter(looks: list[tuple[int, dict[str, int]]]) ->
         if total is None:
             assert not seen[-2][1].keys() & counts.keys()
             continue
-        steps = []
+        steps: list[tuple[int, int]] = []
         for (_, before), (end_ns, after) in pairwise(seen):
             if not before.keys() & after.keys():
                 steps.clear()

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,18 @@ def test_a_counter_that_is_full_tells_nothing(of: Callable[[str], Looks]) -> Non
     assert "symbol_error is full" in (looks.look()["crc_errors_per_s"].missing_reason or "")
     (looks.tree.netdev / "statistics" / "rx_crc_errors").write_text("60\n")
     assert (looks.look()["crc_errors_per_s"].number or 0) > 0
+
+
+def test_of_counters_of_the_same_events_one_that_counts_is_enough(
+    of: Callable[[str], Looks],
+) -> None:
+    """The port's own counter of flaps holds 255; the network device's goes on."""
+    looks = of("connectx6")
+    (looks.tree.port / "counters" / "link_downed").write_text("255\n")
+    looks.look()
+    assert looks.look()["link_flaps"] == Value(number=0.0)
+    (looks.tree.netdev / "carrier_down_count").unlink()
+    assert "link_downed is full" in (looks.look()["link_flaps"].missing_reason or "")
 
 
 def test_counters_that_are_cleared_are_no_errors(of: Callable[[str], Looks]) -> None:
@@ -260,9 +273,9 @@ OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14"
         ({"pci": False}, None),
     ],
 )
-def test_gpudirect_is_a_module_or_dma_buf(changed: dict[str, str], expected: str | None) -> None:
+def test_gpudirect_is_a_module_or_dma_buf(changed: dict[str, Any], expected: str | None) -> None:
     """Missing only where a GPU's driver is there and offers neither."""
-    given = {
+    given: dict[str, Any] = {
         "pci": True, "driver": "mlx5_core", "kernel_release": "6.8.0", "gpu_driver": OPEN,
         "modules": "nvidia 1 0 -\nmlx5_core 1 0 -",
     } | changed  # fmt: skip

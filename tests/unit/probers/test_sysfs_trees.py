@@ -97,7 +97,7 @@ BYTES = {
 def told(counters: Path, proc: str) -> dict[str, Value]:
     """Return what two looks tell."""
     files, states = RnicFiles(counters, proc), RnicStates()
-    values = {}
+    values: dict[str, Value] = {}
     files.find()
     for now_ns in (S, 6 * S):
         values |= states.decide(files.read(links=True, setup=True), now_ns)
@@ -159,6 +159,13 @@ def test_a_network_device_alone_tells_what_it_has(part: str, tmp_path: Path) -> 
     assert values["gid_table"].missing_reason == values["gpudirect"].missing_reason
     assert values["crc_errors_per_s"] == Value(number=0.0)
     assert CounterFiles(tree.netdev / part).read().tx_bytes == 111
+
+
+def test_every_attribute_stands_in_the_documentation() -> None:
+    """With its sources."""
+    page = (Path(__file__).parents[3] / "docs" / "agent.md").read_text("utf-8")
+    for attribute in (*ATTRIBUTES, "hugepages", "kernel_version", "gpu_driver_version"):
+        assert f"| `{attribute}` |" in page, attribute
 
 
 def test_a_folder_like_the_labs_tells_that_it_is_there_and_no_more(tmp_path: Path) -> None:

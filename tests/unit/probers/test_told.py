@@ -96,6 +96,7 @@ def test_nothing_is_silent_for_longer_than_a_minute(values: list[Value], attribu
         assert (last.value.text, last.value.number is None) == (
             values[number].text, values[number].number is None,
         )  # fmt: skip
-        if last.value.number and values[number].number:
-            ratio = last.value.number / values[number].number
+        shown = values[number].number
+        if last.value.number and shown:
+            ratio = last.value.number / shown
             assert 1 / TELL_FACTOR <= ratio <= TELL_FACTOR
