@@ -166,12 +166,8 @@ class Agent:
                 self._probing.poll(key.data)
 
     def _timers_due_ns(self, now: Instant) -> int:
-        due_ns = min(
-            self._kafka_due.due_ns,
-            self._look_due.due_ns,
-            self._heartbeat_due.due_ns,
-            self._watch.due_ns,
-        )
+        timers = (self._kafka_due, self._look_due, self._heartbeat_due, self._watch)
+        due_ns = min(timer.due_ns for timer in timers)
         return due_ns if self._sampler is None else min(due_ns, self._sampler.due_ns(now))
 
     def _probing_due_ns(self, now: Instant) -> int:
