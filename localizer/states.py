@@ -69,7 +69,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(attribute="pcie_width", kind="pcie_downgrade", family=LATE, falls=True),
     Rule(attribute="pcie_speed_gts", kind="pcie_downgrade", family=LATE, falls=True),
     _number("pcie_errors_per_s", "pcie_error", LATE, 1),
-    _words("gpudirect", "gpudirect_missing", LATE, "loaded"),
+    _words("gpudirect", "gpudirect_missing", LATE, "loaded", "dma-buf"),
     _words("transport", "not_using_rdma", LATE, "rdma"),
     _words("hugepages", "hugepage_mismatch", LATE, "match"),
     _words("congestion_control", "congestion_control_off", LATE, "on"),
@@ -97,7 +97,17 @@ class _Known:
     text: str | None
     number: float | None
     since_ns: int
+    # The last known value before this one: a device that was away for a while is compared
+    # with what it was when it went.
     before: float | str | None
+
+    @property
+    def value(self) -> float | str | None:
+        return self.number if self.text is None else self.text
+
+    @property
+    def unknown(self) -> bool:
+        return self.value is None
 
 
 class StateBook:
@@ -127,7 +137,7 @@ class StateBook:
             self._count += 1
         elif (known.text, known.number) == (state.text, state.number):
             return
-        before = None if known is None else known.text if known.text is not None else known.number
+        before = None if known is None else known.before if known.unknown else known.value
         self._states[state.component_id][state.attribute] = _Known(
             state.text, state.number, us_to_ns(state.changed_at), before
         )
@@ -165,6 +175,8 @@ class StateBook:
 
 
 def _out_of_order(rule: Rule, known: _Known) -> bool:
+    if known.unknown:
+        return False
     if rule.falls:
         return (
             known.number is not None
@@ -175,5 +187,5 @@ def _out_of_order(rule: Rule, known: _Known) -> bool:
     if rule.least is not None:
         return known.number is not None and known.number >= rule.least
     if not rule.usual:
-        return known.before is not None
+        return known.before is not None and known.before != known.value
     return known.text is not None and known.text not in rule.usual

@@ -14,7 +14,8 @@ INTRODUCTION: Final = """\
 
 A verdict (`fault.event.v1`) names a component and, in `fault_kind`, one of these. Probes, traces
 and flow tables find the component; states of components, where something reads them
-(`component.state.v1`, open to any writer), give the fault its name. Without such a reader the
+(`component.state.v1`, open to any writer), give the fault its name. Agents read those of RNICs
+([agent.md](agent.md)), switches have readers of the platform's own. Without such a reader the
 verdict is as right about the place, and its kind is one of those that probes alone can tell.
 """
 

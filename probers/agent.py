@@ -29,6 +29,7 @@ from probers.sampling import Sampler, Source
 from probers.timers import Every
 from probers.transport import Transport
 from probers.vitals import VitalSigns
+from probers.watching import make_watch
 from schemas import topics
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
@@ -110,7 +111,13 @@ class Agent:
             host_id=config.host_id,
             interval_ns=config.heartbeat_ns,
         )
-        self._sampler = self._make_sampler()
+        counters = {
+            r.endpoint_id: Source(r.config.rail, r.counters.read)
+            for r in self._rnics.values()
+            if r.counters is not None
+        }
+        self._sampler = Sampler.of(config.counters_tick_ns, counters)
+        self._watch = make_watch(config, started, SLACK_NS)
         self._standing = Standing.READING
         self._away = False
         self._kafka_due = Every(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)
@@ -161,7 +168,8 @@ class Agent:
                 self._probing.poll(key.data)
 
     def _timers_due_ns(self, now: Instant) -> int:
-        due_ns = min(self._kafka_due.due_ns, self._look_due.due_ns, self._heartbeat_due.due_ns)
+        timers = (self._kafka_due, self._look_due, self._heartbeat_due, self._watch)
+        due_ns = min(timer.due_ns for timer in timers)
         return due_ns if self._sampler is None else min(due_ns, self._sampler.due_ns(now))
 
     def _probing_due_ns(self, now: Instant) -> int:
@@ -184,6 +192,8 @@ class Agent:
         if self._look_due.take(now.monotonic_ns):
             self._look(now)
             self._poll_new_transports()
+        if self._watch.take(now.monotonic_ns) and self._registration.probing:
+            self._reporter.states(self._watch.look(now), now)
         if self._kafka_due.take(now.monotonic_ns):
             self._serve_kafka(now)
         if self._heartbeat_due.take(now.monotonic_ns):
@@ -302,13 +312,3 @@ class Agent:
             self._probing.run()
         missing = self._publisher.close(FLUSH_NS)
         self._log.info("agent.left", agent_id=self._config.id, unacknowledged=missing)
-
-    def _make_sampler(self) -> Sampler | None:
-        sources = {
-            rnic.endpoint_id: Source(rnic.config.rail, rnic.counters.read)
-            for rnic in self._rnics.values()
-            if rnic.counters is not None
-        }
-        if self._config.counters_tick_ns is None or not sources:
-            return None
-        return Sampler(self._config.counters_tick_ns, sources)

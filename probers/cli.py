@@ -27,7 +27,8 @@ Run the agent of one container or host.
 
 It answers probes on its RNICs, registers them, follows its own ping list and
 probes whom that names, once they have registered. What it measures goes to
-Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1.
+Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1; and the state
+of its RNICs and its host: component.state.v1 (docs/agent.md).
 """
 EPILOG: Final = """\
 settings come from flags, then the environment (SKELETONHUNTER_AGENT_<NAME>, and
@@ -47,7 +48,7 @@ SKELETONHUNTER_AGENT_RNIC with several RNICs parted by ';'), then the [agent] an
   [[agent.rnic]]
   rail = 0
   address = "10.0.0.17"
-  counters = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+  counters = "/sys/class/infiniband/mlx5_0/ports/1"
 
 example:
   skeletonhunter agent --bootstrap broker:9092 --container-id job1-w0 \\
@@ -77,8 +78,8 @@ def parser() -> argparse.ArgumentParser:
         "--rnic",
         action="append",
         metavar="KEY=VALUE,…",
-        help="an RNIC: rail, address, port, counters, endpoint_id, transport (udp, tcp), "
-        "gateway; may be repeated",
+        help="an RNIC: rail, address, port, counters, component, endpoint_id, transport "
+        "(udp, tcp), gateway; may be repeated",
     )
     for option in OPTIONS:
         bounds = f" ({option.low} to {option.high}, default {option.default})"

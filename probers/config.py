@@ -15,6 +15,7 @@ from probers.config_checks import checked_id, whole_number
 from probers.config_rnics import RnicConfig, checked_rnics, rnic_tables
 from probers.keys import read_keys
 from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
+from probers.sysfs_text import pages_of
 from schemas.connection import ConfigError
 
 ENV_PREFIX: Final = "SKELETONHUNTER_AGENT_"
@@ -38,6 +39,13 @@ class AgentConfig:
     probe_bytes: int
     heartbeat_ns: int
     counters_tick_ns: int | None
+    # Distance of two looks at one RNIC; 0: no states are told.
+    states_ns: int
+    sysfs: str
+    procfs: str
+    # Least number by size in kB; None: the host's hugepages are not judged.
+    hugepages: Mapping[int, int] | None
+    vswitch_id: str | None
     trace_refresh_ns: int
     queue_bytes: int
     linger_ns: int
@@ -90,6 +98,23 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("probe_key_file", str, None, "file with the key that seals probes; default none"),
     Option("heartbeat_ms", int, 1_000, "distance of two heartbeats", 100, 60_000),
     Option("counters_hz", int, 10, "samples of the RNIC counters per second; 0: none", 0, 100),
+    Option(
+        "states_s",
+        int,
+        5,
+        "distance of two looks at an RNIC's and the host's state; 0: none",
+        0,
+        60,
+    ),
+    Option("sysfs", str, "/sys", "where the host's sysfs is mounted"),
+    Option("procfs", str, "/proc", "where the host's procfs is mounted"),
+    Option(
+        "hugepages",
+        str,
+        None,
+        "what the host should have at least, e.g. 2048kB=1024; default not judged",
+    ),
+    Option("vswitch_id", str, None, "component of the host's virtual switch; default vsw:<host>"),
     Option("trace_refresh_s", int, 300, "distance of two traces of a healthy path", 10, 86_400),
     Option("queue_kbytes", int, 1_024, "what waits while the broker is away", 64, 65_536),
     Option("linger_ms", int, 700, "how long probes are answered after saying goodbye", 0, 30_000),
@@ -120,6 +145,10 @@ def build_config(
     container_id = checked_id("container_id", values["container_id"] or host_id, wrong)
     agent_id = checked_id("id", values["id"] or f"agent-{host_id}", wrong)
     task_id = values["task_id"] and checked_id("task_id", values["task_id"], wrong)
+    vswitch_id = values["vswitch_id"] and checked_id("vswitch_id", values["vswitch_id"], wrong)
+    pages = values["hugepages"] and pages_of(values["hugepages"])
+    if values["hugepages"] and pages is None:
+        wrong.append(f"hugepages={values['hugepages']!r}: give <size>kB=<number>, parted by commas")
     rnics = checked_rnics(rnic_tables(flags, environment, table, wrong), container_id, wrong)
     keys: tuple[bytes, ...] = ()
     if values["probe_key_file"]:
@@ -144,6 +173,11 @@ def build_config(
         probe_bytes=values["probe_bytes"],
         heartbeat_ns=values["heartbeat_ms"] * MS_NS,
         counters_tick_ns=10**9 // hz if hz else None,
+        states_ns=values["states_s"] * 10**9,
+        sysfs=values["sysfs"],
+        procfs=values["procfs"],
+        hugepages=pages or None,
+        vswitch_id=vswitch_id or None,
         trace_refresh_ns=values["trace_refresh_s"] * 10**9,
         queue_bytes=values["queue_kbytes"] * 1024,
         linger_ns=values["linger_ms"] * MS_NS,

@@ -16,7 +16,7 @@ MAX_RAIL: Final = 4_095
 ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
 _KEYS: Final = (
     "rail", "address", "port", "gateway", "counters", "endpoint_id", "transport",
-    "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
+    "component", "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
 )  # fmt: skip
 # What a person writes, and what records say.
 TRANSPORTS: Final = {
@@ -29,8 +29,9 @@ class RnicConfig:
     """One RNIC that the agent probes from.
 
     `gateway` is the address of the lab's virtual switch; None on a real network.
-    `counters` is the folder of its counters; None: not sampled. `rdma` is there where
-    `transport` is RDMA_UD; with `fallback` UDP serves while verbs cannot be had.
+    `counters` is the folder of its counters, or of its port; None: not sampled.
+    `component` is its id in the topology; None: as labs name it, by host and rail. `rdma` is
+    there where `transport` is RDMA_UD; with `fallback` UDP serves while verbs cannot be had.
     """
 
     rail: int
@@ -39,6 +40,7 @@ class RnicConfig:
     port: int = 0
     gateway: tuple[str, int] | None = None
     counters: Path | None = None
+    component: str | None = None
     transport: TransportKind = TransportKind.UDP
     rdma: RdmaSettings | None = None
     fallback: bool = False
@@ -95,6 +97,7 @@ def checked_rnics(
     rnics = [_rnic(table, container_id, wrong) for table in tables[:MAX_RNICS]]
     unique: tuple[tuple[str, Callable[[RnicConfig], object]], ...] = (
         ("endpoint_id", lambda r: r.endpoint_id),
+        ("component", lambda r: r.component or r.endpoint_id),
         ("address and port", lambda r: (r.address, r.port) if r.port else r.endpoint_id),
     )
     for what, of in unique:
@@ -123,9 +126,9 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     else:
         only = [key for key in RDMA_KEYS if key in table]
         wrong.extend(f'RNIC {name}: {key} is for transport = "rdma"' for key in only)
-    counters = table.get("counters")
+    counters, component = table.get("counters"), table.get("component")
     if counters is None and rdma is not None:
-        counters = INFINIBAND / rdma.device / "ports" / str(rdma.port) / "counters"
+        counters = INFINIBAND / rdma.device / "ports" / str(rdma.port)
     return RnicConfig(
         rail=rail,
         endpoint_id=checked_id("endpoint_id", name, wrong),
@@ -133,6 +136,7 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
         port=whole_number("RNIC port", table.get("port", 0), (0, 65_535), wrong),
         gateway=gateway,
         counters=Path(str(counters)) if counters else None,
+        component=checked_id("component", str(component), wrong) if component else None,
         transport=transport,
         rdma=rdma,
         fallback=table.get("fallback") == "udp",

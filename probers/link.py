@@ -5,11 +5,13 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
+from probers.sysfs import port_folder
+
 # Longest state text: "4: ACTIVE", "lowerlayerdown".
 _READ_CHARS: Final = 64
 # Linux operational states in which frames can leave (RFC 2863 through
 # Documentation/networking/operstates.rst): a loopback or tunnel says "unknown".
-_NETDEV_UP: Final = frozenset({"up", "unknown", "dormant", "testing"})
+NETDEV_UP: Final = frozenset({"up", "unknown", "dormant", "testing"})
 _INFINIBAND_ACTIVE: Final = "ACTIVE"
 
 
@@ -25,22 +27,22 @@ class Link(Enum):
 class LinkFiles:
     """Where the state of the port of a counters folder is told.
 
-    For InfiniBand (`ports/1/counters`) in `ports/1/state`, for a netdev
-    (`<name>/statistics`) in `<name>/operstate`. Where neither is there, as in the
-    lab, a port is up as long as its folder exists.
+    For InfiniBand (`ports/1`, or `ports/1/counters`) in `ports/1/state`, for a netdev
+    (`<name>`, or `<name>/statistics`) in `<name>/operstate`. Where neither is there, as in
+    the lab, a port is up as long as its folder exists.
     """
 
     counters: Path
 
     def read(self) -> Link:
         """Return the state now."""
-        port = self.counters.parent
+        port = port_folder(self.counters)
         state = _text(port / "state")
         if state is not None:
             return Link.UP if state.endswith(_INFINIBAND_ACTIVE) else Link.DOWN
         state = _text(port / "operstate")
         if state is not None:
-            return Link.UP if state in _NETDEV_UP else Link.DOWN
+            return Link.UP if state in NETDEV_UP else Link.DOWN
         return Link.UP if self.counters.is_dir() else Link.GONE
 
 

@@ -8,10 +8,19 @@ from probers.publisher import Publisher
 from probers.registration import Announcement, Registration
 from probers.rounds import Round
 from probers.sampling import Batch
+from probers.told import Told
 from probers.trace import FinishedTrace
 from probers.transport import Transport
 from schemas import topics
-from schemas.records import CounterBatch, Endpoint, Heartbeat, PathTrace, ProbeRound
+from schemas.ids import state_id
+from schemas.records import (
+    ComponentState,
+    CounterBatch,
+    Endpoint,
+    Heartbeat,
+    PathTrace,
+    ProbeRound,
+)
 
 
 class Reporter:
@@ -101,6 +110,25 @@ class Reporter:
             samples=batch.samples,
         )
         self._publisher.publish(topics.RNIC_COUNTERS, self._config.id, record, batch.started_ns)
+
+    def states(self, told: list[Told], now: Instant) -> None:
+        """Queue states of components, each in place of one that still waits."""
+        for one in told:
+            key = state_id(one.component_id, one.attribute)
+            record = ComponentState(
+                cluster=self._cluster,
+                state_id=key,
+                component_id=one.component_id,
+                attribute=one.attribute,
+                text=one.value.text,
+                number=one.value.number,
+                missing_reason=one.value.missing_reason,
+                changed_at=one.changed_us,
+                observed_at=one.observed_us,
+                source=self._config.id,
+                producer_version=VERSION,
+            )
+            self._publisher.publish_state(topics.COMPONENT_STATE, key, record, now.realtime_ns)
 
     def heartbeat(self, heartbeat: Heartbeat, now: Instant) -> None:
         """Queue a heartbeat in place of one that still waits."""

@@ -80,6 +80,11 @@ class Sampler:
             batches.extend(self._flush())
         return batches
 
+    @classmethod
+    def of(cls, tick_ns: int | None, sources: Mapping[str, Source]) -> "Sampler | None":
+        """Return a sampler of these sources; None where there is nothing to sample."""
+        return None if tick_ns is None or not sources else cls(tick_ns, sources)
+
     def _add(self, tick_ns: int, now: Callable[[], Instant] | None) -> list[Batch]:
         flushed: list[Batch] = []
         if self._started_ns is not None and tick_ns // BATCH_NS != self._started_ns // BATCH_NS:

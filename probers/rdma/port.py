@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from probers.clock import Clock, Instant
+from probers.rdma.completions import SENT, Completed, Completions
 from probers.rdma.grh import GRH_BYTES, source_gid
 from probers.rdma.library import Library, RdmaError, channel_descriptor, explain
 from probers.rdma.stamps import DeviceClock
@@ -22,11 +23,9 @@ RESPONDER: Final = 0
 # sees below 150 a second, and locked memory is dear (a slot of the responder holds an MTU).
 ANSWERS_DEPTH: Final = 128
 PROBES_DEPTH: Final = 64
-POLLED_AT_ONCE: Final = 32
 # Completions taken in one turn, so that a flood does not keep the loop from its timers.
 MAX_EVENTS: Final = 512
 HOP_LIMIT: Final = 64
-_SENT: Final = 1 << 63
 _SLOT_BITS: Final = 16
 # The kernel's names of active MTUs (enum ibv_mtu).
 MTU_BYTES: Final = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
@@ -64,16 +63,6 @@ class PortSettings:
     slot_bytes: int
     traffic_class: int = 0
     service_level: int = 0
-
-
-class _Completion(NamedTuple):
-    """A work completion, as both kinds of completion queue tell it."""
-
-    wr_id: int
-    ok: bool
-    size: int
-    source: int
-    stamp: int | None
 
 
 class _Pair:
@@ -207,7 +196,7 @@ class Port:
         offset = own.base + (own.depth + slot) * own.slot_bytes
         element = wr.SGE(self._memory.buf + offset, size_bytes, self._memory.lkey)
         request = wr.SendWR(
-            wr_id=_SENT | pair << _SLOT_BITS | slot,
+            wr_id=SENT | pair << _SLOT_BITS | slot,
             num_sge=1,
             sg=[element],
             opcode=self._lib.enums.IBV_WR_SEND,
@@ -256,40 +245,18 @@ class Port:
     def _take_in(self) -> bool:
         """Take completions from the queue; return whether none is left."""
         while len(self._events) < MAX_EVENTS:
-            batch = self._completions()
+            batch = self._completions.take()
             if not batch:
                 return True
             polled = self._now()
             self._events.extend(self._event(each, polled) for each in batch)
         return False
 
-    def _completions(self) -> list[_Completion]:
-        good = self._lib.enums.IBV_WC_SUCCESS
-        if self.clock is None:
-            _, found = self._queue.poll(POLLED_AT_ONCE)
-            return [
-                _Completion(w.wr_id, w.status == good, w.byte_len, w.src_qp, None) for w in found
-            ]
-        stamped: list[_Completion] = []
-        cq = self._queue
-        if cq.start_poll(self._lib.cq.PollCqAttr()):
-            return stamped
-        while True:
-            ok = cq.status == good
-            stamp = cq.read_timestamp() if ok else None
-            sent = bool(cq.wr_id & _SENT)
-            size, source = (0, 0) if sent or not ok else (cq.read_byte_len(), cq.read_src_qp())
-            stamped.append(_Completion(cq.wr_id, ok, size, source, stamp))
-            if len(stamped) == POLLED_AT_ONCE or cq.poll_next():
-                break
-        cq.end_poll()
-        return stamped
-
-    def _event(self, completion: _Completion, polled: Instant) -> Event:
+    def _event(self, completion: Completed, polled: Instant) -> Event:
         wr_id, ok, size, source, stamp = completion
-        pair_number, slot = (wr_id & ~_SENT) >> _SLOT_BITS, wr_id & ((1 << _SLOT_BITS) - 1)
+        pair_number, slot = (wr_id & ~SENT) >> _SLOT_BITS, wr_id & ((1 << _SLOT_BITS) - 1)
         pair = self._pairs[pair_number]
-        if wr_id & _SENT:
+        if wr_id & SENT:
             pair.under_way -= 1
             tag = pair.tags.pop(slot, 0)
             pair.broken |= not ok
@@ -327,17 +294,10 @@ class Port:
         self.clock = DeviceClock.of(lib, self._context)
         # Room for all that can be under way on all queue pairs, both ways.
         entries = 2 * (ANSWERS_DEPTH + (pairs - 1) * PROBES_DEPTH)
-        if self.clock is None:
-            self._queue = lib.cq.CQ(self._context, entries, None, self._channel, 0)
-        else:
-            wanted = lib.cq.CqInitAttrEx(
-                cqe=entries,
-                channel=self._channel,
-                wc_flags=lib.enums.IBV_WC_EX_WITH_BYTE_LEN
-                | lib.enums.IBV_WC_EX_WITH_SRC_QP
-                | lib.enums.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
-            )
-            self._queue = lib.cq.CQEX(self._context, wanted)
+        self._completions = Completions(
+            lib, self._context, self._channel, entries, stamped=self.clock is not None
+        )
+        self._queue = self._completions.queue
         self._queue.req_notify()
         waiting = select.poll()
         waiting.register(self._fd, select.POLLIN)

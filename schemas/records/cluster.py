@@ -101,6 +101,7 @@ class ComponentState:
     attribute: str
     text: str | None = None
     number: float | None = None
+    missing_reason: str | None = None
     changed_at: int
     observed_at: int
     source: str

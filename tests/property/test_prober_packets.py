@@ -9,7 +9,7 @@ from probers import encap, packet
 from probers.clock import Instant
 from probers.encap import EncapError, EncapHeader, EncapType
 from probers.exchange import Exchange
-from probers.packet import PacketError
+from probers.packet import UNSEALED, PacketError
 from probers.transport import PacketCounts, Probe
 from schemas.enums import ProbeStatus
 from tests.unit.probers.clocks import ManualClock
@@ -23,8 +23,8 @@ SIZES = st.integers(packet.MIN_PACKET_BYTES, 300)
 @given(U64, SIZES)
 def test_a_probe_is_what_it_was(nonce: int, size: int) -> None:
     """Packed and parsed, nonce and size are the same."""
-    data = packet.pack_probe(nonce, size)
-    assert (packet.unpack(data).nonce, len(data)) == (nonce, size)
+    data = UNSEALED.probe(nonce, size)
+    assert (UNSEALED.unpack(data).nonce, len(data)) == (nonce, size)
     assert packet.quoted_nonce(data[:64]) == nonce
 
 
@@ -33,9 +33,9 @@ def test_a_reply_is_what_it_was(
     nonce: int, size: int, t2_ns: int, t3_ns: int, kernel: bool
 ) -> None:
     """Times and flag survive; the length is the probe's."""
-    probe = packet.unpack(packet.pack_probe(nonce, size))
-    data = packet.pack_reply(probe, t2_ns=t2_ns, t3_ns=t3_ns, t2_kernel=kernel)
-    reply = packet.unpack(data)
+    probe = UNSEALED.unpack(UNSEALED.probe(nonce, size))
+    data = UNSEALED.reply(probe, t2_ns=t2_ns, t3_ns=t3_ns, t2_kernel=kernel)
+    reply = UNSEALED.unpack(data)
     assert (reply.nonce, reply.t2_ns, reply.t3_ns, reply.t2_kernel) == (
         nonce,
         t2_ns,
@@ -49,15 +49,15 @@ def test_a_reply_is_what_it_was(
 def test_arbitrary_bytes_are_an_error_or_a_packet(data: bytes) -> None:
     """Nothing but PacketError comes out; a claimed nonce is read, not believed."""
     with contextlib.suppress(PacketError):
-        packet.unpack(data)
+        UNSEALED.unpack(data)
     packet.quoted_nonce(data)
 
 
 @st.composite
 def mutated_replies(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """Return a reply, and the same with bytes changed, cut off or added."""
-    probe = packet.unpack(packet.pack_probe(draw(U64), draw(SIZES)))
-    good = packet.pack_reply(probe, t2_ns=10, t3_ns=20, t2_kernel=True)
+    probe = UNSEALED.unpack(UNSEALED.probe(draw(U64), draw(SIZES)))
+    good = UNSEALED.reply(probe, t2_ns=10, t3_ns=20, t2_kernel=True)
     bad = bytearray(good)
     for position, value in draw(
         st.lists(st.tuples(st.integers(0, len(bad) - 1), st.integers(1, 255)), max_size=4)
@@ -75,14 +75,14 @@ def test_a_mutated_reply_never_counts_as_a_reply(pair: tuple[bytes, bytes]) -> N
     if bad == good:
         return
     clock = ManualClock()
-    nonce = packet.unpack(good).nonce
+    nonce = UNSEALED.unpack(good).nonce
     exchange = Exchange(clock, PacketCounts(), packet.MIN_PACKET_BYTES, nonces=lambda: nonce)
     sent, _ = exchange.prepare()
     probe = Probe(token=1, address="10.0.0.1", port=1, flow=0, entropy=0, timeout_ns=10**9)
     exchange.posted(sent, probe, Instant(clock.monotonic_ns, clock.realtime_ns))
     clock.advance(1_000)
     try:
-        exchange.reply(packet.unpack(bad), None, "10.0.0.1")
+        exchange.reply(UNSEALED.unpack(bad), None, "10.0.0.1")
     except PacketError as error:
         exchange.corrupt(error)
     assert all(c.status is ProbeStatus.BAD_REPLY for c in exchange.take())

@@ -52,6 +52,12 @@ def book(*states: ComponentState) -> StateBook:
         ("pcie_width", [8.0, 16.0], LATE, False),
         ("gid_table", ["a"], LOSS, False),
         ("gid_table", ["a", "b"], LOSS, True),
+        ("gid_table", ["a", None], LOSS, False),
+        ("gid_table", ["a", None, "a"], LOSS, False),
+        ("gid_table", ["a", None, None, "b"], LOSS, True),
+        ("pcie_width", [16.0, None], LATE, False),
+        ("pcie_width", [16.0, None, 8.0], LATE, True),
+        ("gpudirect", ["dma-buf"], LATE, False),
         ("colour", ["red"], LOSS, False),
     ],
 )

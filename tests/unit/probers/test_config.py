@@ -171,7 +171,7 @@ def test_an_rdma_rnic_has_its_ports_folder_and_its_settings() -> None:
     (rnic,) = build({"host_id": "h0", "rnic": [table]}).rnics
     assert rnic.transport is TransportKind.RDMA_UD
     assert rnic.rdma == RdmaSettings(device="mlx5_3", address="10.0.0.1")
-    assert str(rnic.counters) == "/sys/class/infiniband/mlx5_3/ports/1/counters"
+    assert str(rnic.counters) == "/sys/class/infiniband/mlx5_3/ports/1"
     assert not rnic.fallback
     more = {"gid_index": 3, "device_port": 2, "traffic_class": 106, "service_level": 3}
     (rnic,) = build({"host_id": "h0", "rnic": [{**table, **more, "fallback": "udp"}]}).rnics

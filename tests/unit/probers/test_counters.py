@@ -1,11 +1,13 @@
 """Counters from trees as the kernel shows them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from probers.counters import CounterFiles
 from probers.link import Link, LinkFiles
+from tests.unit.probers.trees import build
 
 
 def infiniband(root: Path, tx: str = "1000", rx: str = "2000", *, extended: bool = False) -> Path:
@@ -88,6 +90,29 @@ def test_what_is_no_counter_is_missing_with_a_reason(
     assert reason in (reading.missing_reason or "")
     (folder / "port_rcv_data").write_text("3\n")
     assert files.read().rx_bytes == 12
+
+
+def test_what_cannot_be_read_makes_no_way_for_another_layout(tmp_path: Path) -> None:
+    """Other files count other packets: the sample is missing instead."""
+    tree = build("connectx6", tmp_path)
+    file = tree.port / "counters" / "port_xmit_data"
+    file.unlink()
+    file.mkdir()
+    files = CounterFiles(tree.port)
+    assert files.read().missing_reason == "port_xmit_data: Is a directory"
+    file.rmdir()
+    assert files.read().missing_reason == "port_xmit_data: No such file or directory"
+    file.write_text("5\n")
+    assert files.read().tx_bytes == 20
+    files.close()
+
+
+def test_the_next_layout_is_for_devices_that_never_had_the_first(tmp_path: Path) -> None:
+    """No counters of the port from the beginning: the network device counts."""
+    tree = build("connectx6", tmp_path)
+    shutil.rmtree(tree.port / "counters")
+    reading = CounterFiles(tree.port / "counters").read()
+    assert (reading.tx_bytes, reading.rx_bytes) == (111, 222)
 
 
 def test_a_missing_file_names_itself_and_may_appear(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""What was told of components, and what is worth telling again. Pure.
+
+A word or a setting is told when it changes. A measured number (a rate, a count in a window)
+never stands still: it is told at once when it has changed by half, and otherwise with
+what is told every minute. Everything is told once a minute, so that a reader can see that
+somebody still looks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from probers.clock import Instant
+
+AGAIN_NS: Final = 60 * 10**9
+# Told at once from this factor on.
+TELL_FACTOR: Final = 1.5
+# Up to this factor a number is still at the level that it reached at `changed_at`: a window
+# of six looks shows a sixth of a new rate first, and that is when it began.
+LEVEL_FACTOR: Final = 8.0
+MEASURED_SUFFIX: Final = "_per_s"
+MEASURED: Final = frozenset({"link_flaps"})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A word, a number, or the reason why there is neither."""
+
+    text: str | None = None
+    number: float | None = None
+    missing_reason: str | None = None
+
+    @property
+    def same(self) -> tuple[str | None, float | None]:
+        """What two values have in common that say the same."""
+        return self.text, self.number
+
+
+def missing(reason: str) -> Value:
+    """Return an unknown value."""
+    return Value(missing_reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One state to publish."""
+
+    component_id: str
+    attribute: str
+    value: Value
+    changed_us: int
+    observed_us: int
+
+
+@dataclass(slots=True)
+class _Known:
+    # The last that was told, and when on the monotonic clock.
+    told: Value
+    told_ns: int
+    # The value at the time of the last change, for numbers that move within their level.
+    level: Value
+    changed_us: int
+
+
+class Board:
+    """What was told of each attribute of each component."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    def take(self, component_id: str, values: Mapping[str, Value], now: Instant) -> list[Told]:
+        """Take in what was seen now; return what is to be told of it."""
+        return [
+            Told(component_id, attribute, value, known.changed_us, now.epoch_us)
+            for attribute, value in values.items()
+            if (known := self._changed((component_id, attribute), value, now)) is not None
+        ]
+
+    def _changed(self, key: tuple[str, str], value: Value, now: Instant) -> _Known | None:
+        """Return what is known if it is to be told, with the value taken in."""
+        known = self._known.get(key)
+        if known is None:
+            known = _Known(value, now.monotonic_ns, value, now.epoch_us)
+            self._known[key] = known
+            return known
+        measured = key[1].endswith(MEASURED_SUFFIX) or key[1] in MEASURED
+        if _moved(known.level, value, LEVEL_FACTOR if measured else 1.0):
+            known.level, known.changed_us = value, now.epoch_us
+        elif not (
+            now.monotonic_ns - known.told_ns >= AGAIN_NS
+            or _moved(known.told, value, TELL_FACTOR if measured else 1.0)
+        ):
+            return None
+        known.told, known.told_ns = value, now.monotonic_ns
+        return known
+
+
+def _moved(a: Value, b: Value, factor: float) -> bool:
+    """Say whether two values differ, numbers above zero by at least a factor."""
+    if a.number is None or b.number is None or min(a.number, b.number) <= 0 or factor == 1.0:
+        return a.same != b.same
+    return max(a.number, b.number) >= factor * min(a.number, b.number)

@@ -1,0 +1,58 @@
+"""Builds the trees of sysfs and procfs that tests/data/sysfs describes, as folders."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "data" / "sysfs"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.txt")))
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A host with one RNIC."""
+
+    root: Path
+
+    @property
+    def device(self) -> Path:
+        """Folder of the RDMA device, as it is named to people."""
+        (device,) = (self.root / "sys" / "class" / "infiniband").iterdir()
+        return device
+
+    @property
+    def port(self) -> Path:
+        """Folder of its port."""
+        return self.device / "ports" / "1"
+
+    @property
+    def netdev(self) -> Path:
+        """Folder of the first network device."""
+        return min((self.root / "sys" / "class" / "net").iterdir())
+
+    @property
+    def function(self) -> Path:
+        """Folder of its PCI function."""
+        return (self.device / "device").resolve()
+
+    @property
+    def proc(self) -> str:
+        """Where its procfs is mounted."""
+        return str(self.root / "proc")
+
+
+def build(name: str, root: Path) -> Tree:
+    """Make the folders of a tree; return it."""
+    folder = root
+    for line in (FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        if line.startswith("/"):
+            folder = root / line.removeprefix("/")
+            folder.mkdir(parents=True, exist_ok=True)
+            continue
+        file, _, text = line.partition(" ")
+        if text.startswith("-> "):
+            (folder / file).symlink_to(text.removeprefix("-> "))
+        else:
+            (folder / file).write_text(text.replace("\\n", "\n") + "\n")
+    return Tree(root)
