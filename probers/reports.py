@@ -11,7 +11,15 @@ from probers.sampling import Batch
 from probers.trace import FinishedTrace
 from probers.transport import Transport
 from schemas import topics
-from schemas.records import CounterBatch, Endpoint, Heartbeat, PathTrace, ProbeRound
+from schemas.records import (
+    CounterBatch,
+    Endpoint,
+    FlowEntry,
+    FlowTable,
+    Heartbeat,
+    PathTrace,
+    ProbeRound,
+)
 
 
 class Reporter:
@@ -101,6 +109,22 @@ class Reporter:
             samples=batch.samples,
         )
         self._publisher.publish(topics.RNIC_COUNTERS, self._config.id, record, batch.started_ns)
+
+    def overlay(self, entries: tuple[FlowEntry, ...] | None, captured: Instant) -> None:
+        """Queue the host's overlay tables; None: nobody knows them any more."""
+        host_id = self._config.host_id
+        table = (
+            entries
+            if entries is None
+            else FlowTable(
+                cluster=self._cluster,
+                host_id=host_id,
+                captured_at=captured.epoch_us,
+                producer_version=VERSION,
+                entries=entries,
+            )
+        )
+        self._publisher.publish_state(topics.OVERLAY_FLOWS, host_id, table, captured.realtime_ns)
 
     def heartbeat(self, heartbeat: Heartbeat, now: Instant) -> None:
         """Queue a heartbeat in place of one that still waits."""
