@@ -27,7 +27,8 @@ Run the agent of one container or host.
 
 It answers probes on its RNICs, registers them, follows its own ping list and
 probes whom that names, once they have registered. What it measures goes to
-Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1.
+Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1; with
+an [agent.overlay] table (docs/agent.md) overlay.flows.v1 as well.
 """
 EPILOG: Final = """\
 settings come from flags, then the environment (SKELETONHUNTER_AGENT_<NAME>, and
