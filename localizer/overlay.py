@@ -3,7 +3,9 @@
 A packet from `src` to `dst` starts at its endpoint and follows the entries
 (node, dst) → next hop until it is at `dst`. A node without an entry has lost
 it; a node that is met twice closes a loop. Only tables that were captured can
-accuse: a node of a host whose tables nobody has read is unknown, not broken.
+accuse, and only of what they speak about: a node of a host whose tables nobody has
+read is unknown, not broken, and so is a destination that no entry of them names. A
+reader on a host knows the destinations it has to do with, not everybody's.
 """
 
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ class _Table:
     captured_ns: int
     next_hops: dict[tuple[str, str], str | None]
     nodes: frozenset[str]
+    dsts: frozenset[str]
     # Entries that hardware should forward and does not, and since when there are any.
     software: int
     software_ns: int
@@ -76,6 +79,7 @@ class FlowTables:
             captured_ns,
             {(entry.node, entry.dst): entry.next_hop for entry in table.entries},
             nodes,
+            frozenset(entry.dst for entry in table.entries),
             sum(entry.offloaded is False for entry in table.entries),
             before.software_ns if before is not None and lasts else captured_ns,
         )
@@ -98,7 +102,7 @@ class FlowTables:
         node, met = src, [src]
         while node != dst and len(met) <= MAX_STEPS:
             table = self._table_of(node)
-            if table is None:
+            if table is None or dst not in table.dsts:
                 return None
             following = table.next_hops.get((node, dst))
             if following is None:

@@ -18,6 +18,7 @@ from probers.consumer import TopicReader
 from probers.heartbeat import Heart
 from probers.inbox import Inbox
 from probers.opening import Probes
+from probers.overlay_duty import OverlayDuty
 from probers.packet import Packets
 from probers.pinglist import PingListFollower
 from probers.probing import Probing
@@ -25,6 +26,7 @@ from probers.publisher import Publisher
 from probers.registration import Registration, Standing
 from probers.reports import Reporter
 from probers.rnic import Change, Rnic
+from probers.rounds import Round
 from probers.sampling import Sampler, Source
 from probers.timers import Every
 from probers.transport import Transport
@@ -83,6 +85,15 @@ class Agent:
         self._registration = Registration(
             agent_id=config.id, cluster=settings.cluster, started=started
         )
+        self._reporter = Reporter(config, settings.cluster, self._registration, self._publisher)
+        self._overlay = OverlayDuty(
+            config,
+            settings.cluster,
+            follower=self._follower,
+            registration=self._registration,
+            publish=self._reporter.overlay,
+            log=log,
+        )
         wanted = (topics.PINGLIST, topics.ENDPOINT)
         self._reader = TopicReader(settings, clock, wanted, client_id=config.id, log=log)
         self._inbox = Inbox(
@@ -94,14 +105,14 @@ class Agent:
             registration=self._registration,
             dead_letters=self._publisher,
             log=log,
+            neighbours=self._overlay,
         )
-        self._reporter = Reporter(config, settings.cluster, self._registration, self._publisher)
         self._vitals = VitalSigns(started)
         self._probing = Probing(
             config,
             clock,
             self._rnics,
-            publish_round=self._reporter.round,
+            publish_round=self._round_done,
             publish_trace=lambda trace: self._reporter.trace(trace, clock.now()),
             delay=self._vitals.delays.add,
         )
@@ -151,6 +162,7 @@ class Agent:
         """Close sockets, files and clients."""
         for rnic in self._rnics.values():
             rnic.close()
+        self._overlay.close()
         self._reader.close()
         self._selector.close()
         self._wake.close()
@@ -199,6 +211,10 @@ class Agent:
         if self._heartbeat_due.take(now.monotonic_ns):
             self._beat(now)
 
+    def _round_done(self, done: Round) -> None:
+        self._reporter.round(done)
+        self._overlay.probed(done, self._clock.now())
+
     def _serve_kafka(self, now: Instant) -> None:
         self._publisher.poll()
         self._inbox.poll()
@@ -206,6 +222,7 @@ class Agent:
         self._reporter.announce(registration.due(now), now)
         flows = self._follower.flows() if registration.probing else ()
         self._probing.follow(flows, self._follower.version, now)
+        self._overlay.serve(now)
         if registration.standing is not self._standing:
             self._stand(registration.standing, now)
         if self._publisher.broker_away() is not self._away:
@@ -279,6 +296,7 @@ class Agent:
             publisher=self._publisher,
             inbox=self._inbox,
             overloaded=self._probing.plan.overloaded,
+            overlay=self._overlay.trouble,
         )
         incarnation = self._registration.incarnation
         heartbeat = self._heart.beat(vitals, incarnation=incarnation, now=now, leaving=leaving)
@@ -296,6 +314,7 @@ class Agent:
         now = self._clock.now()
         self._log.info("agent.leaving", agent_id=self._config.id)
         self._probing.finish()
+        self._overlay.leave(now)
         self._reporter.announce(self._registration.leave(), now)
         self._beat(now, leaving=True)
         end_ns = now.monotonic_ns + max(self._config.linger_ns, 1)

@@ -27,8 +27,9 @@ Run the agent of one container or host.
 
 It answers probes on its RNICs, registers them, follows its own ping list and
 probes whom that names, once they have registered. What it measures goes to
-Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1; and the state
-of its RNICs and its host: component.state.v1 (docs/agent.md).
+Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1; the state of
+its RNICs and its host: component.state.v1; with an [agent.overlay] table
+overlay.flows.v1 as well (docs/agent.md).
 """
 EPILOG: Final = """\
 settings come from flags, then the environment (SKELETONHUNTER_AGENT_<NAME>, and

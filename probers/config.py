@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config_checks import checked_id, whole_number
+from probers.config_overlay import OverlayConfig, checked_overlay
 from probers.config_rnics import RnicConfig, checked_rnics, rnic_tables
 from probers.keys import read_keys
 from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
@@ -52,6 +53,7 @@ class AgentConfig:
     rnics: tuple[RnicConfig, ...]
     # Kept out of what a log might print.
     probe_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    overlay: OverlayConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def build_config(
         If anything is wrong; the message names everything that is.
     """
     wrong: list[str] = []
-    known = {o.name for o in OPTIONS} | {"rnic", "log_level", "log_json"}
+    known = {o.name for o in OPTIONS} | {"rnic", "overlay", "log_level", "log_json"}
     wrong.extend(f"[agent] {key}: there is no such setting" for key in table if key not in known)
     values = {o.name: _value(o, flags, environment, table, wrong) for o in OPTIONS}
     host_id = checked_id("host_id", values["host_id"] or socket.gethostname() or "host", wrong)
@@ -156,6 +158,7 @@ def build_config(
             keys = read_keys(Path(values["probe_key_file"]))
         except ConfigError as error:
             wrong.append(str(error))
+    overlay = checked_overlay(table.get("overlay"), wrong)
     if wrong:
         raise ConfigError("; ".join(wrong))
     hz = values["counters_hz"]
@@ -183,6 +186,7 @@ def build_config(
         linger_ns=values["linger_ms"] * MS_NS,
         rnics=rnics,
         probe_keys=keys,
+        overlay=overlay,
     )
 
 

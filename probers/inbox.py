@@ -59,6 +59,18 @@ class DeadLetters(Protocol):
         ...
 
 
+class Neighbours(Protocol):
+    """Who wants to know which endpoints live on the host."""
+
+    def registered(self, endpoint: Endpoint) -> None:
+        """Take in a registration."""
+        ...
+
+    def left(self, endpoint_id: str) -> None:
+        """Take in a tombstone."""
+        ...
+
+
 @dataclass(slots=True)
 class InboxCounts:
     """What arrived, since the start."""
@@ -82,7 +94,9 @@ class Inbox:
         registration: Registration,
         dead_letters: DeadLetters,
         log: EventLog,
+        neighbours: Neighbours | None = None,
     ) -> None:
+        self._neighbours = neighbours
         self._agent_key = agent_id.encode()
         self._reader = reader
         self._codec = codec
@@ -156,6 +170,8 @@ class Inbox:
                 self._follower.left(name, replayed=record.replayed)
                 if not record.replayed:
                     self._registration.left(name, now)
+                    if self._neighbours is not None:
+                        self._neighbours.left(name)
             return
         endpoint: Endpoint | None = self._decode(record)
         if endpoint is None:
@@ -167,6 +183,8 @@ class Inbox:
         self._follower.registered(endpoint, replayed=record.replayed)
         if not record.replayed:
             self._registration.seen(endpoint, now)
+            if self._neighbours is not None:
+                self._neighbours.registered(endpoint)
 
     def _decode(self, record: Record) -> Any | None:
         value = record.value or b""

@@ -17,6 +17,8 @@ from schemas.records import (
     ComponentState,
     CounterBatch,
     Endpoint,
+    FlowEntry,
+    FlowTable,
     Heartbeat,
     PathTrace,
     ProbeRound,
@@ -129,6 +131,22 @@ class Reporter:
                 producer_version=VERSION,
             )
             self._publisher.publish_state(topics.COMPONENT_STATE, key, record, now.realtime_ns)
+
+    def overlay(self, entries: tuple[FlowEntry, ...] | None, captured: Instant) -> None:
+        """Queue the host's overlay tables; None: nobody knows them any more."""
+        host_id = self._config.host_id
+        table = (
+            entries
+            if entries is None
+            else FlowTable(
+                cluster=self._cluster,
+                host_id=host_id,
+                captured_at=captured.epoch_us,
+                producer_version=VERSION,
+                entries=entries,
+            )
+        )
+        self._publisher.publish_state(topics.OVERLAY_FLOWS, host_id, table, captured.realtime_ns)
 
     def heartbeat(self, heartbeat: Heartbeat, now: Instant) -> None:
         """Queue a heartbeat in place of one that still waits."""

@@ -28,6 +28,7 @@ class VitalSigns:
         publisher: Publisher,
         inbox: Inbox,
         overloaded: bool,
+        overlay: str | None = None,
     ) -> Vitals:
         """Return what the next heartbeat tells, the reasons of a bad state among it."""
         packets = [rnic.counts() for rnic in rnics]
@@ -40,6 +41,7 @@ class VitalSigns:
             self.clock.reason(now),
             inbox.counts.refusal and f"ping list refused: {inbox.counts.refusal.value}",
             "more targets than the rate allows" if overloaded else None,
+            overlay and f"overlay tables: {overlay}",
             *(rnic.trouble for rnic in rnics),
         ]
         return Vitals(

@@ -29,6 +29,8 @@ FORBIDDEN = (
     "confluent_kafka",
     "confluent_kafka.admin",
     "ops",
+    # Only where [agent.overlay] wants it.
+    "probers.overlay",
 )
 # As `python -m probers` does, then an agent with clients whose broker is away.
 SCRIPT = """

@@ -87,6 +87,16 @@ def test_tables_that_nobody_read_accuse_nobody() -> None:
     assert len(half) == 1
 
 
+def test_a_table_accuses_nobody_of_a_destination_it_does_not_name() -> None:
+    """The host that is probed was never told of the prober: its reply's chain is unknown."""
+    silent = tables(h1=tuple(e for e in H1 if e.split()[1] != "e0"))
+    assert silent.round_trip("e0", "e1") is None
+    dropping = tables(h1=(*(e for e in H1 if e.split()[1] != "e0"), "e1 e0 v1"))
+    fault = dropping.round_trip("e0", "e1")
+    assert fault is not None
+    assert (fault.node, fault.dst) == ("v1", "e0")
+
+
 def test_a_new_table_replaces_the_old_one() -> None:
     """The entry is back with the next capture, and the version tells of it."""
     found = tables(h0=without(H0, "v0 e1"))

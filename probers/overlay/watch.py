@@ -1,0 +1,174 @@
+"""When the host's overlay tables are read, and what of them is published."""
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from probers.clock import Instant
+from probers.config_overlay import OverlayConfig
+from probers.overlay.child import TableChild
+from probers.overlay.locals import LocalEndpoints
+from probers.overlay.table import build_table
+from probers.overlay.wire import Answer, Destination, Request
+from probers.targets import FlowTarget
+from schemas.enums import ProbeStatus
+from schemas.eventlog import EventLog
+from schemas.records import Endpoint, FlowEntry, ProbeResult
+
+# Least distance of two readings: a reading of a large table costs seconds of a core.
+GAP_NS: Final = 5 * 10**9
+# Readings that may fail before what was published is taken back: half a minute of a
+# restart of vswitchd is no reason to forget, tables nobody can check any more are.
+FAILURES: Final = 3
+# What says that the network, or nobody, has answered; the own link is no matter of tables.
+_LOST: Final = frozenset({ProbeStatus.TIMEOUT, ProbeStatus.UNREACHABLE, ProbeStatus.NO_ROUTE})
+
+# Entries to publish (None: a tombstone), and when they were read.
+Publication = tuple[tuple[FlowEntry, ...] | None, Instant]
+
+
+class Child(Protocol):
+    """Where tables are read."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reading is under way."""
+        ...
+
+    def start(self, request: Request, now_ns: int) -> None:
+        """Begin a reading."""
+        ...
+
+    def poll(self, now_ns: int) -> Answer | None:
+        """Return the answer; None: not yet."""
+        ...
+
+    def close(self) -> None:
+        """End what is under way."""
+        ...
+
+
+class OverlayWatch:
+    """Reads at an interval, and soon after a flow was lost; publishes what has changed."""
+
+    def __init__(
+        self,
+        config: OverlayConfig,
+        *,
+        host_id: str,
+        cluster: str,
+        log: EventLog,
+        child: Child | None = None,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._locals = LocalEndpoints(host_id=host_id, cluster=cluster)
+        self._child: Child = TableChild() if child is None else child
+        self._due_ns = 0
+        self._started: Instant | None = None
+        self._in_use: dict[str, str] = {}
+        self._macs: dict[str, str] = {}
+        self._software: frozenset[str] = frozenset()
+        self._lost: frozenset[tuple[str, str]] = frozenset()
+        self._failures = 0
+        # Of what was published last: a hash stands for the entries, and when.
+        self._last: tuple[int, int] | None = None
+        # Why the tables cannot be read, or not wholly.
+        self.trouble: str | None = None
+
+    @property
+    def published(self) -> bool:
+        """Whether tables of ours are on the topic."""
+        return self._last is not None
+
+    def registered(self, endpoint: Endpoint) -> None:
+        """Take in a registration."""
+        self._locals.registered(endpoint)
+
+    def left(self, endpoint_id: str) -> None:
+        """Take in a tombstone of a registration."""
+        self._locals.left(endpoint_id)
+
+    def probed(self, results: Iterable[ProbeResult], now: Instant) -> None:
+        """Take in a round: pairs newly lost are a reason to read soon."""
+        lost = frozenset((r.src, r.dst) for r in results if r.status in _LOST)
+        if lost - self._lost:
+            earliest_ns = 0 if self._started is None else self._started.monotonic_ns + GAP_NS
+            self._due_ns = min(self._due_ns, max(now.monotonic_ns, earliest_ns))
+        self._lost = lost
+
+    def poll(self, flows: tuple[FlowTarget, ...], now: Instant) -> list[Publication]:
+        """Begin a reading when it is time; return what there is to publish."""
+        if self._child.busy:
+            answer = self._child.poll(now.monotonic_ns)
+            return [] if answer is None else self._take(answer, now)
+        if now.monotonic_ns >= self._due_ns:
+            self._start(flows, now)
+        return []
+
+    def close(self) -> None:
+        """End a reading that is under way."""
+        self._child.close()
+
+    def _start(self, flows: tuple[FlowTarget, ...], now: Instant) -> None:
+        self._due_ns = now.monotonic_ns + self._config.interval_ns
+        self._in_use = {flow.dst: flow.address for flow in flows}
+        addresses = dict.fromkeys(self._in_use.values(), False)
+        addresses.update(dict.fromkeys(self._locals.addresses.values(), True))
+        if not addresses:
+            return
+        request = Request(
+            source=self._config.source,
+            commands=self._config.commands,
+            timeout_s=self._config.timeout_ns / 10**9,
+            devices=self._config.devices,
+            destinations=tuple(
+                Destination(address, local, self._macs.get(address))
+                for address, local in addresses.items()
+            ),
+        )
+        self._started = now
+        try:
+            self._child.start(request, now.monotonic_ns)
+        except OSError as error:
+            self._say(f"no process: {error.strerror}")
+            self._failures += 1
+
+    def _take(self, answer: Answer, now: Instant) -> list[Publication]:
+        self._say("; ".join(answer.troubles) or None)
+        if not answer.read:
+            self._failures += 1
+            if self._failures < FAILURES or self._last is None:
+                return []
+            self._last = None
+            self._log.warning("overlay.withdrawn", reason=self.trouble)
+            return [(None, now)]
+        self._failures = 0
+        self._macs = answer.macs
+        table = build_table(
+            {finding.address: finding for finding in answer.findings},
+            in_use=self._in_use,
+            locals_=self._locals.addresses,
+            config=self._config,
+            software_before=self._software,
+        )
+        self._software = table.software
+        content = hash(table.entries)
+        changed = self._last is None or self._last[0] != content
+        if changed:
+            counts = {**answer.counts, **table.counts}
+            told = " ".join(f"{what}={count}" for what, count in sorted(counts.items()))
+            self._log.info("overlay.changed", entries=len(table.entries), counts=told)
+        elif self._last and now.monotonic_ns < self._last[1] + self._config.republish_ns:
+            return []
+        self._last = (content, now.monotonic_ns)
+        return [(table.entries, self._started or now)]
+
+    def _say(self, trouble: str | None) -> None:
+        """Log a trouble once, until it is another one or over."""
+        if trouble == self.trouble:
+            return
+        self.trouble = trouble
+        if trouble is None:
+            self._log.info("overlay.readable")
+        else:
+            self._log.warning("overlay.unreadable", reason=trouble)

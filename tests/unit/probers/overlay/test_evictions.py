@@ -1,0 +1,32 @@
+"""How often hardware loses flows."""
+
+import pytest
+
+from probers.overlay.evictions import RETURN_NS, EvictionMeter
+from probers.overlay.wire import Finding, Way
+
+S = 10**9
+
+
+def there(*addresses: str) -> list[Finding]:
+    """Return findings of addresses that hardware has."""
+    return [Finding(a, Way.TUNNEL, remote="10.9.0.9", offloaded=True) for a in addresses]
+
+
+def test_entries_that_return_were_evicted() -> None:
+    """One of two comes back after it was in software for a reading."""
+    meter = EvictionMeter()
+    slow = Finding("a", Way.TUNNEL, remote="10.9.0.9", offloaded=False)
+    assert meter.take(there("a", "b"), 0) is None
+    assert meter.take([slow, *there("b")], 30 * S) == 0.0
+    assert meter.take(there("a", "b"), 40 * S) == pytest.approx(0.1)
+    assert meter.take(there("a", "b"), 70 * S) == 0.0
+
+
+def test_entries_that_end_or_return_late_were_not() -> None:
+    """Jobs pause and end."""
+    meter = EvictionMeter()
+    meter.take(there("a", "b"), 0)
+    meter.take(there("b"), 30 * S)
+    assert meter.take(there("b"), RETURN_NS + 40 * S) == 0.0
+    assert meter.take(there("a", "b"), RETURN_NS + 70 * S) == 0.0
