@@ -55,4 +55,5 @@ class SystemClock:
             after = time.monotonic_ns()
             if after - before <= PAIR_NS:
                 break
-        return Instant(after, realtime_ns)
+        # The wall clock was read in the middle: without this, kernel stamps would seem later.
+        return Instant(after, realtime_ns + (after - before) // 2)

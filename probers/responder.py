@@ -12,6 +12,9 @@ from probers.transport import PacketCounts
 # still answered, a flood is not reflected.
 MAX_REPLIES_HZ: Final = 20_000.0
 REPLY_BURST: Final = 4_096
+# What packing usually takes grows slowly and falls at once: one that was preempted would
+# state a hold longer than the round trip.
+PACKING_STEP_NS: Final = 500
 # A datagram does not wait longer in a socket's queue; a larger age is a clock set.
 MAX_WAIT_NS: Final = 10 * 10**9
 
@@ -21,7 +24,8 @@ class Responder:
 
     t2 is the kernel's stamp where it can be believed, t3 is taken when the reply
     is made. Both are of the wall clock, and a clock set between them must not make
-    the hold wrong: t3 is t2 plus what the monotonic clock saw.
+    the hold wrong: t3 is t2 plus what the monotonic clock saw, plus what packing usually
+    takes: the reply leaves after it has been packed, with the stamp inside.
     """
 
     def __init__(self, clock: Clock, counts: PacketCounts, packets: Packets = UNSEALED) -> None:
@@ -30,6 +34,7 @@ class Responder:
         self._counts = counts
         self._budget = TokenBucket(MAX_REPLIES_HZ, REPLY_BURST)
         self._offset_ns: int | None = None
+        self._packing_ns = 0
 
     def answer(
         self,
@@ -58,12 +63,16 @@ class Responder:
         if not kernel:
             waited_ns = 0
         self._counts.answered += 1
-        held_ns = waited_ns + self._clock.now().monotonic_ns - taken.monotonic_ns
+        packed_ns = self._clock.now().monotonic_ns
+        held_ns = waited_ns + packed_ns - taken.monotonic_ns + self._packing_ns
         t2_ns = taken.realtime_ns - waited_ns
-        return self._packets.reply(
+        reply = self._packets.reply(
             probe,
             t2_ns=t2_ns,
             t3_ns=t2_ns + held_ns,
             t2_kernel=kernel and by_kernel,
             follows=follows,
         )
+        took_ns = self._clock.now().monotonic_ns - packed_ns
+        self._packing_ns = min(took_ns, self._packing_ns * 9 // 8 + PACKING_STEP_NS)
+        return reply
