@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from probers import kafka_client
 from probers.agent import Agent
 from probers.clock import SystemClock
 from probers.config import OPTIONS, AgentConfig, build_config
+from probers.opening import located
 from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.connection import CONFIG_ENV, ConfigError, KafkaSettings, load_settings, read_table
@@ -139,6 +141,7 @@ def _run(config: AgentConfig, settings: KafkaSettings) -> int:
     log = EventLog("agent")
     try:
         client = kafka_client.load()
+        config = replace(config, rnics=tuple(located(rnic) for rnic in config.rnics))
         agent = Agent(config, settings, make_codec(settings), SystemClock())
     except (RuntimeError, ImportError) as error:
         log.error("agent.cannot_start", reason=str(error))
