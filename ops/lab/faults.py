@@ -13,6 +13,9 @@ from schemas.enums import Layer
 NEAR_MATCHES: Final = 5
 NEAR_CUTOFF: Final = 0.4
 MAX_MS: Final = 60_000.0
+LOOPBACK_LAB: Final = "loopback"
+NETNS_LAB: Final = "netns"
+ALL_LABS: Final = (LOOPBACK_LAB, NETNS_LAB)
 
 
 class FaultError(LabUsageError):
@@ -37,7 +40,12 @@ PERCENT: Final = Param(
 SENDER: Final = Param(
     name="sender", doc="end of the link whose packets suffer; both ends unless given"
 )
+SHUT: Final = Param(name="sender", doc="end of the link that is shut; its first unless given")
 DST: Final = Param(name="dst", doc="endpoint whose traffic suffers; every destination unless given")
+TO: Final = Param(name="dst", doc="endpoint whose RNIC is meant; every RNIC unless given")
+ACL_PERCENT: Final = Param(
+    name="percent", doc="share of the source ports", unit="%", default=50.0, low=1.0, high=100.0
+)
 
 
 def _ms(doc: str, default: float, low: float = 0.01) -> Param:
@@ -46,7 +54,7 @@ def _ms(doc: str, default: float, low: float = 0.01) -> Param:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultKind:
-    """A kind of fault: on what, with which parameters, and what it does."""
+    """A kind of fault: on what, with which parameters, what it does, in which kinds of lab."""
 
     name: str
     layer: Layer
@@ -54,6 +62,7 @@ class FaultKind:
     doc: str
     params: tuple[Param, ...] = ()
     example: str
+    labs: tuple[str, ...] = ALL_LABS
 
 
 KINDS: Final[dict[str, FaultKind]] = {
@@ -104,7 +113,43 @@ KINDS: Final[dict[str, FaultKind]] = {
             example="flow-hole vsw:h1 --dst job1-w1/r0",
         ),
         FaultKind(
+            name="link-down", layer=Layer.UNDERLAY, target="link", params=(SHUT,),
+            labs=(NETNS_LAB,),
+            doc="A port is shut: its own switch routes around it, the other end does not know.",
+            example="link-down link:leaf:p0-0--spine:0",
+        ),
+        FaultKind(
+            name="link-mtu", layer=Layer.UNDERLAY, target="link", params=(SENDER,),
+            labs=(NETNS_LAB,),
+            doc="The MTU of the receiving end is too small: it drops large frames without a word.",
+            example="link-mtu link:leaf:p0-0--spine:0",
+        ),
+        FaultKind(
+            name="route-withdraw", layer=Layer.UNDERLAY, target="switch", params=(TO,),
+            labs=(NETNS_LAB,),
+            doc="A switch loses its route to an RNIC, and says so of each packet.",
+            example="route-withdraw spine:0 --dst job1-w0/r0",
+        ),
+        FaultKind(
+            name="route-hole", layer=Layer.UNDERLAY, target="switch", params=(TO,),
+            labs=(NETNS_LAB,),
+            doc="A switch has a blackhole route to an RNIC: its packets are dropped silently.",
+            example="route-hole spine:0 --dst job1-w0/r0",
+        ),
+        FaultKind(
+            name="acl-drop", layer=Layer.UNDERLAY, target="switch", params=(ACL_PERCENT, TO),
+            labs=(NETNS_LAB,),
+            doc="An access list of a switch drops a share of the 5-tuples, always the same.",
+            example="acl-drop spine:0 --percent 50",
+        ),
+        FaultKind(
+            name="container-kill", layer=Layer.OVERLAY, target="container", labs=(NETNS_LAB,),
+            doc="A container's interfaces are gone; its host and the agent stay.",
+            example="container-kill job1-w1",
+        ),
+        FaultKind(
             name="flow-loop", layer=Layer.OVERLAY, target="virtual node", params=(DST,),
+            labs=(LOOPBACK_LAB,),
             doc="A virtual switch and an RNIC of its host send traffic to each other.",
             example="flow-loop rnic:h0/r0 --dst job1-w1/r0",
         ),
@@ -144,6 +189,8 @@ def targets_of(kind: FaultKind, shape: LabShape) -> list[str]:
             return [link.link_id for link in shape.links]
         case "switch":
             return shape.switch_ids()
+        case "container":
+            return list(dict.fromkeys(e.container_id for e in shape.endpoints))
         case "virtual node":
             return shape.vswitch_ids() + shape.rnic_ids()
         case _:
@@ -159,9 +206,13 @@ def near(name: str, known: list[str]) -> str:
 
 
 def check_fault(
-    kind_name: str, target: str, params: Mapping[str, Any], shape: LabShape
+    kind_name: str,
+    target: str,
+    params: Mapping[str, Any],
+    shape: LabShape,
+    lab: str = LOOPBACK_LAB,
 ) -> FaultSpec:
-    """Return the fault that is asked for; defaults are filled in.
+    """Return the fault that is asked for of that kind of lab; defaults are filled in.
 
     Raises
     ------
@@ -175,6 +226,8 @@ def check_fault(
             f"no fault kind {kind_name!r}; {near(kind_name, list(KINDS))} "
             "`lab kinds` lists them all"
         )
+    if lab not in kind.labs:
+        raise FaultError(f"{kind.name} is no fault of a {lab} lab, but of {', '.join(kind.labs)}")
     wrong: list[str] = []
     known = targets_of(kind, shape)
     component = _canonical(target) if kind.target == "link" else target
@@ -194,7 +247,7 @@ def check_fault(
         elif given is not None:
             values[param.name] = given
     if not wrong:
-        wrong += _components_wrong(component, values, shape)
+        wrong += _components_wrong(component, values, shape, lab)
     if wrong:
         raise FaultError("; ".join(wrong))
     return FaultSpec(
@@ -223,7 +276,9 @@ def _number(param: Param, given: Any, wrong: list[str]) -> float | None:
     return float(value)
 
 
-def _components_wrong(component: str, values: dict[str, Any], shape: LabShape) -> list[str]:
+def _components_wrong(
+    component: str, values: dict[str, Any], shape: LabShape, lab: str
+) -> list[str]:
     wrong: list[str] = []
     sender = values.get("sender")
     if sender is not None:
@@ -232,10 +287,22 @@ def _components_wrong(component: str, values: dict[str, Any], shape: LabShape) -
             wrong.append(f"sender={sender!r} is no end of {component}: {link.a} or {link.b}")
     dst = values.get("dst")
     if dst is not None:
-        known = Overlay(shape).destinations(component)
+        known = _destinations(component, shape, lab)
         if dst not in known:
             wrong.append(f"{component} has no entry for dst={dst!r}: {near(str(dst), known)}")
     return wrong
+
+
+def _destinations(component: str, shape: LabShape, lab: str) -> list[str]:
+    """Return the endpoints for which a virtual node has entries, or a switch routes."""
+    if component in shape.switch_ids():
+        return [e.endpoint_id for e in shape.endpoints]
+    known = Overlay(shape).destinations(component)
+    rails = {e.rail for e in shape.endpoints if e.rnic_id == component}
+    if lab == LOOPBACK_LAB or not rails:
+        return known
+    # Each rail has a tunnel network of its own.
+    return [e.endpoint_id for e in shape.endpoints if e.endpoint_id in known and e.rail in rails]
 
 
 def _culprits(
