@@ -71,7 +71,7 @@ class AgentFiles:
         rnic: Callable[[EndpointSpec], Mapping[str, str | int]],
         options: Table,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._shape = shape
         self._settings = settings
         self._rnic = rnic
@@ -79,7 +79,7 @@ class AgentFiles:
 
     def path(self, agent_id: str) -> Path:
         """Return where an agent's file is."""
-        return self._folder / "agents" / f"{agent_id}.toml"
+        return self.folder / "agents" / f"{agent_id}.toml"
 
     def command(self, agent_id: str) -> list[str]:
         """Return the command that runs an agent."""
@@ -94,7 +94,7 @@ class AgentFiles:
 
     def write(self) -> None:
         """Write all files."""
-        (self._folder / "agents").mkdir(mode=0o700)
+        (self.folder / "agents").mkdir(mode=0o700)
         for host, agent_id in enumerate(self._shape.agent_ids()):
             mine = [e for e in self._shape.endpoints if e.host == host]
             write_private(self.path(agent_id), self.text(mine))

@@ -11,7 +11,8 @@ from typing import Any, Final
 from ops.lab.counters import counters_dir
 from ops.lab.errors import LabUsageError
 from ops.lab.fabric import LOOPBACK
-from ops.lab.faults import LOOPBACK_LAB, NETNS_LAB, near
+from ops.lab.fault_kinds import LOOPBACK_LAB, NETNS_LAB
+from ops.lab.faults import near
 from ops.lab.netns.plan import (
     AGENT_PORT,
     namespace_name,

@@ -29,8 +29,9 @@ from ops.lab.agents import (
 )
 from ops.lab.control import request, wait_for
 from ops.lab.errors import LabError
+from ops.lab.fault_kinds import LOOPBACK_LAB
 from ops.lab.faultboard import ActiveFault, describe, truth_of
-from ops.lab.faults import LOOPBACK_LAB, FaultError, FaultSpec, check_fault, near
+from ops.lab.faults import FaultError, FaultSpec, check_fault, near
 from ops.lab.folder import INFO_FILE, PIDS_FILE, LabFolder
 from ops.lab.kind import lab_kind
 from ops.lab.preflight import missing_topics
@@ -288,6 +289,8 @@ class Lab:
             raise FaultError(f"{spec.target} does not run: {state}")
         if spec.kind == "agent-kill":
             self._agents.kill(spec.target)
+        elif spec.kind == "agent-starve":
+            self._agents.starve(spec.target, spec.params["percent"])
         else:
             self._agents.stop(spec.target)
         return self._told("inject", fault_id, spec)
@@ -297,6 +300,8 @@ class Lab:
         if self._agents is not None:
             if spec.kind == "agent-kill":
                 self._agents.start(spec.target)
+            elif spec.kind == "agent-starve":
+                self._agents.feed(spec.target)
             else:
                 self._agents.go_on(spec.target)
         return self._told("heal", fault.fault_id, spec)

@@ -19,8 +19,9 @@ from typing import Any, Final
 from ops.lab.control import ControlServer
 from ops.lab.counters import CounterTree, CounterWriter
 from ops.lab.events import EventLoop
+from ops.lab.fault_kinds import LOOPBACK_LAB
 from ops.lab.faultboard import describe
-from ops.lab.faults import LOOPBACK_LAB, FaultError, check_fault
+from ops.lab.faults import FaultError, check_fault
 from ops.lab.loopback import LoopbackNetwork
 from ops.lab.netns.network import NetnsNetwork
 from ops.lab.network import Network

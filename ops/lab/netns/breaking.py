@@ -39,7 +39,11 @@ def ends(spec: FaultSpec, plan: Plan) -> tuple[str, str]:
 def nodes(plan: Plan, spec: FaultSpec) -> frozenset[str]:
     """Return the nodes whose namespaces a fault changes."""
     if spec.kind in ("link-down", "link-flap", "link-mtu"):
-        return frozenset(plan.home(end) for end in ends(spec, plan))
+        homes = {plan.home(end) for end in ends(spec, plan)}
+        # A container learns from its host's tunnel what path MTU there is.
+        return frozenset(
+            homes | {e.container_id for e in plan.shape.endpoints if e.host_id in homes}
+        )
     if spec.kind == "container-kill":
         return frozenset({_of_container(plan, spec.target)[0].host_id, spec.target})
     return frozenset({plan.home(spec.target)})

@@ -24,14 +24,16 @@ UNDERLAY_MTU: Final = 1_600
 # What VXLAN adds: outer Ethernet, IP, UDP, VXLAN.
 OVERLAY_MTU: Final = UNDERLAY_MTU - 50
 VXLAN_PORT: Final = 4_789
-# The range that the kernel puts the inner 5-tuple's hash into.
+# The range that the kernel puts the inner 5-tuple's hash into; rules take no 65,535.
 FIRST_SOURCE_PORT: Final = 49_152
-LAST_SOURCE_PORT: Final = 65_535
+LAST_SOURCE_PORT: Final = 65_534
 FIRST_VNI: Final = 100
 # Each container has addresses of its own: all agents may listen at the same port.
 AGENT_PORT: Final = 7_000
 # Labs of one name may stand in several state folders.
 TAG_CHARS: Final = 6
+# A path MTU that was learned from a fault would outlive it by ten minutes.
+FORGET: Final = "route flush cache"
 
 _QUIET: Final = {
     "net/ipv6/conf/all/disable_ipv6": "1",
@@ -200,6 +202,7 @@ class Plan:
             yield f"link set c{e.rail} master b{e.rail}"
             for device in (f"c{e.rail}", f"x{e.rail}", f"b{e.rail}"):
                 yield f"link set {device} up"
+        yield FORGET
 
     def _container(self, node: str) -> Iterator[str]:
         yield "link set lo up"
@@ -211,6 +214,7 @@ class Plan:
                     f"neigh replace {overlay_address(peer)} lladdr {mac(peer)} dev e{e.rail} "
                     "nud permanent"
                 )
+        yield FORGET
 
     def _peers(self, e: EndpointSpec) -> list[EndpointSpec]:
         return [p for p in self.shape.endpoints if p.rail == e.rail and p is not e]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ops.lab.fault_kinds import KINDS
 from ops.lab.faultboard import effect_of, truth_of
-from ops.lab.faults import KINDS, FaultError, check_fault, targets_of
+from ops.lab.faults import FaultError, check_fault, targets_of
 from ops.lab.impairment import Effect, LinkDirection, corrupt_payload
 from ops.lab.shape import LabShape
 from ops.lab.truth import Truth, TruthLog, lab_truth
@@ -23,6 +24,7 @@ def test_the_promised_kinds_are_there() -> None:
         "link-cut", "link-loss", "link-delay", "link-jitter", "link-corrupt", "link-flap",
         "switch-off", "flow-hole", "flow-loop", "agent-kill", "agent-stop", "link-down",
         "link-mtu", "route-withdraw", "route-hole", "acl-drop", "container-kill",
+        "agent-starve",
     }  # fmt: skip
     assert all(kind.doc and kind.example.startswith(name) for name, kind in KINDS.items())
 
@@ -34,7 +36,7 @@ def test_every_example_is_valid(name: str) -> None:
     raw = dict(zip(flags[::2], flags[1::2], strict=True))
     params = {k.removeprefix("--"): v if k == "--dst" else float(v) for k, v in raw.items()}
     spec = check_fault(name, target, params, SHAPE, KINDS[name].labs[0])
-    assert spec.component_ids[0] == target
+    assert spec.component_ids[0] == ("vsw:h1" if KINDS[name].target == "container" else target)
     assert spec.layer is KINDS[name].layer
 
 
