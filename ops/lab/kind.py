@@ -92,7 +92,7 @@ def _netns_rnic(
         "rail": e.rail,
         "address": overlay_address(e),
         "port": ports[e.endpoint_id],
-        "counters": str(counters_dir(folder / "sys", e.host, e.rail)),
+        "counters": f"/sys/class/net/r{e.rail}/statistics",
         "endpoint_id": e.endpoint_id,
         "netns": namespace_name(prefix, e.container_id),
         "tunnel_address": underlay_address(e),

@@ -24,6 +24,8 @@ from ops.lab.faultboard import describe
 from ops.lab.faults import FaultError, check_fault
 from ops.lab.loopback import LoopbackNetwork
 from ops.lab.netns.network import NetnsNetwork
+from ops.lab.netns.plan import Plan, prefix_of
+from ops.lab.netns.traffic import Traffic
 from ops.lab.network import Network
 from ops.lab.publishing import LabPublisher, now_us
 from ops.lab.shape import LabShape
@@ -101,8 +103,7 @@ class FabricServer:
         self._stop = False
         self.network = self._make_network()
         workload = Workload(shape=config.shape, stages=config.stages, period_ns=config.period_ns)
-        self._tree = CounterTree(config.folder / "sys", config.shape)
-        self._counters = CounterWriter(self._tree, workload, loop)
+        self._job = self._make_job(workload)
         (config.folder / "workload.json").write_text(
             json.dumps(workload.truth(), indent=1), encoding="utf-8"
         )
@@ -135,11 +136,18 @@ class FabricServer:
             publish=self._publish_tables,
         )
 
+    def _make_job(self, workload: Workload) -> CounterWriter | Traffic:
+        config = self._config
+        if config.kind == LOOPBACK_LAB:
+            tree = CounterTree(config.folder / "sys", config.shape)
+            return CounterWriter(tree, workload, self._loop)
+        return Traffic(Plan(config.shape, prefix_of(config.folder)), workload, self._loop)
+
     def run(self) -> None:
         """Serve until told to stop."""
         self._publish_topology()
         self._republish()
-        self._counters.start()
+        self._job.start()
         parent = os.getppid()
         self._chores(parent)
         gc.collect()
@@ -156,8 +164,8 @@ class FabricServer:
     def close(self) -> None:
         """Withdraw what was published, close everything."""
         self._control.close()
+        self._job.close()
         self.network.close()
-        self._tree.close()
         if self._publisher is not None:
             self._publisher.withdraw()
             left = self._publisher.flush(FLUSH_TIMEOUT_S)

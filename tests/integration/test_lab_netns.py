@@ -27,13 +27,15 @@ from ops.lab.lab import Lab, LabConfig
 from ops.lab.netns.commands import namespaces, run
 from ops.lab.netns.network import NetnsNetwork
 from ops.lab.netns.plan import AGENT_PORT, Plan, overlay_address, prefix_of, underlay_address
+from ops.lab.netns.traffic import SCALE, Traffic
 from ops.lab.shape import EndpointSpec
+from ops.lab.workload import Workload
 from ops.pipeline import Pipeline, PipelineConfig
 from ops.scoreboard import WATCHED
 from ops.watch import Watch
 from probers import sockets
 from probers.clock import SystemClock
-from probers.netns import inside, namespace_path
+from probers.netns import inside, namespace_path, sysfs_folder
 from probers.transport import Completion, Probe
 from probers.tunnel import TunnelErrors
 from probers.udp import UdpTransport
@@ -61,6 +63,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 class Bare:
     """A network without agents: one transport in the first container, one in the last."""
 
+    folder: Path
     network: NetnsNetwork
     loop: EventLoop
     near: UdpTransport
@@ -75,14 +78,19 @@ class Bare:
         self.network.inject(fault_id, check_fault(kind, target, params, SHAPE, NETNS_LAB))
         return fault_id
 
-    def probe(self, *, ttl: int | None = None, flows: int = FLOWS) -> list[Completion]:
-        """Probe from the first container to the last on several 5-tuples, wait for all ends."""
-        last = SHAPE.endpoints[-SHAPE.rails]
+    def probe(
+        self,
+        *,
+        ttl: int | None = None,
+        flows: int = FLOWS,
+        dst: EndpointSpec = SHAPE.endpoints[-SHAPE.rails],
+    ) -> list[Completion]:
+        """Probe from the first container to another on several 5-tuples, wait for all ends."""
         ended: list[Completion] = []
         for flow in range(flows):
             self.tokens += 1
             self.near.send(
-                Probe(token=self.tokens, address=overlay_address(last), port=AGENT_PORT,
+                Probe(token=self.tokens, address=overlay_address(dst), port=AGENT_PORT,
                       flow=flow, entropy=0, timeout_ns=TIMEOUT_NS, ttl=ttl)
             )  # fmt: skip
         while len(ended) < flows:
@@ -97,7 +105,7 @@ class Bare:
         return sum(c.status is ProbeStatus.OK for c in self.probe())
 
 
-def transport(plan: Plan, e: EndpointSpec) -> UdpTransport:
+def transport(plan: Plan, e: EndpointSpec, port: int = AGENT_PORT) -> UdpTransport:
     """Open what an agent opens for an endpoint of the lab."""
     container = namespace_path(plan.namespace(e.container_id))
 
@@ -108,7 +116,7 @@ def transport(plan: Plan, e: EndpointSpec) -> UdpTransport:
         namespace_path(plan.namespace(e.host_id)), lambda: TunnelErrors(underlay_address(e))
     )
     return UdpTransport(
-        SystemClock(), overlay_address(e), AGENT_PORT, probe_bytes=1024,
+        SystemClock(), overlay_address(e), port, probe_bytes=1024,
         opener=opener, tunnel=errors,
     )  # fmt: skip
 
@@ -127,7 +135,7 @@ def bare() -> Iterator[Bare]:
             near = transport(plan, SHAPE.endpoints[0])
             far = transport(plan, SHAPE.endpoints[-SHAPE.rails])
             try:
-                yield Bare(network, loop, near, far)
+                yield Bare(folder, network, loop, near, far)
             finally:
                 near.close()
                 far.close()
@@ -147,6 +155,23 @@ def test_traces_through_the_tunnel_show_every_switch_on_both_ways(bare: Bare) ->
     assert set(hops[2]) == {"leaf:p1-0"}
     assert [at.get(str(c.reporter)) for c in bare.probe(ttl=2)] == hops[1]
     assert {c.status for c in bare.probe(ttl=4)} == {ProbeStatus.OK}
+
+
+def test_each_rail_leaves_by_its_own_rnic(bare: Bare) -> None:
+    """The first hop of a probe is the leaf of its rail, not that of the host's first route."""
+    addresses = bare.network.addresses()
+    at = {address: node for node, address in addresses.items()}
+    plan = Plan(SHAPE, prefix_of(bare.folder))
+    for rail in range(SHAPE.rails):
+        src, dst = SHAPE.endpoints[rail], SHAPE.endpoints[rail - SHAPE.rails]
+        prober = transport(plan, src, port=0)
+        try:
+            bare.near, near = prober, bare.near
+            (first,) = bare.probe(ttl=1, flows=1, dst=dst)
+        finally:
+            bare.near = near
+            prober.close()
+        assert at.get(str(first.reporter)) == SHAPE.leaf_of(src.host, rail)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +261,36 @@ def test_a_change_by_somebody_else_is_published(state: Path) -> None:
     finally:
         network.close()
         loop.close()
+
+
+def test_the_job_moves_the_counters_of_its_own_rnics(bare: Bare) -> None:
+    """Each RNIC has sent what the job says, give or take ARP and headers, none for another."""
+    plan = Plan(SHAPE, prefix_of(bare.folder))
+    folders = [
+        sysfs_folder(
+            namespace_path(plan.namespace(e.host_id)), Path(f"/sys/class/net/r{e.rail}/statistics")
+        )
+        for e in SHAPE.endpoints
+    ]
+
+    def sent() -> list[int]:
+        return [int((folder / "tx_bytes").read_text()) for folder in folders]
+
+    before = sent()
+    workload = Workload(shape=SHAPE, period_ns=500_000_000)
+    traffic = Traffic(plan, workload, bare.loop)
+    traffic.start()
+    deadline = time.monotonic() + 1.2
+    while time.monotonic() < deadline:
+        bare.loop.run_once(10**7)
+    traffic.close()
+    least = workload.totals(10**9)
+    most = workload.totals(1_300_000_000)
+    for e, was, now in zip(SHAPE.endpoints, before, sent(), strict=True):
+        moved = now - was
+        assert least[e.endpoint_id][0] / SCALE * 0.95 <= moved
+        # Headers of 1,400 bytes are some 7 %.
+        assert moved <= most[e.endpoint_id][0] / SCALE * 1.1 + 10_000
 
 
 @pytest.mark.broker

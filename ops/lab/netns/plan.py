@@ -265,5 +265,7 @@ class Plan:
             return {e.vswitch_id: f"{mac(e)} dev c{e.rail} master static"}
         return {
             e.vswitch_id: f"{mac(dst)} dev x{e.rail} master static",
-            e.rnic_id: f"{mac(dst)} dev x{e.rail} dst {underlay_address(dst)} self static",
+            # Without `via`, the host's first default route would carry all rails.
+            e.rnic_id: f"{mac(dst)} dev x{e.rail} dst {underlay_address(dst)} via r{e.rail} "
+            "self static",
         }
