@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         metavar="KEY=VALUE,…",
         help="an RNIC: rail, address, port, counters, component, endpoint_id, transport "
-        "(udp, tcp), gateway; may be repeated",
+        "(udp, tcp), gateway, netns, tunnel_address, host_netns; may be repeated",
     )
     for option in OPTIONS:
         bounds = f" ({option.low} to {option.high}, default {option.default})"
@@ -143,7 +143,7 @@ def _run(config: AgentConfig, settings: KafkaSettings) -> int:
         client = kafka_client.load()
         config = replace(config, rnics=tuple(located(rnic) for rnic in config.rnics))
         agent = Agent(config, settings, make_codec(settings), SystemClock())
-    except (RuntimeError, ImportError) as error:
+    except (RuntimeError, ImportError, OSError) as error:
         log.error("agent.cannot_start", reason=str(error))
         return ENVIRONMENT
     except client.KafkaException as error:

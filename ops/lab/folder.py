@@ -102,10 +102,12 @@ class LabFolder:
 
     def release(self) -> None:
         """Remove the folder with everything in it, and what namespaces its lab has left."""
-        remove_namespaces(self.path)
-        shutil.rmtree(self.path, ignore_errors=True)
-        # Only now may another lab have it: it finds that the lock's file is a new one.
-        os.close(self._lock)
+        try:
+            remove_namespaces(self.path)
+        finally:
+            shutil.rmtree(self.path, ignore_errors=True)
+            # Only now may another lab have it: it finds that the lock's file is a new one.
+            os.close(self._lock)
 
 
 def _lock(path: Path) -> int | None:
