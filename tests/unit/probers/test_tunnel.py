@@ -11,7 +11,7 @@ from probers import packet
 from probers.tunnel import parse_report, quoted_payload
 
 NONCE = 0x1122_3344_5566_7788
-PROBE = packet.pack_probe(NONCE)
+PROBE = packet.UNSEALED.probe(NONCE)
 TIME_EXCEEDED = bytes([11, 0]) + bytes(6)
 
 
