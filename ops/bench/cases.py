@@ -87,7 +87,7 @@ SUITE: Final = (
     ),
     Case(
         name="RNIC's cable cut", kind="link-cut", target="link:leaf:p1-0--rnic:h3/r0", hard=True,
-        fault_kinds=("connectivity", "rnic_unreachable"),
+        fault_kinds=("connectivity", "rnic_unreachable", "port_down"),
         # From the outside an RNIC and its only cable are one.
         component_ids=("link:leaf:p1-0--rnic:h3/r0", "rnic:h3/r0"),
         layer=Layer.UNDERLAY, timeout_s=15,
