@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy docs lock clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs docs lock clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -16,6 +16,7 @@ help:
 	@echo "make unit            the tests that need no broker"
 	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
+	@echo "make bench-labs      every fault in every kind of lab of this machine (an hour; netns needs root)"
 	@echo "make docs            write docs/topics.md anew from the schemas"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
@@ -54,6 +55,9 @@ bench-accuracy: setup
 
 bench-pipeline: setup
 	$(BIN)/python -m ops.bench pipeline
+
+bench-labs: setup
+	$(BIN)/python -m ops.bench labs
 
 docs: $(STAMP)
 	$(BIN)/python -m ops.docs

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from probers import kafka_client
 from probers.agent import Agent
 from probers.clock import SystemClock
 from probers.config import OPTIONS, AgentConfig, build_config
+from probers.opening import located
 from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.connection import CONFIG_ENV, ConfigError, KafkaSettings, load_settings, read_table
@@ -80,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         metavar="KEY=VALUE,…",
         help="an RNIC: rail, address, port, counters, component, endpoint_id, transport "
-        "(udp, tcp), gateway; may be repeated",
+        "(udp, tcp), gateway, netns, tunnel_address, host_netns; may be repeated",
     )
     for option in OPTIONS:
         bounds = f" ({option.low} to {option.high}, default {option.default})"
@@ -139,8 +141,9 @@ def _run(config: AgentConfig, settings: KafkaSettings) -> int:
     log = EventLog("agent")
     try:
         client = kafka_client.load()
+        config = replace(config, rnics=tuple(located(rnic) for rnic in config.rnics))
         agent = Agent(config, settings, make_codec(settings), SystemClock())
-    except (RuntimeError, ImportError) as error:
+    except (RuntimeError, ImportError, OSError) as error:
         log.error("agent.cannot_start", reason=str(error))
         return ENVIRONMENT
     except client.KafkaException as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config_checks import checked_id, ipv4_address, whole_number
+from probers.netns import namespace_path
 from probers.rdma.settings import INFINIBAND, RDMA_KEYS, RdmaSettings, checked_rdma
 from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
@@ -17,6 +18,7 @@ ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
 _KEYS: Final = (
     "rail", "address", "port", "gateway", "counters", "endpoint_id", "transport",
     "component", "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
+    "netns", "tunnel_address", "host_netns",
 )  # fmt: skip
 # What a person writes, and what records say.
 TRANSPORTS: Final = {
@@ -32,6 +34,11 @@ class RnicConfig:
     `counters` is the folder of its counters, or of its port; None: not sampled.
     `component` is its id in the topology; None: as labs name it, by host and rail. `rdma` is
     there where `transport` is RDMA_UD; with `fallback` UDP serves while verbs cannot be had.
+
+    `netns` is the network namespace of the address, in which probe sockets are opened;
+    `tunnel_address` the RNIC's own end of the VXLAN tunnel that carries the probes, for
+    traces of what is between the tunnel's ends; `host_netns` the namespace of that end and
+    of the counters below /sys. None: the agent's own, no tunnel.
     """
 
     rail: int
@@ -44,6 +51,9 @@ class RnicConfig:
     transport: TransportKind = TransportKind.UDP
     rdma: RdmaSettings | None = None
     fallback: bool = False
+    netns: Path | None = None
+    tunnel_address: str | None = None
+    host_netns: Path | None = None
 
 
 def parse_rnic_flag(text: str) -> dict[str, str]:
@@ -98,7 +108,7 @@ def checked_rnics(
     unique: tuple[tuple[str, Callable[[RnicConfig], object]], ...] = (
         ("endpoint_id", lambda r: r.endpoint_id),
         ("component", lambda r: r.component or r.endpoint_id),
-        ("address and port", lambda r: (r.address, r.port) if r.port else r.endpoint_id),
+        ("address and port", lambda r: (r.netns, r.address, r.port) if r.port else r.endpoint_id),
     )
     for what, of in unique:
         if len({of(r) for r in rnics}) != len(rnics):
@@ -119,6 +129,10 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     gateway = _gateway(table.get("gateway"), wrong)
     if gateway is not None and transport is not TransportKind.UDP:
         wrong.append(f"RNIC {name}: only udp goes through a gateway")
+    namespaces = {key: _namespace(table, key) for key in ("netns", "host_netns")}
+    tunnel = table.get("tunnel_address")
+    if (namespaces["netns"] or tunnel) and (gateway or transport is not TransportKind.UDP):
+        wrong.append(f"RNIC {name}: netns and tunnel_address are for udp without gateway")
     address = ipv4_address("RNIC address", str(table.get("address", "")), wrong)
     rdma = None
     if transport is TransportKind.RDMA_UD:
@@ -140,7 +154,14 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
         transport=transport,
         rdma=rdma,
         fallback=table.get("fallback") == "udp",
+        tunnel_address=ipv4_address("RNIC tunnel_address", str(tunnel), wrong) if tunnel else None,
+        **namespaces,
     )
+
+
+def _namespace(table: Mapping[str, Any], key: str) -> Path | None:
+    name = table.get(key)
+    return namespace_path(str(name)) if name else None
 
 
 def _gateway(value: Any, wrong: list[str]) -> tuple[str, int] | None:

@@ -1,13 +1,16 @@
 """Opens the transports of an RNIC as its configuration says."""
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
 
+from probers import netns, sockets
 from probers.clock import Clock
 from probers.config_rnics import RnicConfig
 from probers.gateway import GatewayTransport
 from probers.packet import UNSEALED, Packets
 from probers.tcp import TcpTransport
 from probers.transport import Transport
+from probers.tunnel import open_tunnel
 from probers.udp import UdpTransport
 from schemas.enums import Transport as TransportKind
 
@@ -45,4 +48,43 @@ def open_transport(
         return GatewayTransport(
             clock, config.address, port, config.gateway, probe_bytes=size, packets=packets
         )
-    return UdpTransport(clock, config.address, port, probe_bytes=size, packets=packets)
+    return _udp(port, config, clock, probes)
+
+
+def _udp(port: int, config: RnicConfig, clock: Clock, probes: Probes) -> UdpTransport:
+    namespace = config.netns
+
+    def opener(address: str, port: int) -> tuple[socket.socket, bool]:
+        if namespace is None:
+            return sockets.open_udp(address, port)
+        return netns.inside(namespace, lambda: sockets.open_udp(address, port))
+
+    tunnel = open_tunnel(config)
+    try:
+        return UdpTransport(
+            clock,
+            config.address,
+            port,
+            probe_bytes=probes.probe_bytes,
+            packets=probes.packets,
+            opener=opener,
+            tunnel=tunnel,
+        )
+    except OSError:
+        if tunnel is not None:
+            tunnel.close()
+        raise
+
+
+def located(config: RnicConfig) -> RnicConfig:
+    """Return the settings with a counters' folder that the agent's own namespace can read.
+
+    Raises
+    ------
+    OSError
+        If the RNIC's namespace cannot be entered.
+    """
+    folder, namespace = config.counters, config.host_netns
+    if folder is None or namespace is None or not folder.is_relative_to(netns.SYSFS):
+        return config
+    return replace(config, counters=netns.sysfs_folder(namespace, folder))

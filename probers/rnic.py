@@ -95,7 +95,8 @@ class Rnic:
     def transport(self, kind: TransportKind) -> Transport | None:
         """Return the transport that probes targets of that kind; None where there is none."""
         found = self._transports.get(kind)
-        possible = kind is not TransportKind.RDMA_UD and self.config.gateway is None
+        elsewhere = self.config.gateway is not None or self.config.netns is not None
+        possible = kind is not TransportKind.RDMA_UD and not elsewhere
         if found is None and self.open and possible:
             found = self._open(kind, 0)
         return found

@@ -10,6 +10,7 @@ be matched, and stays a hop without an address.
 """
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from probers import packet, sockets
@@ -17,8 +18,9 @@ from probers.clock import Clock
 from probers.exchange import Exchange
 from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.responder import Responder
-from probers.sockets import Readiness
+from probers.sockets import Readiness, SocketError
 from probers.transport import Completion, PacketCounts, Probe, Reason
+from probers.tunnel import TunnelErrors
 from schemas.enums import Transport as TransportKind
 
 # Datagrams taken from one socket in one turn, so that a flood at one socket does
@@ -33,6 +35,11 @@ MAX_FLOWS: Final = 64
 
 class UdpTransport:
     """Probes by UDP from one address.
+
+    Parameters
+    ----------
+    opener : opens a socket, as `sockets.open_udp` does, perhaps in another namespace
+    tunnel : what routers say of the tunnel that carries the probes
 
     Raises
     ------
@@ -51,6 +58,8 @@ class UdpTransport:
         *,
         probe_bytes: int = packet.MIN_PACKET_BYTES,
         packets: Packets = UNSEALED,
+        opener: Callable[[str, int], tuple[socket.socket, bool]] = sockets.open_udp,
+        tunnel: TunnelErrors | None = None,
     ) -> None:
         self.counts = PacketCounts()
         self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
@@ -58,13 +67,17 @@ class UdpTransport:
         self._packets = packets
         self._readiness = Readiness()
         self._flows: dict[int, socket.socket] = {}
+        self._opener = opener
+        self._tunnel = tunnel
         try:
-            self._listener, self.traces = sockets.open_udp(address, port)
+            self._listener, self.traces = opener(address, port)
         except OSError:
             self._readiness.close()
             raise
         self.address, self.port = self._listener.getsockname()
         self._readiness.add(self._listener)
+        if tunnel is not None:
+            self._readiness.add(tunnel.socket)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when one of the sockets is."""
@@ -102,6 +115,9 @@ class UdpTransport:
         """Read all sockets that have something; then see whose time is over."""
         drained = True
         for sock, failed in self._readiness.ready():
+            if self._tunnel is not None and sock is self._tunnel.socket:
+                self._take_errors(self._tunnel.read())
+                continue
             drained = self._read(sock) and drained
             if failed:
                 self._read_errors(sock)
@@ -116,6 +132,8 @@ class UdpTransport:
         """Close all sockets."""
         self._readiness.close()
         self._listener.close()
+        if self._tunnel is not None:
+            self._tunnel.close()
         for sock in self._flows.values():
             sock.close()
         self._flows.clear()
@@ -123,7 +141,7 @@ class UdpTransport:
     def _socket(self, flow: int) -> socket.socket:
         sock = self._flows.get(flow)
         if sock is None:
-            sock, _ = sockets.open_udp(self.address, 0)
+            sock, _ = self._opener(self.address, 0)
             self._readiness.add(sock)
             self._flows[flow] = sock
         return sock
@@ -177,9 +195,14 @@ class UdpTransport:
     def _read_errors(self, sock: socket.socket) -> bool:
         """Take the ICMP errors of a socket; return whether there were any."""
         errors = sockets.read_errors(sock)
+        if sock is not self._listener:
+            self._take_errors(errors)
+        return bool(errors)
+
+    def _take_errors(self, errors: list[SocketError]) -> None:
         for error in errors:
             nonce = packet.quoted_nonce(error.quoted)
-            if nonce is None or sock is self._listener:
+            if nonce is None:
                 continue
             self._exchange.reported(
                 nonce,
@@ -188,4 +211,3 @@ class UdpTransport:
                 reporter=error.reporter,
                 kernel_ns=error.kernel_ns,
             )
-        return bool(errors)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ops.bench import accuracy, pipeline
+from ops.bench import accuracy, labs, pipeline
 from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.signals import interruptible
 
-BENCHES: Final = {"pipeline": pipeline, "accuracy": accuracy}
+BENCHES: Final = {"pipeline": pipeline, "accuracy": accuracy, "labs": labs}
 PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES}
 
 

@@ -1,14 +1,15 @@
 """Injects the lab's faults again and again and holds each verdict against the lab's truth."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
+from ops.bench.cases import Case
 from ops.lab.lab import Lab
 from ops.scoreboard import Scoreboard
 from ops.watch import Watch
-from schemas.enums import FaultLifecycle, Layer
+from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 
 # A verdict may still be refined while it is young; then it counts.
@@ -20,60 +21,19 @@ CALM_S: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One kind of fault: what to inject where, and what the verdict must be.
-
-    `component_ids` are the right answers; more than one where the evidence
-    cannot tell them apart.
-    """
-
-    name: str
-    kind: str
-    target: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    component_ids: tuple[str, ...]
-    layer: Layer
-    timeout_s: float
-
-
-LINK: Final = "link:leaf:p0-0--spine:0"
-CASES: Final = (
-    Case(
-        name="link cut", kind="link-cut", target=LINK,
-        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=15,
-    ),
-    Case(
-        name="10 % loss", kind="link-loss", target=LINK, params={"percent": 10.0},
-        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
-    ),
-    Case(
-        name="+5 ms delay", kind="link-delay", target=LINK, params={"ms": 5.0},
-        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
-    ),
-    Case(
-        name="switch off", kind="switch-off", target="spine:1",
-        component_ids=("spine:1",), layer=Layer.UNDERLAY, timeout_s=15,
-    ),
-    Case(
-        name="flow-table hole", kind="flow-hole", target="vsw:h1", params={"dst": "job1-w0/r0"},
-        component_ids=("vsw:h1",), layer=Layer.OVERLAY, timeout_s=15,
-    ),
-    Case(
-        name="agent killed", kind="agent-kill", target="agent-h2",
-        component_ids=("agent-h2",), layer=Layer.HOST, timeout_s=20,
-    ),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one injection; delays are None where the event never came."""
+    """What came of one injection; delays are None where the event never came.
+
+    `right` says that the component is, and nothing else was blamed; `kind_right` that one
+    of the verdicts bears a right name, too.
+    """
 
     case: str
     open_delay_s: float | None
     resolve_delay_s: float | None
     verdicts: tuple[tuple[str, str, str], ...]
     right: bool
+    kind_right: bool
 
 
 class FaultBench:
@@ -90,7 +50,7 @@ class FaultBench:
 
         The verdict is right if the lab's fault is the only one that was opened
         since the injection, and component and layer of its last state before
-        the heal are the injected ones.
+        the heal are the injected ones; none at all is right of an excused one.
         """
         self.wait_calm()
         first = len(self.board.faults)
@@ -105,16 +65,19 @@ class FaultBench:
         resolved = self._until(lambda: not self._open(), CALM_TIMEOUT_S)
         latest_after = {f.fault_id for f in self.board.faults[first:]}
         verdicts = tuple((f.component_id, f.layer.value, f.fault_kind) for f in latest.values())
+        excused = case.excused and not latest_after
         return Outcome(
             case=case.name,
             open_delay_s=open_delay_s,
             resolve_delay_s=time.monotonic() - healed if opened and resolved else None,
             verdicts=verdicts,
-            right=len(latest_after) == 1
-            and len(verdicts) == 1
-            and verdicts[0][0] in case.component_ids
-            and verdicts[0][1] == case.layer.value
-            and resolved,
+            right=excused or (_right(case, verdicts) and len(latest_after) == 1 and resolved),
+            kind_right=excused
+            or any(
+                component in case.component_ids
+                and (not case.fault_kinds or kind in case.fault_kinds)
+                for component, _, kind in verdicts
+            ),
         )
 
     def healthy(self, seconds: float) -> list[FaultEvent]:
@@ -162,3 +125,11 @@ class FaultBench:
             if reached():
                 return True
         return False
+
+
+def _right(case: Case, verdicts: tuple[tuple[str, str, str], ...]) -> bool:
+    return (
+        len(verdicts) == 1
+        and verdicts[0][0] in case.component_ids
+        and verdicts[0][1] == case.layer.value
+    )

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from ops.bench import footprint, kills, replays
-from ops.bench.faults import CASES, FaultBench, Outcome
+from ops.bench.cases import CASES
+from ops.bench.faults import FaultBench, Outcome
 from ops.bench.report import Figure, Sense, figure
 from ops.lab.lab import Lab, LabConfig
 from ops.pipeline import Pipeline, PipelineConfig

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ops.bench.faults import CASES, FaultBench, Outcome
+from ops.bench.cases import CASES
+from ops.bench.faults import FaultBench, Outcome
 from ops.lab.lab import Lab, LabConfig
 from ops.pipeline import Pipeline
 from ops.scoreboard import WATCHED

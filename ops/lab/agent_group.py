@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,7 @@ class AgentGroup:
         self._environment = kafka_environment(settings)
         self._changed = changed
         self._stopped: set[str] = set()
+        self._starved: set[str] = set()
 
     def start_all(self) -> None:
         """Write the configurations, start all agents."""
@@ -61,6 +63,25 @@ class AgentGroup:
         os.kill(self._group.child(agent_id).pid, signal.SIGSTOP)
         self._stopped.add(agent_id)
 
+    def starve(self, agent_id: str, percent: float) -> None:
+        """Let an agent run for that share of each second only."""
+        self._group.start(
+            _starver(agent_id),
+            [
+                *(sys.executable, "-m", "ops.lab.starve"),
+                *("--pid", str(self._group.child(agent_id).pid)),
+                *("--percent", str(percent)),
+                *("--lab", str(self._files.folder)),
+            ],
+        )
+        self._starved.add(agent_id)
+        self._changed()
+
+    def feed(self, agent_id: str) -> None:
+        """Let a starved agent run again."""
+        self._starved.discard(agent_id)
+        self._group.stop(_starver(agent_id))
+
     def go_on(self, agent_id: str) -> None:
         """Let a stopped agent go on."""
         self._stopped.discard(agent_id)
@@ -68,14 +89,18 @@ class AgentGroup:
             os.kill(self._group.child(agent_id).pid, signal.SIGCONT)
 
     def all_go_on(self) -> None:
-        """Let all stopped agents go on: they would get a SIGTERM only then."""
+        """Let all agents go on that do not: they would get a SIGTERM only then."""
         for agent_id in list(self._stopped):
             self.go_on(agent_id)
+        for agent_id in list(self._starved):
+            self.feed(agent_id)
 
     def state(self, agent_id: str) -> str:
-        """Return `running`, `stopped`, `killed`, or `ended by itself`."""
+        """Return `running`, `stopped`, `starved`, `killed`, or `ended by itself`."""
         if agent_id in self._stopped:
             return "stopped"
+        if agent_id in self._starved:
+            return "starved"
         if agent_id not in self._group.names():
             return "killed"
         return "running" if self._group.child(agent_id).running else "ended by itself"
@@ -104,3 +129,7 @@ class AgentGroup:
                     f"{REGISTER_TIMEOUT_S:.0f} s: {', '.join(sorted(missing)[:SHOWN])} …\n"
                     f"{self._group.child(first.agent_id).log_tail()}"
                 )
+
+
+def _starver(agent_id: str) -> str:
+    return f"starve-{agent_id}"

@@ -2,12 +2,10 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ops.lab.counters import counters_dir
-from ops.lab.fabric import LOOPBACK
 from ops.lab.shape import EndpointSpec, LabShape
 from schemas.connection import BOOTSTRAP_ENV, KafkaSettings
 
@@ -59,7 +57,10 @@ def write_private(path: Path, text: str) -> Path:
 
 
 class AgentFiles:
-    """Writes the agents' configuration files into the lab's folder."""
+    """Writes the agents' configuration files into the lab's folder.
+
+    `rnic` makes the `[[agent.rnic]]` table of an endpoint.
+    """
 
     def __init__(
         self,
@@ -67,20 +68,18 @@ class AgentFiles:
         shape: LabShape,
         settings: KafkaSettings,
         *,
-        ports: Mapping[str, int],
-        gateways: Mapping[str, str],
+        rnic: Callable[[EndpointSpec], Mapping[str, str | int]],
         options: Table,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._shape = shape
         self._settings = settings
-        self._ports = ports
-        self._gateways = gateways
+        self._rnic = rnic
         self._options = {**AGENT_OPTIONS, **options}
 
     def path(self, agent_id: str) -> Path:
         """Return where an agent's file is."""
-        return self._folder / "agents" / f"{agent_id}.toml"
+        return self.folder / "agents" / f"{agent_id}.toml"
 
     def command(self, agent_id: str) -> list[str]:
         """Return the command that runs an agent."""
@@ -95,7 +94,7 @@ class AgentFiles:
 
     def write(self) -> None:
         """Write all files."""
-        (self._folder / "agents").mkdir(mode=0o700)
+        (self.folder / "agents").mkdir(mode=0o700)
         for host, agent_id in enumerate(self._shape.agent_ids()):
             mine = [e for e in self._shape.endpoints if e.host == host]
             write_private(self.path(agent_id), self.text(mine))
@@ -116,13 +115,3 @@ class AgentFiles:
                 *(toml_table("[[agent.rnic]]", self._rnic(e)) for e in mine),
             ]
         )
-
-    def _rnic(self, e: EndpointSpec) -> dict[str, str | int]:
-        return {
-            "rail": e.rail,
-            "address": LOOPBACK,
-            "port": self._ports[e.endpoint_id],
-            "gateway": self._gateways[e.vswitch_id],
-            "counters": str(counters_dir(self._folder / "sys", e.host, e.rail)),
-            "endpoint_id": e.endpoint_id,
-        }

@@ -105,6 +105,10 @@ class CounterWriter:
         """Write at the next tick, and at every one after it."""
         self._plan()
 
+    def close(self) -> None:
+        """Close the files."""
+        self._tree.close()
+
     def _plan(self) -> None:
         wall_ns, now_ns = time.time_ns(), self._loop.now_ns()
         # The tick in monotonic time: a step of the wall clock moves the ticks, as it

@@ -1,4 +1,4 @@
-"""The kinds of fault that the lab can put in, and the check of what a user asks for."""
+"""The check of a fault that a user asks for, and which components may be blamed for it."""
 
 import difflib
 from collections.abc import Mapping
@@ -6,120 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ops.lab.errors import LabUsageError
+from ops.lab.fault_kinds import KINDS, LOOPBACK_LAB, FaultKind, Param
 from ops.lab.overlay import Overlay
 from ops.lab.shape import LabShape, link_id
 from schemas.enums import Layer
 
 NEAR_MATCHES: Final = 5
 NEAR_CUTOFF: Final = 0.4
-MAX_MS: Final = 60_000.0
 
 
 class FaultError(LabUsageError):
     """A fault that cannot be put in; the message names everything that is wrong."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param:
-    """A parameter of a fault: a number with unit and bounds, or (`unit` None) a component."""
-
-    name: str
-    doc: str
-    unit: str | None = None
-    default: float | None = None
-    low: float = 0.0
-    high: float = 0.0
-
-
-PERCENT: Final = Param(
-    name="percent", doc="share of the packets", unit="%", default=10.0, low=0.001, high=100.0
-)
-SENDER: Final = Param(
-    name="sender", doc="end of the link whose packets suffer; both ends unless given"
-)
-DST: Final = Param(name="dst", doc="endpoint whose traffic suffers; every destination unless given")
-
-
-def _ms(doc: str, default: float, low: float = 0.01) -> Param:
-    return Param(name="ms", doc=doc, unit="ms", default=default, low=low, high=MAX_MS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultKind:
-    """A kind of fault: on what, with which parameters, and what it does."""
-
-    name: str
-    layer: Layer
-    target: str
-    doc: str
-    params: tuple[Param, ...] = ()
-    example: str
-
-
-KINDS: Final[dict[str, FaultKind]] = {
-    kind.name: kind
-    for kind in (
-        FaultKind(
-            name="link-cut", layer=Layer.UNDERLAY, target="link", params=(SENDER,),
-            doc="Nothing crosses the link.",
-            example="link-cut link:leaf:p0-0--spine:0",
-        ),
-        FaultKind(
-            name="link-loss", layer=Layer.UNDERLAY, target="link", params=(PERCENT, SENDER),
-            doc="A share of the packets is lost, in each direction by itself.",
-            example="link-loss link:leaf:p0-0--rnic:h0/r0 --percent 10",
-        ),
-        FaultKind(
-            name="link-delay", layer=Layer.UNDERLAY, target="link",
-            params=(_ms("added to each crossing, so twice to a round trip", 5.0), SENDER),
-            doc="Every packet crosses later.",
-            example="link-delay link:leaf:p0-0--spine:0 --ms 5",
-        ),
-        FaultKind(
-            name="link-jitter", layer=Layer.UNDERLAY, target="link",
-            params=(_ms("at most added to each crossing, evenly from 0", 5.0), SENDER),
-            doc="Packets cross later by a random time, and may overtake each other.",
-            example="link-jitter link:leaf:p0-0--spine:0 --ms 2",
-        ),
-        FaultKind(
-            name="link-corrupt", layer=Layer.UNDERLAY, target="link", params=(PERCENT, SENDER),
-            doc="Bytes of the payload of a share of the packets change.",
-            example="link-corrupt link:leaf:p0-0--spine:0 --percent 20",
-        ),
-        FaultKind(
-            name="link-flap", layer=Layer.UNDERLAY, target="link",
-            params=(_ms("period: down for its first half, up for its second", 4000.0, 10.0),
-                    SENDER),
-            doc="The link is cut and joined by turns.",
-            example="link-flap link:leaf:p0-0--spine:0 --ms 4000",
-        ),
-        FaultKind(
-            name="switch-off", layer=Layer.UNDERLAY, target="switch",
-            doc="A leaf or spine neither forwards nor answers.",
-            example="switch-off spine:0",
-        ),
-        FaultKind(
-            name="flow-hole", layer=Layer.OVERLAY, target="virtual node", params=(DST,),
-            doc="Entries vanish from a flow table; their packets are dropped without a word.",
-            example="flow-hole vsw:h1 --dst job1-w1/r0",
-        ),
-        FaultKind(
-            name="flow-loop", layer=Layer.OVERLAY, target="virtual node", params=(DST,),
-            doc="A virtual switch and an RNIC of its host send traffic to each other.",
-            example="flow-loop rnic:h0/r0 --dst job1-w1/r0",
-        ),
-        FaultKind(
-            name="agent-kill", layer=Layer.HOST, target="agent",
-            doc="The agent ends by SIGKILL; healing starts it again.",
-            example="agent-kill agent-h0",
-        ),
-        FaultKind(
-            name="agent-stop", layer=Layer.HOST, target="agent",
-            doc="The agent is stopped by SIGSTOP; healing continues it.",
-            example="agent-stop agent-h0",
-        ),
-    )
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +41,8 @@ def targets_of(kind: FaultKind, shape: LabShape) -> list[str]:
             return [link.link_id for link in shape.links]
         case "switch":
             return shape.switch_ids()
+        case "container":
+            return list(dict.fromkeys(e.container_id for e in shape.endpoints))
         case "virtual node":
             return shape.vswitch_ids() + shape.rnic_ids()
         case _:
@@ -159,9 +58,13 @@ def near(name: str, known: list[str]) -> str:
 
 
 def check_fault(
-    kind_name: str, target: str, params: Mapping[str, Any], shape: LabShape
+    kind_name: str,
+    target: str,
+    params: Mapping[str, Any],
+    shape: LabShape,
+    lab: str = LOOPBACK_LAB,
 ) -> FaultSpec:
-    """Return the fault that is asked for; defaults are filled in.
+    """Return the fault that is asked for of that kind of lab; defaults are filled in.
 
     Raises
     ------
@@ -175,6 +78,8 @@ def check_fault(
             f"no fault kind {kind_name!r}; {near(kind_name, list(KINDS))} "
             "`lab kinds` lists them all"
         )
+    if lab not in kind.labs:
+        raise FaultError(f"{kind.name} is no fault of a {lab} lab, but of {', '.join(kind.labs)}")
     wrong: list[str] = []
     known = targets_of(kind, shape)
     component = _canonical(target) if kind.target == "link" else target
@@ -194,7 +99,7 @@ def check_fault(
         elif given is not None:
             values[param.name] = given
     if not wrong:
-        wrong += _components_wrong(component, values, shape)
+        wrong += _components_wrong(component, values, shape, lab)
     if wrong:
         raise FaultError("; ".join(wrong))
     return FaultSpec(
@@ -223,7 +128,9 @@ def _number(param: Param, given: Any, wrong: list[str]) -> float | None:
     return float(value)
 
 
-def _components_wrong(component: str, values: dict[str, Any], shape: LabShape) -> list[str]:
+def _components_wrong(
+    component: str, values: dict[str, Any], shape: LabShape, lab: str
+) -> list[str]:
     wrong: list[str] = []
     sender = values.get("sender")
     if sender is not None:
@@ -232,18 +139,50 @@ def _components_wrong(component: str, values: dict[str, Any], shape: LabShape) -
             wrong.append(f"sender={sender!r} is no end of {component}: {link.a} or {link.b}")
     dst = values.get("dst")
     if dst is not None:
-        known = Overlay(shape).destinations(component)
+        known = _destinations(component, shape, lab)
         if dst not in known:
             wrong.append(f"{component} has no entry for dst={dst!r}: {near(str(dst), known)}")
     return wrong
 
 
+def _destinations(component: str, shape: LabShape, lab: str) -> list[str]:
+    """Return the endpoints for which a virtual node has entries, or a switch routes."""
+    if component in shape.switch_ids():
+        return [e.endpoint_id for e in shape.endpoints]
+    known = Overlay(shape).destinations(component)
+    rails = {e.rail for e in shape.endpoints if e.rnic_id == component}
+    if lab == LOOPBACK_LAB or not rails:
+        return known
+    # Each rail has a tunnel network of its own.
+    return [e.endpoint_id for e in shape.endpoints if e.endpoint_id in known and e.rail in rails]
+
+
 def _culprits(
     kind: FaultKind, component: str, values: dict[str, Any], shape: LabShape
 ) -> tuple[str, ...]:
+    if kind.name in ("route-withdraw", "route-hole") and "dst" in values:
+        return (component, *_next_cables(component, values["dst"], shape))
+    if kind.target == "container":
+        mine = [e for e in shape.endpoints if e.container_id == component]
+        # Its ports are gone from the virtual switch: the component that is left to name.
+        return (mine[0].vswitch_id, *(e.endpoint_id for e in mine))
     if kind.name != "flow-loop":
         return (component,)
     overlay = Overlay(shape)
     dsts = [values["dst"]] if "dst" in values else overlay.destinations(component)
     members = {node: None for dst in dsts for node in overlay.loop_members(component, dst)}
     return (component, *(node for node in members if node != component))
+
+
+def _next_cables(switch: str, dst: str, shape: LabShape) -> list[str]:
+    """Return the cables by which a switch sends what is for one RNIC.
+
+    What is lost of one RNIC's packets behind a switch may as well be lost on its cable.
+    """
+    e = next(e for e in shape.endpoints if e.endpoint_id == dst)
+    leaf = shape.leaf_of(e.host, e.rail)
+    if switch == leaf:
+        return [link_id(switch, e.rnic_id)]
+    if switch in shape.spine_ids():
+        return [link_id(switch, leaf)]
+    return [link_id(switch, spine) for spine in shape.spine_ids()]

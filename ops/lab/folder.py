@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.lab.errors import LabError
+from ops.lab.netns.commands import remove_namespaces
 from schemas.connection import state_dir
 
 FOLDER_MODE: Final = 0o700
@@ -85,6 +86,7 @@ class LabFolder:
 
     def _clean(self) -> None:
         end_leftovers(self.path)
+        remove_namespaces(self.path)
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -99,10 +101,13 @@ class LabFolder:
         new.replace(self.path / name)
 
     def release(self) -> None:
-        """Remove the folder with everything in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        # Only now may another lab have it: it finds that the lock's file is a new one.
-        os.close(self._lock)
+        """Remove the folder with everything in it, and what namespaces its lab has left."""
+        try:
+            remove_namespaces(self.path)
+        finally:
+            shutil.rmtree(self.path, ignore_errors=True)
+            # Only now may another lab have it: it finds that the lock's file is a new one.
+            os.close(self._lock)
 
 
 def _lock(path: Path) -> int | None:

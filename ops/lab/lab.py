@@ -29,10 +29,11 @@ from ops.lab.agents import (
 )
 from ops.lab.control import request, wait_for
 from ops.lab.errors import LabError
+from ops.lab.fault_kinds import LOOPBACK_LAB
 from ops.lab.faultboard import ActiveFault, describe, truth_of
 from ops.lab.faults import FaultError, FaultSpec, check_fault, near
 from ops.lab.folder import INFO_FILE, PIDS_FILE, LabFolder
-from ops.lab.ports import free_udp_ports
+from ops.lab.kind import lab_kind
 from ops.lab.preflight import missing_topics
 from ops.lab.publishing import LabPublisher, now_us
 from ops.lab.server import SOCKET_FILE, FabricConfig
@@ -66,6 +67,7 @@ class LabConfig:
     """
 
     settings: KafkaSettings
+    kind: str = LOOPBACK_LAB
     shape: LabShape = field(default_factory=LabShape)
     name: str = "default"
     agents: bool = True
@@ -85,6 +87,7 @@ class Lab:
     def __init__(self, config: LabConfig, say: Callable[[str], None] = silent) -> None:
         self.config = config
         self.shape = config.shape
+        self.kind = lab_kind(config.kind)
         self.faults: dict[str, ActiveFault] = {}
         self._say = say
         self._log = EventLog("lab")
@@ -145,6 +148,9 @@ class Lab:
 
     def _up(self) -> None:
         config = self.config
+        lacking = self.kind.missing()
+        if lacking is not None:
+            raise LabError(f"no {self.kind.name} lab here: {lacking}")
         missing = missing_topics(config.settings)
         if missing:
             raise LabError(f"{config.settings.bootstrap} lacks the topic {missing[0]}: apply them")
@@ -152,13 +158,7 @@ class Lab:
         self._describe("starting")
         self._group = ProcessGroup(config.keep or self.path / "logs").__enter__()
         self._say(f"fabric: {len(self.shape.node_ids())} nodes, {len(self.shape.links)} links")
-        ports = dict(
-            zip(
-                (e.endpoint_id for e in self.shape.endpoints),
-                free_udp_ports(len(self.shape.endpoints)),
-                strict=True,
-            )
-        )
+        ports = self.kind.ports(self.shape)
         status = self._start_fabric(ports)
         self._publisher = LabPublisher(config.settings, self._log)
         with Watch(config.settings, (topics.ENDPOINT,)) as watch:
@@ -185,6 +185,7 @@ class Lab:
             stages=config.stages,
             period_ns=config.period_ns,
             kafka_config=kafka,
+            kind=config.kind,
         ).write()
         group.start(
             FABRIC,
@@ -218,15 +219,14 @@ class Lab:
         if self._publisher.flush():
             raise LabError(f"{self.config.settings.bootstrap} does not take the task")
 
-    def _agent_group(self, ports: Mapping[str, int], gateways: Mapping[str, str]) -> AgentGroup:
+    def _agent_group(self, ports: Mapping[str, int], addresses: Mapping[str, str]) -> AgentGroup:
         settings = self.config.settings
         files = AgentFiles(
             self.path,
             self.shape,
             settings,
-            ports=ports,
-            gateways=gateways,
-            options=self.config.agent_options,
+            rnic=lambda e: self.kind.rnic(e, self.path, ports, addresses),
+            options={**self.kind.options, **self.config.agent_options},
         )
         return AgentGroup(self.group, files, self.shape, settings, self._write_pids)
 
@@ -241,6 +241,7 @@ class Lab:
                 INFO_FILE,
                 {
                     "pid": os.getpid(),
+                    "kind": self.kind.name,
                     "state": state,
                     "bootstrap": self.config.settings.bootstrap,
                     "prefix": self.config.settings.topic_prefix,
@@ -260,7 +261,7 @@ class Lab:
         FaultError
             If kind, target or a parameter is wrong; the message says what was meant.
         """
-        spec = check_fault(kind, target, params, self.shape)
+        spec = check_fault(kind, target, params, self.shape, self.kind.name)
         fault_id = f"f{self._numbered + 1}"
         if spec.layer is Layer.HOST:
             truth = self._hurt_agent(fault_id, spec)
@@ -288,6 +289,8 @@ class Lab:
             raise FaultError(f"{spec.target} does not run: {state}")
         if spec.kind == "agent-kill":
             self._agents.kill(spec.target)
+        elif spec.kind == "agent-starve":
+            self._agents.starve(spec.target, spec.params["percent"])
         else:
             self._agents.stop(spec.target)
         return self._told("inject", fault_id, spec)
@@ -297,6 +300,8 @@ class Lab:
         if self._agents is not None:
             if spec.kind == "agent-kill":
                 self._agents.start(spec.target)
+            elif spec.kind == "agent-starve":
+                self._agents.feed(spec.target)
             else:
                 self._agents.go_on(spec.target)
         return self._told("heal", fault.fault_id, spec)
@@ -343,6 +348,7 @@ class Lab:
         return {
             "name": self.config.name,
             "folder": str(self.path),
+            "kind": self.kind.name,
             "pid": os.getpid(),
             "bootstrap": self.config.settings.bootstrap,
             "prefix": self.config.settings.topic_prefix,

@@ -19,9 +19,14 @@ from typing import Any, Final
 from ops.lab.control import ControlServer
 from ops.lab.counters import CounterTree, CounterWriter
 from ops.lab.events import EventLoop
-from ops.lab.fabric import LOOPBACK, Address, Fabric
-from ops.lab.faultboard import FaultBoard, describe
+from ops.lab.fault_kinds import LOOPBACK_LAB
+from ops.lab.faultboard import describe
 from ops.lab.faults import FaultError, check_fault
+from ops.lab.loopback import LoopbackNetwork
+from ops.lab.netns.network import NetnsNetwork
+from ops.lab.netns.plan import Plan, prefix_of
+from ops.lab.netns.traffic import Traffic
+from ops.lab.network import Network
 from ops.lab.publishing import LabPublisher, now_us
 from ops.lab.shape import LabShape
 from ops.lab.topology import Topology
@@ -47,8 +52,8 @@ GC_THRESHOLD: Final = (50_000, 50, 1_000)
 class FabricConfig:
     """What the fabric process is told.
 
-    `kafka_config` names the TOML file with the `[kafka]` table; None: nothing
-    is published.
+    `endpoints` are the ports at which endpoints listen. `kafka_config` names the
+    TOML file with the `[kafka]` table; None: nothing is published.
     """
 
     folder: Path
@@ -58,6 +63,7 @@ class FabricConfig:
     stages: int | None = None
     period_ns: int = DEFAULT_PERIOD_NS
     kafka_config: Path | None = None
+    kind: str = LOOPBACK_LAB
 
     def write(self) -> Path:
         """Write the file for the process, return its path."""
@@ -95,19 +101,9 @@ class FabricServer:
         self._loop = loop
         self._log = log
         self._stop = False
-        addresses: dict[str, Address] = {
-            endpoint_id: (LOOPBACK, port) for endpoint_id, port in config.endpoints.items()
-        }
-        self.fabric = Fabric(config.shape, addresses, loop, seed=config.seed)
-        self.board = FaultBoard(
-            self.fabric,
-            loop,
-            write=TruthLog(config.folder / TRUTH_FILE).append,
-            publish=self._publish_tables,
-        )
+        self.network = self._make_network()
         workload = Workload(shape=config.shape, stages=config.stages, period_ns=config.period_ns)
-        self._tree = CounterTree(config.folder / "sys", config.shape)
-        self._counters = CounterWriter(self._tree, workload, loop)
+        self._job = self._make_job(workload)
         (config.folder / "workload.json").write_text(
             json.dumps(workload.truth(), indent=1), encoding="utf-8"
         )
@@ -119,17 +115,45 @@ class FabricServer:
             self._publisher = LabPublisher(settings, log)
         self._control = ControlServer(config.folder / SOCKET_FILE, loop, self._command, log)
 
+    def _make_network(self) -> Network:
+        config = self._config
+        write = TruthLog(config.folder / TRUTH_FILE).append
+        if config.kind == LOOPBACK_LAB:
+            return LoopbackNetwork(
+                config.shape,
+                config.endpoints,
+                self._loop,
+                seed=config.seed,
+                write=write,
+                publish=self._publish_tables,
+            )
+        return NetnsNetwork(
+            config.shape,
+            config.folder,
+            self._loop,
+            seed=config.seed,
+            write=write,
+            publish=self._publish_tables,
+        )
+
+    def _make_job(self, workload: Workload) -> CounterWriter | Traffic:
+        config = self._config
+        if config.kind == LOOPBACK_LAB:
+            tree = CounterTree(config.folder / "sys", config.shape)
+            return CounterWriter(tree, workload, self._loop)
+        return Traffic(Plan(config.shape, prefix_of(config.folder)), workload, self._loop)
+
     def run(self) -> None:
         """Serve until told to stop."""
         self._publish_topology()
         self._republish()
-        self._counters.start()
+        self._job.start()
         parent = os.getppid()
         self._chores(parent)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLD)
-        self._log.info("fabric.ready", nodes=len(self.fabric.nodes))
+        self._log.info("fabric.ready", kind=self._config.kind)
         while not self._stop:
             self._loop.run_once()
 
@@ -140,14 +164,14 @@ class FabricServer:
     def close(self) -> None:
         """Withdraw what was published, close everything."""
         self._control.close()
-        self.fabric.close()
-        self._tree.close()
+        self._job.close()
+        self.network.close()
         if self._publisher is not None:
             self._publisher.withdraw()
             left = self._publisher.flush(FLUSH_TIMEOUT_S)
             if left:
                 self._log.warning("withdraw.incomplete", records=left)
-        self._log.info("fabric.stopped", relayed=self.fabric.relayed)
+        self._log.info("fabric.stopped")
 
     def _chores(self, parent: int) -> None:
         if self._publisher is not None:
@@ -161,14 +185,8 @@ class FabricServer:
     def _publish_topology(self) -> None:
         if self._publisher is None:
             return
-        endpoints = {
-            endpoint_id: f"{LOOPBACK}:{port}"
-            for endpoint_id, port in self._config.endpoints.items()
-        }
         topology = Topology(
-            self._config.shape,
-            cluster=self._cluster,
-            addresses={**self.fabric.addresses(), **endpoints},
+            self._config.shape, cluster=self._cluster, addresses=self.network.addresses()
         )
         self._publisher.topology(topology.components(now_us()))
 
@@ -181,7 +199,7 @@ class FabricServer:
             return
         for host in sorted(hosts):
             self._publisher.flows(
-                self.fabric.overlay.table(host, cluster=self._cluster, captured_at=now_us())
+                self.network.table(host, cluster=self._cluster, captured_at=now_us())
             )
         self._publisher.poll()
 
@@ -195,37 +213,24 @@ class FabricServer:
                     str(command["target"]),
                     command.get("params", {}),
                     self._config.shape,
+                    self._config.kind,
                 )
-                return self.board.inject(str(command["fault_id"]), spec).as_dict()
+                return self.network.inject(str(command["fault_id"]), spec).as_dict()
             case "heal":
                 fault_id = str(command["fault_id"])
-                if fault_id not in self.board.active:
+                if fault_id not in self.network.active:
                     raise FaultError(f"no fault {fault_id!r} is in force")
-                return self.board.heal(fault_id).as_dict()
+                return self.network.heal(fault_id).as_dict()
             case other:
                 raise FaultError(f"unknown command {other!r}")
 
     def _status(self) -> dict[str, Any]:
-        fabric = self.fabric
         publisher = self._publisher
         return {
-            "addresses": fabric.addresses(),
-            "relayed": fabric.relayed,
+            "addresses": self.network.addresses(),
             "cpu_ns": time.process_time_ns(),
-            "dropped": dict(fabric.dropped),
-            "answered": dict(fabric.answered),
-            "links": [
-                {
-                    "link_id": d.link_id,
-                    "sender": d.sender,
-                    "lost": d.lost,
-                    "corrupted": d.corrupted,
-                    "delayed": d.delayed,
-                }
-                for d in fabric.links.values()
-                if d.impaired or d.lost or d.corrupted or d.delayed
-            ],
-            "faults": [describe(active) for active in self.board.active.values()],
+            **self.network.status(),
+            "faults": [describe(active) for active in self.network.active.values()],
             "published": None if publisher is None else publisher.published,
             "publish_failed": None if publisher is None else publisher.failed,
         }

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.faults import CASES, FaultBench
+from ops.bench.cases import CASES
+from ops.bench.faults import FaultBench
 from ops.lab.lab import Lab, LabConfig
 from ops.pipeline import Pipeline, PipelineConfig
 from ops.scoreboard import WATCHED

@@ -28,6 +28,7 @@ from ops.lab.detach import arguments
 from ops.lab.errors import LabUsageError
 from ops.lab.events import EventLoop
 from ops.lab.folder import LabFolder, LabFolderError, is_up, lab_path
+from ops.lab.kind import lab_kind
 from ops.lab.ports import NoPortsError, free_udp_ports
 from ops.lab.shape import LabShape
 from ops.lab.topology import Topology, task_of
@@ -301,12 +302,13 @@ def test_agents_get_back_the_kafka_settings(short_dir: Path) -> None:
         },
     )
     shape = LabShape()
+    ports = {e.endpoint_id: 20_000 + i for i, e in enumerate(shape.endpoints)}
+    gateways = dict.fromkeys(shape.vswitch_ids(), "127.0.0.1:5")
     files = AgentFiles(
         short_dir,
         shape,
         settings,
-        ports={e.endpoint_id: 20_000 + i for i, e in enumerate(shape.endpoints)},
-        gateways=dict.fromkeys(shape.vswitch_ids(), "127.0.0.1:5"),
+        rnic=lambda e: lab_kind("loopback").rnic(e, short_dir, ports, gateways),
         options={"flows": 2},
     )
     files.write()

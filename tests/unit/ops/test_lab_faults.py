@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ops.lab.fault_kinds import KINDS
 from ops.lab.faultboard import effect_of, truth_of
-from ops.lab.faults import KINDS, FaultError, check_fault, targets_of
+from ops.lab.faults import FaultError, check_fault, targets_of
 from ops.lab.impairment import Effect, LinkDirection, corrupt_payload
 from ops.lab.shape import LabShape
 from ops.lab.truth import Truth, TruthLog, lab_truth
@@ -21,7 +22,9 @@ def test_the_promised_kinds_are_there() -> None:
     """No kind that the lab promises is missing, and none is undocumented."""
     assert set(KINDS) == {
         "link-cut", "link-loss", "link-delay", "link-jitter", "link-corrupt", "link-flap",
-        "switch-off", "flow-hole", "flow-loop", "agent-kill", "agent-stop",
+        "switch-off", "flow-hole", "flow-loop", "agent-kill", "agent-stop", "link-down",
+        "link-mtu", "route-withdraw", "route-hole", "acl-drop", "container-kill",
+        "agent-starve",
     }  # fmt: skip
     assert all(kind.doc and kind.example.startswith(name) for name, kind in KINDS.items())
 
@@ -32,8 +35,8 @@ def test_every_example_is_valid(name: str) -> None:
     _, target, *flags = KINDS[name].example.split()
     raw = dict(zip(flags[::2], flags[1::2], strict=True))
     params = {k.removeprefix("--"): v if k == "--dst" else float(v) for k, v in raw.items()}
-    spec = check_fault(name, target, params, SHAPE)
-    assert spec.component_ids[0] == target
+    spec = check_fault(name, target, params, SHAPE, KINDS[name].labs[0])
+    assert spec.component_ids[0] == ("vsw:h1" if KINDS[name].target == "container" else target)
     assert spec.layer is KINDS[name].layer
 
 
@@ -41,7 +44,7 @@ def test_every_example_is_valid(name: str) -> None:
 def test_every_target_is_accepted(name: str) -> None:
     """A kind can be put on every component that it lists, with its defaults."""
     for target in targets_of(KINDS[name], SHAPE):
-        assert check_fault(name, target, {}, SHAPE).target == target
+        assert check_fault(name, target, {}, SHAPE, KINDS[name].labs[0]).target == target
 
 
 @pytest.mark.parametrize("text", ["spine:0--leaf:p0-0", "leaf:p0-0--spine:0", LINK])

@@ -129,3 +129,18 @@ def test_bad_files_are_one_sentence(
     config.write_text(text)
     assert cli.main(["--config", str(config), "--bootstrap", "127.0.0.1:1"]) == 2
     assert part in capsys.readouterr().err
+
+
+def test_a_host_namespace_that_is_not_there_is_told_at_the_start(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One line names it; the exit code is that of the environment."""
+    config = tmp_path / "agent.toml"
+    config.write_text(
+        '[agent]\nhost_id = "h0"\n[[agent.rnic]]\nrail = 0\naddress = "10.0.0.1"\n'
+        'host_netns = "no-such-one"\ncounters = "/sys/class/net/r0/statistics"\n'
+    )
+    arguments = ["--config", str(config), "--bootstrap", "127.0.0.1:1", "--log-json"]
+    assert cli.main(arguments) == 3
+    captured = capfd.readouterr()
+    assert "network namespace /run/netns/no-such-one" in captured.out + captured.err

@@ -156,6 +156,11 @@ def test_everything_wrong_is_told_at_once() -> None:
             [{"rail": 0, "address": "10.0.0.1", "transport": "tcp", "gateway": "127.0.0.1:1"}],
             "only udp",
         ),
+        (
+            [{"rail": 0, "address": "10.0.0.1", "transport": "tcp", "netns": "job1-w0"}],
+            "for udp without gateway",
+        ),
+        ([{"rail": 0, "address": "10.0.0.1", "tunnel_address": "here"}], "'here' must be"),
         ("none", r"\[\[agent.rnic\]\]"),
     ],
 )
@@ -180,6 +185,18 @@ def test_an_rdma_rnic_has_its_ports_folder_and_its_settings() -> None:
         service_level=3,
     )  # fmt: skip
     assert rnic.fallback
+
+
+def test_namespaces_are_given_by_name_or_path() -> None:
+    """Addresses may then repeat; a name is one of `ip netns`."""
+    common = {"address": "10.0.0.1", "port": 5, "tunnel_address": "10.64.0.1"}
+    rnics = [
+        {"rail": 0, "netns": "job1-w0", "host_netns": "/proc/1/ns/net", **common},
+        {"rail": 1, "netns": "job1-w1", **common},
+    ]
+    first, second = build({"host_id": "h0", "rnic": rnics}).rnics
+    assert (str(first.netns), str(first.host_netns)) == ("/run/netns/job1-w0", "/proc/1/ns/net")
+    assert (second.host_netns, second.tunnel_address) == (None, "10.64.0.1")
 
 
 def test_a_broken_rnic_flag_is_named() -> None:

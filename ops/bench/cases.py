@@ -1,0 +1,142 @@
+"""The faults that every kind of lab is tried with, and what the verdict must be. Data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ops.lab.fault_kinds import KINDS
+from schemas.enums import Layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One kind of fault: what to inject where, and what the verdict must be.
+
+    `component_ids` are the right answers; more than one where the evidence
+    cannot tell them apart. `fault_kinds` are the right names; none: any. A
+    `hard` fault stops all packets of some 5-tuples at once. Of one that is
+    `excused`, no verdict is right as well: it must not be taken for the network's.
+    """
+
+    name: str
+    kind: str
+    target: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    component_ids: tuple[str, ...]
+    fault_kinds: tuple[str, ...] = ()
+    layer: Layer
+    timeout_s: float
+    hard: bool = False
+    excused: bool = False
+
+    def in_lab(self, lab: str) -> bool:
+        """Say whether that kind of lab has the fault."""
+        return lab in KINDS[self.kind].labs
+
+
+LINK: Final = "link:leaf:p0-0--spine:0"
+CUT: Final = ("connectivity",)
+# In this order: windows that hold a fault are no reference for those after them, so what
+# takes windows to be seen comes first, after a healthy time.
+CASES: Final = (
+    Case(
+        name="link cut", kind="link-cut", target=LINK, hard=True, fault_kinds=CUT,
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="10 % loss", kind="link-loss", target=LINK, params={"percent": 10.0},
+        fault_kinds=("packet_loss",),
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
+    ),
+    Case(
+        name="+5 ms delay", kind="link-delay", target=LINK, params={"ms": 5.0},
+        fault_kinds=("high_latency",),
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
+    ),
+    Case(
+        name="switch off", kind="switch-off", target="spine:1", hard=True,
+        fault_kinds=("switch_down", "connectivity"),
+        component_ids=("spine:1",), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="flow-table hole", kind="flow-hole", target="vsw:h1", params={"dst": "job1-w0/r0"},
+        hard=True, fault_kinds=("flow_missing",),
+        component_ids=("vsw:h1",), layer=Layer.OVERLAY, timeout_s=15,
+    ),
+    Case(
+        name="agent killed", kind="agent-kill", target="agent-h2", fault_kinds=("agent_dead",),
+        component_ids=("agent-h2",), layer=Layer.HOST, timeout_s=20,
+    ),
+)  # fmt: skip
+
+SUITE: Final = (
+    *CASES,
+    Case(
+        name="20 % damaged frames", kind="link-corrupt", target=LINK, params={"percent": 20.0},
+        fault_kinds=("packet_loss", "crc_error"),
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
+    ),
+    Case(
+        name="port shut", kind="link-down", target=LINK, hard=True, fault_kinds=CUT,
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="flapping port", kind="link-flap", target=LINK, params={"ms": 4_000.0},
+        fault_kinds=("connectivity", "packet_loss", "port_flapping"),
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=20,
+    ),
+    Case(
+        name="RNIC's cable cut", kind="link-cut", target="link:leaf:p1-0--rnic:h3/r0", hard=True,
+        fault_kinds=("connectivity", "rnic_unreachable", "port_down"),
+        # From the outside an RNIC and its only cable are one.
+        component_ids=("link:leaf:p1-0--rnic:h3/r0", "rnic:h3/r0"),
+        layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="wrong MTU", kind="link-mtu", target=LINK, hard=True, fault_kinds=CUT,
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="route withdrawn", kind="route-withdraw", target="spine:0",
+        params={"dst": "job1-w0/r0"}, hard=True, fault_kinds=("connectivity", "switch_down"),
+        # One RNIC's packets may as well be lost on the cable behind the switch.
+        component_ids=("spine:0", LINK), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="blackhole route", kind="route-hole", target="spine:0",
+        params={"dst": "job1-w0/r0"}, hard=True, fault_kinds=("connectivity", "switch_down"),
+        # One RNIC's packets may as well be lost on the cable behind the switch.
+        component_ids=("spine:0", LINK), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="access list", kind="acl-drop", target="spine:0", params={"percent": 50.0},
+        hard=True, fault_kinds=("acl_error", "connectivity", "packet_loss", "switch_down"),
+        component_ids=("spine:0",), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="tunnel entry gone", kind="flow-hole", target="rnic:h1/r0",
+        params={"dst": "job1-w0/r0"}, hard=True, fault_kinds=("flow_missing",),
+        component_ids=("rnic:h1/r0",), layer=Layer.OVERLAY, timeout_s=15,
+    ),
+    Case(
+        name="flow-table loop", kind="flow-loop", target="vsw:h1", params={"dst": "job1-w0/r0"},
+        hard=True, fault_kinds=("flow_loop",),
+        component_ids=("vsw:h1", "rnic:h1/r0"), layer=Layer.OVERLAY, timeout_s=15,
+    ),
+    Case(
+        name="container killed", kind="container-kill", target="job1-w1", hard=True,
+        fault_kinds=("vswitch_down", "flow_missing", "container_crash"),
+        component_ids=("vsw:h1",), layer=Layer.OVERLAY, timeout_s=15,
+    ),
+    Case(
+        name="agent stopped", kind="agent-stop", target="agent-h1",
+        fault_kinds=("agent_dead", "agent_unresponsive"),
+        component_ids=("agent-h1",), layer=Layer.HOST, timeout_s=20,
+    ),
+    Case(
+        name="agent starved", kind="agent-starve", target="agent-h1", params={"percent": 5.0},
+        excused=True,
+        fault_kinds=("agent_dead", "agent_unresponsive"),
+        component_ids=("agent-h1",), layer=Layer.HOST, timeout_s=20,
+    ),
+)  # fmt: skip

@@ -1,0 +1,147 @@
+"""`lab suite`: every fault that a kind of lab has, each against the verdict it must get."""
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ops.bench.cases import SUITE, Case
+from ops.bench.faults import FaultBench, Outcome
+from ops.lab.lab import Lab, LabConfig
+from ops.lab.shape import LabShape
+from ops.pipeline import Pipeline, PipelineConfig
+from ops.scoreboard import WATCHED
+from ops.watch import Watch
+
+# A small machine can run it. With two leaves in a pod, a spine that has lost one cable
+# still forwards something: with one leaf, the two could not be told apart.
+SHAPE: Final = LabShape(hosts=4, rails=2, pods=2, leaves=2, spines=2)
+# A window is judged against five windows or more before it.
+BASELINE_S: Final = 90.0
+RIGHT_SHARE: Final = 0.95
+HARD_MEDIAN_S: Final = 3.0
+# A given broker may hold live topics: the suite keeps to its own.
+PREFIX: Final = "suite."
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One injection of a case."""
+
+    case: Case
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteResult:
+    """All injections in one kind of lab, and the cases that it has no fault for."""
+
+    lab: str
+    runs: tuple[Run, ...]
+    lacking: tuple[str, ...]
+
+    @property
+    def right_share(self) -> float:
+        """Share of the injections whose component was named right."""
+        return sum(r.outcome.right for r in self.runs) / len(self.runs) if self.runs else 0.0
+
+    @property
+    def kind_share(self) -> float:
+        """Share of the injections whose kind was named right."""
+        return sum(r.outcome.kind_right for r in self.runs) / len(self.runs) if self.runs else 0.0
+
+    @property
+    def hard_delays_s(self) -> list[float]:
+        """Seconds from a hard fault to its verdict; one that never came counts as its timeout."""
+        return [
+            r.case.timeout_s if r.outcome.open_delay_s is None else r.outcome.open_delay_s
+            for r in self.runs
+            if r.case.hard
+        ]
+
+    @property
+    def hard_median_s(self) -> float | None:
+        """Median of them; None without hard faults."""
+        return statistics.median(self.hard_delays_s) if self.hard_delays_s else None
+
+    @property
+    def met(self) -> bool:
+        """Whether the bar is met."""
+        median_s = self.hard_median_s
+        return (
+            self.right_share >= RIGHT_SHARE and median_s is not None and median_s <= HARD_MEDIAN_S
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "lab": self.lab,
+            "right_share": self.right_share,
+            "kind_share": self.kind_share,
+            "hard_median_s": self.hard_median_s,
+            "met": self.met,
+            "lacking": list(self.lacking),
+            "runs": [asdict(r.outcome) | {"hard": r.case.hard} for r in self.runs],
+        }
+
+
+@contextmanager
+def bench(lab_kind: str, bootstrap: str | None, say: Say) -> Iterator[FaultBench]:
+    """Give a whole pipeline around a lab of that kind; all of it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="skeletonhunter-suite-") as folder:
+        config = PipelineConfig(
+            folder=Path(folder), bootstrap=bootstrap, prefix=PREFIX if bootstrap else ""
+        )
+        say("starting the pipeline" + (f" with {bootstrap}" if bootstrap else " with Apache Kafka"))
+        with Pipeline(config) as pipeline:
+            pipeline.wait_ready()
+            lab_config = LabConfig(
+                settings=pipeline.settings, kind=lab_kind, name="suite", shape=SHAPE
+            )
+            with Watch(pipeline.settings, WATCHED) as watch, Lab(lab_config, say=say) as lab:
+
+                def check() -> None:
+                    lab.check()
+                    pipeline.group.check()
+
+                yield FaultBench(lab, watch, check)
+
+
+def run_suite(
+    lab_kind: str,
+    *,
+    runs: int,
+    bootstrap: str | None,
+    say: Say,
+    cases: Sequence[Case] = SUITE,
+    baseline_s: float = BASELINE_S,
+) -> SuiteResult:
+    """Inject every fault `runs` times, one after another, in a lab of that kind."""
+    mine = [case for case in cases if case.in_lab(lab_kind)]
+    lacking = tuple(case.name for case in cases if not case.in_lab(lab_kind))
+    found: list[Run] = []
+    with bench(lab_kind, bootstrap, say) as faults:
+        say(f"{baseline_s:.0f} s of health first")
+        faults.healthy(baseline_s)
+        for turn in range(runs):
+            for case in mine:
+                outcome = faults.run(case)
+                found.append(Run(case, outcome))
+                say(f"{turn + 1}/{runs} {case.name}: {sentence(outcome)}")
+    return SuiteResult(lab=lab_kind, runs=tuple(found), lacking=lacking)
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what came of an injection, for a line of progress."""
+    after = "no verdict" if outcome.open_delay_s is None else f"{outcome.open_delay_s:.1f} s"
+    return f"{'right' if outcome.right else 'WRONG'}, {after}, {verdict(outcome)}"
+
+
+def verdict(outcome: Outcome) -> str:
+    """Return the verdicts of an injection."""
+    return ", ".join(f"{c}: {kind}" for c, _, kind in outcome.verdicts) or "none"

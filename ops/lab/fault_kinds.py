@@ -1,0 +1,164 @@
+"""The kinds of fault that labs can put in, as data."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.enums import Layer
+
+MAX_MS: Final = 60_000.0
+LOOPBACK_LAB: Final = "loopback"
+NETNS_LAB: Final = "netns"
+ALL_LABS: Final = (LOOPBACK_LAB, NETNS_LAB)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """A parameter of a fault: a number with unit and bounds, or (`unit` None) a component."""
+
+    name: str
+    doc: str
+    unit: str | None = None
+    default: float | None = None
+    low: float = 0.0
+    high: float = 0.0
+
+
+PERCENT: Final = Param(
+    name="percent", doc="share of the packets", unit="%", default=10.0, low=0.001, high=100.0
+)
+SENDER: Final = Param(
+    name="sender", doc="end of the link whose packets suffer; both ends unless given"
+)
+SHUT: Final = Param(name="sender", doc="end of the link that is shut; its first unless given")
+DST: Final = Param(name="dst", doc="endpoint whose traffic suffers; every destination unless given")
+TO: Final = Param(name="dst", doc="endpoint whose RNIC is meant; every RNIC unless given")
+ACL_PERCENT: Final = Param(
+    name="percent", doc="share of the source ports", unit="%", default=50.0, low=1.0, high=100.0
+)
+CPU_PERCENT: Final = Param(
+    name="percent", doc="share of the time that it runs", unit="%", default=10.0, low=1.0, high=90.0
+)
+
+
+def _ms(doc: str, default: float, low: float = 0.01) -> Param:
+    return Param(name="ms", doc=doc, unit="ms", default=default, low=low, high=MAX_MS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultKind:
+    """A kind of fault: on what, with which parameters, what it does, in which kinds of lab."""
+
+    name: str
+    layer: Layer
+    target: str
+    doc: str
+    params: tuple[Param, ...] = ()
+    example: str
+    labs: tuple[str, ...] = ALL_LABS
+
+
+KINDS: Final[dict[str, FaultKind]] = {
+    kind.name: kind
+    for kind in (
+        FaultKind(
+            name="link-cut", layer=Layer.UNDERLAY, target="link", params=(SENDER,),
+            doc="Nothing crosses the link.",
+            example="link-cut link:leaf:p0-0--spine:0",
+        ),
+        FaultKind(
+            name="link-loss", layer=Layer.UNDERLAY, target="link", params=(PERCENT, SENDER),
+            doc="A share of the packets is lost, in each direction by itself.",
+            example="link-loss link:leaf:p0-0--rnic:h0/r0 --percent 10",
+        ),
+        FaultKind(
+            name="link-delay", layer=Layer.UNDERLAY, target="link",
+            params=(_ms("added to each crossing, so twice to a round trip", 5.0), SENDER),
+            doc="Every packet crosses later.",
+            example="link-delay link:leaf:p0-0--spine:0 --ms 5",
+        ),
+        FaultKind(
+            name="link-jitter", layer=Layer.UNDERLAY, target="link",
+            params=(_ms("at most added to each crossing, evenly from 0", 5.0), SENDER),
+            doc="Packets cross later by a random time, and may overtake each other.",
+            example="link-jitter link:leaf:p0-0--spine:0 --ms 2",
+        ),
+        FaultKind(
+            name="link-corrupt", layer=Layer.UNDERLAY, target="link", params=(PERCENT, SENDER),
+            doc="Bytes of the payload of a share of the packets change.",
+            example="link-corrupt link:leaf:p0-0--spine:0 --percent 20",
+        ),
+        FaultKind(
+            name="link-flap", layer=Layer.UNDERLAY, target="link",
+            params=(_ms("period: down for its first half, up for its second", 4000.0, 10.0),
+                    SENDER),
+            doc="The link is cut and joined by turns.",
+            example="link-flap link:leaf:p0-0--spine:0 --ms 4000",
+        ),
+        FaultKind(
+            name="switch-off", layer=Layer.UNDERLAY, target="switch",
+            doc="A leaf or spine neither forwards nor answers.",
+            example="switch-off spine:0",
+        ),
+        FaultKind(
+            name="flow-hole", layer=Layer.OVERLAY, target="virtual node", params=(DST,),
+            doc="Entries vanish from a flow table; their packets are dropped without a word.",
+            example="flow-hole vsw:h1 --dst job1-w1/r0",
+        ),
+        FaultKind(
+            name="link-down", layer=Layer.UNDERLAY, target="link", params=(SHUT,),
+            labs=(NETNS_LAB,),
+            doc="A port is shut: its own switch routes around it, the other end does not know.",
+            example="link-down link:leaf:p0-0--spine:0",
+        ),
+        FaultKind(
+            name="link-mtu", layer=Layer.UNDERLAY, target="link", params=(SENDER,),
+            labs=(NETNS_LAB,),
+            doc="The MTU of the receiving end is too small: it drops large frames without a word.",
+            example="link-mtu link:leaf:p0-0--spine:0",
+        ),
+        FaultKind(
+            name="route-withdraw", layer=Layer.UNDERLAY, target="switch", params=(TO,),
+            labs=(NETNS_LAB,),
+            doc="A switch loses its route to an RNIC, and says so of each packet.",
+            example="route-withdraw spine:0 --dst job1-w0/r0",
+        ),
+        FaultKind(
+            name="route-hole", layer=Layer.UNDERLAY, target="switch", params=(TO,),
+            labs=(NETNS_LAB,),
+            doc="A switch has a blackhole route to an RNIC: its packets are dropped silently.",
+            example="route-hole spine:0 --dst job1-w0/r0",
+        ),
+        FaultKind(
+            name="acl-drop", layer=Layer.UNDERLAY, target="switch", params=(ACL_PERCENT, TO),
+            labs=(NETNS_LAB,),
+            doc="An access list of a switch drops a share of the 5-tuples, always the same.",
+            example="acl-drop spine:0 --percent 50",
+        ),
+        FaultKind(
+            name="container-kill", layer=Layer.OVERLAY, target="container", labs=(NETNS_LAB,),
+            doc="A container's interfaces are gone; its host and the agent stay.",
+            example="container-kill job1-w1",
+        ),
+        FaultKind(
+            name="flow-loop", layer=Layer.OVERLAY, target="virtual node", params=(DST,),
+            labs=(LOOPBACK_LAB,),
+            doc="A virtual switch and an RNIC of its host send traffic to each other.",
+            example="flow-loop rnic:h0/r0 --dst job1-w1/r0",
+        ),
+        FaultKind(
+            name="agent-kill", layer=Layer.HOST, target="agent",
+            doc="The agent ends by SIGKILL; healing starts it again.",
+            example="agent-kill agent-h0",
+        ),
+        FaultKind(
+            name="agent-stop", layer=Layer.HOST, target="agent",
+            doc="The agent is stopped by SIGSTOP; healing continues it.",
+            example="agent-stop agent-h0",
+        ),
+        FaultKind(
+            name="agent-starve", layer=Layer.HOST, target="agent", params=(CPU_PERCENT,),
+            doc="The agent gets the processor for a part of each second only.",
+            example="agent-starve agent-h0 --percent 10",
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,80 @@
+"""Forwarding tables of a host, read from the kernel's bridges and VXLAN devices."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ops.lab.netns.plan import mac, underlay_address
+from ops.lab.shape import EndpointSpec, LabShape
+from schemas.records import FlowEntry
+
+# A host with 8 rails of 64 hosts has some thousand entries.
+MAX_ENTRIES: Final = 100_000
+
+
+class Tables:
+    """Turns what `bridge -j fdb show` prints into entries of the lab's components."""
+
+    def __init__(self, shape: LabShape) -> None:
+        self._shape = shape
+        self._by_mac = {mac(e): e for e in shape.endpoints}
+        self._rnic_at = {underlay_address(e): e.rnic_id for e in shape.endpoints}
+
+    def entries(self, host: int, text: str) -> tuple[FlowEntry, ...]:
+        """Return a host's tables, sorted.
+
+        An endpoint sends all to its virtual switch; an RNIC, being the tunnel's end, gives
+        what is for its own endpoint to it: neither is in a table of the kernel.
+
+        Raises
+        ------
+        ValueError
+            If the text is not what `bridge` prints.
+        """
+        mine = {e.rail: e for e in self._shape.endpoints if e.host == host}
+        found = dict(self._always(mine.values()))
+        for line in _lines(text):
+            known = self._entry(mine, line)
+            if known is not None:
+                found[known[0], known[1]] = known[2]
+        endpoints = {e.endpoint_id for e in mine.values()}
+        return tuple(
+            FlowEntry(
+                node=node,
+                dst=dst,
+                next_hop=next_hop,
+                # These tables are software's; no hardware is there to hold copies.
+                offloaded=None if node in endpoints else True,
+            )
+            for (node, dst), next_hop in sorted(found.items())
+        )
+
+    def _always(self, mine: Iterable[EndpointSpec]) -> Iterator[tuple[tuple[str, str], str]]:
+        for e in mine:
+            yield (e.rnic_id, e.endpoint_id), e.vswitch_id
+            for dst in self._shape.endpoints:
+                if dst.rail == e.rail and dst is not e:
+                    yield (e.endpoint_id, dst.endpoint_id), e.vswitch_id
+
+    def _entry(
+        self, mine: dict[int, EndpointSpec], line: dict[str, Any]
+    ) -> tuple[str, str, str] | None:
+        """Return node, destination and next hop of a line; None: it is none of the lab's."""
+        dst = self._by_mac.get(str(line.get("mac")))
+        device = str(line.get("ifname"))
+        if dst is None or line.get("state") != "static" or device[1:] != str(dst.rail):
+            return None
+        e = mine[dst.rail]
+        if line.get("master") is not None:
+            if device[0] == "c":
+                return e.vswitch_id, dst.endpoint_id, dst.endpoint_id
+            return e.vswitch_id, dst.endpoint_id, e.rnic_id
+        tunnel_end = self._rnic_at.get(str(line.get("dst")))
+        return None if tunnel_end is None else (e.rnic_id, dst.endpoint_id, tunnel_end)
+
+
+def _lines(text: str) -> list[dict[str, Any]]:
+    found = json.loads(text)
+    if not isinstance(found, list) or len(found) > MAX_ENTRIES:
+        raise ValueError(f"no list of at most {MAX_ENTRIES} entries")
+    return [line for line in found if isinstance(line, dict)]

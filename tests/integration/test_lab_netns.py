@@ -1,0 +1,353 @@
+"""The lab of network namespaces: what it is made of, what it says, what it leaves behind."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ops.bench.cases import SUITE
+from ops.bench.faults import FaultBench
+from ops.bench.suite import SHAPE
+from ops.lab.events import EventLoop
+from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.faults import check_fault
+from ops.lab.folder import info, lab_path
+from ops.lab.kind import why_no_netns
+from ops.lab.lab import Lab, LabConfig
+from ops.lab.netns.commands import namespaces, run
+from ops.lab.netns.network import NetnsNetwork
+from ops.lab.netns.plan import AGENT_PORT, Plan, overlay_address, prefix_of, underlay_address
+from ops.lab.netns.traffic import SCALE, Traffic
+from ops.lab.shape import EndpointSpec
+from ops.lab.workload import Workload
+from ops.pipeline import Pipeline, PipelineConfig
+from ops.scoreboard import WATCHED
+from ops.watch import Watch
+from probers import sockets
+from probers.clock import SystemClock
+from probers.netns import inside, namespace_path, sysfs_folder
+from probers.transport import Completion, Probe
+from probers.tunnel import TunnelErrors
+from probers.udp import UdpTransport
+from schemas.connection import STATE_ENV, KafkaSettings
+from schemas.enums import ProbeStatus
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(why_no_netns() is not None, reason=str(why_no_netns())),
+]
+UP_TIMEOUT_S = 60.0
+TIMEOUT_NS = 200 * 10**6
+FLOWS = 8
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a fresh state folder."""
+    with tempfile.TemporaryDirectory(prefix="skh-") as name:
+        monkeypatch.setenv(STATE_ENV, name)
+        yield Path(name)
+
+
+@dataclass
+class Bare:
+    """A network without agents: one transport in the first container, one in the last."""
+
+    folder: Path
+    network: NetnsNetwork
+    loop: EventLoop
+    near: UdpTransport
+    far: UdpTransport
+    faults: int = 0
+    tokens: int = 0
+
+    def fault(self, kind: str, target: str, **params: object) -> str:
+        """Put a fault in, return its id."""
+        self.faults += 1
+        fault_id = f"f{self.faults}"
+        self.network.inject(fault_id, check_fault(kind, target, params, SHAPE, NETNS_LAB))
+        return fault_id
+
+    def probe(
+        self,
+        *,
+        ttl: int | None = None,
+        flows: int = FLOWS,
+        dst: EndpointSpec = SHAPE.endpoints[-SHAPE.rails],
+    ) -> list[Completion]:
+        """Probe from the first container to another on several 5-tuples, wait for all ends."""
+        ended: list[Completion] = []
+        for flow in range(flows):
+            self.tokens += 1
+            self.near.send(
+                Probe(token=self.tokens, address=overlay_address(dst), port=AGENT_PORT,
+                      flow=flow, entropy=0, timeout_ns=TIMEOUT_NS, ttl=ttl)
+            )  # fmt: skip
+        while len(ended) < flows:
+            self.loop.run_once(2_000_000)
+            select.select([self.near.fileno(), self.far.fileno()], [], [], 0.002)
+            self.far.poll()
+            ended += self.near.poll()
+        return sorted(ended, key=lambda c: c.token)
+
+    def answered(self) -> int:
+        """Return how many 5-tuples come through."""
+        return sum(c.status is ProbeStatus.OK for c in self.probe())
+
+
+def transport(plan: Plan, e: EndpointSpec, port: int = AGENT_PORT) -> UdpTransport:
+    """Open what an agent opens for an endpoint of the lab."""
+    container = namespace_path(plan.namespace(e.container_id))
+
+    def opener(address: str, port: int) -> tuple[socket.socket, bool]:
+        return inside(container, partial(sockets.open_udp, address, port))
+
+    errors = inside(
+        namespace_path(plan.namespace(e.host_id)), lambda: TunnelErrors(underlay_address(e))
+    )
+    return UdpTransport(
+        SystemClock(), overlay_address(e), port, probe_bytes=1024,
+        opener=opener, tunnel=errors,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Bare]:
+    """Give the network; afterwards nothing of it is left."""
+    with tempfile.TemporaryDirectory(prefix="skh-") as name:
+        folder = Path(name)
+        loop = EventLoop()
+        network = NetnsNetwork(
+            SHAPE, folder, loop, seed=1, write=lambda _truth: None, publish=lambda _hosts: None
+        )
+        try:
+            plan = Plan(SHAPE, prefix_of(folder))
+            near = transport(plan, SHAPE.endpoints[0])
+            far = transport(plan, SHAPE.endpoints[-SHAPE.rails])
+            try:
+                yield Bare(folder, network, loop, near, far)
+            finally:
+                near.close()
+                far.close()
+        finally:
+            network.close()
+            loop.close()
+        assert namespaces(folder) == []
+
+
+def test_traces_through_the_tunnel_show_every_switch_on_both_ways(bare: Bare) -> None:
+    """TTL by TTL: leaf, a spine, leaf, target; 5-tuples spread over both spines, each keeps its."""
+    addresses = bare.network.addresses()
+    at = {address: node for node, address in addresses.items()}
+    hops = [[at.get(str(c.reporter)) for c in bare.probe(ttl=ttl)] for ttl in (1, 2, 3)]
+    assert set(hops[0]) == {"leaf:p0-0"}
+    assert set(hops[1]) == {"spine:0", "spine:1"}
+    assert set(hops[2]) == {"leaf:p1-0"}
+    assert [at.get(str(c.reporter)) for c in bare.probe(ttl=2)] == hops[1]
+    assert {c.status for c in bare.probe(ttl=4)} == {ProbeStatus.OK}
+
+
+def test_each_rail_leaves_by_its_own_rnic(bare: Bare) -> None:
+    """The first hop of a probe is the leaf of its rail, not that of the host's first route."""
+    addresses = bare.network.addresses()
+    at = {address: node for node, address in addresses.items()}
+    plan = Plan(SHAPE, prefix_of(bare.folder))
+    for rail in range(SHAPE.rails):
+        src, dst = SHAPE.endpoints[rail], SHAPE.endpoints[rail - SHAPE.rails]
+        prober = transport(plan, src, port=0)
+        try:
+            bare.near, near = prober, bare.near
+            (first,) = bare.probe(ttl=1, flows=1, dst=dst)
+        finally:
+            bare.near = near
+            prober.close()
+        assert at.get(str(first.reporter)) == SHAPE.leaf_of(src.host, rail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "params"),
+    [
+        ("link-cut", "link:leaf:p0-0--rnic:h0/r0", {}),
+        ("link-down", "link:leaf:p0-0--rnic:h0/r0", {}),
+        ("link-mtu", "link:leaf:p0-0--rnic:h0/r0", {}),
+        ("switch-off", "leaf:p0-0", {}),
+        ("route-withdraw", "leaf:p1-0", {"dst": "job1-w3/r0"}),
+        ("route-hole", "leaf:p1-0", {}),
+        ("acl-drop", "leaf:p0-0", {"percent": 100.0}),
+        ("flow-hole", "rnic:h0/r0", {"dst": "job1-w3/r0"}),
+        ("flow-hole", "vsw:h3", {}),
+        ("container-kill", "job1-w1", {}),
+    ],
+)
+def test_faults_stop_what_crosses_them_and_healing_brings_it_back(
+    bare: Bare, kind: str, target: str, params: dict[str, object]
+) -> None:
+    """Also twice: healing leaves everything as it was. Who does not cross it sees nothing."""
+    assert bare.answered() == FLOWS
+    for _ in range(2):
+        fault_id = bare.fault(kind, target, **params)
+        assert bare.answered() == (FLOWS if kind == "container-kill" else 0)
+        bare.network.heal(fault_id)
+        deadline = time.monotonic() + 2.0
+        while bare.answered() < FLOWS:
+            assert time.monotonic() < deadline
+
+
+def test_a_part_of_the_fabric_hits_a_part_of_the_flows(bare: Bare) -> None:
+    """A cut to one of two spines: what hashes there is lost, the rest is not."""
+    fault_id = bare.fault("link-cut", "link:leaf:p0-0--spine:0", sender="leaf:p0-0")
+    ways = bare.probe(ttl=2)
+    spine = bare.network.addresses()["spine:0"]
+    assert 0 < bare.answered() < FLOWS
+    assert spine not in {c.reporter for c in ways}
+    bare.network.heal(fault_id)
+
+
+def test_delay_and_loss_of_a_port_are_what_was_asked_for(bare: Bare) -> None:
+    """20 ms one way are seen in each round trip; 50 % of the frames do not come back."""
+    link = "link:leaf:p0-0--rnic:h0/r0"
+    fault_id = bare.fault("link-delay", link, ms=20.0, sender="leaf:p0-0")
+    times = [c.times for c in bare.probe() if c.times is not None]
+    assert times
+    assert min(t.received_ns - t.sent_ns for t in times) >= 20 * 10**6
+    bare.network.heal(fault_id)
+    fault_id = bare.fault("link-loss", link, percent=50.0, sender="leaf:p0-0")
+    answered = sum(bare.answered() for _ in range(5))
+    # 40 draws at 50 %: outside of 8 to 32 once in 10,000 runs.
+    assert 8 <= answered <= 32
+    bare.network.heal(fault_id)
+
+
+def test_a_second_fault_of_a_namespace_outlives_the_healing_of_the_first(bare: Bare) -> None:
+    """Healing sets the namespace anew, and then what is still broken again."""
+    first = bare.fault("route-withdraw", "leaf:p0-0", dst="job1-w1/r0")
+    second = bare.fault("route-hole", "leaf:p0-0", dst="job1-w3/r0")
+    bare.network.heal(first)
+    assert bare.answered() == 0
+    bare.network.heal(second)
+    assert bare.answered() == FLOWS
+
+
+def test_a_change_by_somebody_else_is_published(state: Path) -> None:
+    """An FDB entry removed by hand is in the next table, without any fault of the lab's."""
+    folder = state / "lab"
+    published: list[set[int]] = []
+    loop = EventLoop()
+    network = NetnsNetwork(
+        SHAPE, folder, loop, seed=1, write=lambda _truth: None, publish=published.append
+    )
+    try:
+        before = network.table(1, cluster="c", captured_at=1)
+        plan = Plan(SHAPE, prefix_of(folder))
+        mine = next(e for e in SHAPE.endpoints if e.host == 1)
+        entry = plan.entries(mine, SHAPE.endpoints[0])[mine.rnic_id]
+        run("bridge", "-n", plan.namespace("host:h1"), "fdb", "del", *entry.split())
+        deadline = time.monotonic() + 10
+        while not published and time.monotonic() < deadline:
+            loop.run_once(10**8)
+        (gone,) = set(before.entries) - set(network.table(1, cluster="c", captured_at=2).entries)
+        assert published[0] == {1}
+        assert (gone.node, gone.dst) == ("rnic:h1/r0", "job1-w0/r0")
+    finally:
+        network.close()
+        loop.close()
+
+
+def test_the_job_moves_the_counters_of_its_own_rnics(bare: Bare) -> None:
+    """Each RNIC has sent what the job says, give or take ARP and headers, none for another."""
+    plan = Plan(SHAPE, prefix_of(bare.folder))
+    folders = [
+        sysfs_folder(
+            namespace_path(plan.namespace(e.host_id)), Path(f"/sys/class/net/r{e.rail}/statistics")
+        )
+        for e in SHAPE.endpoints
+    ]
+
+    def sent() -> list[int]:
+        return [int((folder / "tx_bytes").read_text()) for folder in folders]
+
+    before = sent()
+    workload = Workload(shape=SHAPE, period_ns=500_000_000)
+    traffic = Traffic(plan, workload, bare.loop)
+    traffic.start()
+    deadline = time.monotonic() + 1.2
+    while time.monotonic() < deadline:
+        bare.loop.run_once(10**7)
+    traffic.close()
+    least = workload.totals(10**9)
+    most = workload.totals(1_300_000_000)
+    for e, was, now in zip(SHAPE.endpoints, before, sent(), strict=True):
+        moved = now - was
+        assert least[e.endpoint_id][0] / SCALE * 0.95 <= moved
+        # Headers of 1,400 bytes are some 7 %.
+        assert moved <= most[e.endpoint_id][0] / SCALE * 1.1 + 10_000
+
+
+@pytest.mark.broker
+def test_a_lab_that_was_killed_is_cleaned_up_by_the_next(kafka: KafkaSettings, state: Path) -> None:
+    """SIGKILL of the lab and of its fabric leaves namespaces; `down` removes them."""
+    command = [sys.executable, "-c", "from ops.cli.app import main; main()", "lab"]
+    flags = ["--kind", "netns", "--rails", "1", "--leaves", "1", "--no-agents"]
+    broker = ["--bootstrap", kafka.bootstrap, "--prefix", kafka.topic_prefix]
+    path = lab_path("default")
+    up = subprocess.Popen(
+        [*command, "up", *flags, *broker], env={**os.environ, STATE_ENV: str(state)},
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _wait(lambda: info(path).get("state") == "up")
+        assert len(namespaces(path)) == 4 * 2 + 2 + 2
+        pids = (path / "pids.json").read_text()
+        up.kill()
+        for pid in [int(p) for p in pids.strip("[]").split(",")]:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        up.kill()
+        up.wait()
+    assert namespaces(path)
+    subprocess.run([*command, "down"], env={**os.environ, STATE_ENV: str(state)}, check=True)
+    assert namespaces(path) == []
+    with Lab(LabConfig(settings=kafka, kind=NETNS_LAB, shape=SHAPE, agents=False)):
+        assert namespaces(path)
+    assert namespaces(path) == []
+
+
+def _wait(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + UP_TIMEOUT_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.broker
+@pytest.mark.lab
+def test_verdicts_name_the_link_and_the_tunnel(state: Path, tmp_path: Path) -> None:
+    """A port that is shut is the link's; an FDB entry that is gone is the overlay's."""
+    wanted = [case for case in SUITE if case.name in ("port shut", "tunnel entry gone")]
+    with (
+        Pipeline(PipelineConfig(folder=tmp_path)) as pipeline,
+        Lab(LabConfig(settings=pipeline.settings, kind=NETNS_LAB, shape=SHAPE)) as lab,
+        Watch(pipeline.settings, WATCHED, from_start=True) as watch,
+    ):
+        pipeline.wait_ready()
+
+        def check() -> None:
+            lab.check()
+            pipeline.group.check()
+
+        bench = FaultBench(lab, watch, check)
+        outcomes = [bench.run(case) for case in wanted]
+        folder = lab.path
+    assert all(outcome.right and outcome.kind_right for outcome in outcomes), outcomes
+    assert namespaces(folder) == []
+    assert state.exists()

@@ -1,0 +1,118 @@
+"""The suite's own judgement, the listing of faults by kind of lab, a starved process."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ops.bench.cases import SUITE, Case
+from ops.bench.faults import Outcome
+from ops.bench.suite import Run, SuiteResult
+from ops.cli.app import build
+from ops.cli.lab_suite import show
+from ops.lab.errors import LabUsageError
+from ops.lab.kind import lab_kind
+
+HARD = next(case for case in SUITE if case.hard)
+SOFT = next(case for case in SUITE if not case.hard)
+
+
+def outcome(case: Case, *, right: bool = True, after_s: float | None = 2.0) -> Outcome:
+    """Return what came of an injection."""
+    found = ((case.component_ids[0], case.layer.value, case.fault_kinds[0]),)
+    return Outcome(
+        case=case.name,
+        open_delay_s=after_s,
+        resolve_delay_s=5.0,
+        verdicts=found if after_s is not None else (),
+        right=right,
+        kind_right=right,
+    )
+
+
+def result(*runs: tuple[Case, Outcome]) -> SuiteResult:
+    """Return the result of these injections."""
+    return SuiteResult(lab="netns", runs=tuple(Run(*run) for run in runs), lacking=("loop",))
+
+
+def test_one_wrong_component_in_twenty_is_allowed_two_are_not() -> None:
+    """The bar on components is 95 %."""
+    good = [(HARD, outcome(HARD))] * 19
+    assert result(*good, (SOFT, outcome(SOFT, right=False))).met
+    assert not result(*good[1:], *[(SOFT, outcome(SOFT, right=False))] * 2).met
+
+
+def test_only_hard_faults_have_to_be_quick() -> None:
+    """A delay takes a window to be seen; a cut that was never seen counts as its timeout."""
+    assert result((HARD, outcome(HARD)), (SOFT, outcome(SOFT, after_s=50.0))).met
+    assert not result((HARD, outcome(HARD, after_s=3.1))).met
+    never = result((HARD, outcome(HARD, after_s=None)))
+    assert never.hard_median_s == HARD.timeout_s
+    assert not never.met
+
+
+def test_a_suite_without_runs_misses_its_bar() -> None:
+    """Nothing measured is nothing met."""
+    assert not result().met
+
+
+def test_the_table_says_what_is_lacking_and_what_was_missed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Faults that the kind of lab has not are rows of their own."""
+    show(result((HARD, outcome(HARD, right=False, after_s=None))))
+    shown = capsys.readouterr().out
+    for word in ("loop", "WRONG", "never", "MISSED", "netns lab"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "has", "lacks"),
+    [("netns", "route-hole", "flow-loop"), ("loopback", "flow-loop", "link-down")],
+)
+def test_faults_are_listed_by_kind_of_lab(kind: str, has: str, lacks: str) -> None:
+    """`lab kinds` shows what can be typed in that kind of lab, and no more."""
+    listed = CliRunner().invoke(build(), ["lab", "kinds", "--kind", kind, "--json"])
+    names = {row["kind"] for row in json.loads(listed.output)}
+    assert has in names
+    assert lacks not in names
+
+
+def test_an_unknown_kind_of_lab_is_refused_with_what_there_is() -> None:
+    """The message helps."""
+    with pytest.raises(LabUsageError, match="did you mean netns"):
+        lab_kind("netnss")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_a_starved_process_runs_a_part_of_the_time_and_goes_on_afterwards() -> None:
+    """It is stopped most of the time; the starver's end lets it go on."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    starver = subprocess.Popen(
+        [sys.executable, "-m", "ops.lab.starve", "--pid", str(busy.pid), "--percent", "10"]
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while _state(busy.pid) != "T":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        stopped = 0
+        for _ in range(40):
+            stopped += _state(busy.pid) == "T"
+            time.sleep(0.05)
+        assert stopped > 20
+        starver.terminate()
+        assert starver.wait(10) == 0
+        assert _state(busy.pid) != "T"
+    finally:
+        for child in (starver, busy):
+            child.kill()
+            child.wait()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
