@@ -207,12 +207,15 @@ def ends(seen: list[Seen]) -> int:
 
 
 def essential(transitions: list[tuple[str, int, str, str, str]]) -> list[tuple[str, str]]:
-    """Return openings and resolves: state and component.
+    """Return openings and resolves: state and component, in order for each component.
 
     A fault whose OPEN was not written yet may get another onset, and with it
-    another id, from the process that opens it.
+    another id, from the process that opens it. Nor does it open at the same moment: after a
+    crash an agent's death, told by the heartbeats that are missing, may come after another
+    fault that it would have come before.
     """
-    return [(state, c) for _, _, state, c, _ in transitions if state != "UPDATED"]
+    told = [(state, c) for _, _, state, c, _ in transitions if state != "UPDATED"]
+    return sorted(told, key=lambda each: each[1])
 
 
 def transition(event: FaultEvent) -> tuple[str, int, str, str, str]:
