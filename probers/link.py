@@ -5,10 +5,10 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from probers.sysfs import port_folder
+from probers.sysfs import port_folder, read_text
 
 # Longest state text: "4: ACTIVE", "lowerlayerdown".
-_READ_CHARS: Final = 64
+_READ_BYTES: Final = 64
 # Linux operational states in which frames can leave (RFC 2863 through
 # Documentation/networking/operstates.rst): a loopback or tunnel says "unknown".
 NETDEV_UP: Final = frozenset({"up", "unknown", "dormant", "testing"})
@@ -37,18 +37,10 @@ class LinkFiles:
     def read(self) -> Link:
         """Return the state now."""
         port = port_folder(self.counters)
-        state = _text(port / "state")
+        state = read_text(str(port / "state"), _READ_BYTES)
         if state is not None:
             return Link.UP if state.endswith(_INFINIBAND_ACTIVE) else Link.DOWN
-        state = _text(port / "operstate")
+        state = read_text(str(port / "operstate"), _READ_BYTES)
         if state is not None:
             return Link.UP if state in NETDEV_UP else Link.DOWN
         return Link.UP if self.counters.is_dir() else Link.GONE
-
-
-def _text(path: Path) -> str | None:
-    try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            return file.read(_READ_CHARS).strip()
-    except OSError:
-        return None

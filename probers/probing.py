@@ -235,9 +235,11 @@ class Probing:
     def _prepare(self, target: FlowTarget) -> tuple[int, Transport | None, ProbeStatus]:
         self._token += 1
         rnic = self._rnics.get(target.src)
-        refused = ProbeStatus.LINK_DOWN if rnic is None else rnic.refused
-        if rnic is None or refused is not None:
-            return self._token, None, refused or ProbeStatus.LINK_DOWN
+        if rnic is None:
+            return self._token, None, ProbeStatus.LINK_DOWN
+        refused = rnic.refused
+        if refused is not None:
+            return self._token, None, refused
         transport = rnic.transport(target.transport)
         return self._token, transport, ProbeStatus.NO_ROUTE
 

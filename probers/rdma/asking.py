@@ -59,8 +59,8 @@ class Asking:
         self._flows = flows
         # Probes whose way is looked for: when they are lost, by token.
         self._waiting: dict[int, int] = {}
-        # By nonce and by token: whom a probe went to; by nonce: when the device sent it.
-        self._gids: OrderedDict[int, bytes] = OrderedDict()
+        # By token: whom a probe went to. By nonce: when the device sent it; half a reply.
+        self._gids: dict[int, bytes] = {}
         self._sent: OrderedDict[int, int] = OrderedDict()
         self._halves: OrderedDict[int, _Half] = OrderedDict()
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from probers.sysfs import read_text
+
 # Devices have up to 256 entries; what is beyond is not looked at.
 MAX_GIDS: Final = 512
-_READ_CHARS: Final = 64
+_READ_BYTES: Final = 64
 ROCE_V2: Final = "RoCE v2"
 _NONE: Final = ipaddress.IPv6Address(0)
-# InfiniBand's and RoCE v1's own.
-INFINIBAND: Final = frozenset({"IB/RoCE v1", "IB"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,13 @@ def read_table(port: Path) -> list[Gid]:
         return []
     table = []
     for index in indices[:MAX_GIDS]:
-        text = _text(port / "gids" / str(index))
+        text = read_text(str(port / "gids" / str(index)), _READ_BYTES) or ""
         try:
             address = ipaddress.IPv6Address(text)
         except ValueError:
             continue
         # An entry that is not used reads as zeros, and its type cannot be read.
-        kind = _text(port / "gid_attrs" / "types" / str(index))
+        kind = read_text(str(port / "gid_attrs" / "types" / str(index)), _READ_BYTES)
         if address != _NONE and kind:
             table.append(Gid(index, address, kind))
     return table
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            return file.read(_READ_CHARS).strip()
-    except OSError:
-        return ""

@@ -1,11 +1,9 @@
 """Traces over kernel routers: two hosts, two routers between them, network namespaces."""
 
-import ctypes
 import os
 import select
 import shutil
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from typing import TypeVar
 
 import pytest
 
+from probers import netns
 from probers.clock import SystemClock
 from probers.targets import FlowTarget
 from probers.trace import FinishedTrace, Tracer, TraceSettings
@@ -24,7 +23,6 @@ from schemas.enums import ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
 
 T = TypeVar("T")
-CLONE_NEWNET = 0x40000000
 # host a - router r - router s - host b: one /30 per link.
 NODES = ("a", "r", "s", "b")
 TIMEOUT_NS = 250 * 10**6
@@ -45,24 +43,7 @@ def ip(*arguments: str) -> None:
 
 def inside(namespace: str, work: Callable[[], T]) -> T:
     """Do something in a network namespace; sockets opened there stay there."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def enter() -> None:
-        try:
-            with open(f"/run/netns/{namespace}", encoding="ascii") as handle:
-                if ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), "setns")
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - told to the test's own thread
-            errors.append(error)
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    return netns.inside(netns.namespace_path(namespace), work)
 
 
 @dataclass
