@@ -154,8 +154,10 @@ class GatewayTransport:
             dst_address=header.src_address,
             dst_port=header.src_port,
         )
+        wrapped = encap.pack(back, reply)
+        self._answers.left(self._exchange.now().monotonic_ns)
         try:
-            self._transmit(encap.pack(back, reply))
+            self._transmit(wrapped)
         except OSError:
             return  # the prober sees a timeout
 

@@ -12,9 +12,12 @@ from probers.transport import PacketCounts
 # still answered, a flood is not reflected.
 MAX_REPLIES_HZ: Final = 20_000.0
 REPLY_BURST: Final = 4_096
-# What packing usually takes grows slowly and falls at once: one that was preempted would
-# state a hold longer than the round trip.
-PACKING_STEP_NS: Final = 500
+# From the stamp inside a reply to its leaving. What that will take is foretold: the quarter of
+# replies that leave soonest, since one that says a longer hold than was makes a round trip look
+# shorter than the network. Steps up and down as one to three keep it there.
+LEAVING_STEP_NS: Final = 500
+UP_SHARE: Final = 16
+DOWN_SHARE: Final = 5
 # A datagram does not wait longer in a socket's queue; a larger age is a clock set.
 MAX_WAIT_NS: Final = 10 * 10**9
 
@@ -24,8 +27,8 @@ class Responder:
 
     t2 is the kernel's stamp where it can be believed, t3 is taken when the reply
     is made. Both are of the wall clock, and a clock set between them must not make
-    the hold wrong: t3 is t2 plus what the monotonic clock saw, plus what packing usually
-    takes: the reply leaves after it has been packed, with the stamp inside.
+    the hold wrong: t3 is t2 plus what the monotonic clock saw, plus what usually passes
+    until the reply leaves, with the stamp inside. Who sends it says when it did (`left`).
     """
 
     def __init__(self, clock: Clock, counts: PacketCounts, packets: Packets = UNSEALED) -> None:
@@ -34,7 +37,8 @@ class Responder:
         self._counts = counts
         self._budget = TokenBucket(MAX_REPLIES_HZ, REPLY_BURST)
         self._offset_ns: int | None = None
-        self._packing_ns = 0
+        self._packed_ns = 0
+        self._leaving_ns = 0
 
     def answer(
         self,
@@ -63,16 +67,21 @@ class Responder:
         if not kernel:
             waited_ns = 0
         self._counts.answered += 1
-        packed_ns = self._clock.now().monotonic_ns
-        held_ns = waited_ns + packed_ns - taken.monotonic_ns + self._packing_ns
+        self._packed_ns = self._clock.now().monotonic_ns
+        held_ns = waited_ns + self._packed_ns - taken.monotonic_ns + self._leaving_ns
         t2_ns = taken.realtime_ns - waited_ns
-        reply = self._packets.reply(
+        return self._packets.reply(
             probe,
             t2_ns=t2_ns,
             t3_ns=t2_ns + held_ns,
             t2_kernel=kernel and by_kernel,
             follows=follows,
         )
-        took_ns = self._clock.now().monotonic_ns - packed_ns
-        self._packing_ns = min(took_ns, self._packing_ns * 9 // 8 + PACKING_STEP_NS)
-        return reply
+
+    def left(self, monotonic_ns: int) -> None:
+        """Learn when the reply made last left."""
+        took_ns, usual_ns = monotonic_ns - self._packed_ns, self._leaving_ns
+        if took_ns > usual_ns:
+            self._leaving_ns = min(took_ns, usual_ns + usual_ns // UP_SHARE + LEAVING_STEP_NS)
+        else:
+            self._leaving_ns = max(took_ns, usual_ns - usual_ns // DOWN_SHARE - LEAVING_STEP_NS)

@@ -185,6 +185,7 @@ class UdpTransport:
                 self._answer(reply, sender)
 
     def _answer(self, reply: bytes, to: tuple[str, int]) -> None:
+        self._answers.left(self._exchange.now().monotonic_ns)
         try:
             self._listener.sendto(reply, to)
         except OSError:

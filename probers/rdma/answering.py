@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from probers.clock import Clock
+from probers.clock import Clock, Instant
 from probers.packet import HEADER_BYTES, Packet, Packets, PacketType
 from probers.rdma.arrivals import Arrivals
 from probers.rdma.handles import Handles
@@ -62,7 +62,11 @@ class Answering:
                 return
             self._tag += 1
             to, tag = (event.source, probe.reply_key), self._tag
-            if self._send(size_bytes, make, handle, to, tag=tag) and event.stamp is not None:
+            posted = self._send(size_bytes, make, handle, to, tag=tag)
+            if posted is None:
+                return
+            self._responder.left(posted.monotonic_ns)
+            if event.stamp is not None:
                 self._owed[tag] = _Owed(probe.nonce, event.stamp, handle, to)
 
         def make() -> bytes | None:
@@ -94,9 +98,9 @@ class Answering:
         to: tuple[int, int],
         *,
         tag: int = 0,
-    ) -> bool:
+    ) -> Instant | None:
         try:
             return self._port.send(RESPONDER, size_bytes, make, handle, to, tag=tag)
         except OSError:
             self._counts.unanswered += 1
-            return False
+            return None

@@ -119,38 +119,44 @@ class Asking:
 
     def take(self, *, drained: bool) -> list[Completion]:
         """Return the probes that are over since the last call."""
-        now_ns = self._clock.now().monotonic_ns
+        if self._halves:
+            self._end_halves(self._clock.now().monotonic_ns)
+        over = self._exchange.take(drained=drained)
+        if self._waiting:
+            over += self._end_waiting(self._clock.now().monotonic_ns)
+        for completion in over:
+            gid = self._gids.pop(completion.token, None)
+            if gid is not None and completion.status is ProbeStatus.TIMEOUT:
+                self._handles.doubt(gid, self._clock.now().monotonic_ns)
+        return over
+
+    def _end_halves(self, now_ns: int) -> None:
         while self._halves:
             nonce, half = next(iter(self._halves.items()))
             if now_ns - half.handled.monotonic_ns < FOLLOW_UP_NS:
                 break
             del self._halves[nonce]
             self._whole(nonce, half, half.hold_ns)
-        over = self._exchange.take(drained=drained)
+
+    def _end_waiting(self, now_ns: int) -> list[Completion]:
         late = [token for token, deadline_ns in self._waiting.items() if deadline_ns <= now_ns]
         for token in late:
             del self._waiting[token]
-            # Looking for a way takes a second where nobody is known yet: no loss.
-            over.append(Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.PENDING))
-        for completion in over:
-            gid = self._gids.pop(completion.token, None)
-            if gid is not None and completion.status is ProbeStatus.TIMEOUT:
-                self._handles.doubt(gid, now_ns)
-        return over
+        # Looking for a way takes a second where nobody is known yet: no loss.
+        return [
+            Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.PENDING)
+            for token in late
+        ]
 
     def _post(self, probe: Probe, gid: bytes, qkey: int, handle: Any) -> None:
         pair = 1 + probe.flow % self._flows
         nonce, payload = self._exchange.prepare(self._port.key(pair))
-        posted = self._exchange.now()
-
-        def make() -> bytes:
-            nonlocal posted
-            posted = self._exchange.now()
-            return payload
-
+        to = (probe.port, qkey)
         try:
-            self._port.send(pair, len(payload), make, handle, (probe.port, qkey), tag=nonce)
+            posted = self._port.send(pair, len(payload), lambda: payload, handle, to, tag=nonce)
         except OSError:
+            posted = None
+        if posted is None:
             self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
             return
         self._exchange.posted(nonce, probe, posted)

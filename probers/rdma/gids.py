@@ -6,6 +6,7 @@ one of RoCE v2. Only RoCE v2 is routed, and its IPv4 addresses are mapped into I
 may name another GID a moment later.
 """
 
+import functools
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ class Gid:
         return self.address.packed
 
 
+# Of all peers that an RNIC probes, or answers.
+_remembered = functools.lru_cache(maxsize=4_096)
+
+
+@_remembered
 def gid_of(text: str) -> ipaddress.IPv6Address:
     """Return the GID of an IPv4 or IPv6 address.
 
@@ -62,6 +68,7 @@ def shown(address: ipaddress.IPv6Address) -> str:
     return str(address) if mapped is None else f"::ffff:{mapped}"
 
 
+@_remembered
 def shown_raw(raw: bytes) -> str:
     """Return a GID of 16 bytes as records carry it."""
     return shown(ipaddress.IPv6Address(raw))

@@ -4,10 +4,12 @@ The Global Route Header is there in full over IPv6 and InfiniBand (IBTA volume 1
 over IPv4 the IPv4 header stands in its last 20 bytes (IBTA annex A17, RoCE v2).
 """
 
+import struct
 from typing import Final
 
 GRH_BYTES: Final = 40
 _IPV4_AT: Final = 20
+_WORDS: Final = struct.Struct("!10H")
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
@@ -29,7 +31,7 @@ def source_gid(grh: bytes) -> bytes | None:
 
 def _sums_up(header: bytes) -> bool:
     """Return whether the Internet check sum of a header is right (RFC 1071)."""
-    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
+    total: int = sum(_WORDS.unpack(header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total == 0xFFFF

@@ -7,13 +7,12 @@ pair is what decides the UDP source port, and with it the path.
 """
 
 import errno
-import select
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from probers.clock import Clock, Instant
-from probers.rdma.completions import SENT, Completed, Completions
+from probers.rdma.completions import POLLED_AT_ONCE, SENT, Completed, Completions
 from probers.rdma.grh import GRH_BYTES, source_gid
 from probers.rdma.library import Library, RdmaError, channel_descriptor, explain
 from probers.rdma.stamps import DeviceClock
@@ -78,6 +77,10 @@ class _Pair:
         self.under_way = 0
         self.broken = False
         self.tags: dict[int, int] = {}
+        # Work requests are made once and posted again and again: making one takes pyverbs
+        # longer than all else that a probe costs.
+        self.receives: list[Any] = []
+        self.sends: list[tuple[int, Any]] = [(0, None)] * depth
 
 
 class Port:
@@ -175,18 +178,19 @@ class Port:
         to: tuple[int, int],
         *,
         tag: int = 0,
-    ) -> bool:
+    ) -> Instant | None:
         """Post a datagram to a queue pair and Q_Key; its end is an event with that tag.
 
-        `make` is called when everything else is ready, so that what it stamps is near the
-        wire; where it returns None nothing is sent, and the result says so.
+        Returns the moment at which it was handed to the device. `make` is called when all but
+        copying is done, so that what it stamps is near the wire; where it returns None nothing
+        is sent, and the result is None.
 
         Raises
         ------
         OSError
             If the queue is full, or the device refuses.
         """
-        own, wr = self._pairs[pair], self._lib.wr
+        own = self._pairs[pair]
         if own.under_way >= own.depth:
             # Many at once: what has been sent is taken in now, and told at the next poll.
             self._take_in()
@@ -194,19 +198,16 @@ class Port:
             raise RdmaError("the send queue is full", errno.ENOBUFS)
         slot = own.sent % own.depth
         offset = own.base + (own.depth + slot) * own.slot_bytes
-        element = wr.SGE(self._memory.buf + offset, size_bytes, self._memory.lkey)
-        request = wr.SendWR(
-            wr_id=SENT | pair << _SLOT_BITS | slot,
-            num_sge=1,
-            sg=[element],
-            opcode=self._lib.enums.IBV_WR_SEND,
-            send_flags=self._lib.enums.IBV_SEND_SIGNALED,
-        )
+        made_for, request = own.sends[slot]
+        if made_for != size_bytes:
+            request = self._send_request(pair, slot, size_bytes, offset)
+            own.sends[slot] = size_bytes, request
         request.set_wr_ud(handle, *to)
         data = make()
         if data is None:
-            return False
+            return None
         self._memory.write(data, size_bytes, offset)
+        posted = self._now()
         try:
             own.queue.post_send(request)
         except self._lib.error as error:
@@ -214,13 +215,13 @@ class Port:
         own.tags[slot] = tag
         own.sent += 1
         own.under_way += 1
-        return True
+        return posted
 
-    def poll(self) -> tuple[list[Event], bool]:
-        """Return what has completed, and whether that was all."""
+    def poll(self, *, woken: bool) -> tuple[list[Event], bool]:
+        """Return what has completed, and whether that was all; `woken`: `fileno` is readable."""
         # What has woken us is stamped before anything else is done.
         self._take_in()
-        if self._readable(0):
+        if woken:
             # One event says that there are completions; asking for the next before polling
             # once more leaves no gap between the two.
             self._channel.get_cq_event(self._queue)
@@ -250,6 +251,8 @@ class Port:
                 return True
             polled = self._now()
             self._events.extend(self._event(each, polled) for each in batch)
+            if len(batch) < POLLED_AT_ONCE:
+                return True
         return False
 
     def _event(self, completion: Completed, polled: Instant) -> Event:
@@ -268,7 +271,7 @@ class Port:
             received = self._memory.read(size, offset)
             gid, data = source_gid(received[:GRH_BYTES]), received[GRH_BYTES:]
         if ok:
-            self._receive(pair, pair_number, slot)
+            pair.queue.post_recv(pair.receives[slot])
         return Event(pair_number, ok, 0, data, gid, source, stamp, polled)
 
     def _renew_broken(self) -> None:
@@ -277,7 +280,7 @@ class Port:
         What was under way on one comes back in error first.
         """
         enums = self._lib.enums
-        for number, pair in enumerate(self._pairs):
+        for pair in self._pairs:
             if not pair.broken or pair.under_way:
                 continue
             pair.broken = False
@@ -285,7 +288,7 @@ class Port:
             pair.queue.modify(attributes, enums.IBV_QP_STATE)
             pair.queue.to_rts(self._attributes(pair.qkey))
             pair.sent = 0
-            self._fill(pair, number)
+            self._fill(pair)
 
     def _open(self, pairs: int, wanted_bytes: int) -> None:
         lib, settings = self._lib, self._settings
@@ -299,9 +302,6 @@ class Port:
         )
         self._queue = self._completions.queue
         self._queue.req_notify()
-        waiting = select.poll()
-        waiting.register(self._fd, select.POLLIN)
-        self._readable = waiting.poll
         self._memory = lib.mr.MR(self._pd, wanted_bytes, lib.enums.IBV_ACCESS_LOCAL_WRITE)
         base = 0
         for number in range(pairs):
@@ -316,7 +316,8 @@ class Port:
             made = lib.qp.QP(self._pd, wanted_qp, self._attributes(qkey))
             pair = _Pair(made, base, slot_bytes, depth, qkey)
             self._pairs.append(pair)
-            self._fill(pair, number)
+            pair.receives = [self._receive_request(pair, number, slot) for slot in range(depth)]
+            self._fill(pair)
             base += 2 * depth * slot_bytes
         if settings.slot_bytes > self.mtu_bytes:
             raise RdmaError(
@@ -341,16 +342,26 @@ class Port:
         slots = (self._slots(number) for number in range(pairs))
         return sum(2 * size * depth for size, depth in slots)
 
-    def _fill(self, pair: _Pair, number: int) -> None:
-        for slot in range(pair.depth):
-            self._receive(pair, number, slot)
+    def _fill(self, pair: _Pair) -> None:
+        for request in pair.receives:
+            pair.queue.post_recv(request)
 
-    def _receive(self, pair: _Pair, number: int, slot: int) -> None:
+    def _receive_request(self, pair: _Pair, number: int, slot: int) -> Any:
         wr = self._lib.wr
         address = self._memory.buf + pair.base + slot * pair.slot_bytes
         element = wr.SGE(address, pair.slot_bytes, self._memory.lkey)
-        request = wr.RecvWR(wr_id=number << _SLOT_BITS | slot, num_sge=1, sg=[element])
-        pair.queue.post_recv(request)
+        return wr.RecvWR(wr_id=number << _SLOT_BITS | slot, num_sge=1, sg=[element])
+
+    def _send_request(self, number: int, slot: int, size_bytes: int, offset: int) -> Any:
+        wr, enums = self._lib.wr, self._lib.enums
+        element = wr.SGE(self._memory.buf + offset, size_bytes, self._memory.lkey)
+        return wr.SendWR(
+            wr_id=SENT | number << _SLOT_BITS | slot,
+            num_sge=1,
+            sg=[element],
+            opcode=enums.IBV_WR_SEND,
+            send_flags=enums.IBV_SEND_SIGNALED,
+        )
 
     def _active_mtu(self) -> int:
         port = self._context.query_port(self._settings.port)

@@ -107,7 +107,8 @@ class RdmaTransport:
 
     def poll(self) -> list[Completion]:
         """Take in completions and ways found; then see whose time is over."""
-        events, drained = self._port.poll()
+        ready = [descriptor for descriptor, _ in self._epoll.poll(0)]
+        events, drained = self._port.poll(woken=self._port.fileno() in ready)
         if self._arrivals is not None and events:
             self._arrivals.read()
         for event in events:
@@ -117,9 +118,10 @@ class RdmaTransport:
                 self._answering.departed(event)
             else:
                 self._asking.departed(event)
-        now_ns = self._clock.now().monotonic_ns
-        for resolved in self._resolver.take():
-            self._handles.resolved(resolved.gid, resolved.status, now_ns)
+        if self._resolver.fileno() in ready:
+            now_ns = self._clock.now().monotonic_ns
+            for resolved in self._resolver.take():
+                self._handles.resolved(resolved.gid, resolved.status, now_ns)
         return self._asking.take(drained=drained)
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 What it measures is what the project's prober is compared with: from posting to arrival, there
 and back, an arrival being when the kernel has stamped the packet at the interface; the time in
-between is the responder's. A child answers.
+between is the responder's. A child answers. Both can be made to compute before they send.
 """
 
 import os
@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -61,16 +61,21 @@ class Stamps:
                 return int(seconds) * 10**9 + int(nanoseconds)
 
 
-class End:
-    """A queue pair on one RNIC that sends to one other."""
+def nothing() -> None:
+    """Do nothing."""
 
-    def __init__(self, device: str) -> None:
+
+class End:
+    """A queue pair on one RNIC that sends to one other; `before` is called before each send."""
+
+    def __init__(self, device: str, before: Callable[[], None]) -> None:
+        self._before = before
         self.stamps = Stamps(device.replace("rxe", "e"))
         self.context = Context(name=device)
         self.pd = PD(self.context)
-        before = event_descriptors()
+        known = event_descriptors()
         self.channel = CompChannel(self.context)
-        (self.descriptor,) = event_descriptors() - before
+        (self.descriptor,) = event_descriptors() - known
         self.arrivals = CQ(self.context, DEPTH, None, self.channel, 0)
         self.departures = CQ(self.context, DEPTH)
         room = QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=1, max_recv_sge=1)
@@ -91,6 +96,7 @@ class End:
 
     def send(self, sequence: int, arrived_ns: int, handle: Any, number: int) -> int:
         """Send a message to a queue pair; return when, nanoseconds since the epoch."""
+        self._before()
         self.departures.poll(DEPTH)
         offset = SLOT_BYTES * DEPTH
         element = SGE(self.memory.buf + offset, MESSAGE_BYTES, self.memory.lkey)
@@ -130,8 +136,8 @@ class End:
 class Ping:
     """Pings a child's queue pair."""
 
-    def __init__(self, device: str, peer: str, number: int) -> None:
-        self._end = End(device)
+    def __init__(self, end: End, peer: str, number: int) -> None:
+        self._end = end
         self._handle = self._end.towards(peer)
         self._number = number
 
@@ -148,27 +154,28 @@ class Ping:
 
 
 @contextmanager
-def pinging(devices: tuple[str, str], addresses: tuple[str, str]) -> Iterator[Ping]:
+def pinging(
+    devices: tuple[str, str], addresses: tuple[str, str], before: Callable[[], None] = nothing
+) -> Iterator[Ping]:
     """Start a child that answers on the second device; give what pings it from the first."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _answer(devices[1], addresses[0], tell)
+            _answer(End(devices[1], before), addresses[0], tell)
         finally:
             os._exit(0)
     os.close(tell)
     number = int(os.read(told, 16))
     try:
-        yield Ping(devices[0], addresses[1], number)
+        yield Ping(End(devices[0], before), addresses[1], number)
     finally:
         os.close(told)
         os.kill(child, 9)
         os.waitpid(child, 0)
 
 
-def _answer(device: str, prober: str, tell: int) -> None:
-    end = End(device)
+def _answer(end: End, prober: str, tell: int) -> None:
     handle = end.towards(prober)
     os.write(tell, str(end.pair.qp_num).encode())
     while True:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from probers.clock import Instant
 from probers.exchange import Exchange
 from probers.packet import UNSEALED, PacketType
 from probers.rdma.answering import Answering
@@ -66,14 +67,14 @@ class PlayedPort:
         to: tuple[int, int],
         *,
         tag: int = 0,
-    ) -> bool:
+    ) -> Instant | None:
         """Send a datagram: it leaves now, and arrives when the wire has brought it."""
         data = make()
         assert data is not None
         now = self.host.now()
         self.events.append(Event(pair, True, tag, None, None, 0, self.stamp(), now))
         self.world.carry(self, pair, data, handle, to[0])
-        return True
+        return now
 
 
 class World:
