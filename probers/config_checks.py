@@ -3,6 +3,7 @@
 import ipaddress
 from typing import Any
 
+from probers.addresses import unicast
 from schemas.ids import check_id
 
 
@@ -38,3 +39,12 @@ def ipv4_address(what: str, text: str, wrong: list[str]) -> str:
     except ValueError:
         wrong.append(f"{what}={text!r} must be an IPv4 address")
     return text
+
+
+def ip_address(what: str, text: str, wrong: list[str]) -> str:
+    """Return the usual spelling of the text, which should be an address others can reach."""
+    try:
+        return unicast(text)
+    except ValueError as error:
+        wrong.append(f"{what}={text!r}: {error}")
+        return text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from probers.config_checks import checked_id, ipv4_address, whole_number
+from probers.config_checks import checked_id, ip_address, ipv4_address, whole_number
 from probers.netns import namespace_path
 from probers.rdma.settings import INFINIBAND, RDMA_KEYS, RdmaSettings, checked_rdma
 from schemas.connection import ConfigError
@@ -133,7 +133,9 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     tunnel = table.get("tunnel_address")
     if (namespaces["netns"] or tunnel) and (gateway or transport is not TransportKind.UDP):
         wrong.append(f"RNIC {name}: netns and tunnel_address are for udp without gateway")
-    address = ipv4_address("RNIC address", str(table.get("address", "")), wrong)
+    address = ip_address("RNIC address", str(table.get("address", "")), wrong)
+    if gateway is not None and ":" in address:
+        wrong.append(f"RNIC {name}: a gateway carries IPv4 only")
     rdma = None
     if transport is TransportKind.RDMA_UD:
         rdma = checked_rdma(table, name, address, wrong)

@@ -11,6 +11,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
+from probers.addresses import unicast
 from probers.directory import Directory
 from probers.targets import FlowTarget, entropy_of
 from schemas.enums import Transport as TransportKind
@@ -182,12 +183,13 @@ class PingListFollower:
             if endpoint is None:
                 continue
             self._pairs_active += 1
+            address = _spelled(endpoint)
             flows.extend(
                 FlowTarget(
                     target.src,
                     target.dst,
                     flow,
-                    endpoint.address,
+                    address,
                     endpoint.port,
                     endpoint.transport,
                     entropy_of(target.src, target.dst, flow),
@@ -209,10 +211,17 @@ def _is_id(text: str) -> bool:
 def _is_unicast(address: str) -> bool:
     """Whether probes may go there: a hostile registration must not make agents broadcast."""
     try:
-        parsed = ipaddress.IPv4Address(address)
+        unicast(address)
     except ValueError:
         return False
-    return not (parsed.is_multicast or parsed.is_unspecified or parsed.is_reserved)
+    return True
+
+
+def _spelled(endpoint: Endpoint) -> str:
+    """Return the address as replies and hops will spell it; a GID is what it is."""
+    if endpoint.transport is TransportKind.RDMA_UD:
+        return endpoint.address
+    return unicast(endpoint.address)
 
 
 def _is_queue_pair(endpoint: Endpoint) -> bool:

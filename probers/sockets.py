@@ -13,23 +13,19 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
+from probers.family import FAMILIES, IPV4, Family, family_of
 from schemas.enums import ProbeStatus
 
 LINUX: Final = sys.platform == "linux"
-# linux/include/uapi/asm-generic/socket.h and linux/in.h; Python names none of them.
+# linux/include/uapi/asm-generic/socket.h and linux/socket.h; Python names none of them.
 SO_TIMESTAMPNS: Final = 35
-IP_RECVERR: Final = 11
 MSG_ERRQUEUE: Final = 0x2000
 _TIMESPEC: Final = struct.Struct("@ll")
 # struct sock_extended_err (linux/errqueue.h): errno, origin, type, code, pad, info,
-# data; the offender's sockaddr_in follows.
+# data; the offender's sockaddr follows.
 _EXTENDED_ERROR: Final = struct.Struct("=IBBBBII")
-_OFFENDER_IN: Final = struct.Struct("=HH4s")
+_SOCKADDR_FAMILY: Final = struct.Struct("=H")
 ORIGIN_LOCAL: Final = 1
-ORIGIN_ICMP: Final = 2
-ICMP_UNREACHABLE: Final = 3
-ICMP_PORT_UNREACHABLE: Final = 3
-ICMP_TIME_EXCEEDED: Final = 11
 # Room for the timestamp and for an error with its offender.
 ANCILLARY_BYTES: Final = 256
 # Errors taken from a socket in one go; the rest waits for the next turn of the loop.
@@ -48,6 +44,7 @@ _SEND_ERRORS: Final = {
     errno.ENFILE: ProbeStatus.LINK_DOWN,
     errno.EAGAIN: ProbeStatus.LINK_DOWN,
     errno.ENETUNREACH: ProbeStatus.NO_ROUTE,
+    errno.EAFNOSUPPORT: ProbeStatus.NO_ROUTE,
     errno.EHOSTUNREACH: ProbeStatus.UNREACHABLE,
     errno.EHOSTDOWN: ProbeStatus.UNREACHABLE,
     errno.ECONNREFUSED: ProbeStatus.REFUSED,
@@ -68,22 +65,26 @@ class SocketError:
     reporter: str | None
     quoted: bytes
     kernel_ns: int | None
+    family: Family = IPV4
 
     @property
     def ttl_exceeded(self) -> bool:
         """Whether the datagram's TTL ran out at the reporter."""
-        return self.icmp_type == ICMP_TIME_EXCEEDED
+        return self.icmp_type == self.family.time_exceeded
 
     @property
     def status(self) -> ProbeStatus:
         """What the error says about the target."""
-        if self.icmp_type == ICMP_UNREACHABLE and self.icmp_code == ICMP_PORT_UNREACHABLE:
+        refused = (self.family.unreachable, self.family.port_unreachable)
+        if (self.icmp_type, self.icmp_code) == refused:
             return ProbeStatus.REFUSED
         return ProbeStatus.UNREACHABLE
 
 
 def send_status(error: OSError) -> ProbeStatus:
     """Return what a failed send means; what the own host lacks counts as its link's trouble."""
+    if isinstance(error, socket.gaierror):
+        return ProbeStatus.NO_ROUTE  # an address of the other family than the socket's
     return _SEND_ERRORS.get(error.errno or 0, ProbeStatus.UNREACHABLE)
 
 
@@ -95,14 +96,15 @@ def open_udp(address: str, port: int) -> tuple[socket.socket, bool]:
     OSError
         If the address is not of this host, or the port is taken.
     """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    family = family_of(address)
+    sock = socket.socket(family.number, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         sock.bind((address, port))
         if LINUX:
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            sock.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+            sock.setsockopt(family.level, family.receive_errors, 1)
     except OSError:
         sock.close()
         raise
@@ -179,46 +181,55 @@ def kernel_time_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     return None
 
 
-def ttl_message(ttl: int | None) -> list[tuple[int, int, bytes]]:
-    """Return the ancillary data that gives one datagram a TTL of its own."""
-    if ttl is None:
-        return []
-    return [(socket.IPPROTO_IP, socket.IP_TTL, struct.pack("@i", ttl))]
+def ttl_message(family: Family, ttl: int) -> list[tuple[int, int, bytes]]:
+    """Return the ancillary data that gives one datagram a TTL (hop limit) of its own."""
+    return [(family.level, family.hop_limit, struct.pack("@i", ttl))]
 
 
 def read_errors(sock: socket.socket) -> list[SocketError]:
     """Take the errors that wait at a socket; none where the system queues none."""
     if not LINUX:
         return []
+    family = FAMILIES[sock.family]
     errors: list[SocketError] = []
     while len(errors) < MAX_ERRORS_AT_ONCE:
         try:
             quoted, ancillary, _, _ = sock.recvmsg(2048, ANCILLARY_BYTES, MSG_ERRQUEUE)
         except OSError:
             break
-        error = _extended_error(quoted, ancillary)
+        error = parse_error(family, quoted, ancillary)
         if error is not None:
             errors.append(error)
     return errors
 
 
-def _extended_error(quoted: bytes, ancillary: list[tuple[int, int, bytes]]) -> SocketError | None:
+def parse_error(
+    family: Family, quoted: bytes, ancillary: list[tuple[int, int, bytes]]
+) -> SocketError | None:
+    """Return what an entry of an error queue tells; None where it is something else."""
     for level, kind, data in ancillary:
-        if level != socket.IPPROTO_IP or kind != IP_RECVERR or len(data) < _EXTENDED_ERROR.size:
+        wanted = level == family.level and kind == family.receive_errors
+        if not wanted or len(data) < _EXTENDED_ERROR.size:
             continue
         number, origin, icmp_type, icmp_code, _, _, _ = _EXTENDED_ERROR.unpack_from(data)
-        icmp = origin == ORIGIN_ICMP
-        reporter = None
-        if icmp and len(data) >= _EXTENDED_ERROR.size + _OFFENDER_IN.size:
-            family, _, packed = _OFFENDER_IN.unpack_from(data, _EXTENDED_ERROR.size)
-            if family == socket.AF_INET:
-                reporter = socket.inet_ntoa(packed)
+        icmp = origin == family.origin
         return SocketError(
             number,
             icmp_type if icmp else None,
             icmp_code if icmp else None,
-            reporter,
+            _offender(family, data[_EXTENDED_ERROR.size :]) if icmp else None,
             quoted,
             kernel_time_ns(ancillary),
+            family,
         )
     return None
+
+
+def _offender(family: Family, sockaddr: bytes) -> str | None:
+    """Return the address of who sent an ICMP message; None where the kernel does not say."""
+    packed = sockaddr[family.offender_at :][: family.offender_bytes]
+    if len(packed) < family.offender_bytes:
+        return None
+    if _SOCKADDR_FAMILY.unpack_from(sockaddr)[0] != family.number:
+        return None
+    return socket.inet_ntop(family.number, packed)

@@ -23,6 +23,7 @@ from typing import Final
 
 from probers import sockets
 from probers.clock import Clock, Instant
+from probers.family import family_of
 from probers.rtt import Timestamps
 from probers.sockets import Readiness
 from probers.transport import Completion, PacketCounts, Probe, Reason
@@ -68,7 +69,8 @@ class TcpTransport:
         self._source_ports: dict[int, int] = {}
         self._readiness = Readiness()
         self._tokens: dict[socket.socket, int] = {}
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._family = family_of(address).number
+        self._listener = socket.socket(self._family, socket.SOCK_STREAM)
         try:
             self._listener.setblocking(False)
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -78,7 +80,7 @@ class TcpTransport:
             self._listener.close()
             self._readiness.close()
             raise
-        self.address, self.port = self._listener.getsockname()
+        self.address, self.port = self._listener.getsockname()[:2]
         self._readiness.add(self._listener)
 
     def fileno(self) -> int:
@@ -129,7 +131,7 @@ class TcpTransport:
         self._listener.close()
 
     def _connect(self, probe: Probe, source_port: int) -> _Connection:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock = socket.socket(self._family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)

@@ -13,12 +13,13 @@ from typing import Final
 
 from probers import netns, sockets
 from probers.config_rnics import RnicConfig
+from probers.family import IPV4
 from probers.sockets import SocketError
 
 # linux/icmp.h: a bit that is set keeps that type away.
 _SOL_RAW: Final = 255
 _ICMP_FILTER: Final = 1
-_WANTED_TYPES: Final = (sockets.ICMP_UNREACHABLE, sockets.ICMP_TIME_EXCEEDED)
+_WANTED_TYPES: Final = (IPV4.unreachable, IPV4.time_exceeded)
 _NOT_WANTED: Final = 0xFFFF_FFFF & ~sum(1 << kind for kind in _WANTED_TYPES)
 # Routers quote what fits 576 bytes (RFC 1812, 4.3.2.3); more is not needed.
 _READ_BYTES: Final = 1_024

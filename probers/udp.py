@@ -6,7 +6,7 @@ socket, so a flow of the ping list is one 5-tuple in both directions.
 
 ICMP errors are matched by the nonce in what the node quotes. RFC 1812 asks routers to
 quote as much as fits 576 bytes; one that quotes no more than RFC 792's 8 bytes cannot
-be matched, and stays a hop without an address.
+be matched, and stays a hop without an address. IPv6 routers quote up to 1,280 bytes (RFC 4443).
 """
 
 import socket
@@ -16,6 +16,7 @@ from typing import Final
 from probers import packet, sockets
 from probers.clock import Clock
 from probers.exchange import Exchange
+from probers.family import family_of
 from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.responder import Responder
 from probers.sockets import Readiness, SocketError
@@ -74,7 +75,8 @@ class UdpTransport:
         except OSError:
             self._readiness.close()
             raise
-        self.address, self.port = self._listener.getsockname()
+        self.address, self.port = self._listener.getsockname()[:2]
+        self._family = family_of(address)
         self._readiness.add(self._listener)
         if tunnel is not None:
             self._readiness.add(tunnel.socket)
@@ -98,7 +100,7 @@ class UdpTransport:
                     if probe.ttl is None:
                         sock.sendto(payload, (probe.address, probe.port))
                     else:
-                        ttl = sockets.ttl_message(probe.ttl)
+                        ttl = sockets.ttl_message(self._family, probe.ttl)
                         sock.sendmsg([payload], ttl, 0, (probe.address, probe.port))
                     break
                 except OSError:
@@ -167,7 +169,7 @@ class UdpTransport:
         sock: socket.socket,
         data: bytes,
         kernel_ns: int | None,
-        sender: tuple[str, int],
+        sender: tuple[str, int] | tuple[str, int, int, int],
     ) -> None:
         try:
             parsed = self._packets.unpack(data)
@@ -184,7 +186,7 @@ class UdpTransport:
             if reply is not None:
                 self._answer(reply, sender)
 
-    def _answer(self, reply: bytes, to: tuple[str, int]) -> None:
+    def _answer(self, reply: bytes, to: tuple[str, int] | tuple[str, int, int, int]) -> None:
         self._answers.left(self._exchange.now().monotonic_ns)
         try:
             self._listener.sendto(reply, to)

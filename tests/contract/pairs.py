@@ -12,7 +12,7 @@ from probers.tcp import TcpTransport
 from probers.transport import Completion, Probe, Transport
 from probers.udp import UdpTransport
 from tests.contract.misbehaviour import FakeNetwork, FakeTransport, Mangler
-from tests.contract.relay import LOOPBACK, Relay
+from tests.contract.relay import LOOPBACK, LOOPBACK6, Relay
 
 MS_NS = 10**6
 # Real sockets on a busy machine: a probe that should be answered gets so long.
@@ -136,13 +136,18 @@ def fake(seed: int) -> Pair:
     return FakePair(seed)
 
 
-def udp(seed: int) -> Pair:
+def udp(seed: int, loopback: str = LOOPBACK) -> Pair:
     """Return plain UDP through a misbehaving relay."""
     return RealPair(
-        lambda _: UdpTransport(SystemClock(), LOOPBACK, 0),
-        Relay(seed, wrapped=False),
+        lambda _: UdpTransport(SystemClock(), loopback, 0),
+        Relay(seed, wrapped=False, loopback=loopback),
         wrapped=False,
     )
+
+
+def udp6(seed: int) -> Pair:
+    """Return plain UDP over IPv6 through a misbehaving relay."""
+    return udp(seed, LOOPBACK6)
 
 
 def sealed(seed: int) -> Pair:
@@ -170,12 +175,19 @@ def tcp(seed: int) -> Pair:  # noqa: ARG001 - the kernel's TCP misbehaves by its
     return RealPair(lambda _: TcpTransport(SystemClock(), LOOPBACK, 0), None, wrapped=False)
 
 
+def tcp6(seed: int) -> Pair:  # noqa: ARG001 - as for `tcp`
+    """Return TCP connect over IPv6."""
+    return RealPair(lambda _: TcpTransport(SystemClock(), LOOPBACK6, 0), None, wrapped=False)
+
+
 MAKERS: dict[str, Callable[[int], Pair]] = {
     "fake": fake,
     "udp": udp,
+    "udp6": udp6,
     "sealed": sealed,
     "gateway": gateway,
     "tcp": tcp,
+    "tcp6": tcp6,
 }
 
 

@@ -8,9 +8,11 @@ from itertools import count
 
 from probers import encap
 from probers.encap import EncapHeader, EncapType
+from probers.family import family_of
 from tests.contract.misbehaviour import Mangler
 
 LOOPBACK = "127.0.0.1"
+LOOPBACK6 = "::1"
 
 
 class Relay:
@@ -21,7 +23,8 @@ class Relay:
     to; `nodes` play the fabric, and a ttl that ends at one of them is reported.
     """
 
-    def __init__(self, seed: int, *, wrapped: bool) -> None:
+    def __init__(self, seed: int, *, wrapped: bool, loopback: str = LOOPBACK) -> None:
+        self._loopback = loopback
         self.mangler = Mangler(seed)
         self.nodes: list[str] = []
         self.seen: list[bytes] = []
@@ -36,7 +39,7 @@ class Relay:
     @property
     def address(self) -> tuple[str, int]:
         """Where probers and endpoints send to."""
-        host, port = self._near.getsockname()
+        host, port = self._near.getsockname()[:2]
         return str(host), int(port)
 
     def connect(self, target: tuple[str, int]) -> None:
@@ -86,9 +89,14 @@ class Relay:
             heapq.heappush(self._held, (due_ns, next(self._order), sock, to, mangled))
 
     def _socket(self) -> socket.socket:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.bind((LOOPBACK, 0))
-        return sock
+        return datagram_socket(self._loopback)
+
+
+def datagram_socket(loopback: str) -> socket.socket:
+    """Return a socket bound to that loopback address."""
+    sock = socket.socket(family_of(loopback).number, socket.SOCK_DGRAM)
+    sock.bind((loopback, 0))
+    return sock
 
 
 def header_of(datagram: bytes) -> EncapHeader:

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from probers import packet
+from probers.family import family_of
 from probers.rtt import Measurement, measure
 from probers.sockets import LINUX
 from probers.transport import Probe, Reason
 from schemas.enums import ClockSource, ProbeStatus
 from tests.contract.misbehaviour import Misbehaviour
 from tests.contract.pairs import MAKERS, MS_NS, Pair, RealPair, collect, probe, wait_readable
-from tests.contract.relay import LOOPBACK, header_of
+from tests.contract.relay import LOOPBACK, datagram_socket, header_of
 
 SEED = 7
 SHORT_NS = 60 * MS_NS
@@ -28,7 +29,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made.close()
 
 
-@pytest.fixture(params=["fake", "gateway", "udp"])
+@pytest.fixture(params=["fake", "gateway", "udp", "udp6"])
 def bad_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Return those whose network can be made to misbehave."""
     made = MAKERS[request.param](SEED)
@@ -37,7 +38,7 @@ def bad_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made.close()
 
 
-@pytest.fixture(params=["gateway", "sealed", "tcp", "udp"])
+@pytest.fixture(params=["gateway", "sealed", "tcp", "tcp6", "udp", "udp6"])
 def real_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Return those with sockets."""
     made = MAKERS[request.param](SEED)
@@ -166,7 +167,7 @@ def test_packets_of_others_are_counted_and_never_reported(bad_pair: Pair) -> Non
 def deliver_to_prober(pair: Pair, payload: bytes) -> None:
     """Put a datagram before the prober as if the network had brought it."""
     if isinstance(pair, RealPair):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        with datagram_socket(pair.prober.address) as sock:
             sock.sendto(payload, (pair.prober.address, pair.prober.port))
     else:
         network = pair.network  # type: ignore[attr-defined]
@@ -178,8 +179,7 @@ def test_what_is_no_probe_gets_no_answer(bad_pair: Pair) -> None:
     good = packet.UNSEALED.probe(1, 200)
     for junk in (b"", b"x", good[:-1], good[:49], bytes(9_000), b"SKP1" + bytes(60)):
         if isinstance(bad_pair, RealPair):
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-                sock.bind((LOOPBACK, 0))
+            with datagram_socket(bad_pair.responder.address) as sock:
                 sock.sendto(junk, (bad_pair.responder.address, bad_pair.responder.port))
                 bad_pair.turn()
                 sock.setblocking(False)
@@ -248,8 +248,8 @@ def test_a_reply_does_not_make_a_responder_answer(real_pair: Pair) -> None:
     reply = packet.UNSEALED.reply(
         packet.UNSEALED.unpack(packet.UNSEALED.probe(3)), t2_ns=1, t3_ns=2, t2_kernel=False
     )
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.sendto(reply, (LOOPBACK, real_pair.responder.port))
+    with datagram_socket(real_pair.responder.address) as sock:
+        sock.sendto(reply, (real_pair.responder.address, real_pair.responder.port))
     for _ in range(5):
         real_pair.turn()
     assert real_pair.responder.counts.answered == 0
@@ -279,29 +279,37 @@ def wait_readable_relay(pair: RealPair) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", ["tcp", "udp"])
+@pytest.mark.parametrize("name", ["tcp", "tcp6", "udp", "udp6"])
 def test_a_closed_port_is_refused(name: str) -> None:
     """Where nobody listens the probe is REFUSED at once, long before its timeout."""
     pair = MAKERS[name](SEED)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind((LOOPBACK, 0))
+    here = pair.responder.address
+    with datagram_socket(here) as sock:
         closed = sock.getsockname()[1]
     for token in (1, 2, 3):
         pair.prober.send(
-            Probe(token=token, address=LOOPBACK, port=closed, flow=0, entropy=0, timeout_ns=10**10)
+            Probe(token=token, address=here, port=closed, flow=0, entropy=0, timeout_ns=10**10)
         )
     assert [c.status for c in collect(pair, 3)] == [ProbeStatus.REFUSED] * 3
     pair.close()
 
 
-@pytest.mark.parametrize("name", ["tcp", "udp"])
-def test_no_route_is_told_at_once(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "nowhere"),
+    [
+        # Class E: no host routes it (RFC 1112, section 4). No address of the other family either.
+        ("tcp", "240.0.0.1"),
+        ("tcp", "::1"),
+        ("tcp6", "127.0.0.1"),
+        ("udp", "240.0.0.1"),
+        ("udp", "::1"),
+        ("udp6", "127.0.0.1"),
+    ],
+)
+def test_no_route_is_told_at_once(name: str, nowhere: str) -> None:
     """A target that the host has no way to is reported by the next poll."""
     pair = MAKERS[name](SEED)
-    # Class E: no host routes it (RFC 1112, section 4).
-    pair.prober.send(
-        Probe(token=1, address="240.0.0.1", port=9, flow=0, entropy=0, timeout_ns=10**10)
-    )
+    pair.prober.send(Probe(token=1, address=nowhere, port=9, flow=0, entropy=0, timeout_ns=10**10))
     (completion,) = pair.prober.poll()
     assert completion.status in (ProbeStatus.NO_ROUTE, ProbeStatus.UNREACHABLE)
     assert completion.reason is Reason.NOT_SENT
@@ -377,7 +385,7 @@ def test_real_replies_carry_the_kernels_stamp_on_linux(real_pair: Pair) -> None:
     assert completion.clock is ClockSource.KERNEL
 
 
-@pytest.mark.parametrize("name", ["gateway", "udp"])
+@pytest.mark.parametrize("name", ["gateway", "udp", "udp6"])
 def test_a_reply_that_waited_in_the_socket_is_in_time(name: str) -> None:
     """A prober that was not scheduled past the timeout believes the kernel, not its absence."""
     if not LINUX:
@@ -401,8 +409,9 @@ def test_a_reply_that_waited_in_the_socket_is_in_time(name: str) -> None:
 def test_close_frees_the_port(real_pair: Pair) -> None:
     """After close the address can be bound again."""
     port, kind = real_pair.responder.port, real_pair.responder.kind
+    here = real_pair.responder.address
     real_pair.responder.close()
     stream = socket.SOCK_STREAM if kind.value == "TCP" else socket.SOCK_DGRAM
-    with socket.socket(socket.AF_INET, stream) as sock:
+    with socket.socket(family_of(here).number, stream) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((LOOPBACK, port))
+        sock.bind((here, port))

@@ -1,4 +1,4 @@
-"""Traces over kernel routers: two hosts, two routers between them, network namespaces."""
+"""Traces over kernel routers, IPv4 and IPv6: two hosts, two routers, network namespaces."""
 
 import os
 import select
@@ -6,26 +6,23 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
 
 import pytest
 
-from probers import netns
 from probers.clock import SystemClock
 from probers.targets import FlowTarget
-from probers.trace import FinishedTrace, Tracer, TraceSettings
+from probers.trace import Tracer, TraceSettings
 from probers.transport import Completion, Probe
 from probers.udp import UdpTransport
 from schemas.enums import ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
+from tests.integration.routers import PLANS, TIMEOUT_NS, Plan, inside, ip, sysctl, traced
 
-T = TypeVar("T")
-# host a - router r - router s - host b: one /30 per link.
+# host a - router r - router s - host b: one network per link.
 NODES = ("a", "r", "s", "b")
-TIMEOUT_NS = 250 * 10**6
 
 pytestmark = [
     pytest.mark.root,
@@ -36,37 +33,23 @@ pytestmark = [
 ]
 
 
-def ip(*arguments: str) -> None:
-    """Run an ip command."""
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-
-def inside(namespace: str, work: Callable[[], T]) -> T:
-    """Do something in a network namespace; sockets opened there stay there."""
-    return netns.inside(netns.namespace_path(namespace), work)
-
-
 @dataclass
 class World:
     """The four namespaces, by letter, and the transports of both hosts."""
 
+    plan: Plan
     names: dict[str, str]
     near: UdpTransport
     far: UdpTransport
 
     def set_forwarding(self, node: str, value: str) -> None:
         """Let a router forward or drop silently."""
-
-        def write() -> None:
-            with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="ascii") as file:
-                file.write(value)
-
-        inside(self.names[node], write)
+        sysctl(self.names[node], self.plan.forwarding, value)
 
     def target(self, flow: int = 0, port: int | None = None) -> FlowTarget:
         """Return host b as a target."""
         return FlowTarget(
-            "a/r0", "b/r0", flow, "10.7.2.2", port or self.far.port, TransportKind.UDP, 0
+            "a/r0", "b/r0", flow, self.far.address, port or self.far.port, TransportKind.UDP, 0
         )
 
     def turn(self) -> list[Completion]:
@@ -76,32 +59,33 @@ class World:
         return self.near.poll()
 
 
-def wire(names: dict[str, str]) -> None:
+def wire(names: dict[str, str], plan: Plan) -> None:
     """Join the nodes in a row and set the routes."""
     for index, (left, right) in enumerate(pairwise(NODES)):
         ip("link", "add", f"{left}{right}", "netns", names[left], "type", "veth",
            "peer", "name", f"{right}{left}", "netns", names[right])  # fmt: skip
-        for node, other, host in ((left, right, 1), (right, left, 2)):
-            ip("-n", names[node], "addr", "add", f"10.7.{index}.{host}/30", "dev", f"{node}{other}")
-            ip("-n", names[node], "link", "set", f"{node}{other}", "up")
-    for node, via in (("a", "10.7.0.2"), ("r", "10.7.1.2"), ("b", "10.7.2.1")):
-        ip("-n", names[node], "route", "add", "default", "via", via)
-    ip("-n", names["s"], "route", "add", "10.7.0.0/30", "via", "10.7.1.1")
+        plan.address(names[left], f"{left}{right}", index, 1)
+        plan.address(names[right], f"{right}{left}", index, 2)
+    for node, via in (("a", plan.at(0, 2)), ("r", plan.at(1, 2)), ("b", plan.at(2, 1))):
+        ip("-n", names[node], *plan.flag, "route", "add", "default", "via", via)
+    first = f"{plan.at(0, 0)}/{plan.bits}"
+    ip("-n", names["s"], *plan.flag, "route", "add", first, "via", plan.at(1, 1))
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
+@pytest.fixture(params=sorted(PLANS))
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Make the namespaces, and a transport in each host's."""
+    plan = PLANS[request.param]
     tag = uuid.uuid4().hex[:6]
     names = {node: f"sh{tag}{node}" for node in NODES}
     made: World | None = None
     try:
         for name in names.values():
             ip("netns", "add", name)
-        wire(names)
-        near = inside(names["a"], lambda: near_transport(SystemClock()))
-        far = inside(names["b"], lambda: UdpTransport(SystemClock(), "10.7.2.2", 0))
-        made = World(names, near, far)
+        wire(names, plan)
+        near = inside(names["a"], lambda: near_transport(SystemClock(), plan.at(0, 1)))
+        far = inside(names["b"], lambda: UdpTransport(SystemClock(), plan.at(2, 2), 0))
+        made = World(plan, names, near, far)
         for router in ("r", "s"):
             made.set_forwarding(router, "1")
         yield made
@@ -113,48 +97,19 @@ def world() -> Iterator[World]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def near_transport(clock: SystemClock) -> UdpTransport:
+def near_transport(clock: SystemClock, address: str) -> UdpTransport:
     """Open host a's transport and its flows' sockets, which belong to its namespace."""
-    transport = UdpTransport(clock, "10.7.0.1", 0)
+    transport = UdpTransport(clock, address, 0)
     for flow in range(4):
         transport.source_port(flow)
     return transport
-
-
-def trace(world: World, tracer: Tracer) -> list[FinishedTrace]:
-    """Run a tracer until what it has begun is over."""
-    tokens = 0
-    under_way = 0
-    finished: list[FinishedTrace] = []
-    while True:
-        for order in tracer.due(time.monotonic_ns()):
-            tokens += 1
-            under_way += 1
-            tracer.sent(tokens, order)
-            world.near.send(
-                Probe(
-                    token=tokens,
-                    address=order.target.address,
-                    port=order.target.port,
-                    flow=order.target.flow,
-                    entropy=0,
-                    timeout_ns=TIMEOUT_NS,
-                    ttl=order.ttl,
-                )
-            )
-        for completion in world.turn():
-            under_way -= 1
-            tracer.completed(completion, time.monotonic_ns())
-        finished.extend(tracer.finished())
-        if not under_way:
-            return finished
 
 
 def settled(world: World) -> None:
     """Send a probe until one comes back: neighbours are resolved, routes are in force."""
     for token in range(1, 200):
         world.near.send(
-            Probe(token=-token, address="10.7.2.2", port=world.far.port, flow=0, entropy=0,
+            Probe(token=-token, address=world.far.address, port=world.far.port, flow=0, entropy=0,
                   timeout_ns=TIMEOUT_NS)
         )  # fmt: skip
         ended: list[Completion] = []
@@ -170,11 +125,11 @@ def test_the_routers_of_a_path_are_found_on_every_flow(world: World) -> None:
     settled(world)
     tracer = Tracer(TraceSettings(timeout_ns=TIMEOUT_NS))
     tracer.follow(tuple(world.target(flow) for flow in range(4)), time.monotonic_ns())
-    finished = trace(world, tracer)
+    finished = traced(tracer, world.near, world.turn)
     assert len(finished) == 4
     for each in finished:
         assert each.complete, each
-        assert [h.address for h in each.hops] == ["10.7.0.2", "10.7.1.2", "10.7.2.2"]
+        assert [h.address for h in each.hops] == world.plan.hops
         assert all((h.rtt_ns or 0) > 0 for h in each.hops)
 
 
@@ -183,14 +138,14 @@ def test_a_silent_cut_is_traced_within_half_a_second(world: World) -> None:
     settled(world)
     tracer = Tracer(TraceSettings(timeout_ns=TIMEOUT_NS))
     tracer.follow((world.target(),), time.monotonic_ns())
-    assert trace(world, tracer)[0].complete
+    assert traced(tracer, world.near, world.turn)[0].complete
     world.set_forwarding("s", "0")
     begin = time.monotonic()
     tracer.lost(world.target(), time.monotonic_ns())
-    (cut,) = trace(world, tracer)
+    (cut,) = traced(tracer, world.near, world.turn)
     assert time.monotonic() - begin < 0.5
     assert (cut.cause, cut.complete) == (TraceCause.LOSS, False)
-    assert [h.address for h in cut.hops] == ["10.7.0.2", None]
+    assert [h.address for h in cut.hops] == [world.plan.hops[0], None]
 
 
 def test_a_router_without_a_route_says_so(world: World) -> None:
@@ -199,10 +154,10 @@ def test_a_router_without_a_route_says_so(world: World) -> None:
     ip("-n", world.names["s"], "link", "set", "sb", "down")
     tracer = Tracer(TraceSettings(timeout_ns=TIMEOUT_NS))
     tracer.follow((world.target(),), time.monotonic_ns())
-    (cut,) = trace(world, tracer)
+    (cut,) = traced(tracer, world.near, world.turn)
     assert not cut.complete
-    assert "10.7.1.2 reports UNREACHABLE" in (cut.incomplete_reason or "")
-    assert [h.address for h in cut.hops] == ["10.7.0.2", "10.7.1.2"]
+    assert f"{world.plan.hops[1]} reports UNREACHABLE" in (cut.incomplete_reason or "")
+    assert [h.address for h in cut.hops] == world.plan.hops[:2]
 
 
 def test_the_own_link_down_is_told_apart_from_the_network(world: World) -> None:
@@ -210,7 +165,7 @@ def test_the_own_link_down_is_told_apart_from_the_network(world: World) -> None:
     settled(world)
     ip("-n", world.names["a"], "link", "set", "ar", "down")
     world.near.send(
-        Probe(token=1, address="10.7.2.2", port=world.far.port, flow=0, entropy=0,
+        Probe(token=1, address=world.far.address, port=world.far.port, flow=0, entropy=0,
               timeout_ns=10**10)
     )  # fmt: skip
     (completion,) = world.near.poll()
@@ -223,11 +178,11 @@ def test_a_target_without_an_agent_refuses_and_the_kernel_stamps_the_refusal(
     """Port unreachable from three hops away: REFUSED, stamped by the kernel."""
     settled(world)
     world.near.send(
-        Probe(token=1, address="10.7.2.2", port=9, flow=0, entropy=0, timeout_ns=10**10)
+        Probe(token=1, address=world.far.address, port=9, flow=0, entropy=0, timeout_ns=10**10)
     )
     ended: list[Completion] = []
     while not ended:
         ended = world.turn()
     assert ended[0].status is ProbeStatus.REFUSED
-    assert ended[0].reporter == "10.7.2.2"
+    assert ended[0].reporter == world.far.address
     assert ended[0].clock is ClockSource.KERNEL

@@ -149,6 +149,17 @@ def test_everything_wrong_is_told_at_once() -> None:
             "same address and port",
         ),
         ([{"rail": 0, "address": ".".join("0000")}], "others must reach it"),
+        ([{"rail": 0, "address": "fe80::1"}], "link-local"),
+        ([{"rail": 0, "address": "fe80::1%eth0"}], "names an interface"),
+        ([{"rail": 0, "address": "::ffff:10.0.0.1"}], "write it as 10.0.0.1"),
+        ([{"rail": 0, "address": "fd00::1", "gateway": "127.0.0.1:1"}], "IPv4 only"),
+        (
+            [
+                {"rail": 0, "address": "fd00::1", "port": 5},
+                {"rail": 1, "address": "FD00:0::1", "port": 5},
+            ],
+            "same address and port",
+        ),
         ([{"rail": 0, "address": "10.0.0.1", "transport": "sctp"}], "udp, tcp, rdma"),
         ([{"rail": 0, "address": "10.0.0.1", "transport": "rdma"}], "name of an RDMA device"),
         ([{"rail": 0, "address": "10.0.0.1", "device": "mlx5_0"}], "is for transport"),

@@ -167,6 +167,15 @@ def test_a_queue_pair_is_probed_with_its_qkey_and_a_new_one_replaces_it() -> Non
     assert {(f.port, f.qkey) for f in agent.flows()} == {(18, 6)}
 
 
+def test_an_ipv6_target_is_known_by_one_spelling() -> None:
+    """However it was registered, its address is as hops and replies show it."""
+    agent = follower()
+    agent.offer(ping_list(target("w0/r0", "w1/r0")))
+    agent.read_to_end()
+    assert agent.registered(endpoint("w1/r0", address="FD00:0:0::00A1")) is None
+    assert {f.address for f in agent.flows()} == {"fd00::a1"}
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -176,6 +185,10 @@ def test_a_queue_pair_is_probed_with_its_qkey_and_a_new_one_replaces_it() -> Non
         endpoint("w1/r0", address=".".join("0000")),
         endpoint("w1/r0", address="255.255.255.255"),
         endpoint("w1/r0", address="fe80::1"),
+        endpoint("w1/r0", address="fd00::1%eth0"),
+        endpoint("w1/r0", address="ff02::1"),
+        endpoint("w1/r0", address="::ffff:10.0.0.1"),
+        endpoint("w1/r0", address="0" * 99 + "::1"),
         endpoint("w1/r0", address="host.example"),
         endpoint("w1/r0", transport=TransportKind.RDMA_UD),
         rdma_endpoint(qkey=None),
