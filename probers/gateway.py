@@ -32,7 +32,7 @@ class GatewayTransport:
 
     kind = TransportKind.UDP
     qkey = None
-    traces = True
+    untraced = None
 
     def __init__(
         self,

@@ -132,7 +132,7 @@ class Probing:
             self._next_ns = None  # nothing kept the time meanwhile
         if self.plan.follow(flows):
             self._tracer.follow(
-                tuple(f for f in flows if f.transport is TransportKind.UDP), now.monotonic_ns
+                tuple(f for f in flows if f.transport is not TransportKind.TCP), now.monotonic_ns
             )
 
     def due_ns(self, now: Instant) -> int | None:
@@ -225,9 +225,12 @@ class Probing:
         token, transport, refused = self._prepare(order.target)
         self._owners[token] = None
         self._tracer.sent(token, order)
-        if transport is None or not transport.traces:
-            refused = ProbeStatus.UNKNOWN if transport else refused
+        if transport is None:
             self._completed(Completion(token=token, status=refused, reason=Reason.NOT_SENT))
+        elif transport.untraced is not None:
+            self._completed(
+                Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.UNTRACED)
+            )
         else:
             self._transmit(token, transport, order.target, order.ttl)
             used.add(transport)

@@ -198,6 +198,8 @@ class Rnic:
             return None
         self._trouble = self._missing = None
         self._transports[kind] = transport
+        if transport.untraced is not None:
+            self._log.info("rnic.untraced", endpoint_id=self.endpoint_id, reason=transport.untraced)
         return transport
 
     def _note(self, error: OSError, port: int | None = None) -> None:

@@ -58,7 +58,7 @@ class TcpTransport:
 
     kind = TransportKind.TCP
     qkey = None
-    traces = False
+    untraced = "TCP connections are not traced"
 
     def __init__(self, clock: Clock, address: str, port: int) -> None:
         self.counts = PacketCounts()

@@ -24,6 +24,9 @@ MAX_TTL: Final = 32
 # TTLs tried at once when the distance is not known: two servers of one pod with
 # virtual switches at both ends are six to eight hops apart.
 WAVE: Final = 8
+# A trace that came too early is made at the flow's next answer; if it is too early again, at
+# the first one after so long.
+AGAIN_NS: Final = 30 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,9 @@ class _Flow:
     pace: Pace = field(default_factory=Pace)
     running: bool = False
     lost_while_running: bool = False
+    # From when on an answer begins a trace that came too early; None: none did.
+    again_ns: int | None = None
+    dropped: bool = False
 
 
 @dataclass(slots=True)
@@ -137,7 +143,12 @@ class Tracer:
     def answered(self, target: FlowTarget, rtt_ns: int, now_ns: int) -> None:
         """Take in a round trip; trace the flow if it has become slower."""
         flow = self._flows.get(target.key)
-        if flow is not None and flow.pace.answered(rtt_ns):
+        if flow is None:
+            return
+        if flow.again_ns is not None and now_ns >= flow.again_ns:
+            flow.again_ns, flow.due_ns = None, now_ns
+            heapq.heappush(self._calendar, (now_ns, target.key))
+        if flow.pace.answered(rtt_ns):
             self._ask(flow, TraceCause.LATENCY, now_ns)
 
     def _ask(self, flow: _Flow, cause: TraceCause, now_ns: int) -> bool:
@@ -190,6 +201,9 @@ class Tracer:
         trace = order.trace
         if trace.over:
             return  # a TTL beyond the target
+        if completion.reason in (Reason.PENDING, Reason.UNTRACED):
+            self._drop(trace, completion.reason, now_ns)
+            return
         _note(trace, order.ttl, completion)
         if self._over(trace):
             self._finish(trace, now_ns)
@@ -229,10 +243,19 @@ class Tracer:
         self._send_wave(trace, first)
         return False
 
+    def _drop(self, trace: _Trace, reason: Reason, now_ns: int) -> None:
+        """End a trace that has nothing to tell; one that is only too early is made later."""
+        trace.over = True
+        flow = trace.flow
+        flow.running = flow.lost_while_running = False
+        if reason is Reason.PENDING and flow.again_ns is None:
+            flow.again_ns = now_ns + (AGAIN_NS if flow.dropped else 0)
+            flow.dropped = True
+
     def _finish(self, trace: _Trace, now_ns: int) -> None:
         flow = trace.flow
         trace.over = True
-        flow.running = False
+        flow.running = flow.dropped = False
         complete = trace.target_ttl is not None and trace.obstacle is None
         if complete:
             flow.distance = trace.target_ttl

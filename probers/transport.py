@@ -35,6 +35,8 @@ class Reason(StrEnum):
     REPORTED = "REPORTED"
     # The way to the target was still being looked for: nothing was learnt about it.
     PENDING = "PENDING"
+    # A probe of a trace over a transport that nodes do not answer.
+    UNTRACED = "UNTRACED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,6 @@ class Transport(Protocol):
 
     kind: TransportKind
     counts: PacketCounts
-    # Whether a probe with a ttl comes back with the address of the node it reached.
-    traces: bool
 
     @property
     def address(self) -> str:
@@ -109,6 +109,11 @@ class Transport(Protocol):
     @property
     def qkey(self) -> int | None:
         """The Q_Key that a probe must have; None where there is none."""
+        ...
+
+    @property
+    def untraced(self) -> str | None:
+        """Why a probe with a ttl does not tell the node that it reached; None: it does."""
         ...
 
     def fileno(self) -> int:

@@ -71,12 +71,13 @@ class UdpTransport:
         self._opener = opener
         self._tunnel = tunnel
         try:
-            self._listener, self.traces = opener(address, port)
+            self._listener, reports = opener(address, port)
         except OSError:
             self._readiness.close()
             raise
         self.address, self.port = self._listener.getsockname()[:2]
         self._family = family_of(address)
+        self.untraced = None if reports else "this system tells no socket of ICMP errors"
         self._readiness.add(self._listener)
         if tunnel is not None:
             self._readiness.add(tunnel.socket)

@@ -8,6 +8,7 @@ from probers.clock import Clock, Instant
 from probers.exchange import Exchange, Wire
 from probers.packet import Packet, PacketType
 from probers.rdma.arrivals import Arrivals
+from probers.rdma.flows import label_of, pair_of
 from probers.rdma.gids import gid_of, shown_raw
 from probers.rdma.handles import Handles
 from probers.rdma.port import Event, Port
@@ -19,8 +20,6 @@ from schemas.enums import ProbeStatus
 FOLLOW_UP_NS: Final = 20 * 10**6
 # Probes under way that are remembered: a second's at the highest rate.
 REMEMBERED: Final = 20_000
-# Flow labels have 20 bits (RFC 8200, section 6).
-_LABELS: Final = (1 << 20) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Asking:
             else:
                 self._post(probe, gid, qkey, handle)
 
-        self._handles.use(gid, probe.entropy & _LABELS, now_ns, go)
+        self._handles.use(gid, label_of(probe.entropy), now_ns, go)
 
     def departed(self, event: Event) -> None:
         """Take in that a probe has left, or could not."""
@@ -149,7 +148,7 @@ class Asking:
         ]
 
     def _post(self, probe: Probe, gid: bytes, qkey: int, handle: Any) -> None:
-        pair = 1 + probe.flow % self._flows
+        pair = pair_of(probe.flow, self._flows)
         nonce, payload = self._exchange.prepare(self._port.key(pair))
         to = (probe.port, qkey)
         try:

@@ -5,7 +5,7 @@ over IPv4 the IPv4 header stands in its last 20 bytes (IBTA annex A17, RoCE v2).
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 GRH_BYTES: Final = 40
 _IPV4_AT: Final = 20
@@ -13,8 +13,15 @@ _WORDS: Final = struct.Struct("!10H")
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
-def source_gid(grh: bytes) -> bytes | None:
-    """Return the sender's GID, 16 bytes; None where the bytes are no such header.
+class Sender(NamedTuple):
+    """Who sent a datagram: GID, 16 bytes, and the hop limit (TTL) that was left on arrival."""
+
+    gid: bytes
+    hop_limit: int
+
+
+def sender_of(grh: bytes) -> Sender | None:
+    """Return the sender; None where the bytes are no such header.
 
     The first 20 bytes mean nothing over IPv4, so that header is looked for first, and its
     check sum tells whether it is one.
@@ -23,9 +30,9 @@ def source_gid(grh: bytes) -> bytes | None:
         return None
     ipv4 = grh[_IPV4_AT:GRH_BYTES]
     if ipv4[0] == 0x45 and _sums_up(ipv4):
-        return _MAPPED + ipv4[12:16]
+        return Sender(_MAPPED + ipv4[12:16], ipv4[8])
     if grh[0] >> 4 == 6:
-        return grh[8:24]
+        return Sender(grh[8:24], grh[7])
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from probers.clock import Clock, Instant
 from probers.rdma.completions import POLLED_AT_ONCE, SENT, Completed, Completions
-from probers.rdma.grh import GRH_BYTES, source_gid
+from probers.rdma.grh import GRH_BYTES, sender_of
 from probers.rdma.library import Library, RdmaError, channel_descriptor, explain
 from probers.rdma.stamps import DeviceClock
 
@@ -35,7 +35,7 @@ class Event(NamedTuple):
 
     `data` None: a send, `tag` being what the sender called it; else what arrived at queue pair
     `pair` from `gid` (None: unreadable) and its queue pair `source`. `stamp` is the device's, in
-    its own ticks; `polled` is when the program got it.
+    its own ticks; `polled` is when the program got it; `hop_limit` what the way has left of it.
     """
 
     pair: int
@@ -46,6 +46,7 @@ class Event(NamedTuple):
     source: int
     stamp: int | None
     polled: Instant
+    hop_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,14 +266,15 @@ class Port:
             pair.broken |= not ok
             return Event(pair_number, ok, tag, None, None, 0, stamp, polled)
         pair.broken |= not ok
-        data, gid = b"", None
+        data, gid, hop_limit = b"", None, None
         if ok and size >= GRH_BYTES:
             offset = pair.base + slot * pair.slot_bytes
             received = self._memory.read(size, offset)
-            gid, data = source_gid(received[:GRH_BYTES]), received[GRH_BYTES:]
+            sender, data = sender_of(received[:GRH_BYTES]), received[GRH_BYTES:]
+            gid, hop_limit = sender or (None, None)
         if ok:
             pair.queue.post_recv(pair.receives[slot])
-        return Event(pair_number, ok, 0, data, gid, source, stamp, polled)
+        return Event(pair_number, ok, 0, data, gid, source, stamp, polled, hop_limit)
 
     def _renew_broken(self) -> None:
         """Bring queue pairs from their error state back to work; they keep their numbers.

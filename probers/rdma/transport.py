@@ -23,13 +23,15 @@ from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.rdma.answering import Answering
 from probers.rdma.arrivals import Arrivals
 from probers.rdma.asking import Asking
-from probers.rdma.gids import Gid, choose_gid, read_table, shown
+from probers.rdma.flows import label_of, pair_of, rule_of
+from probers.rdma.gids import ROCE_V2, Gid, choose_gid, read_table, shown
 from probers.rdma.handles import Handles
 from probers.rdma.library import NoDeviceError, NoGidError, load
 from probers.rdma.port import HOP_LIMIT, RESPONDER, Event, Port, PortSettings
 from probers.rdma.qkeys import random_qkey
 from probers.rdma.resolver import Resolver
 from probers.rdma.settings import INFINIBAND, RdmaSettings
+from probers.rdma.tracing import Tracing
 from probers.transport import Completion, PacketCounts, Probe
 from schemas.enums import Transport as TransportKind
 
@@ -47,8 +49,6 @@ class RdmaTransport:
     """
 
     kind = TransportKind.RDMA_UD
-    # Nodes report the TTL of UDP probes; of RoCE packets the kernel tells nobody.
-    traces = False
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class RdmaTransport:
         self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
         self._folder = sysfs / settings.device / "ports" / str(settings.port)
         self._gid = self._chosen()
+        self._rule = rule_of(sysfs / settings.device)
         self._library = load()
         self._open()
 
@@ -91,6 +92,15 @@ class RdmaTransport:
         """The Q_Key of the responder's queue pair."""
         return self._port.key(RESPONDER)
 
+    @property
+    def untraced(self) -> str | None:
+        """Why its pairs cannot be traced; None: they can."""
+        if self._gid.kind != ROCE_V2:
+            return f"the GID is {self._gid.kind}, and only RoCE v2 is routed"
+        if self._gid.address.is_link_local:
+            return "the GID is link-local: no router forwards it"
+        return self._rule if isinstance(self._rule, str) else None
+
     def fits(self) -> bool:
         """Return whether the GID that it speaks with is still the port's right one.
 
@@ -102,8 +112,11 @@ class RdmaTransport:
         return self._chosen() == self._gid
 
     def send(self, probe: Probe) -> None:
-        """Send a probe on its flow's queue pair."""
-        self._asking.send(probe)
+        """Send a probe on its flow's queue pair; with a TTL, one of a trace."""
+        if probe.ttl is None or self._tracing is None:
+            self._asking.send(probe)
+        else:
+            self._tracing.send(probe)
 
     def poll(self) -> list[Completion]:
         """Take in completions and ways found; then see whose time is over."""
@@ -122,11 +135,16 @@ class RdmaTransport:
             now_ns = self._clock.now().monotonic_ns
             for resolved in self._resolver.take():
                 self._handles.resolved(resolved.gid, resolved.status, now_ns)
-        return self._asking.take(drained=drained)
+        over = self._asking.take(drained=drained)
+        if self._tracing is not None and self._tracing.busy:
+            over += self._tracing.poll()
+        return over
 
     def close(self) -> None:
         """Close the port; probes under way are forgotten."""
         self._epoll.close()
+        if self._tracing is not None:
+            self._tracing.close()
         self._handles.forget()
         self._resolver.close()
         if self._arrivals is not None:
@@ -147,6 +165,8 @@ class RdmaTransport:
         elif asked and parsed.type is PacketType.PROBE:
             self._answering.probed(parsed, event, event.gid)
         elif not asked and parsed.type is PacketType.REPLY:
+            if self._tracing is not None and event.hop_limit is not None:
+                self._tracing.heard(event.gid, event.pair, event.hop_limit)
             self._asking.replied(parsed, event, event.gid)
         elif not asked and parsed.type is PacketType.FOLLOW_UP:
             self._asking.followed(parsed)
@@ -162,6 +182,26 @@ class RdmaTransport:
         if isinstance(chosen, str):
             raise NoGidError(f"{settings.device}: {chosen}")
         return chosen
+
+    def _tracer(self) -> Tracing | None:
+        rule, flows, own = self._rule, self._flows, self._gid.address
+        if self.untraced is not None or isinstance(rule, str):
+            return None
+
+        def source_port(probe: Probe) -> int:
+            pair = self._port.number(pair_of(probe.flow, flows))
+            return rule(pair, label_of(probe.entropy))
+
+        return Tracing(
+            self._clock,
+            self.counts,
+            self._packets,
+            address=str(own.ipv4_mapped or own),
+            traffic_class=self._settings.traffic_class,
+            source_port=source_port,
+            pair=lambda probe: pair_of(probe.flow, flows),
+            reach=self._asking.send,
+        )
 
     def _open(self) -> None:
         settings = self._settings
@@ -207,6 +247,9 @@ class RdmaTransport:
             handles=self._handles,
             arrivals=self._arrivals,
         )
+        self._tracing = self._tracer()
         self._epoll = select.epoll()
+        if self._tracing is not None:
+            self._epoll.register(self._tracing.fileno(), select.EPOLLIN)
         self._epoll.register(self._port.fileno(), select.EPOLLIN)
         self._epoll.register(self._resolver.fileno(), select.EPOLLIN)

@@ -76,7 +76,10 @@ def sysctl(namespace: str, name: str, value: str) -> None:
 
 
 def traced(
-    tracer: Tracer, near: Transport, turn: Callable[[], list[Completion]]
+    tracer: Tracer,
+    near: Transport,
+    turn: Callable[[], list[Completion]],
+    timeout_ns: int = TIMEOUT_NS,
 ) -> list[FinishedTrace]:
     """Run a tracer until what it has begun is over."""
     tokens = 0
@@ -95,8 +98,9 @@ def traced(
                     port=target.port,
                     flow=target.flow,
                     entropy=target.entropy,
-                    timeout_ns=TIMEOUT_NS,
+                    timeout_ns=timeout_ns,
                     ttl=order.ttl,
+                    qkey=target.qkey,
                 )
             )
         for completion in turn():

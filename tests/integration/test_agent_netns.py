@@ -13,9 +13,15 @@ from itertools import pairwise
 import pytest
 
 from probers.clock import SystemClock
+from probers.packet import UNSEALED
+from probers.rdma.arrivals import ROCE_PORT
+from probers.rdma.gids import gid_of
+from probers.rdma.port import HOP_LIMIT
+from probers.rdma.tracing import Tracing
+from probers.sockets import open_udp
 from probers.targets import FlowTarget
 from probers.trace import Tracer, TraceSettings
-from probers.transport import Completion, Probe
+from probers.transport import Completion, PacketCounts, Probe, Reason
 from probers.udp import UdpTransport
 from schemas.enums import ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
@@ -186,3 +192,99 @@ def test_a_target_without_an_agent_refuses_and_the_kernel_stamps_the_refusal(
     assert ended[0].status is ProbeStatus.REFUSED
     assert ended[0].reporter == world.far.address
     assert ended[0].clock is ClockSource.KERNEL
+
+
+SOURCE_PORT = 0xDF94
+
+
+@dataclass
+class RdmaTrace:
+    """What traces RDMA pairs from host a, without an RNIC: what it would send by RDMA is kept."""
+
+    world: World
+    tracing: Tracing
+    by_rdma: list[Probe]
+
+    def sent(self, ttls: list[int]) -> dict[int, Completion]:
+        """Send a probe with each TTL, its own token; return what ended, by TTL."""
+        gid = gid_of(self.world.far.address)
+
+        def work() -> None:
+            for ttl in ttls:
+                self.tracing.send(
+                    Probe(token=ttl, address=str(gid), port=17, flow=0, entropy=1, qkey=5,
+                          timeout_ns=TIMEOUT_NS, ttl=ttl)
+                )  # fmt: skip
+
+        inside(self.world.names["a"], work)
+        over: dict[int, Completion] = {}
+        while len(over) + len(self.by_rdma) < len(ttls):
+            select.select([self.tracing.fileno()], [], [], 0.01)
+            over |= {each.token: each for each in self.tracing.poll()}
+        return over
+
+    def far_away(self, routers: int) -> None:
+        """Say that a reply has come over so many routers."""
+        self.tracing.heard(gid_of(self.world.far.address).packed, 1, HOP_LIMIT - routers)
+
+
+@pytest.fixture
+def rdma(world: World) -> Iterator[RdmaTrace]:
+    """Return a tracer of RDMA pairs at host a."""
+    settled(world)
+    by_rdma: list[Probe] = []
+    tracing = Tracing(
+        SystemClock(), PacketCounts(), UNSEALED, address=world.plan.at(0, 1), traffic_class=104,
+        source_port=lambda _: SOURCE_PORT, pair=lambda _: 1, reach=by_rdma.append,
+    )  # fmt: skip
+    yield RdmaTrace(world, tracing, by_rdma)
+    tracing.close()
+
+
+def test_switches_answer_for_an_rdma_pair_and_its_target_hears_nothing(rdma: RdmaTrace) -> None:
+    """Up to the last router by UDP, from there on by RDMA; port 4791 of the target stays quiet."""
+    world = rdma.world
+    sock, _ = inside(world.names["b"], lambda: open_udp(world.far.address, ROCE_PORT))
+    rdma.far_away(routers=2)
+    over = rdma.sent([1, 2, 3, 4])
+    assert {ttl: each.reporter for ttl, each in over.items()} == {
+        1: world.plan.hops[0],
+        2: world.plan.hops[1],
+    }
+    assert all(each.reason is Reason.TTL_EXCEEDED for each in over.values())
+    assert all(each.clock is ClockSource.KERNEL for each in over.values())
+    assert [(each.token, each.ttl) for each in rdma.by_rdma] == [(3, None), (4, None)]
+    with sock, pytest.raises(BlockingIOError):
+        sock.recv(1)
+
+
+def test_a_silent_switch_is_a_timeout_of_an_rdma_trace(rdma: RdmaTrace) -> None:
+    """It drops, and the hop stays without an address."""
+    rdma.world.set_forwarding("s", "0")
+    rdma.far_away(routers=2)
+    over = rdma.sent([1, 2])
+    assert over[1].reporter == rdma.world.plan.hops[0]
+    assert (over[2].status, over[2].reporter) == (ProbeStatus.TIMEOUT, None)
+
+
+@pytest.mark.parametrize("routers", [None, -1, 40])
+def test_without_a_distance_that_can_be_nothing_is_sent(
+    rdma: RdmaTrace, routers: int | None
+) -> None:
+    """No reply yet, or a TTL that did not begin at ours: too early, by RDMA neither."""
+    if routers is not None:
+        rdma.far_away(routers=2)
+        rdma.far_away(routers=routers)
+    over = rdma.sent([1])
+    assert over[1].reason is Reason.PENDING
+    assert rdma.by_rdma == []
+
+
+def test_a_source_port_in_use_is_left_to_its_owner(rdma: RdmaTrace) -> None:
+    """Another port would take another path: the trace waits."""
+    address = rdma.world.plan.at(0, 1)
+    rdma.far_away(routers=2)
+    sock, _ = inside(rdma.world.names["a"], lambda: open_udp(address, SOURCE_PORT))
+    with sock:
+        assert rdma.sent([1])[1].reason is Reason.PENDING
+    assert rdma.sent([1])[1].reporter == rdma.world.plan.hops[0]

@@ -19,9 +19,9 @@ PATIENT_NS = 2_000 * MS_NS
 FLOWS = 4
 
 
-def settings(rnic: int) -> RdmaSettings:
-    """Return the settings of an RNIC of the fabric."""
-    return RdmaSettings(device=f"rxe{rnic}", address=address(rnic))
+def settings(rnic: int, at: str | None = None) -> RdmaSettings:
+    """Return the settings of an RNIC of the fabric, or of one with another address."""
+    return RdmaSettings(device=f"rxe{rnic}", address=at or address(rnic))
 
 
 class RdmaPair:
@@ -34,13 +34,14 @@ class RdmaPair:
         responder: int = 1,
         probe_bytes: int = MIN_PACKET_BYTES,
         packets: Packets = UNSEALED,
+        addresses: tuple[str | None, str | None] = (None, None),
     ) -> None:
         clock = SystemClock()
         self.prober, self.responder = (
             RdmaTransport(
-                clock, settings(rnic), flows=FLOWS, probe_bytes=probe_bytes, packets=packets
+                clock, settings(rnic, at), flows=FLOWS, probe_bytes=probe_bytes, packets=packets
             )
-            for rnic in (prober, responder)
+            for rnic, at in zip((prober, responder), addresses, strict=True)
         )
         self._token = 0
 

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from probers.rtt import Timestamps
-from probers.trace import MAX_TTL, WAVE, FinishedTrace, TraceOrder, Tracer, TraceSettings
+from probers.trace import AGAIN_NS, MAX_TTL, WAVE, FinishedTrace, TraceOrder, Tracer, TraceSettings
 from probers.transport import Completion, Reason
 from schemas.enums import ProbeStatus, TraceCause
 from tests.unit.probers.makers import flow
@@ -286,3 +286,52 @@ def test_probes_that_cannot_be_sent_give_the_reason() -> None:
     (trace,) = tracer.finished()
     assert trace.incomplete_reason == "not sent: LINK_DOWN"
     assert [h.address for h in trace.hops] == [None]
+
+
+def too_early(tracer: Tracer, now_ns: int, reason: Reason = Reason.PENDING) -> int:
+    """Order what is due, and answer it with nothing learnt; return how many were ordered."""
+    orders = tracer.due(now_ns)
+    for token, order in enumerate(orders):
+        tracer.sent(token, order)
+    for token, _ in enumerate(orders):
+        end = Completion(token=token, status=ProbeStatus.UNKNOWN, reason=reason)
+        tracer.completed(end, now_ns)
+    assert tracer.finished() == []
+    return len(orders)
+
+
+def test_a_trace_that_comes_too_early_is_made_at_the_next_answer() -> None:
+    """While nothing is known nothing is told; a round trip says that the target is there."""
+    tracer = a_tracer()
+    tracer.follow((A,), 0)
+    assert too_early(tracer, 0) == WAVE
+    assert tracer.due(S) == []
+    tracer.answered(A, 20_000, 2 * S)
+    (trace,) = Network(tracer, ["n1"], "t").run(2 * S)
+    assert (trace.complete, len(trace.hops)) == (True, 2)
+
+
+def test_a_trace_that_is_always_too_early_is_tried_now_and_then() -> None:
+    """Once at the first answer, then every half a minute: others are not kept from theirs."""
+    tracer = a_tracer()
+    tracer.follow((A,), 0)
+    assert too_early(tracer, 0) == WAVE
+    tried = []
+    for second in range(1, 70):
+        tracer.answered(A, 20_000, second * S)
+        if too_early(tracer, second * S):
+            tried.append(second)
+    again_s = AGAIN_NS // S
+    assert tried == [1, 1 + again_s, 1 + 2 * again_s]
+
+
+def test_what_is_not_traced_has_no_traces() -> None:
+    """A transport without answers of nodes: nothing is told, for a loss neither."""
+    tracer = a_tracer()
+    tracer.follow((A,), 0)
+    assert too_early(tracer, 0, Reason.UNTRACED) == WAVE
+    tracer.answered(A, 20_000, S)
+    assert tracer.due(S) == []
+    tracer.lost(A, 2 * S)
+    assert too_early(tracer, 2 * S, Reason.UNTRACED) == WAVE
+    assert tracer.due(3 * S) == []
