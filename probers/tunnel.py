@@ -4,7 +4,7 @@ A probe from a container travels inside a VXLAN packet of its host. With a tunne
 hands the inner TTL to the outer header (`ttl inherit` of Linux, `options:ttl=inherit`
 of Open vSwitch) a trace's probe ends at the router that it was meant for. The router's
 answer goes to the host and quotes the packet: outer headers, VXLAN, the inner frame,
-and in it the probe with its nonce.
+and in it the probe with its nonce. The probe may be IPv6, the tunnel is IPv4.
 """
 
 import socket
@@ -27,8 +27,8 @@ _ICMP_BYTES: Final = 8
 _UDP_BYTES: Final = 8
 _VXLAN_BYTES: Final = 8
 _ETHERNET: Final = struct.Struct("!12sH")
-_ETHERTYPE_IPV4: Final = 0x0800
 _IPV4_BYTES: Final = 20
+_IPV6_BYTES: Final = 40
 
 
 def _after_ipv4(data: bytes, protocol: int) -> bytes | None:
@@ -37,6 +37,17 @@ def _after_ipv4(data: bytes, protocol: int) -> bytes | None:
         return None
     length = (data[0] & 15) * 4
     return data[length:] if _IPV4_BYTES <= length <= len(data) else None
+
+
+def _after_ipv6(data: bytes, protocol: int) -> bytes | None:
+    """Return what follows an IPv6 header that says `protocol`; probes have no other headers."""
+    if len(data) < _IPV6_BYTES or data[0] >> 4 != 6 or data[6] != protocol:
+        return None
+    return data[_IPV6_BYTES:]
+
+
+# By Ethertype.
+_AFTER: Final = {0x0800: _after_ipv4, 0x86DD: _after_ipv6}
 
 
 def quoted_payload(quote: bytes) -> bytes | None:
@@ -48,9 +59,10 @@ def quoted_payload(quote: bytes) -> bytes | None:
     if outer is None:
         return None
     frame = outer[_UDP_BYTES + _VXLAN_BYTES :]
-    if len(frame) < _ETHERNET.size or _ETHERNET.unpack_from(frame)[1] != _ETHERTYPE_IPV4:
+    if len(frame) < _ETHERNET.size:
         return None
-    inner = _after_ipv4(frame[_ETHERNET.size :], socket.IPPROTO_UDP)
+    after = _AFTER.get(_ETHERNET.unpack_from(frame)[1])
+    inner = None if after is None else after(frame[_ETHERNET.size :], socket.IPPROTO_UDP)
     return None if inner is None or len(inner) < _UDP_BYTES else inner[_UDP_BYTES:]
 
 

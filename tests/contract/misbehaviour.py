@@ -115,7 +115,7 @@ class FakeTransport:
 
     kind = TransportKind.UDP
     qkey = None
-    untraced = None
+    untraced: str | None = None
 
     def __init__(self, network: FakeNetwork) -> None:
         clock: Clock = network.clock

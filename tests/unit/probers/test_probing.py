@@ -138,6 +138,36 @@ def test_a_dead_target_shows_three_losses_in_a_row_and_is_traced() -> None:
     assert not rig.traces[0].complete
 
 
+@pytest.mark.parametrize(
+    ("kind", "traced"),
+    [(TransportKind.UDP, True), (TransportKind.RDMA_UD, True), (TransportKind.TCP, False)],
+)
+def test_pairs_of_queue_pairs_are_traced_as_those_of_sockets(
+    kind: TransportKind, traced: bool
+) -> None:
+    """RDMA as UDP; TCP connections are not."""
+    rig = Rig()
+    rig.rnic.transports = {kind: rig.mine}
+    rig.network.nodes.append("10.1.0.1")
+    rig.follow(rig.flows(1, kind))
+    rig.run(1_200 * MS)
+    assert len(rig.rounds[-1].results()) == 1
+    hops = [[h.address for h in trace.hops] for trace in rig.traces]
+    assert hops == ([["10.1.0.1", rig.peer.address]] if traced else [])
+
+
+def test_over_what_cannot_be_traced_a_loss_brings_no_trace() -> None:
+    """Nothing is known of its path, so nothing is told: no empty trace either."""
+    rig = Rig()
+    rig.mine.untraced = "nobody answers"
+    rig.follow(rig.flows(1))
+    rig.run(1_200 * MS)
+    rig.network.mangler.how = Misbehaviour(loss=1.0)
+    rig.run(1_500 * MS)
+    assert rig.rounds[-1].results()[0].status is ProbeStatus.TIMEOUT
+    assert rig.traces == []
+
+
 def test_one_lost_packet_is_one_loss_and_an_answer() -> None:
     """The confirmation tells a lost packet from a dead path."""
     rig = Rig()

@@ -22,9 +22,16 @@ def ipv4(protocol: int, payload: bytes, *, options: bytes = b"") -> bytes:
     return header + options + payload
 
 
-def vxlan(payload: bytes, *, ethertype: int = 0x0800, options: bytes = b"") -> bytes:
+def ipv6(protocol: int, payload: bytes) -> bytes:
+    """Return an IPv6 packet; addresses do not matter here."""
+    return struct.pack("!IHBB32s", 6 << 28, len(payload), protocol, 1, bytes(32)) + payload
+
+
+def vxlan(
+    payload: bytes, *, ethertype: int = 0x0800, options: bytes = b"", inner: bytes = b""
+) -> bytes:
     """Return what a VXLAN tunnel's host puts on the wire, without Ethernet."""
-    inner = ipv4(socket.IPPROTO_UDP, bytes(8) + payload, options=options)
+    inner = inner or ipv4(socket.IPPROTO_UDP, bytes(8) + payload, options=options)
     frame = bytes(12) + struct.pack("!H", ethertype) + inner
     return ipv4(socket.IPPROTO_UDP, bytes(8) + bytes(8) + frame)
 
@@ -39,6 +46,15 @@ def test_the_nonce_of_a_tunnelled_probe_is_found(options: bytes) -> None:
     assert (error.reporter, error.ttl_exceeded, error.kernel_ns) == ("10.65.0.1", True, 7)
 
 
+def test_the_nonce_of_a_tunnelled_ipv6_probe_is_found() -> None:
+    """The containers' network may be IPv6 while the tunnel's is IPv4."""
+    inner = ipv6(socket.IPPROTO_UDP, bytes(8) + PROBE)
+    quote = vxlan(b"", ethertype=0x86DD, inner=inner)
+    error = parse_report(ipv4(socket.IPPROTO_ICMP, TIME_EXCEEDED + quote), "10.65.0.1", 7)
+    assert error is not None
+    assert packet.quoted_nonce(error.quoted) == NONCE
+
+
 @pytest.mark.parametrize(
     "datagram",
     [
@@ -46,9 +62,20 @@ def test_the_nonce_of_a_tunnelled_probe_is_found(options: bytes) -> None:
         ipv4(socket.IPPROTO_UDP, TIME_EXCEEDED + vxlan(PROBE)),
         ipv4(socket.IPPROTO_ICMP, bytes([8, 0]) + bytes(6) + vxlan(PROBE)),
         ipv4(socket.IPPROTO_ICMP, TIME_EXCEEDED + vxlan(PROBE, ethertype=0x86DD)),
+        ipv4(
+            socket.IPPROTO_ICMP,
+            TIME_EXCEEDED + vxlan(b"", ethertype=0x86DD, inner=ipv6(6, bytes(8) + PROBE)),
+        ),
         ipv4(socket.IPPROTO_ICMP, TIME_EXCEEDED + ipv4(socket.IPPROTO_UDP, bytes(8) + PROBE)),
     ],
-    ids=["nothing", "no ICMP", "echo request", "IPv6 inside", "no tunnel"],
+    ids=[
+        "nothing",
+        "no ICMP",
+        "echo request",
+        "no IPv6 inside",
+        "IPv6 inside, no UDP",
+        "no tunnel",
+    ],
 )
 def test_what_is_no_error_of_a_tunnelled_probe_is_ignored(datagram: bytes) -> None:
     """Other ICMP of the host, and errors about its other traffic, bring no nonce."""
