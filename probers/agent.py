@@ -11,7 +11,7 @@ import selectors
 import socket
 from typing import Final
 
-from probers import VERSION
+from probers import VERSION, lean
 from probers.clock import Clock, Instant
 from probers.config import AgentConfig
 from probers.consumer import TopicReader
@@ -147,6 +147,7 @@ class Agent:
         # What was made at the start stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        lean.give_back()
         while not self._stopping:
             self._sleep()
             self._work()
