@@ -21,6 +21,8 @@ EMPTY: Final = ("bz2", "lzma")
 _BUILTIN_HASHES: Final = ("_md5", "_sha1", "_sha256", "_sha512", "_sha3", "_blake2")
 # glibc's malloc.h.
 _M_ARENA_MAX: Final = -8
+# The C library that this process has anyway.
+_C: Final = ctypes.CDLL(None)
 
 
 def skip_unneeded() -> None:
@@ -40,11 +42,11 @@ def one_arena() -> None:
     never busy at once: what one of them has freed is of no use to the others. Elsewhere
     nothing happens.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+    with contextlib.suppress(AttributeError):
+        _C.mallopt(_M_ARENA_MAX, 1)
 
 
 def give_back() -> None:
     """Return free memory to the system, as far as the C library can; it can with glibc."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    with contextlib.suppress(AttributeError):
+        _C.malloc_trim(0)
