@@ -13,7 +13,7 @@ SECONDS = 25.0
 
 
 def test_an_agents_memory_stands_still_over_restarts_of_the_broker(tmp_path: Path) -> None:
-    """What an hour finds sharply, half a minute finds coarsely: eighty probes a second, kept."""
+    """Half a minute finds coarsely what an hour finds sharply: each result kept, say."""
     with AgentRig(tmp_path, Shape()) as rig:
         times, rss = run(rig, SECONDS, print)
         beat = rig.heard.heartbeat
