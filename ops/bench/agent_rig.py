@@ -185,8 +185,15 @@ class AgentRig:
     def _follow(self) -> None:
         """Read all that the agent has told, from the beginning."""
         self.heard = Heard()
-        self._watch = Watch(self.settings, FOLLOWED, from_start=True)
-        self._watch.__enter__()
+        end = time.monotonic() + BACK_TIMEOUT_S
+        while self._watch is None:
+            try:
+                self._watch = Watch(self.settings, FOLLOWED, from_start=True)
+            except ConnectionError:
+                # A broker that has just come back does not lead all its partitions yet.
+                if time.monotonic() > end:
+                    raise
+                time.sleep(POLL_S)
 
     def _forget(self) -> None:
         """Read no more: a client whose broker is away would be as busy as who is measured."""
