@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs docs lock clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-agent soak fuzz docs lock clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -17,6 +17,9 @@ help:
 	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
 	@echo "make bench-labs      every fault in every kind of lab of this machine (an hour; netns needs root)"
+	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
+	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
+	@echo "make fuzz            a million mutated probe packets, a million mutated lines of flow dumps (minutes)"
 	@echo "make docs            write docs/topics.md anew from the schemas"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
@@ -58,6 +61,16 @@ bench-pipeline: setup
 
 bench-labs: setup
 	$(BIN)/python -m ops.bench labs
+
+bench-agent: setup
+	$(BIN)/python -m ops.bench agent
+
+soak: setup
+	$(BIN)/python -m ops.bench soak
+
+fuzz: $(STAMP)
+	SKELETONHUNTER_FUZZ_PACKETS=1000000 SKELETONHUNTER_FUZZ_LINES=1000000 $(BIN)/python -m pytest -k mutated \
+	  --durations=0 tests/unit/probers/test_responder_fuzz.py tests/unit/probers/overlay/test_megaflow.py
 
 docs: $(STAMP)
 	$(BIN)/python -m ops.docs

@@ -9,6 +9,7 @@ from probers import lean
 def main() -> int:
     """Hide what is not needed, then load the rest and run."""
     lean.skip_unneeded()
+    lean.one_arena()
     return int(importlib.import_module("probers.cli").main())
 
 

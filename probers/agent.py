@@ -11,7 +11,7 @@ import selectors
 import socket
 from typing import Final
 
-from probers import VERSION
+from probers import VERSION, lean
 from probers.clock import Clock, Instant
 from probers.config import AgentConfig
 from probers.consumer import TopicReader
@@ -42,6 +42,9 @@ KAFKA_EVERY_NS: Final = 100 * 10**6
 # What is due so soon is done while the process is awake anyway.
 SLACK_NS: Final = 30 * 10**6
 LOOK_EVERY_NS: Final = 10**9
+# Memory that has become free between what is in use is given back this often: what waits
+# while the broker is away is allocated among what comes and goes.
+GIVE_BACK_EVERY_NS: Final = 10 * 10**9
 # Longest sleep: whatever a part forgot to ask for is done after so long.
 MAX_SLEEP_NS: Final = 10**9
 # At the end, acknowledgements are waited for so long; a broker that is away is not
@@ -131,9 +134,13 @@ class Agent:
         self._watch = make_watch(config, started, SLACK_NS)
         self._standing = Standing.READING
         self._away = False
+        # When timers and probing were due, as of the last sleep.
+        self._due_ns = (started.monotonic_ns, started.monotonic_ns)
         self._kafka_due = Every(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)
         self._look_due = Every(LOOK_EVERY_NS, started.monotonic_ns, SLACK_NS)
         self._heartbeat_due = Every(config.heartbeat_ns, started.monotonic_ns, SLACK_NS)
+        # Waits until the process is awake for something else.
+        self._give_back_due = Every(GIVE_BACK_EVERY_NS, started.monotonic_ns)
 
     def run(self) -> None:
         """Work until `stop`, then leave in order."""
@@ -147,6 +154,7 @@ class Agent:
         # What was made at the start stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        lean.give_back()
         while not self._stopping:
             self._sleep()
             self._work()
@@ -171,7 +179,8 @@ class Agent:
     def _sleep(self) -> None:
         """Wait for the next thing due or the next packet, and take packets in."""
         now = self._clock.now()
-        due_ns = min(self._timers_due_ns(now), self._probing_due_ns(now))
+        self._due_ns = self._timers_due_ns(now), self._probing_due_ns(now)
+        due_ns = min(self._due_ns)
         sleep_ns = min(max(0, due_ns - now.monotonic_ns), MAX_SLEEP_NS)
         for key, _ in self._selector.select(sleep_ns / 1e9):
             if key.data is None:
@@ -189,13 +198,18 @@ class Agent:
         return now.monotonic_ns + MAX_SLEEP_NS if due_ns is None else due_ns
 
     def _work(self) -> None:
-        """Do what is due: first what has to be punctual."""
+        """Do what is due: first what has to be punctual.
+
+        What packets have made due since is done after the next sleep, which is none then:
+        all parts are asked once in each turn.
+        """
         now = self._clock.now()
-        if self._probing_due_ns(now) <= now.monotonic_ns:
+        timers_ns, probing_ns = self._due_ns
+        if probing_ns <= now.monotonic_ns:
             self._probing.run()
             self._poll_new_transports()
         # With that much slack, what is almost due is done while the process is awake.
-        if self._timers_due_ns(now) > now.monotonic_ns + SLACK_NS:
+        if timers_ns > now.monotonic_ns + SLACK_NS:
             return
         if self._sampler is not None and self._sampler.due_ns(now) <= now.monotonic_ns:
             for batch in self._sampler.tick(self._clock.now):
@@ -210,6 +224,8 @@ class Agent:
             self._serve_kafka(now)
         if self._heartbeat_due.take(now.monotonic_ns):
             self._beat(now)
+        if self._give_back_due.take(now.monotonic_ns):
+            lean.give_back()
 
     def _round_done(self, done: Round) -> None:
         self._reporter.round(done)

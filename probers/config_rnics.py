@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config_checks import checked_id, ip_address, ipv4_address, whole_number
+from probers.config_rdma import INFINIBAND, RDMA_KEYS, RdmaSettings, checked_rdma
 from probers.netns import namespace_path
-from probers.rdma.settings import INFINIBAND, RDMA_KEYS, RdmaSettings, checked_rdma
 from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
 

@@ -10,8 +10,9 @@ from probers.clock import Instant
 from probers.transport import Probe
 
 # Nonces of finished probes that are remembered to tell a duplicate or a late reply
-# from a foreign one: some seconds' worth at full rate, 300 KB at most.
-REMEMBERED: Final = 2_048
+# from a foreign one: of one RNIC, so that eight have 0.6 MB of them (2,048 each were 2.4 MB);
+# most of a minute at ten probes a second, a quarter of a second at the highest rate.
+REMEMBERED: Final = 512
 
 
 class Answer(Enum):

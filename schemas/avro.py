@@ -4,7 +4,7 @@ import io
 import json
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, cast
 
 import fastavro
@@ -73,7 +73,7 @@ def versions(topic: str) -> tuple[SchemaVersion, ...]:
     KeyError
         If the contract has no schema for the topic.
     """
-    folder = resources.files("schemas") / "avsc" / topic
+    folder = Path(__file__).parent / "avsc" / topic
     if not folder.is_dir():
         raise KeyError(f"no schema for topic {topic!r}")
     numbers = sorted(

@@ -8,12 +8,21 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ops.bench import accuracy, labs, pipeline
+from ops.bench import accuracy, agent, labs, pipeline, soak
 from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.signals import interruptible
 
-BENCHES: Final = {"pipeline": pipeline, "accuracy": accuracy, "labs": labs}
-PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES}
+BENCHES: Final = {
+    "pipeline": pipeline,
+    "accuracy": accuracy,
+    "labs": labs,
+    "agent": agent,
+    "soak": soak,
+}
+# The soak's table stands beside the agent's others.
+PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES} | {
+    "soak": Path("docs") / "agent.md"
+}
 
 
 def machine() -> str:
@@ -53,8 +62,18 @@ def main() -> int:
         f"from earlier runs. {_parts()}",
     )
     parser.add_argument("--runs", type=int, help="runs of each part that has several")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help=f"agent: how long the broker is away ({agent.LASTS_S:.0f}); "
+        f"soak: how long it lasts ({soak.LASTS_S:.0f})",
+    )
     options = parser.parse_args()
     bench = BENCHES[options.name]
+    timed = hasattr(bench, "LASTS_S")
+    if options.seconds is not None and not (timed and options.seconds > 0):
+        parser.error("--seconds: a number above 0, for agent and soak only")
+    lasting = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
     for part in options.only or ():
         if part not in bench.PARTS:
             parser.error(f"--only {part}: {_parts()}")
@@ -63,12 +82,13 @@ def main() -> int:
         for part in options.only or bench.PARTS:
             progress(f"== {part}")
             runs = options.runs or bench.DEFAULT_RUNS.get(part, bench.RUNS)
-            figures += bench.PARTS[part](runs, progress)
+            figures += bench.PARTS[part](runs, progress, **lasting)
             # After each part: what was measured is kept, whatever happens to the next.
             write_json(options.name, merged(options.name, figures))
     rows = merged(options.name, figures)
-    print_table(options.name, rows)
-    render_page(PAGES[options.name], rows, f"make bench-{options.name}", machine())
+    notes = getattr(bench, "NOTES", ())
+    print_table(options.name, rows, notes)
+    render_page(PAGES[options.name], rows, bench.COMMAND, machine(), notes)
     return 0 if all(row.met for row in rows) else 1
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ops.bench import footprint, kills, replays
+from ops.bench import kills, replays
 from ops.bench.cases import CASES
 from ops.bench.faults import FaultBench, Outcome
 from ops.bench.report import Figure, Sense, figure
@@ -22,7 +22,6 @@ RUNS: Final = 5
 FAULT_RUNS: Final = 10
 KILLS: Final = 10
 HEALTHY_S: Final = 600.0
-FOOTPRINT_S: Final = 30.0
 # A window is judged against five windows or more before it, and windows of a fault
 # are no reference: this many seconds of health, then the first fault.
 BASELINE_S: Final = 90.0
@@ -124,24 +123,6 @@ def healthy(runs: int, say: Say) -> list[Figure]:
     ]
 
 
-def agent(runs: int, say: Say) -> list[Figure]:
-    """Memory and CPU of one agent."""
-    found = []
-    for turn in range(runs):
-        with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
-            found.append(footprint.run(Path(name), FOOTPRINT_S))
-        say(
-            f"{turn + 1}/{runs} agent: {found[-1].rss_mb:.1f} MB, {found[-1].cpu_percent:.2f} % "
-            f"of a core, {found[-1].probes_per_s:.1f} probes/s"
-        )
-    shape = "agent, 4 RNICs × 10 targets × 1 Hz"
-    return [
-        _row(f"{shape}: RSS", [f.rss_mb for f in found], "MB", ("<=", 35.0)),
-        _row(f"{shape}: CPU", [f.cpu_percent for f in found], "% of a core", ("<=", 1.5)),
-        _row(f"{shape}: probes sent", [f.probes_per_s for f in found], "/s", (">=", 39.0)),
-    ]
-
-
 def worker_kills(runs: int, say: Say) -> list[Figure]:
     """Kill the worker ten times under load."""
     del runs  # ten kills are the runs
@@ -218,7 +199,6 @@ def _make(target: str, runs: int, bar_s: float, say: Say) -> Figure:
 PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "faults": faults,
     "healthy": healthy,
-    "agent": agent,
     "kills": worker_kills,
     "replay": replay,
     "demo": make_demo,

@@ -23,13 +23,14 @@ class Figure:
 
     `value` is the median (or the worst, where the figure says so) of `runs`
     runs; `low` and `high` are the least and the greatest of them. A figure
-    that could not be measured has value None and misses its bar.
+    that could not be measured has value None and misses its bar. One without a bar is
+    told beside the others and judged by nobody.
     """
 
     figure: str
     value: float | None
     unit: str
-    bar: float
+    bar: float | None
     sense: Sense
     low: float | None
     high: float | None
@@ -40,6 +41,8 @@ class Figure:
     @property
     def met(self) -> bool:
         """Whether the value is on the right side of the bar."""
+        if self.bar is None:
+            return True
         if self.value is None:
             return False
         return self.value >= self.bar if self.sense == ">=" else self.value <= self.bar
@@ -50,7 +53,7 @@ def figure(
     samples: Sequence[float],
     unit: str,
     *,
-    bar: float,
+    bar: float | None,
     sense: Sense,
     command: str,
     worst: bool = False,
@@ -94,25 +97,34 @@ def _cells(row: Figure) -> tuple[str, ...]:
     return (
         row.figure,
         f"{number(row.value)} {row.unit}".strip(),
-        f"{sign} {number(row.bar)} {row.unit}".strip(),
+        "–" if row.bar is None else f"{sign} {number(row.bar)} {row.unit}".strip(),
         f"{number(row.low)} – {number(row.high)}",
         str(row.runs),
-        "met" if row.met else "MISSED",
+        "–" if row.bar is None else "met" if row.met else "MISSED",
     )
 
 
 HEADER: Final = ("figure", "measured", "bar", "least – greatest", "runs", "")
 
 
-def print_table(title: str, figures: Sequence[Figure]) -> None:
-    """Print the rows on standard output."""
+def print_table(title: str, figures: Sequence[Figure], notes: Sequence[str] = ()) -> None:
+    """Print the rows on standard output, and what is to be read beside them."""
     table = Table(*HEADER, title=title)
     for row in figures:
         table.add_row(*_cells(row), style=None if row.met else "bold red")
-    Console(width=140).print(table)
+    console = Console(width=140)
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, markup=False)
 
 
-def render_page(page: Path, figures: Sequence[Figure], command: str, machine: str) -> None:
+def render_page(
+    page: Path,
+    figures: Sequence[Figure],
+    command: str,
+    machine: str,
+    notes: Sequence[str] = (),
+) -> None:
     """Write the rows between the page's marks; a page without marks gets them at its end."""
     begin = BEGIN_MARK.format(command=command)
     lines = [
@@ -124,10 +136,14 @@ def render_page(page: Path, figures: Sequence[Figure], command: str, machine: st
         "|" + "---|" * len(HEADER),
         *("| " + " | ".join(_cells(row)) + " |" for row in figures),
         "",
+        *(f"- {note}" for note in notes),
+        *([""] if notes else []),
         END_MARK,
     ]
     text = page.read_text(encoding="utf-8") if page.exists() else f"# {page.stem}\n\n"
-    start, end = text.find(begin), text.find(END_MARK)
+    # A page may hold the tables of several commands.
+    start = text.find(begin)
+    end = text.find(END_MARK, max(start, 0))
     if 0 <= start < end:
         text = text[:start] + "\n".join(lines) + text[end + len(END_MARK) :]
     else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
-from probers.rdma.settings import INFINIBAND
+from probers.config_rdma import INFINIBAND
 
 ENUM_MODULES: Final = ("pyverbs.enums", "pyverbs.libibverbs_enums")
 # One completion channel each; that is how the kernel names their descriptors.

@@ -18,6 +18,7 @@ from typing import Final
 
 from probers import packet
 from probers.clock import Clock
+from probers.config_rdma import INFINIBAND, RdmaSettings
 from probers.exchange import Exchange
 from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.rdma.answering import Answering
@@ -30,7 +31,6 @@ from probers.rdma.library import NoDeviceError, NoGidError, load
 from probers.rdma.port import HOP_LIMIT, RESPONDER, Event, Port, PortSettings
 from probers.rdma.qkeys import random_qkey
 from probers.rdma.resolver import Resolver
-from probers.rdma.settings import INFINIBAND, RdmaSettings
 from probers.rdma.tracing import Tracing
 from probers.transport import Completion, PacketCounts, Probe
 from schemas.enums import Transport as TransportKind

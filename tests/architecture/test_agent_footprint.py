@@ -26,17 +26,23 @@ FORBIDDEN = (
     "email",
     "cramjam",
     "_hashlib",
+    "_bz2",
+    "_lzma",
+    "importlib.resources",
     "confluent_kafka",
     "confluent_kafka.admin",
     "ops",
     # Only where [agent.overlay] wants it.
     "probers.overlay",
+    # Only where an RNIC has it for transport.
+    "probers.rdma",
 )
 # As `python -m probers` does, then an agent with clients whose broker is away.
 SCRIPT = """
 import json, sys
 from probers import lean
 lean.skip_unneeded()
+lean.one_arena()
 import probers.cli
 from probers.agent import Agent
 from probers.clock import SystemClock

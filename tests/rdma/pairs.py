@@ -6,8 +6,8 @@ import time
 
 from ops.lab.vm.fabric import address
 from probers.clock import SystemClock
+from probers.config_rdma import RdmaSettings
 from probers.packet import MIN_PACKET_BYTES, UNSEALED, Packets
-from probers.rdma.settings import RdmaSettings
 from probers.rdma.transport import RdmaTransport
 from probers.rtt import Measurement, measure
 from probers.transport import Completion, Probe

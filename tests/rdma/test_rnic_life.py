@@ -7,10 +7,10 @@ import pytest
 
 from ops.lab.vm.fabric import address, run
 from probers.clock import SystemClock
+from probers.config_rdma import INFINIBAND, RdmaSettings
 from probers.config_rnics import RnicConfig
 from probers.link import Link
 from probers.opening import Probes
-from probers.rdma.settings import INFINIBAND, RdmaSettings
 from probers.rnic import GONE_AFTER_NS, Change, Rnic
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind

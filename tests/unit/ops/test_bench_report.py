@@ -58,3 +58,23 @@ def test_the_page_is_written_between_its_marks_only(tmp_path: Path) -> None:
     assert text.endswith("after\n")
     assert "| delay | 2 s |" in text
     assert "| delay | 1 s |" not in text
+
+
+def test_a_figure_without_a_bar_is_told_and_judged_by_nobody(tmp_path: Path) -> None:
+    """It has a dash for the bar, misses none, and notes stand below the table."""
+    free = figure("PSS", [20.0], "MB", bar=None, sense="<=", command="make x")
+    assert free.met
+    page = tmp_path / "cost.md"
+    render_page(page, [free], "make x", "a machine", ["as read somewhere"])
+    assert "| PSS | 20 MB | – | 20 – 20 | 1 | – |" in page.read_text()
+    assert "- as read somewhere\n" in page.read_text()
+
+
+def test_a_page_can_hold_two_tables(tmp_path: Path) -> None:
+    """Each command writes its own."""
+    page = tmp_path / "both.md"
+    for command, value in (("make x", 1.0), ("make y", 2.0), ("make x", 3.0), ("make y", 4.0)):
+        render_page(page, [row([value])], command, "a machine")
+    text = page.read_text()
+    assert [f"| delay | {n} s |" in text for n in (1, 2, 3, 4)] == [False, False, True, True]
+    assert text.count("end of figures") == 2

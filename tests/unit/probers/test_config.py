@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from probers.config import OPTIONS, AgentConfig, build_config
+from probers.config_rdma import RdmaSettings
 from probers.config_rnics import RnicConfig
-from probers.rdma.settings import RdmaSettings
 from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
 

@@ -11,7 +11,7 @@ from probers.probing import Probing
 from probers.rounds import Round
 from probers.targets import FlowTarget, entropy_of
 from probers.trace import FinishedTrace
-from probers.transport import Transport
+from probers.transport import Probe, Transport
 from schemas.enums import ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
 from tests.contract.misbehaviour import FakeNetwork, FakeTransport, Misbehaviour
@@ -311,3 +311,36 @@ def test_targets_that_come_and_go_are_followed_from_the_next_round() -> None:
     count = len(rig.rounds)
     rig.run(3 * S)
     assert len(rig.rounds) == count
+
+
+def test_what_leaves_goes_to_who_is_listed_and_no_faster_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty targets at 10 Hz: ten probes in any second; off the list, none from then on."""
+    rig = Rig(max_rate_hz=10)
+    sent: list[tuple[int, int]] = []
+    send = rig.mine.send
+
+    def noted(probe: Probe) -> None:
+        if probe.ttl is None:  # traces keep a pace of their own
+            sent.append((rig.clock.monotonic_ns, probe.entropy))
+        send(probe)
+
+    monkeypatch.setattr(rig.mine, "send", noted)
+    flows = rig.flows(20)
+    rig.follow(flows)
+    rig.run(6 * S)
+    assert {entropy for _, entropy in sent} == {flow.entropy for flow in flows}
+    times = [at_ns for at_ns, _ in sent]
+    # Probes of one slot leave together, so a second may end within one.
+    assert max(sum(t <= u < t + S for u in times) for t in times) <= 11
+    rig.follow(flows[:2])
+    rig.run(S)
+    sent.clear()
+    rig.run(3 * S)
+    assert {entropy for _, entropy in sent} == {flow.entropy for flow in flows[:2]}
+    rig.follow(())
+    rig.run(S)
+    sent.clear()
+    rig.run(3 * S)
+    assert sent == []

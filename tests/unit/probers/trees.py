@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ops.bench.host_tree import build_tree
+
 FOLDER = Path(__file__).parents[2] / "data" / "sysfs"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.txt")))
 
@@ -42,17 +44,5 @@ class Tree:
 
 def build(name: str, root: Path) -> Tree:
     """Make the folders of a tree; return it."""
-    folder = root
-    for line in (FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
-        if line.startswith("#"):
-            continue
-        if line.startswith("/"):
-            folder = root / line.removeprefix("/")
-            folder.mkdir(parents=True, exist_ok=True)
-            continue
-        file, _, text = line.partition(" ")
-        if text.startswith("-> "):
-            (folder / file).symlink_to(text.removeprefix("-> "))
-        else:
-            (folder / file).write_text(text.replace("\\n", "\n") + "\n")
+    build_tree((FOLDER / f"{name}.txt").read_text("utf-8"), root)
     return Tree(root)
