@@ -56,8 +56,11 @@ def runnable() -> str | None:
             continue
         done = subprocess.run(
             [*dropped(lock_memory=False), python, "-c", NO_NEW_CODE, "-c", "import probers.cli"],
-            env={**os.environ, "PYTHONPATH": PACKAGES}, capture_output=True, check=False, timeout=30,
-        )  # fmt: skip
+            env={**os.environ, "PYTHONPATH": PACKAGES},
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
         if done.returncode == 0:
             return python
     return None
@@ -82,15 +85,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize("lock_memory", [True, False])
 def test_an_agent_without_rights_probes(
-    kafka: KafkaSettings,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    python: str,
-    lock_memory: bool,
+    kafka: KafkaSettings, folder: Path, tmp_path: Path, python: str, *, lock_memory: bool
 ) -> None:
     """Registered, probing, asked over its socket: with what the unit gives, and with nothing."""
-    monkeypatch.setenv("PYTHONPATH", PACKAGES)
     with ProcessGroup(tmp_path / "logs") as group:
         agents = Agents(kafka, folder, group)
         watcher = Watcher(agents.settings, topics.PROBE_ROUND, topics.HEARTBEAT)
@@ -101,8 +98,8 @@ def test_an_agent_without_rights_probes(
         child = group.start(
             "a",
             [
-                *dropped(lock_memory=lock_memory), python, "-c", NO_NEW_CODE, "-P",
-                "-m", "probers", "--config", str(config),
+                "env", f"PYTHONPATH={PACKAGES}", *dropped(lock_memory=lock_memory), python,
+                "-c", NO_NEW_CODE, "-P", "-m", "probers", "--config", str(config),
             ],
         )  # fmt: skip
         watcher.until(
