@@ -94,6 +94,7 @@ class Agent:
             follower=self._follower,
             registration=self._registration,
             publish=self._reporter.overlay,
+            tell=self._reporter.states,
             log=log,
         )
         wanted = (topics.PINGLIST, topics.ENDPOINT)
