@@ -131,7 +131,8 @@ class Agent:
             if r.counters is not None
         }
         self._sampler = Sampler.of(config.counters_tick_ns, counters)
-        self._watch = make_watch(config, started, SLACK_NS)
+        rdma = {r.endpoint_id: r.speaks for r in self._rnics.values() if r.config.rdma is not None}
+        self._watch = make_watch(config, started, SLACK_NS, rdma)
         self._supervision = Supervision(config.id, config.health, os.environ, started, SLACK_NS)
         self._standing = Standing.READING
         self._away = False
