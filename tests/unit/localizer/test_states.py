@@ -150,7 +150,7 @@ def test_what_probes_cannot_tell_apart_the_states_can(
 def test_what_agents_tell_names_what_is_late(
     shown: str, attribute: str, value: str | float, kind: str
 ) -> None:
-    """UDP where RDMA should be, and flows that hardware loses, at the component they are told of."""
+    """UDP where RDMA should be, and flows that hardware loses, where they are told."""
     found = specifier(state(shown, attribute, value)).find(shown, LATE, NOW - S)
     assert found is not None
     assert (found.kind.name, found.component_id) == (kind, shown)
