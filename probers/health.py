@@ -52,14 +52,16 @@ def respond(request: bytes, look: Callable[[], Health]) -> bytes | None:
     method, path = line[1], line[2].partition(b"?")[0].decode("ascii")
     if method not in (b"GET", b"HEAD"):
         return _response(405, {"status": "GET or HEAD only"})
-    answers: dict[str, Callable[[Health], tuple[int, dict[str, object]]]]
-    answers = {LIVE: _live, READY: _ready}
-    code, body = (
-        answers[path](look())
-        if path in answers
-        else (404, {"status": f"there are {LIVE} and {READY}"})
-    )
+    code, body = _answer(path, look)
     return _response(code, body, body_wanted=method == b"GET")
+
+
+def _answer(path: str, look: Callable[[], Health]) -> tuple[int, dict[str, object]]:
+    if path == LIVE:
+        return _live(look())
+    if path == READY:
+        return _ready(look())
+    return 404, {"status": f"there are {LIVE} and {READY}"}
 
 
 def _live(health: Health) -> tuple[int, dict[str, object]]:
