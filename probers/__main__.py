@@ -1,4 +1,4 @@
-"""`python -m probers`: the agent."""
+"""`python -m probers`: the agent; `python -m probers health`: ask one how it is."""
 
 import importlib
 import sys
@@ -9,6 +9,8 @@ from probers import lean
 def main() -> int:
     """Hide what is not needed, then load the rest and run."""
     lean.skip_unneeded()
+    if sys.argv[1:2] == ["health"]:
+        return int(importlib.import_module("probers.health_client").main(sys.argv[2:]))
     lean.one_arena()
     return int(importlib.import_module("probers.cli").main())
 

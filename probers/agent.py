@@ -7,6 +7,7 @@ network's.
 
 import contextlib
 import gc
+import os
 import selectors
 import socket
 from typing import Final
@@ -28,9 +29,10 @@ from probers.reports import Reporter
 from probers.rnic import Change, Rnic
 from probers.rounds import Round
 from probers.sampling import Sampler, Source
+from probers.supervision import Supervision
 from probers.timers import Every
 from probers.transport import Transport
-from probers.vitals import VitalSigns
+from probers.vitals import VitalSigns, missing
 from probers.watching import make_watch
 from schemas import topics
 from schemas.codec import Codec
@@ -95,6 +97,7 @@ class Agent:
             follower=self._follower,
             registration=self._registration,
             publish=self._reporter.overlay,
+            tell=self._reporter.states,
             log=log,
         )
         wanted = (topics.PINGLIST, topics.ENDPOINT)
@@ -131,7 +134,9 @@ class Agent:
             if r.counters is not None
         }
         self._sampler = Sampler.of(config.counters_tick_ns, counters)
-        self._watch = make_watch(config, started, SLACK_NS)
+        rdma = {r.endpoint_id: r.speaks for r in self._rnics.values() if r.config.rdma is not None}
+        self._watch = make_watch(config, started, SLACK_NS, rdma)
+        self._supervision = Supervision(config.id, config.health, os.environ, started, SLACK_NS)
         self._standing = Standing.READING
         self._away = False
         # When timers and probing were due, as of the last sleep.
@@ -155,6 +160,7 @@ class Agent:
         gc.collect()
         gc.freeze()
         lean.give_back()
+        self._supervision.started()
         while not self._stopping:
             self._sleep()
             self._work()
@@ -171,6 +177,7 @@ class Agent:
         for rnic in self._rnics.values():
             rnic.close()
         self._overlay.close()
+        self._supervision.close()
         self._reader.close()
         self._selector.close()
         self._wake.close()
@@ -180,9 +187,10 @@ class Agent:
         """Wait for the next thing due or the next packet, and take packets in."""
         now = self._clock.now()
         self._due_ns = self._timers_due_ns(now), self._probing_due_ns(now)
-        due_ns = min(self._due_ns)
-        sleep_ns = min(max(0, due_ns - now.monotonic_ns), MAX_SLEEP_NS)
-        for key, _ in self._selector.select(sleep_ns / 1e9):
+        self._take_in(min(max(0, min(self._due_ns) - now.monotonic_ns), MAX_SLEEP_NS))
+
+    def _take_in(self, wait_ns: int) -> None:
+        for key, _ in self._selector.select(wait_ns / 1e9):
             if key.data is None:
                 self._waking.recv(64)
             else:
@@ -222,6 +230,7 @@ class Agent:
             self._reporter.states(self._watch.look(now), now)
         if self._kafka_due.take(now.monotonic_ns):
             self._serve_kafka(now)
+            self._supervision.serve(now, self._missing)
         if self._heartbeat_due.take(now.monotonic_ns):
             self._beat(now)
         if self._give_back_due.take(now.monotonic_ns):
@@ -317,6 +326,12 @@ class Agent:
         incarnation = self._registration.incarnation
         heartbeat = self._heart.beat(vitals, incarnation=incarnation, now=now, leaving=leaving)
         self._reporter.heartbeat(heartbeat, now)
+        self._supervision.beaten(heartbeat)
+
+    def _missing(self) -> list[str]:
+        return missing(
+            self._registration, self._publisher, self._rnics.values(), leaving=self._stopping
+        )
 
     def _poll_new_transports(self) -> None:
         for rnic in self._rnics.values():
@@ -329,6 +344,7 @@ class Agent:
         """Say goodbye, answer a little longer, hand over what is left."""
         now = self._clock.now()
         self._log.info("agent.leaving", agent_id=self._config.id)
+        self._supervision.leaving()
         self._probing.finish()
         self._overlay.leave(now)
         self._reporter.announce(self._registration.leave(), now)
@@ -338,12 +354,8 @@ class Agent:
         # answered, so that leaving is not taken for a fault.
         while (now := self._clock.now()).monotonic_ns < end_ns:
             self._publisher.poll()
-            left_ns = min(end_ns - now.monotonic_ns, KAFKA_EVERY_NS // 2)
-            for key, _ in self._selector.select(left_ns / 1e9):
-                if key.data is None:
-                    self._waking.recv(64)
-                else:
-                    self._probing.poll(key.data)
+            self._supervision.serve(now, self._missing)
+            self._take_in(min(end_ns - now.monotonic_ns, KAFKA_EVERY_NS // 2))
             self._probing.run()
         missing = self._publisher.close(FLUSH_NS)
         self._log.info("agent.left", agent_id=self._config.id, unacknowledged=missing)

@@ -57,6 +57,8 @@ example:
   skeletonhunter agent --bootstrap broker:9092 --container-id job1-w0 \\
       --rnic rail=0,address=10.0.0.17,counters=/sys/class/net/eth1/statistics
 
+`skeletonhunter agent health` asks one that runs whether it is ready ([agent] health).
+
 SIGTERM ends it: it says goodbye (tombstones), answers a moment longer, and exits 0.
 exit codes: 0 stopped, 2 wrong settings, 3 no schema registry or Kafka client
 """

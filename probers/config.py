@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config_checks import checked_id, whole_number
+from probers.config_health import HealthAddress, parse_health
 from probers.config_overlay import OverlayConfig, checked_overlay
 from probers.config_rnics import RnicConfig, checked_rnics, rnic_tables
 from probers.keys import read_keys
@@ -54,6 +55,8 @@ class AgentConfig:
     # Kept out of what a log might print.
     probe_keys: tuple[bytes, ...] = field(default=(), repr=False)
     overlay: OverlayConfig | None = None
+    # Where the agent may be asked how it is; None: nowhere.
+    health: HealthAddress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("vswitch_id", str, None, "component of the host's virtual switch; default vsw:<host>"),
     Option("trace_refresh_s", int, 300, "distance of two traces of a healthy path", 10, 86_400),
     Option("queue_kbytes", int, 1_024, "what waits while the broker is away", 64, 65_536),
+    Option("health", str, None, "unix:/PATH or 127.0.0.1:PORT to be asked at; default nowhere"),
     Option("linger_ms", int, 700, "how long probes are answered after saying goodbye", 0, 30_000),
 )
 
@@ -159,6 +163,12 @@ def build_config(
         except ConfigError as error:
             wrong.append(str(error))
     overlay = checked_overlay(table.get("overlay"), wrong)
+    health = None
+    if values["health"]:
+        try:
+            health = parse_health(values["health"])
+        except ValueError as error:
+            wrong.append(str(error))
     if wrong:
         raise ConfigError("; ".join(wrong))
     hz = values["counters_hz"]
@@ -187,6 +197,7 @@ def build_config(
         rnics=rnics,
         probe_keys=keys,
         overlay=overlay,
+        health=health,
     )
 
 

@@ -11,6 +11,7 @@ from probers.config import AgentConfig
 from probers.pinglist import PingListFollower
 from probers.registration import Registration
 from probers.rounds import Round
+from probers.told import Told
 from schemas.eventlog import EventLog
 from schemas.records import Endpoint, FlowEntry
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from probers.overlay.watch import OverlayWatch
 
 Publish = Callable[[tuple[FlowEntry, ...] | None, Instant], None]
+Tell = Callable[[list[Told], Instant], None]
 
 
 class OverlayDuty:
@@ -31,11 +33,13 @@ class OverlayDuty:
         follower: PingListFollower,
         registration: Registration,
         publish: Publish,
+        tell: Tell,
         log: EventLog,
     ) -> None:
         self._follower = follower
         self._registration = registration
         self._publish = publish
+        self._tell = tell
         self._watch = _watch(config, cluster, log)
 
     @property
@@ -63,6 +67,9 @@ class OverlayDuty:
         if self._watch is not None and self._registration.probing:
             for entries, captured in self._watch.poll(self._follower.flows(), now):
                 self._publish(entries, captured)
+            told = self._watch.take_told()
+            if told:
+                self._tell(told, now)
 
     def leave(self, now: Instant) -> None:
         """Take back what was published: nobody renews it, and it would accuse for ever."""

@@ -9,6 +9,7 @@ from probers.config_rnics import RnicConfig
 from probers.counters import CounterFiles
 from probers.link import Link, LinkFiles
 from probers.opening import Probes, open_transport
+from probers.told import Value, missing
 from probers.transport import PacketCounts, Transport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
@@ -100,6 +101,12 @@ class Rnic:
         if found is None and self.open and possible:
             found = self._open(kind, 0)
         return found
+
+    def speaks(self) -> Value:
+        """Return what answers its probes, as `component.state.v1` tells it: `rdma` or `udp`."""
+        if not self.open:
+            return missing("nothing answers its probes")
+        return Value("rdma" if self._answering is TransportKind.RDMA_UD else "udp")
 
     def read_link(self) -> Link:
         """Read the state of the port."""

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from probers import sysfs_text
+from probers import ethtool, sysfs_text
 from probers.netdev import class_folder, device_folder, netdev_of, valid_name
-from probers.rnic_counters import AER_FILES, PATHS
+from probers.rnic_counters import AER_FILES, PATHS, PAUSES
 from probers.rnic_raw import GONE, BondRaw, LinksRaw, RnicRaw, SetupRaw, SlaveRaw
 from probers.sysfs import link_name, port_folder, read_bytes, read_text
 
@@ -43,6 +43,7 @@ class RnicFiles:
         self._netdev: str | None = None
         self._functions: list[str] = []
         self._paths: list[tuple[str, str]] = []
+        self._statistics: ethtool.Statistics | None = None
 
     def find(self) -> None:
         """Look where its parts are, and which counters it has."""
@@ -61,6 +62,8 @@ class RnicFiles:
             full = f"{folder}/{path.removeprefix('net/')}"
             if os.path.exists(full):
                 self._paths.append((path, full))
+        told = any(path in PAUSES for path, _ in self._paths)
+        self._statistics = None if told else _statistics(self._netdev)
 
     def read(self, *, links: bool, setup: bool) -> RnicRaw:
         """Look at it; at `links` and `setup` only if asked to."""
@@ -123,6 +126,9 @@ class RnicFiles:
             notification=_switches(ecn, "roce_np"),
             reaction=_switches(ecn, "roce_rp"),
             driver_switches=self._driver_switches(),
+            pauses=None
+            if self._statistics is None
+            else ethtool.pause_frames(self._statistics.read()),
             priority_buffers=None if netdev is None else read_text(f"{netdev}/qos/prio2buffer"),
         )
 
@@ -165,6 +171,15 @@ class RnicFiles:
                 for bridge in self._functions[1:]
             ),
         )
+
+
+def _statistics(netdev: str | None) -> ethtool.Statistics | None:
+    """Return the statistics of a network device, if it is one that can be asked from here."""
+    if netdev is None:
+        return None
+    name = os.path.basename(netdev)
+    here = ethtool.of_this_namespace(name, read_text(f"{netdev}/ifindex"))
+    return ethtool.Statistics(name) if here else None
 
 
 def _functions(device: str) -> list[str]:

@@ -28,6 +28,7 @@ class LinksRaw:
 
     `widths` and `speeds` are those of the RNIC's own function and of each bridge above it,
     from below. `gids` has index, GID and type of the entries up to the end of the table.
+    `pauses` is how many pause frames were received, where only ethtool is told.
     """
 
     pci: bool
@@ -41,6 +42,7 @@ class LinksRaw:
     reaction: tuple[str | None, ...] = ()
     driver_switches: tuple[str | None, ...] = ()
     priority_buffers: str | None = None
+    pauses: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ RATE_WINDOW_NS: Final = 30 * 10**9
 AER_WINDOW_NS: Final = 60 * 10**9
 GONE: Final = "the device is gone"
 NO_COUNTER: Final = "no counter of it in sysfs"
+NO_PAUSES: Final = "no counter of it in sysfs, nor told to ethtool"
 NO_NETDEV: Final = "its network device is not known"
 NO_RDMA: Final = "no RDMA device"
 NO_PCI: Final = "no PCI function"
@@ -49,6 +50,7 @@ class RnicStates:
         }
         self._flaps = Meter(FLAPS_WINDOW_NS)
         self._aer = Meter(AER_WINDOW_NS)
+        self._pauses = Meter(RATE_WINDOW_NS)
 
     def decide(self, raw: RnicRaw, now_ns: int) -> dict[str, Value]:
         """Return what can be told now, by attribute; `now_ns` is monotonic."""
@@ -58,6 +60,8 @@ class RnicStates:
             return {**gone, "device": Value("gone")}
         values = {"device": Value("present"), "port_state": _port_state(raw), "bond": _bond(raw)}
         found = {name: _rate(m, s, raw, now_ns) for name, (s, m) in self._rates.items()}
+        if _counts(raw.counters, PAUSES) == ({}, None):
+            found["pause_frames_per_s"] = self._told_pauses(raw.links, now_ns)
         found["link_flaps"] = self._count_flaps(raw, now_ns)
         if raw.links is not None:
             found["pcie_errors_per_s"] = self._pcie_errors(raw.links, now_ns)
@@ -67,7 +71,7 @@ class RnicStates:
         return values | {name: value for name, value in found.items() if value is not None}
 
     def _forget(self) -> None:
-        for meter in (self._flaps, self._aer, *(m for _, m in self._rates.values())):
+        for meter in (self._flaps, self._aer, self._pauses, *(m for _, m in self._rates.values())):
             meter.forget()
 
     def _count_flaps(self, raw: RnicRaw, now_ns: int) -> Value | None:
@@ -79,6 +83,15 @@ class RnicStates:
         self._flaps.add(counts, now_ns)
         # They count the same events: one that is full does no harm beside one that is not.
         return _measured(self._flaps.largest(), counts, None if counts else full)
+
+    def _told_pauses(self, links: LinksRaw | None, now_ns: int) -> Value | None:
+        """Return the rate of what ethtool is told, at the looks that ask it."""
+        if links is None:
+            return None
+        counts = {} if links.pauses is None else {"ethtool": links.pauses}
+        self._pauses.add(counts, now_ns)
+        value = _measured(self._pauses.rate_hz(), counts, None)
+        return missing(NO_PAUSES) if value == missing(NO_COUNTER) else value
 
     def _pcie_errors(self, links: LinksRaw, now_ns: int) -> Value | None:
         if not links.pci:

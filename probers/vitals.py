@@ -1,11 +1,13 @@
-"""Gathers what a heartbeat tells from the agent's parts."""
+"""Gathers from the agent's parts what a heartbeat tells, and what is missing to be ready."""
+
+from collections.abc import Collection
 
 from probers.clock import Instant
 from probers.heartbeat import ClockWatch, CountWatch, Delays, Vitals
 from probers.inbox import Inbox
 from probers.pinglist import PingListFollower
 from probers.publisher import Publisher
-from probers.registration import Registration
+from probers.registration import Registration, Standing
 from probers.rnic import Rnic
 
 
@@ -62,3 +64,23 @@ class VitalSigns:
             registered=registration.registered,
             reasons=[reason for reason in reasons if reason],
         )
+
+
+def missing(
+    registration: Registration, publisher: Publisher, rnics: Collection[Rnic], *, leaving: bool
+) -> list[str]:
+    """Return what keeps the agent from doing what it is for; nothing: it is ready.
+
+    What only makes it worse than it could be is the heartbeat's to tell: a restart helps no
+    clock that was set, and no RNIC whose link is down beside one that is up.
+    """
+    standing = registration.standing
+    reasons = {
+        "leaving": leaving,
+        "broker away": publisher.broker_away(),
+        "another agent with this id started later": standing is Standing.YIELDED,
+        "ping list and registrations are not read yet": standing is Standing.READING,
+        "not registered yet": standing is Standing.REGISTERED and not registration.registered,
+        "no RNIC can probe": not any(rnic.open for rnic in rnics),
+    }
+    return [reason for reason, holds in reasons.items() if holds]

@@ -4,6 +4,7 @@ A look at an RNIC reads some tens of files, some of which ask its firmware, and 
 all the time: so each RNIC, and the host, has a moment of its own within the interval.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from probers.clock import Instant
@@ -11,9 +12,9 @@ from probers.config import AgentConfig
 from probers.config_rnics import RnicConfig
 from probers.host_states import HostFiles, host_values, hugepages
 from probers.rnic_files import RnicFiles
-from probers.rnic_states import RnicStates
+from probers.rnic_states import GONE, RnicStates
 from probers.timers import Every
-from probers.told import Board, Told
+from probers.told import Board, Told, Value, missing
 
 # Links, GIDs and PCIe change seldom and are many files: every third look, at 15 s by default,
 # which is well within the 30 s after which a change counts as another matter (localizer).
@@ -33,11 +34,17 @@ class Item(Protocol):
 
 
 class RnicItem:
-    """One RNIC: looked at again in full when it comes back."""
+    """One RNIC: looked at again in full when it comes back.
 
-    def __init__(self, component_id: str, files: RnicFiles) -> None:
+    `speaks` says what answers its probes; None: nobody asked for RDMA, and UDP is no fault.
+    """
+
+    def __init__(
+        self, component_id: str, files: RnicFiles, speaks: Callable[[], Value] | None = None
+    ) -> None:
         self._component_id = component_id
         self._files = files
+        self._speaks = speaks
         self._states = RnicStates()
         self._present = False
         self._turn = 0
@@ -51,7 +58,10 @@ class RnicItem:
             self._files.find()
         raw = self._files.read(links=links, setup=setup)
         self._present = raw.present
-        return board.take(self._component_id, self._states.decide(raw, now.monotonic_ns), now)
+        values = self._states.decide(raw, now.monotonic_ns)
+        if self._speaks is not None:
+            values["transport"] = self._speaks() if raw.present else missing(GONE)
+        return board.take(self._component_id, values, now)
 
 
 class HostItem:
@@ -113,10 +123,22 @@ class Watch:
         return item.look(self._board, now)
 
 
-def make_watch(config: AgentConfig, now: Instant, slack_ns: int = 0) -> Watch:
-    """Return what looks at the RNICs of the settings and at their host."""
+def make_watch(
+    config: AgentConfig,
+    now: Instant,
+    slack_ns: int = 0,
+    speaks: Mapping[str, Callable[[], Value]] | None = None,
+) -> Watch:
+    """Return what looks at the RNICs of the settings and at their host.
+
+    `speaks` says by endpoint what answers probes of those that are to speak RDMA.
+    """
     items: list[Item] = [
-        RnicItem(rnic_component(rnic, config.host_id), RnicFiles(rnic.counters, config.procfs))
+        RnicItem(
+            rnic_component(rnic, config.host_id),
+            RnicFiles(rnic.counters, config.procfs),
+            (speaks or {}).get(rnic.endpoint_id),
+        )
         for rnic in config.rnics
         if rnic.counters is not None
     ]

@@ -6,10 +6,12 @@ from typing import Final, Protocol
 from probers.clock import Instant
 from probers.config_overlay import OverlayConfig
 from probers.overlay.child import TableChild
+from probers.overlay.evictions import EvictionMeter
 from probers.overlay.locals import LocalEndpoints
 from probers.overlay.table import build_table
 from probers.overlay.wire import Answer, Destination, Request
 from probers.targets import FlowTarget
+from probers.told import Board, Told, Value, missing
 from schemas.enums import ProbeStatus
 from schemas.eventlog import EventLog
 from schemas.records import Endpoint, FlowEntry, ProbeResult
@@ -19,6 +21,10 @@ GAP_NS: Final = 5 * 10**9
 # Readings that may fail before what was published is taken back: half a minute of a
 # restart of vswitchd is no reason to forget, tables nobody can check any more are.
 FAILURES: Final = 3
+# What hardware loses of it is told of the virtual switch, as component.state.v1.
+EVICTIONS: Final = "flow_evictions_per_s"
+# The command without which nothing is known of hardware.
+_HARDWARE: Final = "offloaded"
 # What says that the network, or nobody, has answered; the own link is no matter of tables.
 _LOST: Final = frozenset({ProbeStatus.TIMEOUT, ProbeStatus.UNREACHABLE, ProbeStatus.NO_ROUTE})
 
@@ -66,7 +72,11 @@ class OverlayWatch:
         self._due_ns = 0
         self._started: Instant | None = None
         self._in_use: dict[str, str] = {}
+        self._asked: frozenset[str] = frozenset()
         self._macs: dict[str, str] = {}
+        self._evictions = EvictionMeter()
+        self._board = Board()
+        self._told: list[Told] = []
         self._software: frozenset[str] = frozenset()
         self._lost: frozenset[tuple[str, str]] = frozenset()
         self._failures = 0
@@ -105,6 +115,11 @@ class OverlayWatch:
             self._start(flows, now)
         return []
 
+    def take_told(self) -> list[Told]:
+        """Return what is to be told of the virtual switch, once."""
+        told, self._told = self._told, []
+        return told
+
     def close(self) -> None:
         """End a reading that is under way."""
         self._child.close()
@@ -116,6 +131,7 @@ class OverlayWatch:
         addresses.update(dict.fromkeys(self._locals.addresses.values(), True))
         if not addresses:
             return
+        self._asked = frozenset(addresses)
         request = Request(
             source=self._config.source,
             commands=self._config.commands,
@@ -137,6 +153,8 @@ class OverlayWatch:
         self._say("; ".join(answer.troubles) or None)
         if not answer.read:
             self._failures += 1
+            if self._failures == FAILURES:
+                self._tell(missing("the flow tables cannot be read"), now)
             if self._failures < FAILURES or self._last is None:
                 return []
             self._last = None
@@ -144,6 +162,9 @@ class OverlayWatch:
             return [(None, now)]
         self._failures = 0
         self._macs = answer.macs
+        rate_hz = self._evictions.take(answer.findings, self._asked, now.monotonic_ns)
+        if rate_hz is not None:
+            self._tell(Value(number=float(f"{rate_hz:.3g}")), now)
         table = build_table(
             {finding.address: finding for finding in answer.findings},
             in_use=self._in_use,
@@ -162,6 +183,10 @@ class OverlayWatch:
             return []
         self._last = (content, now.monotonic_ns)
         return [(table.entries, self._started or now)]
+
+    def _tell(self, value: Value, now: Instant) -> None:
+        if _HARDWARE in self._config.commands:
+            self._told += self._board.take(self._config.vswitch, {EVICTIONS: value}, now)
 
     def _say(self, trouble: str | None) -> None:
         """Log a trouble once, until it is another one or over."""

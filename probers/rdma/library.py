@@ -1,7 +1,8 @@
 """pyverbs, imported only where an RNIC is to speak RDMA, whichever layout it has.
 
 Debian's python3-pyverbs (44) names its constants in `pyverbs.enums`, PyPI's newer
-distributions in `pyverbs.libibverbs_enums`. Both are thin layers over libibverbs.
+distributions (59) in enumerations of `pyverbs.libibverbs_enums`. Both are thin layers over
+libibverbs.
 """
 
 import errno
@@ -9,7 +10,8 @@ import importlib
 import os
 import resource
 from dataclasses import dataclass
-from types import ModuleType
+from enum import EnumType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from probers.config_rdma import INFINIBAND
@@ -47,7 +49,7 @@ class NoDeviceError(RdmaError):
 class Library:
     """The modules of pyverbs that are used."""
 
-    enums: ModuleType
+    enums: Any
     addr: ModuleType
     cq: ModuleType
     device: ModuleType
@@ -80,13 +82,22 @@ def load() -> Library:
         ) from error_
 
 
-def _enums() -> ModuleType:
+def _enums() -> Any:
     for name in ENUM_MODULES[:-1]:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError:
             continue
-    return importlib.import_module(ENUM_MODULES[-1])
+    return members(importlib.import_module(ENUM_MODULES[-1]))
+
+
+def members(module: ModuleType) -> SimpleNamespace:
+    """Return the constants of a module that has them in enumerations, each by its own name."""
+    kinds: list[Any] = [kind for kind in vars(module).values() if isinstance(kind, EnumType)]
+    found: dict[str, Any] = {
+        name: member for kind in kinds for name, member in kind.__members__.items()
+    }
+    return SimpleNamespace(**{**found, **vars(module)})
 
 
 def channel_descriptor(library: Library, context: Any) -> tuple[Any, int]:

@@ -9,6 +9,7 @@ from ops.processes import ProcessGroup
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.enums import AgentState
+from schemas.ids import state_id
 from tests.integration.agent_harness import Agents, Watcher
 from tests.unit.probers.overlay.dumps import kernel
 
@@ -34,7 +35,13 @@ def agents(kafka: KafkaSettings, tmp_path: Path, group: ProcessGroup) -> Agents:
 @pytest.fixture
 def watcher(agents: Agents) -> Iterator[Watcher]:
     """Return what reads the tables and the heartbeats."""
-    made = Watcher(agents.settings, topics.OVERLAY_FLOWS, topics.HEARTBEAT, topics.PROBE_ROUND)
+    made = Watcher(
+        agents.settings,
+        topics.OVERLAY_FLOWS,
+        topics.HEARTBEAT,
+        topics.PROBE_ROUND,
+        topics.COMPONENT_STATE,
+    )
     yield made
     made.close()
 
@@ -79,6 +86,11 @@ def test_tables_are_told_followed_and_taken_back(
     )
     software.write_text(kernel("drop", tunnel=True) + "\n")
     watcher.until("the switch drops", lambda: hops().get(("v-a", "a/r0"), "") is None)
+    evictions = state_id("v-a", "flow_evictions_per_s")
+    watcher.until(
+        "hardware has lost nothing",
+        lambda: [s.number for s in watcher.of(topics.COMPONENT_STATE, evictions)] == [0.0],
+    )
     rounds = len(watcher.of(topics.PROBE_ROUND, "agent-a"))
     software.unlink()
     watcher.until(

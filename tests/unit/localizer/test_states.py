@@ -58,6 +58,11 @@ def book(*states: ComponentState) -> StateBook:
         ("pcie_width", [16.0, None], LATE, False),
         ("pcie_width", [16.0, None, 8.0], LATE, True),
         ("gpudirect", ["dma-buf"], LATE, False),
+        ("transport", ["rdma"], LATE, False),
+        ("transport", ["rdma", "udp"], LATE, True),
+        ("transport", ["rdma", None], LATE, False),
+        ("flow_evictions_per_s", [0.033], LATE, False),
+        ("flow_evictions_per_s", [0.0, 3.0], LATE, True),
         ("colour", ["red"], LOSS, False),
     ],
 )
@@ -133,6 +138,22 @@ def test_what_probes_cannot_tell_apart_the_states_can(
     found = specifier(state(shown, attribute, value)).find(blamed, LOSS, NOW - S)
     assert found is not None
     assert (found.kind.name, found.component_id, found.fresh) == (kind, shown, True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "attribute", "value", "kind"),
+    [
+        ("rnic", "transport", "udp", "not_using_rdma"),
+        ("vswitch:h", "flow_evictions_per_s", 3.0, "repetitive_offload"),
+    ],
+)
+def test_what_agents_tell_names_what_is_late(
+    shown: str, attribute: str, value: str | float, kind: str
+) -> None:
+    """UDP where RDMA should be, and flows that hardware loses, where they are told."""
+    found = specifier(state(shown, attribute, value)).find(shown, LATE, NOW - S)
+    assert found is not None
+    assert (found.kind.name, found.component_id) == (kind, shown)
 
 
 def test_an_old_state_of_a_neighbour_says_nothing() -> None:

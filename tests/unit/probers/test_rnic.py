@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from probers.config_rdma import RdmaSettings
 from probers.config_rnics import RnicConfig
 from probers.link import Link
 from probers.opening import Probes
@@ -116,3 +117,26 @@ def test_counts_survive_a_reopening(rnic: Rnic, clock: ManualClock) -> None:
     rnic.look(clock.now())
     rnic.responder.counts.foreign = 4
     assert rnic.counts().foreign == 7
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_it_says_what_answers_its_probes(
+    clock: ManualClock, folder: Path, *, fallback: bool
+) -> None:
+    """UDP while it stands in for RDMA that cannot be had; without it nothing, which is no word."""
+    config = RnicConfig(
+        rail=0,
+        endpoint_id="w0/r0",
+        address=LOOPBACK,
+        counters=folder,
+        transport=TransportKind.RDMA_UD,
+        rdma=RdmaSettings(device="mlx5_none", address=LOOPBACK),
+        fallback=fallback,
+    )
+    made = Rnic(config, clock, probes=Probes(probe_bytes=50), log=EventLog("test"))
+    assert made.speaks().text is None
+    made.look(clock.now())
+    said = made.speaks()
+    assert said.text == ("udp" if fallback else None)
+    assert (said.missing_reason is None) is fallback
+    made.close()

@@ -9,9 +9,9 @@ import pytest
 
 from probers.gpudirect import gpudirect
 from probers.rnic_files import RnicFiles
-from probers.rnic_raw import SetupRaw
-from probers.rnic_states import GONE, RnicStates
-from probers.told import Value
+from probers.rnic_raw import LinksRaw, RnicRaw, SetupRaw
+from probers.rnic_states import GONE, NO_PAUSES, RnicStates
+from probers.told import Value, missing
 from tests.unit.probers.trees import Tree, build
 
 S = 10**9
@@ -282,3 +282,17 @@ def test_gpudirect_is_a_module_or_dma_buf(changed: dict[str, Any], expected: str
     value = gpudirect(SetupRaw(**given))
     assert value.text == expected
     assert (value.text is None) == bool(value.missing_reason)
+
+
+def test_pause_frames_that_only_ethtool_is_told_make_a_rate() -> None:
+    """At the looks that ask for them; a driver that tells nobody is unknown, and says so."""
+    states = RnicStates()
+
+    def look(at_s: int, pauses: int | None, *, links: bool = True) -> Value | None:
+        raw = RnicRaw(present=True, links=LinksRaw(pci=False, pauses=pauses) if links else None)
+        return states.decide(raw, at_s * S).get("pause_frames_per_s")
+
+    assert look(0, 1_000) is None
+    assert look(5, None, links=False) is None
+    assert look(15, 31_000) == Value(number=2_000.0)
+    assert look(30, None) == missing(NO_PAUSES)

@@ -9,7 +9,7 @@ import pytest
 
 from probers.clock import Instant
 from probers.config import AgentConfig, build_config
-from probers.told import Told
+from probers.told import Told, Value
 from probers.watching import make_watch, rnic_component
 from schemas.connection import ConfigError
 from tests.unit.probers.trees import build
@@ -134,3 +134,23 @@ def test_wrong_settings_are_named(tmp_path: Path, options: dict[str, Any], compl
     """As all others are."""
     with pytest.raises(ConfigError, match=complaint):
         config(tmp_path, **options)
+
+
+def test_what_answers_probes_is_told_of_who_is_to_speak_rdma(tmp_path: Path) -> None:
+    """UDP in place of RDMA is a fault, UDP that was asked for is none: nothing is told of it."""
+    made = config(tmp_path, rnics=2)
+    words = iter(["rdma", "udp", "udp", "udp"])
+    speaks = {made.rnics[1].endpoint_id: lambda: Value(next(words))}
+    watch = make_watch(made, START, 0, speaks)
+    port = made.rnics[1].counters
+    assert port is not None
+    told = [one for tick in range(9) for one in watch.look(at(tick))]
+    port.parent.parent.unlink()
+    told += [one for tick in range(9, 12) for one in watch.look(at(tick))]
+    found = [(one.component_id, one.value.text) for one in told if one.attribute == "transport"]
+    assert found == [("rnic:h3/r1", "rdma"), ("rnic:h3/r1", "udp"), ("rnic:h3/r1", None)]
+
+
+def at(tick: int) -> Instant:
+    """Return that second."""
+    return Instant(START.monotonic_ns + tick * S, START.realtime_ns + tick * S)

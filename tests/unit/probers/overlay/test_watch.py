@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from probers.clock import Instant
 from probers.overlay.locals import MAX_LOCALS, LocalEndpoints
-from probers.overlay.watch import FAILURES, GAP_NS, OverlayWatch, Publication
+from probers.overlay.watch import EVICTIONS, FAILURES, GAP_NS, OverlayWatch, Publication
 from probers.overlay.wire import Answer, Finding, Request, Way
 from probers.targets import FlowTarget
 from schemas.enums import ClockSource, ProbeStatus, Transport
@@ -61,10 +61,10 @@ class Scripted:
 class Bench:
     """A watch with a scripted child, and a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: object) -> None:
         self.child = Scripted()
         self.watch = OverlayWatch(
-            config(), host_id="h0", cluster="c1", log=EventLog("test"), child=self.child
+            config(**settings), host_id="h0", cluster="c1", log=EventLog("test"), child=self.child
         )
         self.watch.registered(endpoint("e0", "10.1.0.1"))
 
@@ -181,3 +181,38 @@ def test_endpoints_of_the_host_are_those_registered_there() -> None:
     assert len(book.addresses) == MAX_LOCALS
     book.left("x0")
     assert len(book.addresses) == MAX_LOCALS - 1
+
+
+def told(bench: Bench, seconds: float, *, offloaded: bool | None) -> list[tuple[float | None, str]]:
+    """Read tables in which hardware has the destination, or not; return what is told of it."""
+    bench.child.answer = Answer(read=True, findings=[replace(SENT, offloaded=offloaded)])
+    bench.turn(seconds)
+    states = bench.watch.take_told()
+    assert all((s.component_id, s.attribute) == ("v0", EVICTIONS) for s in states)
+    return [(s.value.number, s.value.missing_reason or "") for s in states]
+
+
+def test_flows_that_hardware_loses_are_told_of_the_virtual_switch() -> None:
+    """From the second reading on; when it changes; unknown once tables are."""
+    bench = Bench()
+    assert told(bench, 0, offloaded=True) == []
+    assert told(bench, 31, offloaded=False) == [(0.0, "")]
+    assert told(bench, 62, offloaded=True) == [(0.0323, "")]
+    assert told(bench, 93, offloaded=True) == [(0.0, "")]
+    assert told(bench, 124, offloaded=True) == []
+    bench.child.answer = BAD
+    for number in range(FAILURES):
+        bench.turn(155 + 31 * number)
+    (state,) = bench.watch.take_told()
+    assert (state.value.number, state.value.missing_reason) == (
+        None,
+        "the flow tables cannot be read",
+    )
+    assert bench.watch.take_told() == []
+
+
+def test_without_hardware_nothing_is_told_of_it() -> None:
+    """No command asks it, so no number would be true."""
+    bench = Bench(offloaded_command=[])
+    assert told(bench, 0, offloaded=None) == []
+    assert told(bench, 31, offloaded=None) == []
