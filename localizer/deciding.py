@@ -145,7 +145,7 @@ class Decider:
         if not any(flow.open for flow in bad):
             return []
         if family is Family.LOSS:
-            bad = [self._passed_before(flow) for flow in bad]
+            bad = [self._passed_before(f) for f in bad if f.open or not self._told_before(f)]
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         evidence = gather(
             self._sources,
@@ -174,6 +174,19 @@ class Decider:
             for case in found
         ]
         return [claim for claim in claims if claim is not None]
+
+    def _told_before(self, flow: BadFlow) -> bool:
+        """Say whether a brief cut was over before a fault that its packets met was resolved.
+
+        It is that fault's, and says nothing of where the next one is.
+        """
+        met = {*flow.components, *self._index.replies().of(*flow.key[:2])}
+        return any(
+            incident.group in (LOSS, OVERLAY)
+            and flow.ended_ns <= incident.changed_ns
+            and not incident.components.isdisjoint(met)
+            for incident in self._lifecycle.resolved_faults()
+        )
 
     def _passed_before(self, flow: BadFlow) -> BadFlow:
         """Note which faults on its way had let a 5-tuple pass."""
