@@ -150,12 +150,6 @@ class AnomalyBoard:
                 del self._brief[key]
                 self.version += 1
 
-    def forget_brief(self, keys: set[FlowKey]) -> None:
-        """Forget cuts that are over: they are explained."""
-        for key in keys & self._brief.keys():
-            del self._brief[key]
-            self.version += 1
-
     def open(self, key: FlowKey) -> dict[AnomalyKind, Symptom]:
         """Return the open anomalies of a 5-tuple by kind."""
         return self._open.get(key, {})

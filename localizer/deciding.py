@@ -17,6 +17,7 @@ from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
 from localizer.suspicion import BadFlow, Sources, bad_flows
+from localizer.told import Told
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
 from schemas.enums import AnomalyKind
@@ -142,10 +143,16 @@ class Decider:
             if i.event.fault_kind in PARTIAL
         )
         bad = bad_flows(self._sources, family, now_ns, explained, leaky)
+        resolved = self._lifecycle.resolved_faults()
+        told = Told(resolved, self._sources.paths, self._index.replies())
         if not any(flow.open for flow in bad):
             return []
         if family is Family.LOSS:
-            bad = [self._passed_before(flow) for flow in bad]
+            bad = [
+                self._passed_before(flow)
+                for flow in bad
+                if flow.open or flow.ended_ns > told.until_ns(flow.key, flow.components)
+            ]
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         evidence = gather(
             self._sources,
@@ -155,6 +162,7 @@ class Decider:
             bad,
             now_ns=now_ns,
             explained=explained,
+            told=told,
             known=self._known(family),
             allow_everything=family is Family.LATENCY or oldest_ns < self._config.everything_ns,
         )
@@ -163,12 +171,12 @@ class Decider:
         found = cases(evidence, explain(evidence.problem))
         if family is Family.LOSS:
             self._note_echoes(found)
-        told = self._told(family)
+        owned = self._owned(family)
         claims = [
             self._judge.claim(
                 case,
                 now_ns,
-                told,
+                owned,
                 others=frozenset(other.cause.name for other in found if other is not case),
             )
             for case in found
@@ -198,7 +206,7 @@ class Decider:
             if case.cause.reason is Reason.REPLY:
                 self._echoes |= {flow.key for flow in case.bad}
 
-    def _told(self, family: Family) -> frozenset[FlowKey]:
+    def _owned(self, family: Family) -> frozenset[FlowKey]:
         """Return the 5-tuples of open faults of a family: while one clears, few are left of it."""
         group = LOSS if family is Family.LOSS else LATENCY
         faults = self._lifecycle.open_faults()

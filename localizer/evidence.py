@@ -14,6 +14,7 @@ from localizer.observations import flow_rows, hop_rows
 from localizer.paths import FlowKey
 from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
+from localizer.told import Told
 from localizer.underlay import Problem
 from schemas.enums import ComponentKind
 
@@ -85,6 +86,7 @@ def gather(
     *,
     now_ns: int,
     explained: frozenset[FlowKey],
+    told: Told,
     known: frozenset[str],
     allow_everything: bool,
 ) -> Evidence | None:
@@ -96,6 +98,8 @@ def gather(
         As `bad_flows` returns them.
     explained
         5-tuples that something else accounts for; their traces do not count either.
+    told
+        What resolved faults account for: no trace from before their resolve counts.
     known
         Components of faults that are open.
     allow_everything
@@ -132,7 +136,14 @@ def gather(
         blamable=np.ones(len(causes), dtype=np.bool_),
         flows=flows,
         hops=hop_rows(
-            sources, family, bad, column, replies=replies, explained=explained, now_ns=now_ns
+            sources,
+            family,
+            bad,
+            column,
+            replies=replies,
+            explained=explained,
+            told=told,
+            now_ns=now_ns,
         ),
         chance=CHANCE[family],
         hop_chance=HOP_CHANCE[family],

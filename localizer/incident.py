@@ -59,8 +59,9 @@ class Incident:
     """A fault: its last published event, and what only matters until the next.
 
     `keys`: bad 5-tuples that are its own; None: taken over from a former process,
-    not known yet. `first`: those that were its own soon after it opened; None: not known.
-    `quiet_ns`: since when there has been no evidence; None: there is.
+    not known yet. `first`: those that were its own soon after it opened or came back; None: not
+    known. `quiet_ns`: since when there has been no evidence; None: there is. `back_ns`: when
+    it came back last; None: it never did.
     """
 
     event: FaultEvent
@@ -68,21 +69,26 @@ class Incident:
     keys: frozenset[FlowKey] | None = None
     first: frozenset[FlowKey] | None = None
     quiet_ns: int | None = None
+    back_ns: int | None = None
 
     def note(self, now_ns: int) -> None:
-        """Remember which 5-tuples were its own soon after it opened."""
-        if self.keys is not None and now_ns <= self.opened_ns + FIRST_NS:
+        """Remember which 5-tuples were its own soon after it opened or came back."""
+        if self.keys is not None and now_ns <= self.began_ns + FIRST_NS:
             self.first = (self.first or frozenset()) | self.keys
 
+    def come_back(self, now_ns: int) -> None:
+        """Begin anew: what it hit before says little about what it hits now."""
+        self.back_ns, self.first = now_ns, None
+
     def let_pass(self, key: FlowKey, onset_ns: int) -> bool:
-        """Say whether a 5-tuple that crosses it became bad long after it had opened.
+        """Say whether a 5-tuple that crosses it became bad long after it had begun.
 
         What loses a share of the packets shows itself on one 5-tuple after the other.
         """
         return (
             self.first is not None
             and self.event.fault_kind not in PARTIAL
-            and onset_ns > self.opened_ns + FIRST_NS
+            and onset_ns > self.began_ns + FIRST_NS
             and key not in self.first
         )
 
@@ -100,6 +106,11 @@ class Incident:
     def opened_ns(self) -> int:
         """When it was opened."""
         return us_to_ns(self.event.opened_at)
+
+    @property
+    def began_ns(self) -> int:
+        """When it was opened, or came back last."""
+        return self.opened_ns if self.back_ns is None else self.back_ns
 
     @property
     def components(self) -> frozenset[str]:
@@ -160,6 +171,7 @@ def follow(incident: Incident, trigger: Trigger, claim: Claim, now_ns: int) -> F
     event = _with_claim(incident.event, claim, _next(incident, trigger), now_ns)
     if trigger is Trigger.RETURNED:
         event = replace(event, flaps=event.flaps + 1, resolved_at=None)
+        incident.come_back(now_ns)
     incident.event = event
     incident.group = claim.group
     incident.keys = claim.keys | (incident.keys or frozenset())

@@ -82,6 +82,8 @@ class Lifecycle:
         if known is None:
             self._incidents[event.fault_id] = Incident.restored(event)
         elif known.event.seq < event.seq:
+            if not known.open and event.state is not FaultLifecycle.RESOLVED:
+                known.come_back(us_to_ns(event.event_at))
             group = Incident.restored(event).group
             known.event, known.group = event, group
 

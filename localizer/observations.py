@@ -14,6 +14,7 @@ from localizer.liveness import ONSET_SLACK_NS
 from localizer.paths import FlowKey, HopProbe
 from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
+from localizer.told import Told
 from localizer.units import SECOND_NS
 
 # A brief cut counts half: it may have been a moment of a busy machine.
@@ -123,6 +124,7 @@ def hop_rows(
     *,
     replies: ReplyWays,
     explained: frozenset[FlowKey],
+    told: Told,
     now_ns: int,
 ) -> Block:
     """Return the block of single probes of traces since the first bad 5-tuple's onset.
@@ -131,6 +133,8 @@ def hop_rows(
     ----------
     explained
         5-tuples whose traces do not count.
+    told
+        What resolved faults account for.
     """
     onset_ns = min(flow.onset_ns for flow in bad) - ONSET_SLACK_NS
     since_ns = max(onset_ns, now_ns - HOPS_NS)
@@ -149,9 +153,11 @@ def hop_rows(
         prober, responder = agents.get(
             key, (sources.roster.agent_of(key[0]) or "", sources.roster.agent_of(key[1]))
         )
+        # An anomaly may be older than a fault that is over, and the traces of that one among its.
+        own_ns = since_ns if family is Family.LATENCY else max(since_ns, told.until_ns(key) + 1)
         found = [
             (probe, outcome)
-            for probe in sources.paths.hop_probes(key, since_ns, onset_ns)
+            for probe in sources.paths.hop_probes(key, own_ns, onset_ns)
             if (outcome := _outcome(family, probe, late_ns)) is not None
         ]
         passed = late.get(key, NONE)

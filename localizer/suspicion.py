@@ -74,6 +74,11 @@ class BadFlow:
         """When it was first known."""
         return min(s.seen_ns for s in self.symptoms)
 
+    @property
+    def ended_ns(self) -> int:
+        """When it was said last that it is bad, or that it is over."""
+        return max(s.last_ns for s in self.symptoms)
+
 
 def bad_flows(
     sources: Sources,
@@ -153,8 +158,9 @@ def _counts(sources: Sources, family: Family, key: FlowKey, symptom: Symptom, no
     liveness = sources.liveness
     responder = sources.roster.agent_of(key[1])
     for agent in (symptom.agent_id, responder):
-        loss = symptom.kind is AnomalyKind.LOSS
-        if agent is not None and liveness.excused(agent, symptom.onset_ns, now_ns, loss=loss):
+        # What is over cannot be cleared any more: it is the agent's as long as it is remembered.
+        long = symptom.kind is AnomalyKind.LOSS or symptom.over_ns is not None
+        if agent is not None and liveness.excused(agent, symptom.onset_ns, now_ns, loss=long):
             return False
     if family is Family.LOSS:
         return True

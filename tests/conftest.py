@@ -18,8 +18,9 @@ from schemas.connection import BOOTSTRAP_ENV, CONFIG_ENV, STATE_ENV, KafkaSettin
 from tests.kafka_container import engine_answers, kafka_container
 
 # Records of fixed old times are tested with. A broker looks every five minutes for what is
-# older than its topic keeps; the tests' own broker first does so after an hour.
-KEEP = {"log.initial.task.delay.ms": "3600000"}
+# older than its topic keeps; the tests' own broker first does so after an hour. In topics that
+# are compacted as well, as that of heartbeats is, the cleaner does it, every fifteen seconds.
+KEEP = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
 GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
 STATE_DIR = pytest.StashKey[str]()
 BROKER = pytest.StashKey[str]()

@@ -27,6 +27,7 @@ QUICK: Final = {
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
     # Tests with old times would lose their records to the first retention run.
     "KAFKA_LOG_INITIAL_TASK_DELAY_MS": "3600000",
+    "KAFKA_LOG_CLEANER_BACKOFF_MS": "3600000",
 }
 
 

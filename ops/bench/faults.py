@@ -15,20 +15,23 @@ from schemas.records import FaultEvent
 # A verdict may still be refined while it is young; then it counts.
 SETTLE_S: Final = 4.0
 CALM_TIMEOUT_S: Final = 90.0
-# Event time that must pass without anomaly or open fault before the next fault:
-# the windows before it are then healthy, and its damping time has passed.
+# Time that must pass without anomaly or lost probe before the next fault, three rounds and
+# three to spare; the time in which a fault waits for its resolve is part of it.
 CALM_S: Final = 6.0
+# Nothing is known of a time in which nobody looked.
+LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of one injection; delays are None where the event never came.
 
-    `right` says that the component is, and nothing else was blamed; `kind_right` that one
-    of the verdicts bears a right name, too.
+    `calm_s` was waited before it. `right` says that the component is, and nothing else was
+    blamed; `kind_right` that one of the verdicts bears a right name, too.
     """
 
     case: str
+    calm_s: float = 0.0
     open_delay_s: float | None
     resolve_delay_s: float | None
     verdicts: tuple[tuple[str, str, str], ...]
@@ -44,6 +47,7 @@ class FaultBench:
         self._watch = watch
         self._check = check
         self.board = Scoreboard()
+        self._looked = self._uneasy = time.monotonic()
 
     def run(self, case: Case) -> Outcome:
         """Inject, wait for the verdict, heal, wait for the resolve.
@@ -52,6 +56,7 @@ class FaultBench:
         since the injection, and component and layer of its last state before
         the heal are the injected ones; none at all is right of an excused one.
         """
+        asked = time.monotonic()
         self.wait_calm()
         first = len(self.board.faults)
         injected = time.monotonic()
@@ -68,6 +73,7 @@ class FaultBench:
         excused = case.excused and not latest_after
         return Outcome(
             case=case.name,
+            calm_s=injected - asked,
             open_delay_s=open_delay_s,
             resolve_delay_s=time.monotonic() - healed if opened and resolved else None,
             verdicts=verdicts,
@@ -96,12 +102,10 @@ class FaultBench:
             If it does not become calm.
         """
         deadline = time.monotonic() + CALM_TIMEOUT_S
-        calm_since = time.monotonic()
-        while time.monotonic() < calm_since + CALM_S:
+        self._poll()
+        while time.monotonic() < self._uneasy + CALM_S or self._open():
             self._poll()
             board = self.board
-            if self._open() or board.open_anomalies or board.loss_ratio or not board.probes:
-                calm_since = time.monotonic()
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"the lab is not calm after {CALM_TIMEOUT_S:.0f} s: "
@@ -116,6 +120,12 @@ class FaultBench:
     def _poll(self) -> None:
         for seen in self._watch.poll(0.05):
             self.board.add(seen)
+        now = time.monotonic()
+        board = self.board
+        unseen = now > self._looked + LOOK_S
+        if unseen or board.open_anomalies or board.loss_ratio or not board.probes:
+            self._uneasy = now
+        self._looked = now
         self._check()
 
     def _until(self, reached: Callable[[], bool], timeout_s: float) -> bool:

@@ -10,7 +10,7 @@ from ops.bench.suite import HARD_MEDIAN_S, RIGHT_SHARE, run_suite
 from ops.lab.kind import LAB_KINDS
 
 COMMAND: Final = "make bench-labs"
-RUNS: Final = 5
+RUNS: Final = 10
 
 Say = Callable[[str], None]
 

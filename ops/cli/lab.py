@@ -313,7 +313,7 @@ def suite(
     """Put every fault in, one after another, and hold each verdict against the truth.
 
     Brings broker, workers and a small lab up, and takes them down again; some
-    eight minutes a run. Exit code 1 if less than 95 % of the verdicts name the
+    two minutes, and six for each run. Exit code 1 if less than 95 % of the verdicts name the
     component, or hard faults take more than 3 s in the median.
 
     Example: skeletonhunter lab suite --kind netns

@@ -12,7 +12,7 @@ def show(result: SuiteResult) -> None:
     for run in result.runs:
         outcome = run.outcome
         table.add_row(
-            run.case.name,
+            run.case.name if outcome.right else f"{run.case.name} at {run.case.target}",
             verdict(outcome),
             "right" if outcome.right else "WRONG",
             "right" if outcome.kind_right else "wrong",
@@ -30,3 +30,5 @@ def show(result: SuiteResult) -> None:
         f"{'–' if median_s is None else f'{median_s:.1f} s'} in the median "
         f"(bar {HARD_MEDIAN_S:.0f} s): {'met' if result.met else 'MISSED'}"
     )
+    waited = ", ".join(f"{what} {s:.0f} s" for what, s in result.waited_s.items())
+    console.print(f"waited for: {waited}", style="dim")

@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from ops.lab.events import EventLoop
 from ops.lab.fabric import Fabric
 from ops.lab.faults import FaultError, FaultSpec
+from ops.lab.flapping import NS_PER_MS, Flapping
 from ops.lab.impairment import Effect, LinkDirection
 from ops.lab.truth import Action, Truth
-
-NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,12 @@ class FaultBoard:
         publish: Callable[[set[int]], None],
     ) -> None:
         self._fabric = fabric
-        self._loop = loop
         self._write = write
         self._publish = publish
         self.active: dict[str, ActiveFault] = {}
+        self._flapping = Flapping(
+            loop, self.active, put=self._put, take=self._take, record=self._record
+        )
 
     def inject(self, fault_id: str, spec: FaultSpec) -> Truth:
         """Put the fault in; return the line of truth.
@@ -87,8 +88,7 @@ class FaultBoard:
         fabric.forget_routes(hosts)
         truth = self._record("inject", fault_id, spec)
         self.active[fault_id] = ActiveFault(fault_id, spec)
-        if spec.kind == "link-flap":
-            self._plan_flip(fault_id, spec, down=False)
+        self._flapping.start(fault_id, spec)
         self._publish(hosts)
         return truth
 
@@ -97,8 +97,7 @@ class FaultBoard:
         spec = self.active.pop(fault_id).spec
         hosts: set[int] = set()
         if spec.kind.startswith("link-"):
-            for direction in self._directions(spec):
-                direction.remove(fault_id)
+            self._take(fault_id, spec)
         elif spec.kind == "switch-off":
             self._fabric.nodes[spec.target].off = any(
                 f.spec.kind == "switch-off" and f.spec.target == spec.target
@@ -116,6 +115,10 @@ class FaultBoard:
         for direction in self._directions(spec):
             direction.put(fault_id, effect)
 
+    def _take(self, fault_id: str, spec: FaultSpec) -> None:
+        for direction in self._directions(spec):
+            direction.remove(fault_id)
+
     def _directions(self, spec: FaultSpec) -> list[LinkDirection]:
         sender = spec.params.get("sender")
         return [
@@ -123,21 +126,6 @@ class FaultBoard:
             for direction in self._fabric.links.values()
             if direction.link_id == spec.target and sender in (None, direction.sender)
         ]
-
-    def _plan_flip(self, fault_id: str, spec: FaultSpec, *, down: bool) -> None:
-        half_ns = round(spec.params["ms"] * NS_PER_MS / 2)
-        self._loop.call_later(half_ns, lambda: self._flip(fault_id, spec, down=down))
-
-    def _flip(self, fault_id: str, spec: FaultSpec, *, down: bool) -> None:
-        if fault_id not in self.active:
-            return  # healed meanwhile
-        if down:
-            self._put(fault_id, spec)
-        else:
-            for direction in self._directions(spec):
-                direction.remove(fault_id)
-        self._record("down" if down else "up", fault_id, spec)
-        self._plan_flip(fault_id, spec, down=not down)
 
     def _record(self, action: Action, fault_id: str, spec: FaultSpec) -> Truth:
         truth = truth_of(action, fault_id, spec)

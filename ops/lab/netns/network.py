@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.lab.events import EventLoop
-from ops.lab.faultboard import NS_PER_MS, ActiveFault, effect_of, truth_of
+from ops.lab.faultboard import ActiveFault, effect_of, truth_of
 from ops.lab.faults import FaultSpec
+from ops.lab.flapping import Flapping
 from ops.lab.impairment import LinkDirection
 from ops.lab.loopback import impaired_links
 from ops.lab.netns import breaking
@@ -48,6 +49,9 @@ class NetnsNetwork:
         publish: Callable[[set[int]], None],
     ) -> None:
         self.active: dict[str, ActiveFault] = {}
+        self._flapping = Flapping(
+            loop, self.active, put=self._apply, take=self._undo_flap, record=self._record
+        )
         self._shape = shape
         self._folder = folder
         self._loop = loop
@@ -126,8 +130,7 @@ class NetnsNetwork:
         self._apply(fault_id, spec)
         truth = self._record("inject", fault_id, spec)
         self.active[fault_id] = ActiveFault(fault_id, spec)
-        if spec.kind == "link-flap":
-            self._plan_flip(fault_id, spec, down=False)
+        self._flapping.start(fault_id, spec)
         self._publish(breaking.hosts(self._plan, spec))
         return truth
 
@@ -190,20 +193,6 @@ class NetnsNetwork:
             )
         elif not direction.impaired and key in self._detours:
             self._detours.pop(key).close()
-
-    def _plan_flip(self, fault_id: str, spec: FaultSpec, *, down: bool) -> None:
-        half_ns = round(spec.params["ms"] * NS_PER_MS / 2)
-        self._loop.call_later(half_ns, lambda: self._flip(fault_id, spec, down=down))
-
-    def _flip(self, fault_id: str, spec: FaultSpec, *, down: bool) -> None:
-        if fault_id not in self.active:
-            return  # healed meanwhile
-        if down:
-            self._apply(fault_id, spec)
-        else:
-            self._undo_flap(fault_id, spec)
-        self._record("down" if down else "up", fault_id, spec)
-        self._plan_flip(fault_id, spec, down=not down)
 
     def _undo_flap(self, fault_id: str, spec: FaultSpec) -> None:
         active = self.active.pop(fault_id)

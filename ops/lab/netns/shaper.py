@@ -26,9 +26,12 @@ _SOL_PACKET: Final = 263
 _PACKET_QDISC_BYPASS: Final = 20
 _IFREQ: Final = struct.Struct("@16sH22x")
 FRAME_BYTES: Final = 65_536
-# Damage begins behind the outer Ethernet, IPv4 and UDP headers: a damaged frame
-# still goes where it should, as one does that was damaged behind its own header.
-HEADERS_BYTES: Final = 42
+# Damage is within the IPv4 header, behind the one of Ethernet. The kernel at the end of the
+# cable checks it, and drops the frame there, as a port does whose check of the frame fails.
+# Further behind, it would cross switches, which do not look, and be dropped by the host: no
+# trace could tell which cable on the way had done it.
+DAMAGE_BEGIN: Final = 14
+DAMAGE_END: Final = 34
 BURST: Final = 64
 
 
@@ -90,7 +93,7 @@ class Detour:
             if fate.lost:
                 continue
             if fate.corrupt:
-                corrupt_payload(frame, HEADERS_BYTES, self._rng)
+                corrupt_payload(memoryview(frame)[:DAMAGE_END], DAMAGE_BEGIN, self._rng)
             if fate.delay_ns:
                 self._loop.call_later(fate.delay_ns, lambda late=frame: self._send(late))  # type: ignore[misc]
             else:

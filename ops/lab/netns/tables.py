@@ -1,15 +1,12 @@
 """Forwarding tables of a host, read from the kernel's bridges and VXLAN devices."""
 
-import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
 
 from ops.lab.netns.plan import mac, underlay_address
 from ops.lab.shape import EndpointSpec, LabShape
+from probers.overlay.address import mac_number
+from probers.overlay.fdb import FdbEntry, parse_fdb
 from schemas.records import FlowEntry
-
-# A host with 8 rails of 64 hosts has some thousand entries.
-MAX_ENTRIES: Final = 100_000
 
 
 class Tables:
@@ -17,7 +14,7 @@ class Tables:
 
     def __init__(self, shape: LabShape) -> None:
         self._shape = shape
-        self._by_mac = {mac(e): e for e in shape.endpoints}
+        self._by_mac = {mac_number(mac(e)): e for e in shape.endpoints}
         self._rnic_at = {underlay_address(e): e.rnic_id for e in shape.endpoints}
 
     def entries(self, host: int, text: str) -> tuple[FlowEntry, ...]:
@@ -31,10 +28,14 @@ class Tables:
         ValueError
             If the text is not what `bridge` prints.
         """
+        # No device is told to be a VXLAN's: of one, the bridge's own entries are wanted, too.
+        parsed = parse_fdb(text, ())
+        if parsed is None:
+            raise ValueError("this is no forwarding table as `bridge` prints it")
         mine = {e.rail: e for e in self._shape.endpoints if e.host == host}
         found = dict(self._always(mine.values()))
-        for line in _lines(text):
-            known = self._entry(mine, line)
+        for entry in parsed[0]:
+            known = self._entry(mine, entry)
             if known is not None:
                 found[known[0], known[1]] = known[2]
         endpoints = {e.endpoint_id for e in mine.values()}
@@ -56,25 +57,15 @@ class Tables:
                 if dst.rail == e.rail and dst is not e:
                     yield (e.endpoint_id, dst.endpoint_id), e.vswitch_id
 
-    def _entry(
-        self, mine: dict[int, EndpointSpec], line: dict[str, Any]
-    ) -> tuple[str, str, str] | None:
-        """Return node, destination and next hop of a line; None: it is none of the lab's."""
-        dst = self._by_mac.get(str(line.get("mac")))
-        device = str(line.get("ifname"))
-        if dst is None or line.get("state") != "static" or device[1:] != str(dst.rail):
+    def _entry(self, mine: dict[int, EndpointSpec], entry: FdbEntry) -> tuple[str, str, str] | None:
+        """Return node, destination and next hop of an entry; None: it is none of the lab's."""
+        dst = self._by_mac.get(entry.mac)
+        if dst is None or entry.device[1:] != str(dst.rail):
             return None
         e = mine[dst.rail]
-        if line.get("master") is not None:
-            if device[0] == "c":
-                return e.vswitch_id, dst.endpoint_id, dst.endpoint_id
-            return e.vswitch_id, dst.endpoint_id, e.rnic_id
-        tunnel_end = self._rnic_at.get(str(line.get("dst")))
-        return None if tunnel_end is None else (e.rnic_id, dst.endpoint_id, tunnel_end)
-
-
-def _lines(text: str) -> list[dict[str, Any]]:
-    found = json.loads(text)
-    if not isinstance(found, list) or len(found) > MAX_ENTRIES:
-        raise ValueError(f"no list of at most {MAX_ENTRIES} entries")
-    return [line for line in found if isinstance(line, dict)]
+        if entry.remote is not None:
+            tunnel_end = self._rnic_at.get(entry.remote)
+            return None if tunnel_end is None else (e.rnic_id, dst.endpoint_id, tunnel_end)
+        if entry.device[0] == "c":
+            return e.vswitch_id, dst.endpoint_id, dst.endpoint_id
+        return e.vswitch_id, dst.endpoint_id, e.rnic_id

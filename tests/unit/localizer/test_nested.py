@@ -71,3 +71,20 @@ def test_few_5_tuples_that_a_resolved_fault_left_behind_open_nothing() -> None:
     assert life.step(left) == []
     (news,) = life.step(replace(left, onset_ns=life.now))
     assert news.component_id == "link"
+
+
+def test_a_fault_that_comes_back_may_hit_other_5_tuples() -> None:
+    """Half a spine's routes were lost, then all of them: that it let pass is long ago."""
+    life = Life()
+    life.step(claim(flows=keys(4)))
+    life.step(seconds=12)
+    for _ in range(5):
+        life.step()
+    assert not life.lifecycle.open_faults()
+    (back,) = life.step(claim(flows=keys(3)))
+    assert back.flaps == 1
+    (incident,) = life.lifecycle.open_faults()
+    assert incident.first == keys(3)
+    (other,) = keys(1, first=50)
+    assert not incident.let_pass(other, life.now)
+    assert incident.let_pass(other, life.now + 11 * SECOND)

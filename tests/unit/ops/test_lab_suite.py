@@ -26,6 +26,7 @@ def outcome(case: Case, *, right: bool = True, after_s: float | None = 2.0) -> O
     found = ((case.component_ids[0], case.layer.value, case.fault_kinds[0]),)
     return Outcome(
         case=case.name,
+        calm_s=3.0,
         open_delay_s=after_s,
         resolve_delay_s=5.0,
         verdicts=found if after_s is not None else (),
@@ -60,13 +61,21 @@ def test_a_suite_without_runs_misses_its_bar() -> None:
     assert not result().met
 
 
+def test_where_the_time_went_is_told_by_what_was_waited_for() -> None:
+    """A fault that nobody named was waited for as long as its case allows."""
+    waited = result((HARD, outcome(HARD)), (SOFT, outcome(SOFT, after_s=None))).waited_s
+    assert waited == {
+        "calm": 6.0, "verdict": 2.0 + SOFT.timeout_s, "settle": 8.0, "resolve": 10.0,
+    }  # fmt: skip
+
+
 def test_the_table_says_what_is_lacking_and_what_was_missed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Faults that the kind of lab has not are rows of their own."""
     show(result((HARD, outcome(HARD, right=False, after_s=None))))
     shown = capsys.readouterr().out
-    for word in ("loop", "WRONG", "never", "MISSED", "netns lab"):
+    for word in ("loop", "WRONG", "never", "MISSED", "netns lab", "calm 3 s"):
         assert word in shown
 
 
