@@ -23,7 +23,7 @@ from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.rdma.answering import Answering
 from probers.rdma.arrivals import Arrivals
 from probers.rdma.asking import Asking
-from probers.rdma.gids import Gid, choose_gid, read_table, shown
+from probers.rdma.gids import Gid, choose_gid, read_gid, read_table, shown
 from probers.rdma.handles import Handles
 from probers.rdma.library import NoDeviceError, NoGidError, load
 from probers.rdma.port import HOP_LIMIT, RESPONDER, Event, Port, PortSettings
@@ -99,7 +99,8 @@ class RdmaTransport:
         OSError
             If the GID or the device is gone.
         """
-        return self._chosen() == self._gid
+        # The whole table has up to a thousand entries, each a file: only where its own has changed.
+        return read_gid(self._folder, self._gid.index) == self._gid or self._chosen() == self._gid
 
     def send(self, probe: Probe) -> None:
         """Send a probe on its flow's queue pair."""
