@@ -26,13 +26,21 @@ Name = Annotated[str, typer.Option("--name", help="Which lab, where several are 
 def up(
     *,
     kind: Annotated[
-        str, typer.Option(help="loopback (UDP relays, no root) or netns (kernel, root)")
+        str,
+        typer.Option(help="loopback (UDP relays), netns (kernel, root) or rxe (verbs in QEMU)"),
     ] = "loopback",
-    hosts: Annotated[int, typer.Option(help="Hosts, each with one container")] = 4,
-    rails: Annotated[int, typer.Option(help="RNICs per host")] = 4,
-    pods: Annotated[int, typer.Option(help="Pods, over which the hosts are split")] = 2,
-    leaves: Annotated[int, typer.Option(help="Leaf switches per pod")] = 2,
-    spines: Annotated[int, typer.Option(help="Spine switches")] = 2,
+    hosts: Annotated[
+        int | None, typer.Option(help="Hosts, each with one container [default: 4; rxe: 6]")
+    ] = None,
+    rails: Annotated[int | None, typer.Option(help="RNICs per host [default: 4; rxe: 1]")] = None,
+    pods: Annotated[
+        int | None,
+        typer.Option(help="Pods, over which the hosts are split [default: 2; rxe: 3]"),
+    ] = None,
+    leaves: Annotated[
+        int | None, typer.Option(help="Leaf switches per pod [default: 2; rxe: 1]")
+    ] = None,
+    spines: Annotated[int | None, typer.Option(help="Spine switches [default: 2; rxe: 1]")] = None,
     stages: Annotated[
         int | None, typer.Option(help="Pipeline stages of the training job [default: 2]")
     ] = None,
@@ -60,18 +68,23 @@ def up(
 
     Needs a Kafka, but no root: hosts, RNICs and switches are UDP sockets on
     127.0.0.1, and every packet travels from socket to socket. With `--kind netns`,
-    which needs root, they are network namespaces of the kernel. Stays in the
+    which needs root, they are network namespaces of the kernel; with `--kind rxe`
+    Soft-RoCE RNICs and routers of a throw-away virtual machine. Stays in the
     foreground until Ctrl-C or `lab down`, and leaves nothing behind.
 
     Example: skeletonhunter lab up --hosts 6 --pods 3 --apply-topics
     """
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     with _plain_errors():
+        from dataclasses import replace
+
+        from ops.lab.kind import lab_kind
         from ops.lab.lab import Lab, LabConfig
-        from ops.lab.shape import LabShape
         from ops.lab.workload import Workload
 
-        shape = LabShape(hosts=hosts, rails=rails, pods=pods, leaves=leaves, spines=spines)
+        told = {"hosts": hosts, "rails": rails, "pods": pods, "leaves": leaves, "spines": spines}
+        given = {key: value for key, value in told.items() if value is not None}
+        shape = replace(lab_kind(kind).shape, **given)
         workload = Workload(shape=shape, stages=stages, period_ns=round(period * NS_PER_S))
         _topics(settings, apply=apply_topics)
         if detach:
@@ -303,7 +316,7 @@ def kinds(
 
 def suite(
     *,
-    kind: Annotated[str, typer.Option(help="Kind of lab: loopback or netns")] = "loopback",
+    kind: Annotated[str, typer.Option(help="Kind of lab: loopback, netns or rxe")] = "loopback",
     runs: Annotated[int, typer.Option(min=1, help="How often each fault is put in")] = 1,
     bootstrap: Annotated[
         str | None, typer.Option(help="Use this Kafka [default: start Apache Kafka]")
