@@ -60,6 +60,7 @@ class Guest:
             "agent": self._agent,
             "starve": self._starve,
             "signal": self._signal,
+            "end": self._end,
             "states": self._states,
             "clock": time.time_ns,
             "step": self._step,
@@ -136,6 +137,12 @@ class Guest:
         self._states()
         if name not in self._ended:
             os.kill(self._pids[name], number)
+
+    def _end(self, names: Sequence[str]) -> None:
+        for name in names:
+            # A stopped one gets the SIGTERM only when it goes on.
+            self._signal(name, signal.SIGCONT)
+            self._signal(name, signal.SIGTERM)
 
     def _states(self) -> dict[str, int | None]:
         """Return the exit status of each process; None of one that runs."""

@@ -19,16 +19,18 @@ SHAPE: Final = LabShape(hosts=6, rails=1, pods=3, leaves=1, spines=1)
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 # Emulated: an agent answers within some ms, and within some hundred when others are busy.
 OPTIONS: Final[Mapping[str, Any]] = {
+    # Five answers in a window of 10 s: with fewer than four it tells nothing of delay.
     "interval_ms": 2_000,
-    "timeout_ms": 1_500,
+    "timeout_ms": 2_000,
     # All the time there is: thirty probes at once would wait for each other.
     "spread_ms": 2_000,
-    "heartbeat_ms": 2_000,
+    "heartbeat_ms": 4_000,
     "flows": 1,
     "probe_bytes": 1_024,
     # Ten samples a second are more than half of what an agent costs.
     "counters_hz": 0,
-    "states_s": 15,
+    # A GID is looked at every third time: a verdict that is still young learns of it.
+    "states_s": 4,
 }
 
 

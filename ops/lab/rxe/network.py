@@ -1,6 +1,5 @@
 """The network inside the machine: built, broken and mended from the host."""
 
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -189,10 +188,7 @@ class RxeNetwork(KernelNetwork):
             self._machine.close()
 
     def _end_agents(self) -> None:
-        for name in sorted(self._agents):
-            # A stopped one gets the SIGTERM only when it goes on.
-            self._machine.ask("signal", name=name, number=int(signal.SIGCONT))
-            self._machine.ask("signal", name=name, number=int(signal.SIGTERM))
+        self._machine.ask("end", names=sorted(self._agents))
         deadline = time.monotonic() + GOODBYE_S
         while time.monotonic() < deadline:
             states = self._machine.ask("states")
