@@ -76,15 +76,19 @@ def up(
     """
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     with _plain_errors():
-        from dataclasses import replace
-
         from ops.lab.kind import lab_kind
         from ops.lab.lab import Lab, LabConfig
+        from ops.lab.shape import LabShape
         from ops.lab.workload import Workload
 
-        told = {"hosts": hosts, "rails": rails, "pods": pods, "leaves": leaves, "spines": spines}
-        given = {key: value for key, value in told.items() if value is not None}
-        shape = replace(lab_kind(kind).shape, **given)
+        usual = lab_kind(kind).shape
+        shape = LabShape(
+            hosts=usual.hosts if hosts is None else hosts,
+            rails=usual.rails if rails is None else rails,
+            pods=usual.pods if pods is None else pods,
+            leaves=usual.leaves if leaves is None else leaves,
+            spines=usual.spines if spines is None else spines,
+        )
         workload = Workload(shape=shape, stages=stages, period_ns=round(period * NS_PER_S))
         _topics(settings, apply=apply_topics)
         if detach:
