@@ -52,7 +52,7 @@ class Child:
         return "\n".join(text.splitlines()[-lines:])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask the kernel to end this child when its parent dies, however it dies (Linux only)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -105,7 +105,7 @@ class ProcessGroup:
                 start_new_session=True,
                 # Safe here: the parents are single-threaded when they start children,
                 # and the hook makes one system call.
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
         child = Child(name, list(argv), path, process)
         self._children[name] = child

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ops.lab.fault_kinds import KINDS
+from ops.lab.fault_kinds import ALL_LABS, KINDS, LOOPBACK_LAB, NETNS_LAB, RXE_LAB
 from schemas.enums import Layer
 
 
@@ -28,12 +28,16 @@ class Case:
     timeout_s: float
     hard: bool = False
     excused: bool = False
+    labs: tuple[str, ...] = ALL_LABS
 
     def in_lab(self, lab: str) -> bool:
-        """Say whether that kind of lab has the fault."""
-        return lab in KINDS[self.kind].labs
+        """Say whether that kind of lab has the fault, and what can tell it from others."""
+        return lab in KINDS[self.kind].labs and lab in self.labs
 
 
+# Where a trace shows each hop, several ways join two leaves, and round trips are short.
+TRACED: Final = (LOOPBACK_LAB, NETNS_LAB)
+VERBS: Final = (RXE_LAB,)
 LINK: Final = "link:leaf:p0-0--spine:0"
 CUT: Final = ("connectivity",)
 # In this order: windows that hold a fault are no reference for those after them, so what
@@ -50,12 +54,12 @@ CASES: Final = (
     ),
     Case(
         name="+5 ms delay", kind="link-delay", target=LINK, params={"ms": 5.0},
-        fault_kinds=("high_latency",),
+        fault_kinds=("high_latency",), labs=TRACED,
         component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
     ),
     Case(
         name="switch off", kind="switch-off", target="spine:1", hard=True,
-        fault_kinds=("switch_down", "connectivity"),
+        fault_kinds=("switch_down", "connectivity"), labs=TRACED,
         component_ids=("spine:1",), layer=Layer.UNDERLAY, timeout_s=15,
     ),
     Case(
@@ -71,6 +75,34 @@ CASES: Final = (
 
 SUITE: Final = (
     *CASES,
+    Case(
+        name="+20 ms delay", kind="link-delay", target=LINK, params={"ms": 20.0},
+        fault_kinds=("high_latency",), labs=VERBS,
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
+    ),
+    Case(
+        name="only spine off", kind="switch-off", target="spine:0", hard=True,
+        fault_kinds=("switch_down", "connectivity"), labs=VERBS,
+        component_ids=("spine:0",), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="RNIC's port shut", kind="link-down", target="link:leaf:p1-0--rnic:h3/r0",
+        params={"sender": "rnic:h3/r0"}, hard=True, labs=VERBS,
+        fault_kinds=("connectivity", "rnic_unreachable", "port_down", "rnic_down"),
+        component_ids=("rnic:h3/r0", "link:leaf:p1-0--rnic:h3/r0"),
+        layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="GID changed", kind="gid-change", target="rnic:h4/r0", hard=True,
+        fault_kinds=("gid_change",),
+        component_ids=("rnic:h4/r0",), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        # What the RNIC sends is answered, what is sent to it is not: no component on the way
+        # explains that, and none must be blamed.
+        name="stale Q_Key", kind="qkey-stale", target="job1-w2/r0", excused=True,
+        component_ids=("job1-w2/r0", "rnic:h2/r0"), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
     Case(
         name="20 % damaged frames", kind="link-corrupt", target=LINK, params={"percent": 20.0},
         fault_kinds=("packet_loss", "crc_error"),
@@ -99,12 +131,14 @@ SUITE: Final = (
     Case(
         name="route withdrawn", kind="route-withdraw", target="spine:0",
         params={"dst": "job1-w0/r0"}, hard=True, fault_kinds=("connectivity", "switch_down"),
+        labs=TRACED,
         # One RNIC's packets may as well be lost on the cable behind the switch.
         component_ids=("spine:0", LINK), layer=Layer.UNDERLAY, timeout_s=15,
     ),
     Case(
         name="blackhole route", kind="route-hole", target="spine:0",
         params={"dst": "job1-w0/r0"}, hard=True, fault_kinds=("connectivity", "switch_down"),
+        labs=TRACED,
         # One RNIC's packets may as well be lost on the cable behind the switch.
         component_ids=("spine:0", LINK), layer=Layer.UNDERLAY, timeout_s=15,
     ),

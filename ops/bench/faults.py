@@ -61,13 +61,14 @@ class FaultBench:
         first = len(self.board.faults)
         injected = time.monotonic()
         self._lab.fault(case.kind, case.target, **case.params)
-        opened = self._until(lambda: len(self.board.faults) > first, case.timeout_s)
+        patience = self._lab.kind.patience
+        opened = self._until(lambda: len(self.board.faults) > first, case.timeout_s * patience)
         open_delay_s = time.monotonic() - injected if opened else None
-        self._until(lambda: False, SETTLE_S)
+        self._until(lambda: False, SETTLE_S * patience)
         latest = {f.fault_id: f for f in self.board.faults[first:]}
         self._lab.heal()
         healed = time.monotonic()
-        resolved = self._until(lambda: not self._open(), CALM_TIMEOUT_S)
+        resolved = self._until(lambda: not self._open(), CALM_TIMEOUT_S * patience)
         latest_after = {f.fault_id for f in self.board.faults[first:]}
         verdicts = tuple((f.component_id, f.layer.value, f.fault_kind) for f in latest.values())
         excused = case.excused and not latest_after
@@ -101,7 +102,7 @@ class FaultBench:
         TimeoutError
             If it does not become calm.
         """
-        deadline = time.monotonic() + CALM_TIMEOUT_S
+        deadline = time.monotonic() + CALM_TIMEOUT_S * self._lab.kind.patience
         self._poll()
         while time.monotonic() < self._uneasy + CALM_S or self._open():
             self._poll()

@@ -2,15 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ops.cli import options
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import USAGE, CliError
+from ops.cli.lab_errors import Name, plain_errors
+from ops.cli.lab_kinds import kinds
+from ops.cli.lab_suite import suite
 from schemas.connection import KafkaSettings, load_settings
 
 if TYPE_CHECKING:
@@ -20,19 +22,25 @@ DOWN_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.1
 NS_PER_S: Final = 1_000_000_000
 
-Name = Annotated[str, typer.Option("--name", help="Which lab, where several are up")]
-
 
 def up(
     *,
     kind: Annotated[
-        str, typer.Option(help="loopback (UDP relays, no root) or netns (kernel, root)")
+        str,
+        typer.Option(help="loopback (UDP relays), netns (kernel, root) or rxe (verbs in QEMU)"),
     ] = "loopback",
-    hosts: Annotated[int, typer.Option(help="Hosts, each with one container")] = 4,
-    rails: Annotated[int, typer.Option(help="RNICs per host")] = 4,
-    pods: Annotated[int, typer.Option(help="Pods, over which the hosts are split")] = 2,
-    leaves: Annotated[int, typer.Option(help="Leaf switches per pod")] = 2,
-    spines: Annotated[int, typer.Option(help="Spine switches")] = 2,
+    hosts: Annotated[
+        int | None, typer.Option(help="Hosts, each with one container [default: 4; rxe: 6]")
+    ] = None,
+    rails: Annotated[int | None, typer.Option(help="RNICs per host [default: 4; rxe: 1]")] = None,
+    pods: Annotated[
+        int | None,
+        typer.Option(help="Pods, over which the hosts are split [default: 2; rxe: 3]"),
+    ] = None,
+    leaves: Annotated[
+        int | None, typer.Option(help="Leaf switches per pod [default: 2; rxe: 1]")
+    ] = None,
+    spines: Annotated[int | None, typer.Option(help="Spine switches [default: 2; rxe: 1]")] = None,
     stages: Annotated[
         int | None, typer.Option(help="Pipeline stages of the training job [default: 2]")
     ] = None,
@@ -60,18 +68,27 @@ def up(
 
     Needs a Kafka, but no root: hosts, RNICs and switches are UDP sockets on
     127.0.0.1, and every packet travels from socket to socket. With `--kind netns`,
-    which needs root, they are network namespaces of the kernel. Stays in the
+    which needs root, they are network namespaces of the kernel; with `--kind rxe`
+    Soft-RoCE RNICs and routers of a throw-away virtual machine. Stays in the
     foreground until Ctrl-C or `lab down`, and leaves nothing behind.
 
     Example: skeletonhunter lab up --hosts 6 --pods 3 --apply-topics
     """
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
-    with _plain_errors():
+    with plain_errors():
+        from ops.lab.kind import lab_kind
         from ops.lab.lab import Lab, LabConfig
         from ops.lab.shape import LabShape
         from ops.lab.workload import Workload
 
-        shape = LabShape(hosts=hosts, rails=rails, pods=pods, leaves=leaves, spines=spines)
+        usual = lab_kind(kind).shape
+        shape = LabShape(
+            hosts=usual.hosts if hosts is None else hosts,
+            rails=usual.rails if rails is None else rails,
+            pods=usual.pods if pods is None else pods,
+            leaves=usual.leaves if leaves is None else leaves,
+            spines=usual.spines if spines is None else spines,
+        )
         workload = Workload(shape=shape, stages=stages, period_ns=round(period * NS_PER_S))
         _topics(settings, apply=apply_topics)
         if detach:
@@ -236,7 +253,7 @@ def down(name: Name = "default") -> None:
     """
     from ops.lab.folder import LabFolder, is_up, lab_path
 
-    with _plain_errors():
+    with plain_errors():
         path = lab_path(name)
         if not is_up(path):
             if not path.exists():
@@ -253,106 +270,6 @@ def down(name: Name = "default") -> None:
         typer.echo(f"lab {name!r} is down")
 
 
-def kinds(
-    name: Name = "default",
-    *,
-    kind: Annotated[
-        str | None, typer.Option(help="Of which kind of lab [default: the one that is up]")
-    ] = None,
-    as_json: options.Json = False,
-) -> None:
-    """List the kinds of fault, with their targets and parameters.
-
-    Example: skeletonhunter lab kinds --kind netns
-    """
-    with _plain_errors():
-        from ops.lab.fault_kinds import KINDS, LOOPBACK_LAB
-        from ops.lab.folder import info, is_up, lab_path
-        from ops.lab.kind import lab_kind
-
-        path = lab_path(name)
-        running = info(path).get("kind") if is_up(path) else None
-        lab = lab_kind(kind or running or LOOPBACK_LAB)
-    found = [k for k in KINDS.values() if lab.name in k.labs]
-    if as_json:
-        rows = [
-            {
-                "kind": k.name,
-                "layer": k.layer.value,
-                "target": k.target,
-                "doc": k.doc,
-                "labs": list(k.labs),
-                "params": [
-                    {"name": p.name, "unit": p.unit, "default": p.default, "doc": p.doc}
-                    for p in k.params
-                ],
-                "example": f"skeletonhunter lab fault {k.example}",
-            }
-            for k in found
-        ]
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    for k in found:
-        typer.echo(f"{k.name}  ({k.layer.value.lower()}, on a {k.target}): {k.doc}")
-        for p in k.params:
-            flag = "--from" if p.name == "sender" else f"--{p.name}"
-            default = "" if p.default is None else f" [default: {p.default:g}]"
-            typer.echo(f"    {flag}: {p.doc}{default}")
-        typer.echo(f"    skeletonhunter lab fault {k.example}")
-
-
-def suite(
-    *,
-    kind: Annotated[str, typer.Option(help="Kind of lab: loopback or netns")] = "loopback",
-    runs: Annotated[int, typer.Option(min=1, help="How often each fault is put in")] = 1,
-    bootstrap: Annotated[
-        str | None, typer.Option(help="Use this Kafka [default: start Apache Kafka]")
-    ] = None,
-    as_json: options.Json = False,
-) -> None:
-    """Put every fault in, one after another, and hold each verdict against the truth.
-
-    Brings broker, workers and a small lab up, and takes them down again; some
-    two minutes, and six for each run. Exit code 1 if less than 95 % of the verdicts name the
-    component, or hard faults take more than 3 s in the median.
-
-    Example: skeletonhunter lab suite --kind netns
-    """
-    with _plain_errors():
-        from rich.console import Console
-
-        from ops.bench.suite import run_suite
-        from ops.broker.errors import BrokerError
-        from ops.lab.kind import lab_kind
-        from ops.pipeline import NotReadyError
-        from ops.signals import interruptible
-
-        lacking = lab_kind(kind).missing()
-        if lacking is not None:
-            raise CliError(f"no {kind} lab here: {lacking}")
-        say = Console(stderr=True, highlight=False)
-        try:
-            with interruptible():
-                result = run_suite(
-                    kind,
-                    runs=runs,
-                    bootstrap=bootstrap,
-                    say=lambda text: say.print(
-                        f"{time.strftime('%H:%M:%S')}  {text}", markup=False
-                    ),
-                )
-        except (BrokerError, NotReadyError, TimeoutError) as error:
-            raise CliError(str(error)) from error
-    if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2))
-    else:
-        from ops.cli.lab_suite import show
-
-        show(result)
-    if not result.met:
-        raise typer.Exit(FOUND)
-
-
 def _params(truth: Mapping[str, Any]) -> str:
     return "".join(f", {key} {value}" for key, value in truth["params"].items())
 
@@ -362,7 +279,7 @@ def _not_up(name: str) -> str:
 
 
 def _ask(name: str, command: Mapping[str, Any]) -> Any:
-    with _plain_errors():
+    with plain_errors():
         from ops.lab.control import ControlUnavailableError, request
         from ops.lab.folder import CONTROL_FILE, is_up, lab_path
 
@@ -376,20 +293,6 @@ def _ask(name: str, command: Mapping[str, Any]) -> Any:
                 f"lab {name!r} takes no commands: it is coming up or going down, or belongs to "
                 f"a demo or a benchmark ({error})"
             ) from error
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Turn the lab's own errors into sentences with an exit code."""
-    from ops.lab.errors import LabError, LabUsageError
-    from ops.processes import ChildDiedError
-
-    try:
-        yield
-    except LabUsageError as error:
-        raise CliError(str(error), USAGE) from error
-    except (LabError, ChildDiedError, OSError) as error:
-        raise CliError(str(error)) from error
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (

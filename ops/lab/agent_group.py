@@ -4,9 +4,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from ops.lab.agents import AgentFiles, kafka_environment
 from ops.lab.errors import LabError
@@ -26,6 +26,8 @@ class AgentGroup:
 
     `changed` is called whenever a process was started.
     """
+
+    register_timeout_s = REGISTER_TIMEOUT_S
 
     def __init__(
         self,
@@ -54,6 +56,24 @@ class AgentGroup:
         self._group.start(agent_id, self._files.command(agent_id), env=self._environment)
         self._changed()
 
+    def hurt(self, kind: str, agent_id: str, params: Mapping[str, Any]) -> None:
+        """Put an agent's fault in."""
+        if kind == "agent-kill":
+            self.kill(agent_id)
+        elif kind == "agent-starve":
+            self.starve(agent_id, params["percent"])
+        else:
+            self.stop(agent_id)
+
+    def mend(self, kind: str, agent_id: str) -> None:
+        """Take an agent's fault out."""
+        if kind == "agent-kill":
+            self.start(agent_id)
+        elif kind == "agent-starve":
+            self.feed(agent_id)
+        else:
+            self.go_on(agent_id)
+
     def kill(self, agent_id: str) -> None:
         """End an agent as a crash would."""
         self._group.kill(agent_id)
@@ -66,7 +86,7 @@ class AgentGroup:
     def starve(self, agent_id: str, percent: float) -> None:
         """Let an agent run for that share of each second only."""
         self._group.start(
-            _starver(agent_id),
+            starver(agent_id),
             [
                 *(sys.executable, "-m", "ops.lab.starve"),
                 *("--pid", str(self._group.child(agent_id).pid)),
@@ -80,7 +100,7 @@ class AgentGroup:
     def feed(self, agent_id: str) -> None:
         """Let a starved agent run again."""
         self._starved.discard(agent_id)
-        self._group.stop(_starver(agent_id))
+        self._group.stop(starver(agent_id))
 
     def go_on(self, agent_id: str) -> None:
         """Let a stopped agent go on."""
@@ -116,7 +136,7 @@ class AgentGroup:
             If a process has ended.
         """
         missing = {e.endpoint_id for e in self._shape.endpoints}
-        deadline = time.monotonic() + REGISTER_TIMEOUT_S
+        deadline = time.monotonic() + self.register_timeout_s
         while missing:
             self._group.check()
             for seen in watch.poll():
@@ -126,10 +146,14 @@ class AgentGroup:
                 first = next(e for e in self._shape.endpoints if e.endpoint_id in missing)
                 raise LabError(
                     f"{len(missing)} endpoints have not registered within "
-                    f"{REGISTER_TIMEOUT_S:.0f} s: {', '.join(sorted(missing)[:SHOWN])} …\n"
-                    f"{self._group.child(first.agent_id).log_tail()}"
+                    f"{self.register_timeout_s:.0f} s: {', '.join(sorted(missing)[:SHOWN])} …\n"
+                    f"{self._log_tail(first.agent_id)}"
                 )
 
+    def _log_tail(self, agent_id: str) -> str:
+        return self._group.child(agent_id).log_tail()
 
-def _starver(agent_id: str) -> str:
+
+def starver(agent_id: str) -> str:
+    """Return the name of the process that starves an agent."""
     return f"starve-{agent_id}"

@@ -19,6 +19,8 @@ SOCKET_MODE: Final = 0o600
 # sun_path holds 104 bytes on macOS and 108 on Linux, the closing 0 among them.
 MAX_PATH_BYTES: Final = 103
 REPLY_TIMEOUT_S: Final = 5.0
+# A command to an emulated machine takes seconds when others keep it from running.
+ANSWER_TIMEOUT_S: Final = 30.0
 CONNECT_RETRY_S: Final = 0.02
 
 Handler = Callable[[Mapping[str, Any]], Any]
@@ -147,7 +149,7 @@ class ControlServer:
         self._path.unlink(missing_ok=True)
 
 
-def request(path: Path, command: Mapping[str, Any], *, timeout_s: float = REPLY_TIMEOUT_S) -> Any:
+def request(path: Path, command: Mapping[str, Any], *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
     """Send a command, return its result.
 
     Raises

@@ -18,7 +18,8 @@ from ops.lab.folder import (
     labs_dir,
 )
 
-UP_TIMEOUT_S: Final = 120.0
+# A lab in a machine boots it and lets its agents start one after another, emulated.
+UP_TIMEOUT_S: Final = 600.0
 POLL_S: Final = 0.1
 COMMAND: Final = [sys.executable, "-c", "from ops.cli.app import main; main()", "lab", "up"]
 

@@ -8,7 +8,9 @@ from schemas.enums import Layer
 MAX_MS: Final = 60_000.0
 LOOPBACK_LAB: Final = "loopback"
 NETNS_LAB: Final = "netns"
-ALL_LABS: Final = (LOOPBACK_LAB, NETNS_LAB)
+RXE_LAB: Final = "rxe"
+ALL_LABS: Final = (LOOPBACK_LAB, NETNS_LAB, RXE_LAB)
+KERNEL_LABS: Final = (NETNS_LAB, RXE_LAB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,30 +103,31 @@ KINDS: Final[dict[str, FaultKind]] = {
         ),
         FaultKind(
             name="flow-hole", layer=Layer.OVERLAY, target="virtual node", params=(DST,),
+            labs=(LOOPBACK_LAB, NETNS_LAB),
             doc="Entries vanish from a flow table; their packets are dropped without a word.",
             example="flow-hole vsw:h1 --dst job1-w1/r0",
         ),
         FaultKind(
             name="link-down", layer=Layer.UNDERLAY, target="link", params=(SHUT,),
-            labs=(NETNS_LAB,),
+            labs=KERNEL_LABS,
             doc="A port is shut: its own switch routes around it, the other end does not know.",
             example="link-down link:leaf:p0-0--spine:0",
         ),
         FaultKind(
             name="link-mtu", layer=Layer.UNDERLAY, target="link", params=(SENDER,),
-            labs=(NETNS_LAB,),
+            labs=KERNEL_LABS,
             doc="The MTU of the receiving end is too small: it drops large frames without a word.",
             example="link-mtu link:leaf:p0-0--spine:0",
         ),
         FaultKind(
             name="route-withdraw", layer=Layer.UNDERLAY, target="switch", params=(TO,),
-            labs=(NETNS_LAB,),
+            labs=KERNEL_LABS,
             doc="A switch loses its route to an RNIC, and says so of each packet.",
             example="route-withdraw spine:0 --dst job1-w0/r0",
         ),
         FaultKind(
             name="route-hole", layer=Layer.UNDERLAY, target="switch", params=(TO,),
-            labs=(NETNS_LAB,),
+            labs=KERNEL_LABS,
             doc="A switch has a blackhole route to an RNIC: its packets are dropped silently.",
             example="route-hole spine:0 --dst job1-w0/r0",
         ),
@@ -144,6 +147,16 @@ KINDS: Final[dict[str, FaultKind]] = {
             labs=(LOOPBACK_LAB,),
             doc="A virtual switch and an RNIC of its host send traffic to each other.",
             example="flow-loop rnic:h0/r0 --dst job1-w1/r0",
+        ),
+        FaultKind(
+            name="gid-change", layer=Layer.UNDERLAY, target="RNIC", labs=(RXE_LAB,),
+            doc="The RNIC's address is replaced by another: the GID that it registered is gone.",
+            example="gid-change rnic:h0/r0",
+        ),
+        FaultKind(
+            name="qkey-stale", layer=Layer.UNDERLAY, target="endpoint", labs=(RXE_LAB,),
+            doc="Its registration has another Q_Key than its queue pair: RNICs drop such packets.",
+            example="qkey-stale job1-w0/r0",
         ),
         FaultKind(
             name="agent-kill", layer=Layer.HOST, target="agent",

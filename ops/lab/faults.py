@@ -36,17 +36,15 @@ class FaultSpec:
 
 def targets_of(kind: FaultKind, shape: LabShape) -> list[str]:
     """Return the components that a fault of that kind can hit."""
-    match kind.target:
-        case "link":
-            return [link.link_id for link in shape.links]
-        case "switch":
-            return shape.switch_ids()
-        case "container":
-            return list(dict.fromkeys(e.container_id for e in shape.endpoints))
-        case "virtual node":
-            return shape.vswitch_ids() + shape.rnic_ids()
-        case _:
-            return shape.agent_ids()
+    return {
+        "link": [link.link_id for link in shape.links],
+        "switch": shape.switch_ids(),
+        "container": list(dict.fromkeys(e.container_id for e in shape.endpoints)),
+        "RNIC": shape.rnic_ids(),
+        "endpoint": [e.endpoint_id for e in shape.endpoints],
+        "virtual node": shape.vswitch_ids() + shape.rnic_ids(),
+        "agent": shape.agent_ids(),
+    }[kind.target]
 
 
 def near(name: str, known: list[str]) -> str:
@@ -166,6 +164,10 @@ def _culprits(
         mine = [e for e in shape.endpoints if e.container_id == component]
         # Its ports are gone from the virtual switch: the component that is left to name.
         return (mine[0].vswitch_id, *(e.endpoint_id for e in mine))
+    if kind.target == "endpoint":
+        rnic_id = next(e.rnic_id for e in shape.endpoints if e.endpoint_id == component)
+        # Nothing of the RNIC answers: from the outside the two are one.
+        return (component, rnic_id)
     if kind.name != "flow-loop":
         return (component,)
     overlay = Overlay(shape)

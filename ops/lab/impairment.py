@@ -72,6 +72,11 @@ class LinkDirection:
         )
         self.impaired = self._sum != Effect()
 
+    @property
+    def effect(self) -> Effect:
+        """The sum of all effects."""
+        return self._sum
+
     def fate(self, rng: random.Random) -> Fate:
         """Decide what happens to the next packet, and count it."""
         effect = self._sum

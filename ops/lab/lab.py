@@ -35,11 +35,16 @@ from ops.lab.faults import FaultError, FaultSpec, check_fault, near
 from ops.lab.folder import INFO_FILE, PIDS_FILE, LabFolder
 from ops.lab.kind import lab_kind
 from ops.lab.preflight import missing_topics
-from ops.lab.publishing import LabPublisher, now_us
+from ops.lab.publishing import LabPublisher
+from ops.lab.rxe.agents import MachineAgents
+from ops.lab.rxe.kind import forwarded_ports
+from ops.lab.rxe.machine import BOOT_TIMEOUT_S, LOGS, OUT
+from ops.lab.rxe.misleading import StaleKeys
 from ops.lab.server import SOCKET_FILE, FabricConfig
 from ops.lab.shape import LabShape, link_id
-from ops.lab.topology import task_of
+from ops.lab.task import LabTask
 from ops.lab.truth import TRUTH_FILE, Action, Truth, TruthLog, lab_truth
+from ops.lab.vm.packages import fetch_image
 from ops.lab.workload import DEFAULT_PERIOD_NS
 from ops.processes import ChildDiedError, ProcessGroup
 from ops.watch import Watch
@@ -61,14 +66,14 @@ def silent(_text: str) -> None:
 class LabConfig:
     """What lab to build.
 
-    `stages` and `period_ns` are the training job's. `agent_options` override
-    keys of the agents' `[agent]` table. Logs and the truth stay in `keep` after
-    the lab is down; None: nothing stays.
+    `shape` None: what that kind of lab has. `stages` and `period_ns` are the training
+    job's. `agent_options` override keys of the agents' `[agent]` table. Logs and the
+    truth stay in `keep` after the lab is down; None: nothing stays.
     """
 
     settings: KafkaSettings
     kind: str = LOOPBACK_LAB
-    shape: LabShape = field(default_factory=LabShape)
+    shape: LabShape | None = None
     name: str = "default"
     agents: bool = True
     seed: int = 1
@@ -86,8 +91,8 @@ class Lab:
 
     def __init__(self, config: LabConfig, say: Callable[[str], None] = silent) -> None:
         self.config = config
-        self.shape = config.shape
         self.kind = lab_kind(config.kind)
+        self.shape = config.shape or self.kind.shape
         self.faults: dict[str, ActiveFault] = {}
         self._say = say
         self._log = EventLog("lab")
@@ -95,7 +100,8 @@ class Lab:
         self._group: ProcessGroup | None = None
         self._agents: AgentGroup | None = None
         self._publisher: LabPublisher | None = None
-        self._submitted_at: int | None = None
+        self._keys: StaleKeys | None = None
+        self._task: LabTask | None = None
         self._truth: list[Truth] = []
         self._numbered = 0
 
@@ -154,6 +160,8 @@ class Lab:
         missing = missing_topics(config.settings)
         if missing:
             raise LabError(f"{config.settings.bootstrap} lacks the topic {missing[0]}: apply them")
+        if self.kind.machine:
+            fetch_image(self._say)
         self._folder = LabFolder.acquire(config.name)
         self._describe("starting")
         self._group = ProcessGroup(config.keep or self.path / "logs").__enter__()
@@ -161,8 +169,11 @@ class Lab:
         ports = self.kind.ports(self.shape)
         status = self._start_fabric(ports)
         self._publisher = LabPublisher(config.settings, self._log)
+        self._task = LabTask(self.shape, config.settings, self._publisher, self._log)
+        self._keys = StaleKeys(config.settings, self._publisher)
         with Watch(config.settings, (topics.ENDPOINT,)) as watch:
-            self._submit()
+            self._say(f"task {self.shape.task_id}: {len(self.shape.endpoints)} endpoints submitted")
+            self._task.submit()
             if config.agents:
                 self._agents = self._agent_group(ports, status["addresses"])
                 self._agents.start_all()
@@ -186,6 +197,7 @@ class Lab:
             period_ns=config.period_ns,
             kafka_config=kafka,
             kind=config.kind,
+            forwarded=forwarded_ports(config.settings) if self.kind.machine else (),
         ).write()
         group.start(
             FABRIC,
@@ -195,39 +207,26 @@ class Lab:
         self._write_pids()
         return wait_for(
             self.path / SOCKET_FILE,
-            timeout_s=FABRIC_TIMEOUT_S,
+            timeout_s=BOOT_TIMEOUT_S if self.kind.machine else FABRIC_TIMEOUT_S,
             check=group.check,
             command={"op": "status"},
         )
 
-    def _submit(self) -> None:
-        self._say(f"task {self.shape.task_id}: {len(self.shape.endpoints)} endpoints submitted")
-        self._submitted_at = now_us()
-        self._publish_task(ended_at=None)
-
-    def _publish_task(self, ended_at: int | None) -> None:
-        if self._publisher is None or self._submitted_at is None:
-            return
-        self._publisher.task(
-            task_of(
-                self.shape,
-                cluster=self.config.settings.cluster,
-                submitted_at=self._submitted_at,
-                ended_at=ended_at,
-            )
-        )
-        if self._publisher.flush():
-            raise LabError(f"{self.config.settings.bootstrap} does not take the task")
-
     def _agent_group(self, ports: Mapping[str, int], addresses: Mapping[str, str]) -> AgentGroup:
         settings = self.config.settings
         files = AgentFiles(
-            self.path,
+            self.path / OUT if self.kind.machine else self.path,
             self.shape,
             settings,
             rnic=lambda e: self.kind.rnic(e, self.path, ports, addresses),
             options={**self.kind.options, **self.config.agent_options},
         )
+        if self.kind.machine:
+            return MachineAgents(
+                *(self.group, files, self.shape, settings, self._write_pids),
+                socket=self.path / SOCKET_FILE,
+                folder=self.path,
+            )
         return AgentGroup(self.group, files, self.shape, settings, self._write_pids)
 
     def _write_pids(self) -> None:
@@ -264,7 +263,11 @@ class Lab:
         spec = check_fault(kind, target, params, self.shape, self.kind.name)
         fault_id = f"f{self._numbered + 1}"
         if spec.layer is Layer.HOST:
-            truth = self._hurt_agent(fault_id, spec)
+            self._hurt(spec)
+            truth = self._told("inject", fault_id, spec)
+        elif spec.kind == "qkey-stale" and self._keys is not None:
+            self._keys.spoil(spec.target)
+            truth = self._told("inject", fault_id, spec)
         else:
             command = {
                 "op": "inject",
@@ -278,7 +281,7 @@ class Lab:
         self.faults[fault_id] = ActiveFault(fault_id, spec)
         return truth
 
-    def _hurt_agent(self, fault_id: str, spec: FaultSpec) -> Truth:
+    def _hurt(self, spec: FaultSpec) -> None:
         if self._agents is None:
             raise FaultError("this lab has no agents")
         other = next((f for f in self.faults.values() if f.spec.target == spec.target), None)
@@ -287,24 +290,7 @@ class Lab:
         state = self._agents.state(spec.target)
         if state != "running":
             raise FaultError(f"{spec.target} does not run: {state}")
-        if spec.kind == "agent-kill":
-            self._agents.kill(spec.target)
-        elif spec.kind == "agent-starve":
-            self._agents.starve(spec.target, spec.params["percent"])
-        else:
-            self._agents.stop(spec.target)
-        return self._told("inject", fault_id, spec)
-
-    def _heal_agent(self, fault: ActiveFault) -> Truth:
-        spec = fault.spec
-        if self._agents is not None:
-            if spec.kind == "agent-kill":
-                self._agents.start(spec.target)
-            elif spec.kind == "agent-starve":
-                self._agents.feed(spec.target)
-            else:
-                self._agents.go_on(spec.target)
-        return self._told("heal", fault.fault_id, spec)
+        self._agents.hurt(spec.kind, spec.target, spec.params)
 
     def _told(self, action: Action, fault_id: str, spec: FaultSpec) -> Truth:
         truth = truth_of(action, fault_id, spec)
@@ -330,7 +316,12 @@ class Lab:
 
     def _heal(self, fault: ActiveFault) -> Truth:
         if fault.spec.layer is Layer.HOST:
-            truth = self._heal_agent(fault)
+            if self._agents is not None:
+                self._agents.mend(fault.spec.kind, fault.spec.target)
+            truth = self._told("heal", fault.fault_id, fault.spec)
+        elif fault.spec.kind == "qkey-stale" and self._keys is not None:
+            self._keys.mend(fault.spec.target)
+            truth = self._told("heal", fault.fault_id, fault.spec)
         else:
             command = {"op": "heal", "fault_id": fault.fault_id}
             truth = Truth.from_dict(request(self.path / SOCKET_FILE, command))
@@ -366,24 +357,25 @@ class Lab:
         try:
             if group is not None:
                 self._record(lab_truth("down", self.config.name))
-                self._end_task()
+                if self._task is not None:
+                    self._task.end()
                 self._say("stopping agents and fabric")
                 if self._agents is not None:
                     self._agents.all_go_on()
                 group.stop_all()
             self._keep_truth(folder)
+            self._keep_logs(folder)
         finally:
-            self._group = self._publisher = self._agents = self._submitted_at = None
+            self._group = self._publisher = self._agents = self._task = None
+            self._keys = None
             self.faults.clear()
             self._folder = None
             folder.release()
 
-    def _end_task(self) -> None:
-        try:
-            self._publish_task(ended_at=now_us())
-        except LabError as error:
-            # The broker may be gone before us; that keeps nobody from leaving.
-            self._log.warning("task.not_ended", reason=str(error))
+    def _keep_logs(self, folder: LabFolder) -> None:
+        logs = folder.path / OUT / LOGS
+        if self.config.keep is not None and logs.is_dir():
+            shutil.copytree(logs, self.config.keep, dirs_exist_ok=True)
 
     def _keep_truth(self, folder: LabFolder) -> None:
         self._truth = TruthLog(folder.path / TRUTH_FILE).read()

@@ -21,8 +21,8 @@ class Network(Protocol):
         """Return the addresses by which traces know nodes, and those of endpoints, by id."""
         ...
 
-    def table(self, host: int, *, cluster: str, captured_at: int) -> FlowTable:
-        """Return the forwarding tables of a host's virtual nodes as they are."""
+    def table(self, host: int, *, cluster: str, captured_at: int) -> FlowTable | None:
+        """Return the forwarding tables of a host's virtual nodes as they are; None: no overlay."""
         ...
 
     def inject(self, fault_id: str, spec: FaultSpec) -> Truth:

@@ -21,13 +21,28 @@ def missing_topics(settings: KafkaSettings) -> list[str]:
     ConnectionError
         If no broker answers within 5 s.
     """
+    found = _metadata(settings).topics
+    return [name for name in (settings.topic(t.name) for t in TOPICS) if name not in found]
+
+
+def broker_addresses(settings: KafkaSettings) -> list[tuple[str, int]]:
+    """Return host and port of each broker, as the cluster tells them to clients.
+
+    Raises
+    ------
+    ConnectionError
+        If no broker answers within 5 s.
+    """
+    return [(broker.host, broker.port) for broker in _metadata(settings).brokers.values()]
+
+
+def _metadata(settings: KafkaSettings) -> Any:
     client = api.AdminClient(
         {**settings.librdkafka(), "log_level": 2, "error_cb": lambda _error: None}
     )
     try:
-        found = client.list_topics(timeout=TIMEOUT_S).topics
+        return client.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:
         raise ConnectionError(
             f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
         ) from error
-    return [name for name in (settings.topic(t.name) for t in TOPICS) if name not in found]

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
-from schemas.records import Component, FlowTable, Task
+from schemas.records import Component, Endpoint, FlowTable, Task
 from schemas.registry import codec_for
 from schemas.topics import Topic
 
@@ -66,6 +66,10 @@ class LabPublisher:
         """Publish a training job's submission, or its end."""
         at_us = task.submitted_at if task.ended_at is None else task.ended_at
         self._send(topics.TASK, task.task_id, task, at_us=at_us)
+
+    def endpoint(self, endpoint: Endpoint) -> None:
+        """Publish a registration in the name of its agent."""
+        self._send(topics.ENDPOINT, endpoint.endpoint_id, endpoint, at_us=now_us())
 
     def withdraw(self) -> None:
         """Write a tombstone for each component and table: the network is no longer there."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ops.lab.control import ControlServer
 from ops.lab.counters import CounterTree, CounterWriter
 from ops.lab.events import EventLoop
-from ops.lab.fault_kinds import LOOPBACK_LAB
+from ops.lab.fault_kinds import LOOPBACK_LAB, RXE_LAB
 from ops.lab.faultboard import describe
 from ops.lab.faults import FaultError, check_fault
 from ops.lab.loopback import LoopbackNetwork
@@ -28,6 +28,7 @@ from ops.lab.netns.plan import Plan, prefix_of
 from ops.lab.netns.traffic import Traffic
 from ops.lab.network import Network
 from ops.lab.publishing import LabPublisher, now_us
+from ops.lab.rxe.network import RxeNetwork
 from ops.lab.shape import LabShape
 from ops.lab.topology import Topology
 from ops.lab.truth import TRUTH_FILE, TruthLog
@@ -52,7 +53,8 @@ GC_THRESHOLD: Final = (50_000, 50, 1_000)
 class FabricConfig:
     """What the fabric process is told.
 
-    `endpoints` are the ports at which endpoints listen. `kafka_config` names the
+    `endpoints` are the ports at which endpoints listen; `forwarded` those of this host's
+    loopback that agents in a machine of their own are to reach. `kafka_config` names the
     TOML file with the `[kafka]` table; None: nothing is published.
     """
 
@@ -64,6 +66,7 @@ class FabricConfig:
     period_ns: int = DEFAULT_PERIOD_NS
     kafka_config: Path | None = None
     kind: str = LOOPBACK_LAB
+    forwarded: tuple[int, ...] = ()
 
     def write(self) -> Path:
         """Write the file for the process, return its path."""
@@ -89,6 +92,7 @@ class FabricConfig:
                 "folder": Path(content["folder"]),
                 "shape": LabShape(**content["shape"]),
                 "kafka_config": None if kafka is None else Path(kafka),
+                "forwarded": tuple(content["forwarded"]),
             }
         )
 
@@ -127,6 +131,15 @@ class FabricServer:
                 write=write,
                 publish=self._publish_tables,
             )
+        if config.kind == RXE_LAB:
+            return RxeNetwork(
+                config.shape,
+                config.folder,
+                self._loop,
+                ports=config.forwarded,
+                write=write,
+                publish=self._publish_tables,
+            )
         return NetnsNetwork(
             config.shape,
             config.folder,
@@ -136,8 +149,10 @@ class FabricServer:
             publish=self._publish_tables,
         )
 
-    def _make_job(self, workload: Workload) -> CounterWriter | Traffic:
+    def _make_job(self, workload: Workload) -> CounterWriter | Traffic | None:
         config = self._config
+        if config.kind == RXE_LAB:
+            return None  # an emulated processor has nothing left for it
         if config.kind == LOOPBACK_LAB:
             tree = CounterTree(config.folder / "sys", config.shape)
             return CounterWriter(tree, workload, self._loop)
@@ -147,7 +162,8 @@ class FabricServer:
         """Serve until told to stop."""
         self._publish_topology()
         self._republish()
-        self._job.start()
+        if self._job is not None:
+            self._job.start()
         parent = os.getppid()
         self._chores(parent)
         gc.collect()
@@ -164,7 +180,8 @@ class FabricServer:
     def close(self) -> None:
         """Withdraw what was published, close everything."""
         self._control.close()
-        self._job.close()
+        if self._job is not None:
+            self._job.close()
         self.network.close()
         if self._publisher is not None:
             self._publisher.withdraw()
@@ -186,7 +203,10 @@ class FabricServer:
         if self._publisher is None:
             return
         topology = Topology(
-            self._config.shape, cluster=self._cluster, addresses=self.network.addresses()
+            self._config.shape,
+            cluster=self._cluster,
+            addresses=self.network.addresses(),
+            overlay=self._config.kind != RXE_LAB,
         )
         self._publisher.topology(topology.components(now_us()))
 
@@ -198,9 +218,9 @@ class FabricServer:
         if self._publisher is None:
             return
         for host in sorted(hosts):
-            self._publisher.flows(
-                self.network.table(host, cluster=self._cluster, captured_at=now_us())
-            )
+            table = self.network.table(host, cluster=self._cluster, captured_at=now_us())
+            if table is not None:
+                self._publisher.flows(table)
         self._publisher.poll()
 
     def _command(self, command: Mapping[str, Any]) -> Any:
@@ -221,6 +241,8 @@ class FabricServer:
                 if fault_id not in self.network.active:
                     raise FaultError(f"no fault {fault_id!r} is in force")
                 return self.network.heal(fault_id).as_dict()
+            case "agents" if isinstance(self.network, RxeNetwork):
+                return self.network.agents(command)
             case other:
                 raise FaultError(f"unknown command {other!r}")
 

@@ -34,12 +34,17 @@ def main() -> int:
     parser.add_argument("--percent", type=float, required=True)
     parser.add_argument("--lab", help="folder of the lab, by which leftovers are known")
     arguments = parser.parse_args()
+    return run(arguments.pid, arguments.percent)
+
+
+def run(pid: int, percent: float) -> int:
+    """Starve a process until SIGTERM, then let it go on; return the exit code."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     try:
-        starve(arguments.pid, arguments.percent)
+        starve(pid, percent)
     finally:
         with suppress(ProcessLookupError):
-            os.kill(arguments.pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)
     return 0
 
 

@@ -13,10 +13,18 @@ SPINE_TIER = 1
 class Topology:
     """Makes the components of a lab; `addresses` are those of nodes and endpoints."""
 
-    def __init__(self, shape: LabShape, *, cluster: str, addresses: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        shape: LabShape,
+        *,
+        cluster: str,
+        addresses: Mapping[str, str],
+        overlay: bool = True,
+    ) -> None:
         self._shape = shape
         self._cluster = cluster
         self._addresses = addresses
+        self._overlay = overlay
 
     def components(self, updated_at: int) -> list[Component]:
         """Return everything there is, links last."""
@@ -46,7 +54,8 @@ class Topology:
             shape.host_ids(), shape.vswitch_ids(), shape.agent_ids(), strict=True
         ):
             yield host, ComponentKind.HOST, Layer.HOST, None, None, None, None
-            yield vswitch, ComponentKind.VSWITCH, Layer.OVERLAY, host, None, None, None
+            if self._overlay:
+                yield vswitch, ComponentKind.VSWITCH, Layer.OVERLAY, host, None, None, None
             yield agent, ComponentKind.AGENT, Layer.HOST, host, None, None, None
         for e in shape.endpoints:
             yield e.rnic_id, ComponentKind.RNIC, Layer.UNDERLAY, e.host_id, None, None, None

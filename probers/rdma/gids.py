@@ -107,15 +107,19 @@ def read_table(port: Path) -> list[Gid]:
         indices = sorted(int(p.name) for p in (port / "gids").iterdir() if p.name.isdecimal())
     except OSError:
         return []
-    table = []
-    for index in indices[:MAX_GIDS]:
-        text = read_text(str(port / "gids" / str(index)), _READ_BYTES) or ""
-        try:
-            address = ipaddress.IPv6Address(text)
-        except ValueError:
-            continue
-        # An entry that is not used reads as zeros, and its type cannot be read.
-        kind = read_text(str(port / "gid_attrs" / "types" / str(index)), _READ_BYTES)
-        if address != _NONE and kind:
-            table.append(Gid(index, address, kind))
-    return table
+    found = (read_gid(port, index) for index in indices[:MAX_GIDS])
+    return [gid for gid in found if gid is not None]
+
+
+def read_gid(port: Path, index: int) -> Gid | None:
+    """Return one entry of a port's table; None where it is not used, or gone."""
+    text = read_text(str(port / "gids" / str(index)), _READ_BYTES) or ""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    if address == _NONE:
+        return None
+    # The type of an entry that is not used cannot be read.
+    kind = read_text(str(port / "gid_attrs" / "types" / str(index)), _READ_BYTES)
+    return Gid(index, address, kind) if kind else None

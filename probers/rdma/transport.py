@@ -25,7 +25,7 @@ from probers.rdma.answering import Answering
 from probers.rdma.arrivals import Arrivals
 from probers.rdma.asking import Asking
 from probers.rdma.flows import label_of, pair_of, rule_of
-from probers.rdma.gids import ROCE_V2, Gid, choose_gid, read_table, shown
+from probers.rdma.gids import ROCE_V2, Gid, choose_gid, read_gid, read_table, shown
 from probers.rdma.handles import Handles
 from probers.rdma.library import NoDeviceError, NoGidError, load
 from probers.rdma.port import HOP_LIMIT, RESPONDER, Event, Port, PortSettings
@@ -109,7 +109,8 @@ class RdmaTransport:
         OSError
             If the GID or the device is gone.
         """
-        return self._chosen() == self._gid
+        # The whole table has up to a thousand entries, each a file: only where its own has changed.
+        return read_gid(self._folder, self._gid.index) == self._gid or self._chosen() == self._gid
 
     def send(self, probe: Probe) -> None:
         """Send a probe on its flow's queue pair; with a TTL, one of a trace."""

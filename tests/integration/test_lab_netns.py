@@ -17,11 +17,11 @@ import pytest
 
 from ops.bench.cases import SUITE
 from ops.bench.faults import FaultBench
-from ops.bench.suite import SHAPE
 from ops.lab.events import EventLoop
 from ops.lab.fault_kinds import NETNS_LAB
 from ops.lab.faults import check_fault
 from ops.lab.folder import info, lab_path
+from ops.lab.kind import SUITE_SHAPE as SHAPE
 from ops.lab.kind import why_no_netns
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.netns.commands import namespaces, run

@@ -1,42 +1,28 @@
 """The network of namespaces: made, read, broken, mended, removed."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ops.lab.events import EventLoop
-from ops.lab.faultboard import ActiveFault, effect_of, truth_of
-from ops.lab.faults import FaultSpec
-from ops.lab.flapping import Flapping
 from ops.lab.impairment import LinkDirection
 from ops.lab.loopback import impaired_links
-from ops.lab.netns import breaking
-from ops.lab.netns.commands import (
-    batch,
-    remove_namespaces,
-    run,
-    write_sysctls,
-)
+from ops.lab.netns.commands import batch, remove_namespaces, run, write_sysctls
+from ops.lab.netns.kernel import KernelNetwork
 from ops.lab.netns.plan import AGENT_PORT, Plan, overlay_address, prefix_of
 from ops.lab.netns.shaper import Detour
 from ops.lab.netns.tables import Tables
 from ops.lab.shape import LabShape
-from ops.lab.truth import Action, Truth
+from ops.lab.truth import Truth
 from schemas.records import FlowTable
 
-# Link faults that happen to single frames; the others are the kernel's own.
-SHAPED: Final = frozenset({"link-cut", "link-loss", "link-delay", "link-jitter", "link-corrupt"})
 # How soon a table that somebody else has changed is published.
 LOOK_NS: Final = 2 * 10**9
 
 
-class NetnsNetwork:
-    """All namespaces of a lab.
-
-    `write` gets a line of truth at the instant of each change; `publish` the hosts
-    whose tables changed.
-    """
+class NetnsNetwork(KernelNetwork):
+    """All namespaces of a lab on this machine; frames suffer in detours of this process."""
 
     def __init__(
         self,
@@ -48,26 +34,14 @@ class NetnsNetwork:
         write: Callable[[Truth], None],
         publish: Callable[[set[int]], None],
     ) -> None:
-        self.active: dict[str, ActiveFault] = {}
-        self._flapping = Flapping(
-            loop, self.active, put=self._apply, take=self._undo_flap, record=self._record
-        )
+        super().__init__(Plan(shape, prefix_of(folder)), loop, write=write, publish=publish)
         self._shape = shape
         self._folder = folder
-        self._loop = loop
         # Faults need repeatable draws, not secret ones.
         self._rng = random.Random(seed)  # noqa: S311
-        self._write = write
-        self._publish = publish
-        self._plan = Plan(shape, prefix_of(folder))
         self._tables = Tables(shape)
         self._seen: dict[int, str] = {}
         self._detours: dict[tuple[str, str], Detour] = {}
-        self._directions = {
-            (a, b): LinkDirection(link.link_id, a, b)
-            for link in shape.links
-            for a, b in ((link.a, link.b), (link.b, link.a))
-        }
         try:
             self._build()
         except BaseException:
@@ -85,12 +59,6 @@ class NetnsNetwork:
         for node in plan.nodes:
             batch("ip", plan.namespace(node), plan.devices(node))
             self._restore(node)
-
-    def _restore(self, node: str) -> None:
-        """Set everything of one namespace as it is in health."""
-        namespace = self._plan.namespace(node)
-        batch("ip", namespace, self._plan.state(node))
-        batch("bridge", namespace, self._plan.tables(node))
 
     def addresses(self) -> dict[str, str]:
         """Return addresses of nodes and endpoints."""
@@ -125,62 +93,13 @@ class NetnsNetwork:
             self._publish(changed)
         self._loop.call_later(LOOK_NS, self._look)
 
-    def inject(self, fault_id: str, spec: FaultSpec) -> Truth:
-        """Put a fault in; return the line of truth."""
-        self._apply(fault_id, spec)
-        truth = self._record("inject", fault_id, spec)
-        self.active[fault_id] = ActiveFault(fault_id, spec)
-        self._flapping.start(fault_id, spec)
-        self._publish(breaking.hosts(self._plan, spec))
-        return truth
+    def _batch(self, tool: str, namespace: str, commands: Sequence[str]) -> None:
+        batch(tool, namespace, commands)
 
-    def heal(self, fault_id: str) -> Truth:
-        """Take a fault out; return the line of truth; raises KeyError."""
-        spec = self.active.pop(fault_id).spec
-        self._undo(fault_id, spec)
-        truth = self._record("heal", fault_id, spec)
-        self._publish(breaking.hosts(self._plan, spec))
-        return truth
+    def _sysctls(self, namespace: str, values: dict[str, str]) -> None:
+        write_sysctls(namespace, values)
 
-    def _apply(self, fault_id: str, spec: FaultSpec) -> None:
-        if spec.kind in SHAPED:
-            for direction in self._suffering(spec):
-                direction.put(fault_id, effect_of(spec))
-                self._detour(direction)
-            return
-        if spec.kind == "switch-off":
-            write_sysctls(self._plan.namespace(spec.target), {"net/ipv4/ip_forward": "0"})
-            return
-        step = breaking.step(self._plan, spec)
-        batch(step.tool, step.namespace, step.commands)
-
-    def _undo(self, fault_id: str, spec: FaultSpec) -> None:
-        if spec.kind in SHAPED:
-            for direction in self._suffering(spec):
-                direction.remove(fault_id)
-                self._detour(direction)
-            return
-        nodes = breaking.nodes(self._plan, spec)
-        if spec.kind == "switch-off":
-            write_sysctls(self._plan.namespace(spec.target), {"net/ipv4/ip_forward": "1"})
-        for step in breaking.undoing(self._plan, spec):
-            batch(step.tool, step.namespace, step.commands)
-        for node in nodes:
-            self._restore(node)
-        # What the restoration mended too, is to go on being broken.
-        for other in self.active.values():
-            if other.spec.kind not in SHAPED and nodes & breaking.nodes(self._plan, other.spec):
-                self._apply(other.fault_id, other.spec)
-
-    def _suffering(self, spec: FaultSpec) -> list[LinkDirection]:
-        sender = spec.params.get("sender")
-        return [
-            direction
-            for direction in self._directions.values()
-            if direction.link_id == spec.target and sender in (None, direction.sender)
-        ]
-
-    def _detour(self, direction: LinkDirection) -> None:
+    def _reshape(self, direction: LinkDirection) -> None:
         """Make a detour for a direction that is impaired, remove that of a healthy one."""
         key = direction.sender, direction.receiver
         if direction.impaired and key not in self._detours:
@@ -193,18 +112,6 @@ class NetnsNetwork:
             )
         elif not direction.impaired and key in self._detours:
             self._detours.pop(key).close()
-
-    def _undo_flap(self, fault_id: str, spec: FaultSpec) -> None:
-        active = self.active.pop(fault_id)
-        try:
-            self._undo(fault_id, spec)
-        finally:
-            self.active[fault_id] = active
-
-    def _record(self, action: Action, fault_id: str, spec: FaultSpec) -> Truth:
-        truth = truth_of(action, fault_id, spec)
-        self._write(truth)
-        return truth
 
     def status(self) -> dict[str, Any]:
         """Return what the detours have counted; the kernel's own counts are `ip -s link`'s."""

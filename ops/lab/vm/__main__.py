@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from ops.lab.vm.machine import MachineError, run_in_machine
-from ops.lab.vm.packages import NoMachineError, fetch_image
+from ops.lab.vm.packages import GUEST_PYTHON, NoMachineError, fetch_image
 
 # sysexits.h
 BROKEN: Final = 70
 NOT_HERE: Final = 75
-# Of Debian 12, whose packages the guest is made of.
-GUEST_PYTHON: Final = (3, 11)
 
 
 def test_command(arguments: list[str]) -> tuple[list[str], dict[str, str]]:

@@ -50,7 +50,7 @@ def run_in_machine(
         out = Path(scratch) if folder is None else folder
         status = out / STATUS
         status.unlink(missing_ok=True)
-        (out / "command.sh").write_text(_script(command, environment or {}), encoding="utf-8")
+        write_script(out, command, environment or {})
         _boot(image, out, timeout_s=timeout_s, network=network)
         try:
             return int(status.read_text(encoding="ascii"))
@@ -58,24 +58,15 @@ def run_in_machine(
             raise MachineError("the machine stopped before its command had ended") from None
 
 
-def _script(command: Sequence[str], environment: Mapping[str, str]) -> str:
+def write_script(out: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Write what the guest runs, from this process's working directory, to where it looks."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     lines += [f"cd {shlex.quote(str(Path.cwd()))}", shlex.join(command)]
-    return "\n".join(lines) + "\n"
+    (out / "command.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _boot(image: Image, out: Path, *, timeout_s: float, network: bool) -> None:
-    qemu, environment = image.qemu()
-    command = [
-        *qemu, *ACCELERATION, "-m", str(MEMORY_MB),
-        "-display", "none", "-vga", "none", "-nodefaults", "-no-reboot", "-serial", "stdio",
-        "-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", APPEND,
-        *_shared("host", Path("/"), "readonly=on,multidevs=remap"),
-        *_shared("extra", image.root, "readonly=on"),
-        *_shared("out", out, ""),
-    ]  # fmt: skip
-    if network:
-        command += ["-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile="]
+    command, environment = boot_command(image, out, serial=("stdio",), network=network)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
     try:
         process.wait(timeout_s)
@@ -85,6 +76,26 @@ def _boot(image: Image, out: Path, *, timeout_s: float, network: bool) -> None:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def boot_command(
+    image: Image, out: Path, *, serial: Sequence[str], network: bool
+) -> tuple[list[str], dict[str, str]]:
+    """Return QEMU's command and environment; `serial` are its serial ports, the console first."""
+    qemu, environment = image.qemu()
+    command = [
+        *qemu, *ACCELERATION, "-m", str(MEMORY_MB),
+        "-display", "none", "-vga", "none", "-nodefaults", "-no-reboot",
+        "-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", APPEND,
+        *_shared("host", Path("/"), "readonly=on,multidevs=remap"),
+        *_shared("extra", image.root, "readonly=on"),
+        *_shared("out", out, ""),
+    ]  # fmt: skip
+    for port in serial:
+        command += ["-serial", port]
+    if network:
+        command += ["-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile="]
+    return command, environment
 
 
 def _shared(tag: str, path: Path, options: str) -> list[str]:

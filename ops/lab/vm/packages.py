@@ -27,6 +27,8 @@ GUEST_PACKAGES: Final = (
     "librdmacm1", "python3-pyverbs", "iproute2", "libbpf1", "libelf1", "libmnl0", "libxtables12",
     "libcap2", "libcap2-bin", "libdb5.3", "libbsd0", "libmd0", "libtirpc3",
 )  # fmt: skip
+# Of Debian 12, whose packages the guest is made of.
+GUEST_PYTHON: Final = (3, 11)
 TOOLS: Final = ("apt-get", "apt-cache", "dpkg")
 # Changes when what is unpacked changes: an older cache is then made anew.
 LAYOUT: Final = "1"
@@ -81,6 +83,14 @@ class Image:
         return command, {**os.environ, "LD_LIBRARY_PATH": libraries}
 
 
+def why_no_machine() -> str | None:
+    """Return why the machine cannot be had here; None: at a first look it can."""
+    if os.uname().machine != "x86_64":
+        return f"the machine emulates x86-64; this is {os.uname().machine}"
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    return f"Debian's packages are needed; there is no {', '.join(missing)}" if missing else None
+
+
 def fetch_image(say: Say) -> Image:
     """Return the parts, fetched and unpacked if they are not there yet.
 
@@ -89,11 +99,9 @@ def fetch_image(say: Say) -> Image:
     NoMachineError
         If this is no Debian on x86-64, or packages cannot be had.
     """
-    if os.uname().machine != "x86_64":
-        raise NoMachineError(f"the machine emulates x86-64; this is {os.uname().machine}")
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise NoMachineError(f"Debian's packages are needed; there is no {', '.join(missing)}")
+    lacking = why_no_machine()
+    if lacking is not None:
+        raise NoMachineError(lacking)
     folder = cache_dir() / "rxe"
     with locked(folder, lambda: say("another process fetches the machine")):
         image = Image(folder)

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ops.bench import faults
 from ops.bench.faults import FaultBench
+from ops.lab.fault_kinds import LOOPBACK_LAB
+from ops.lab.kind import lab_kind
 from ops.watch import Seen
 from tests.unit.ops.test_scoreboard import probe_round
 
@@ -36,8 +39,9 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
 
 
 def bench(feed: Feed) -> FaultBench:
-    """Return a bench that reads from the feed and has no lab."""
-    return FaultBench(cast(Any, None), cast(Any, feed), lambda: None)
+    """Return a bench that reads from the feed; of its lab only the kind is asked."""
+    lab = SimpleNamespace(kind=lab_kind(LOOPBACK_LAB))
+    return FaultBench(cast(Any, lab), cast(Any, feed), lambda: None)
 
 
 def test_calm_is_counted_from_the_last_lost_probe(feed: Feed) -> None:

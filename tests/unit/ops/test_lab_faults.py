@@ -24,7 +24,7 @@ def test_the_promised_kinds_are_there() -> None:
         "link-cut", "link-loss", "link-delay", "link-jitter", "link-corrupt", "link-flap",
         "switch-off", "flow-hole", "flow-loop", "agent-kill", "agent-stop", "link-down",
         "link-mtu", "route-withdraw", "route-hole", "acl-drop", "container-kill",
-        "agent-starve",
+        "agent-starve", "gid-change", "qkey-stale",
     }  # fmt: skip
     assert all(kind.doc and kind.example.startswith(name) for name, kind in KINDS.items())
 

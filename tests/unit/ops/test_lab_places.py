@@ -1,16 +1,21 @@
 """The places that the suite moves its cases to, in labs of several shapes."""
 
+from itertools import product
+
 import pytest
 
 from ops.bench.cases import LINK, SUITE
 from ops.bench.places import placed, places
-from ops.bench.suite import NEXT_RUN, SHAPE
-from ops.lab.fault_kinds import KINDS
+from ops.bench.suite import NEXT_RUN
+from ops.lab.fault_kinds import NETNS_LAB, RXE_LAB
 from ops.lab.faults import check_fault
+from ops.lab.kind import LAB_KINDS, lab_kind
 from ops.lab.shape import LabShape
 
+SHAPE = lab_kind(NETNS_LAB).suite
 SHAPES = [
     SHAPE,
+    lab_kind(RXE_LAB).suite,
     LabShape(),
     LabShape(hosts=3),
     LabShape(hosts=8, rails=4, pods=2, leaves=2, spines=3),
@@ -35,11 +40,13 @@ def test_a_place_is_the_same_plan_under_other_names(shape: LabShape) -> None:
 
 def test_every_case_can_be_put_in_at_every_place_and_its_answer_moves_along() -> None:
     """The right answer is among those of the lab's truth there."""
-    for case in SUITE:
-        lab = KINDS[case.kind].labs[0]
-        for names in places(SHAPE):
+    for case, lab in product(SUITE, LAB_KINDS):
+        if not case.in_lab(lab):
+            continue
+        shape = lab_kind(lab).suite
+        for names in places(shape):
             here = placed(case, names)
-            spec = check_fault(here.kind, here.target, here.params, SHAPE, lab)
+            spec = check_fault(here.kind, here.target, here.params, shape, lab)
             assert set(here.component_ids) & set(spec.component_ids), here
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from probers.rdma.gids import Gid, choose_gid, gid_of, read_table, shown
+from probers.rdma.gids import Gid, choose_gid, gid_of, read_gid, read_table, shown
 
 ROCE_1, ROCE_2 = "IB/RoCE v1", "RoCE v2"
 
@@ -75,9 +75,26 @@ def test_a_table_is_read_with_its_gaps(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_one_entry_is_read_without_the_others(tmp_path: Path) -> None:
+    """As the whole table has it; one that is not used, or has lost its type, is none."""
+    (tmp_path / "gids").mkdir()
+    (tmp_path / "gid_attrs" / "types").mkdir(parents=True)
+    for index, address in (
+        (1, "0000:0000:0000:0000:0000:ffff:0a09:0001"),
+        (2, ":".join(["0000"] * 8)),
+    ):
+        (tmp_path / "gids" / str(index)).write_text(address + "\n")
+    assert read_gid(tmp_path, 1) is None
+    for index in (1, 2):
+        (tmp_path / "gid_attrs" / "types" / str(index)).write_text(ROCE_2 + "\n")
+    assert read_gid(tmp_path, 1) == gid(1, "10.9.0.1")
+    assert [read_gid(tmp_path, index) for index in (2, 3)] == [None, None]
+
+
 def test_a_port_that_is_gone_has_no_gids(tmp_path: Path) -> None:
     """No error: the device may be back in a moment."""
     assert read_table(tmp_path / "none") == []
+    assert read_gid(tmp_path / "none", 0) is None
 
 
 def test_what_is_shown_is_what_is_read() -> None:
