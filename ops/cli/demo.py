@@ -14,6 +14,7 @@ import typer
 from ops.cli.errors import ENVIRONMENT, FOUND, CliError
 
 LINK: Final = "link:leaf:p0-0--spine:0"
+AUTO: Final = "auto"
 
 NEXT: Final = """\
 What you saw went through Kafka. To look at the topics yourself, run
@@ -43,20 +44,24 @@ def register(app: typer.Typer) -> None:
         logs: Annotated[
             Path | None, typer.Option(help="Keep the processes' logs in this folder.")
         ] = None,
+        kind: Annotated[
+            str, typer.Option(help="Kind of lab: loopback, netns, or auto: netns where it may be.")
+        ] = AUTO,
     ) -> None:
         """Show the whole pipeline: a lab, a cut link, the verdict, the resolve.
 
         Starts Apache Kafka, 4 hosts x 4 RNICs behind a leaf-spine fabric, the
         stream worker, the skeleton job and the localizer; cuts a link; exits 0
         only if the verdict named that link and the fault resolved. Needs no root,
-        no Docker, no Java, and leaves nothing behind.
+        no Docker, no Java, and leaves nothing behind. Where it may (Linux, root), the
+        fabric is made of network namespaces: the kernel routes, no program of ours.
 
         Example: skeletonhunter demo --logs /tmp/demo-logs
         """
-        run(bootstrap=bootstrap, as_json=as_json, logs=logs)
+        run(bootstrap=bootstrap, as_json=as_json, logs=logs, kind=kind)
 
 
-def run(*, bootstrap: str | None, as_json: bool, logs: Path | None) -> None:
+def run(*, bootstrap: str | None, as_json: bool, logs: Path | None, kind: str) -> None:
     """Run the demonstration.
 
     Raises
@@ -92,9 +97,15 @@ def run(*, bootstrap: str | None, as_json: bool, logs: Path | None) -> None:
                 folder=folder, bootstrap=bootstrap, prefix="demo." if bootstrap else "",
             )  # fmt: skip
             pipeline = stack.enter_context(Pipeline(config))
-            screen.step(f"broker {pipeline.settings.bootstrap}; workers and lab are starting")
+            chosen = _chosen_kind() if kind == AUTO else kind
+            screen.step(
+                f"broker {pipeline.settings.bootstrap}; workers and a {chosen} lab are starting"
+            )
             lab = stack.enter_context(
-                Lab(LabConfig(settings=pipeline.settings, name="demo"), say=screen.step)
+                Lab(
+                    LabConfig(settings=pipeline.settings, name="demo", kind=chosen),
+                    say=screen.step,
+                )
             )
             pipeline.wait_ready()
             screen.step("worker, skeleton job and localizer are ready")
@@ -117,6 +128,13 @@ def run(*, bootstrap: str | None, as_json: bool, logs: Path | None) -> None:
             f"the verdict named {result.resolved.component_id}, the link cut was {result.link}",
             FOUND,
         )
+
+
+def _chosen_kind() -> str:
+    from ops.lab.fault_kinds import LOOPBACK_LAB, NETNS_LAB
+    from ops.lab.kind import LAB_KINDS
+
+    return LOOPBACK_LAB if LAB_KINDS[NETNS_LAB].missing() else NETNS_LAB
 
 
 class _LabStage:

@@ -13,6 +13,7 @@ from ops.lab.errors import LabUsageError
 from ops.lab.fabric import LOOPBACK
 from ops.lab.fault_kinds import LOOPBACK_LAB, NETNS_LAB, RXE_LAB
 from ops.lab.faults import near
+from ops.lab.netns.commands import refusal
 from ops.lab.netns.plan import (
     AGENT_PORT,
     namespace_name,
@@ -45,7 +46,7 @@ def why_no_netns() -> str | None:
     missing = [tool for tool in ("ip", "bridge", "tc") if shutil.which(tool) is None]
     if missing:
         return f"{', '.join(missing)} not found: install iproute2"
-    return None
+    return refusal(f"skh-try-{os.getpid()}")
 
 
 def always() -> str | None:

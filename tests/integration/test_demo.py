@@ -1,6 +1,7 @@
 """The demonstration as a newcomer runs it, and interrupts it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from ops.lab.fault_kinds import LOOPBACK_LAB, NETNS_LAB
+from ops.lab.kind import LAB_KINDS
 
 pytestmark = [pytest.mark.broker, pytest.mark.lab]
 # Set-up excluded, the demonstration promises 90 s; a test machine is busier.
@@ -57,10 +61,18 @@ def files_of(world: Mapping[str, str]) -> list[str]:
     ]
 
 
-def start(world: Mapping[str, str]) -> subprocess.Popen[str]:
+def namespaces() -> list[str]:
+    """Return the network namespaces of demonstrations."""
+    if shutil.which("ip") is None:
+        return []
+    found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
+    return [line for line in found.stdout.splitlines() if line.startswith("demo.")]
+
+
+def start(world: Mapping[str, str], *options: str) -> subprocess.Popen[str]:
     """Start the demonstration."""
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("skeletonhunter")), "demo"],
+        [str(Path(sys.executable).with_name("skeletonhunter")), "demo", *options],
         env=dict(world),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -70,9 +82,15 @@ def start(world: Mapping[str, str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.timeout(DEMO_TIMEOUT_S + 30)
-def test_the_demo_names_the_link_it_cut_and_leaves_nothing(world: Mapping[str, str]) -> None:
-    """Exit 0, the verdict and the resolve on the screen, no process and no file left."""
-    demo = start(world)
+@pytest.mark.parametrize("kind", [LOOPBACK_LAB, NETNS_LAB])
+def test_the_demo_names_the_link_it_cut_and_leaves_nothing(
+    world: Mapping[str, str], kind: str
+) -> None:
+    """Exit 0, the verdict and the resolve on the screen, no process, file or namespace left."""
+    lacking = LAB_KINDS[kind].missing()
+    if lacking is not None:
+        pytest.skip(lacking)
+    demo = start(world, "--kind", kind)
     output, _ = demo.communicate(timeout=DEMO_TIMEOUT_S)
     assert demo.returncode == 0, output
     assert "fault OPEN" in output
@@ -80,6 +98,7 @@ def test_the_demo_names_the_link_it_cut_and_leaves_nothing(world: Mapping[str, s
     assert "link:leaf:" in output
     assert processes_of(world) == []
     assert files_of(world) == []
+    assert namespaces() == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -96,3 +115,4 @@ def test_ctrl_c_at_any_moment_leaves_nothing(world: Mapping[str, str], after_s: 
     assert "Traceback" not in output
     assert processes_of(world) == []
     assert files_of(world) == []
+    assert namespaces() == []

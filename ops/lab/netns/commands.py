@@ -14,6 +14,15 @@ from probers.netns import NAMED, inside, namespace_path
 TIMEOUT_S: Final = 60.0
 
 
+# Of each kind of device that a lab has, one.
+TRIED: Final = (
+    "link add b0 type bridge",
+    "link add v0 type veth peer name v1",
+    "link add x0 type vxlan id 1 dstport 4789 local 127.0.0.1",
+    "tuntap add t0 mode tap",
+)
+
+
 class CommandError(LabError):
     """A command of iproute2 failed; the message holds what it said."""
 
@@ -54,6 +63,26 @@ def batch(tool: str, namespace: str | None, commands: Sequence[str]) -> None:
     if commands:
         where = () if namespace is None else ("-n", namespace)
         run(tool, *where, "-batch", "-", text="\n".join(commands) + "\n")
+
+
+def refusal(name: str) -> str | None:
+    """Return why a namespace and what a lab puts in it cannot be had here; None: they can.
+
+    A container's root may lack the capabilities, and a kernel the devices: so they are made,
+    in a namespace of that name, and removed.
+    """
+    try:
+        run("ip", "netns", "add", name)
+    except (CommandError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    try:
+        batch("ip", name, TRIED)
+        write_sysctls(name, {"net/ipv4/fib_multipath_hash_policy": "1"})
+    except (CommandError, OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    finally:
+        run("ip", "netns", "del", name)
+    return None
 
 
 def write_sysctls(namespace: str, values: dict[str, str]) -> None:
