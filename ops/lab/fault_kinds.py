@@ -154,8 +154,8 @@ KINDS: Final[dict[str, FaultKind]] = {
             example="gid-change rnic:h0/r0",
         ),
         FaultKind(
-            name="qkey-stale", layer=Layer.UNDERLAY, target="endpoint", labs=(RXE_LAB,),
-            doc="Its registration has another Q_Key than its queue pair: RNICs drop such packets.",
+            name="qkey-stale", layer=Layer.HOST, target="endpoint", labs=(RXE_LAB,),
+            doc="Somebody registers it with another Q_Key, again and again: RNICs drop the probes.",
             example="qkey-stale job1-w0/r0",
         ),
         FaultKind(

@@ -165,9 +165,8 @@ def _culprits(
         # Its ports are gone from the virtual switch: the component that is left to name.
         return (mine[0].vswitch_id, *(e.endpoint_id for e in mine))
     if kind.target == "endpoint":
-        rnic_id = next(e.rnic_id for e in shape.endpoints if e.endpoint_id == component)
-        # Nothing of the RNIC answers: from the outside the two are one.
-        return (component, rnic_id)
+        # What it sends itself is answered: the network is well both ways.
+        return (next(e.agent_id for e in shape.endpoints if e.endpoint_id == component),)
     if kind.name != "flow-loop":
         return (component,)
     overlay = Overlay(shape)

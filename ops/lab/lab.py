@@ -39,7 +39,7 @@ from ops.lab.publishing import LabPublisher
 from ops.lab.rxe.agents import MachineAgents
 from ops.lab.rxe.kind import forwarded_ports
 from ops.lab.rxe.machine import BOOT_TIMEOUT_S, LOGS, OUT
-from ops.lab.rxe.misleading import StaleKeys
+from ops.lab.rxe.misleading import STALE, StaleKeys
 from ops.lab.server import SOCKET_FILE, FabricConfig
 from ops.lab.shape import LabShape, link_id
 from ops.lab.task import LabTask
@@ -265,9 +265,6 @@ class Lab:
         if spec.layer is Layer.HOST:
             self._hurt(spec)
             truth = self._told("inject", fault_id, spec)
-        elif spec.kind == "qkey-stale" and self._keys is not None:
-            self._keys.spoil(spec.target)
-            truth = self._told("inject", fault_id, spec)
         else:
             command = {
                 "op": "inject",
@@ -282,6 +279,9 @@ class Lab:
         return truth
 
     def _hurt(self, spec: FaultSpec) -> None:
+        if spec.kind == STALE and self._keys is not None:
+            self._keys.spoil(spec.target)
+            return
         if self._agents is None:
             raise FaultError("this lab has no agents")
         other = next((f for f in self.faults.values() if f.spec.target == spec.target), None)
@@ -316,11 +316,10 @@ class Lab:
 
     def _heal(self, fault: ActiveFault) -> Truth:
         if fault.spec.layer is Layer.HOST:
-            if self._agents is not None:
+            if fault.spec.kind == STALE and self._keys is not None:
+                self._keys.mend(fault.spec.target)
+            elif self._agents is not None:
                 self._agents.mend(fault.spec.kind, fault.spec.target)
-            truth = self._told("heal", fault.fault_id, fault.spec)
-        elif fault.spec.kind == "qkey-stale" and self._keys is not None:
-            self._keys.mend(fault.spec.target)
             truth = self._told("heal", fault.fault_id, fault.spec)
         else:
             command = {"op": "heal", "fault_id": fault.fault_id}
@@ -367,6 +366,8 @@ class Lab:
             self._keep_logs(folder)
         finally:
             self._group = self._publisher = self._agents = self._task = None
+            if self._keys is not None:
+                self._keys.close()
             self._keys = None
             self.faults.clear()
             self._folder = None

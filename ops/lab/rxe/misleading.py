@@ -1,6 +1,10 @@
-"""A registration that no longer fits its queue pair, as a lost update of the topic leaves it."""
+"""A registration that does not fit its queue pair, as of a writer that repeats an old one.
 
-import time
+An agent that sees a wrong registration of its own registers again within five seconds; so the
+wrong one is written again at once, until the fault is healed.
+"""
+
+import threading
 from dataclasses import replace
 from typing import Final
 
@@ -11,50 +15,73 @@ from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.records import Endpoint
 
+STALE: Final = "qkey-stale"
 READ_TIMEOUT_S: Final = 10.0
-# The topic is small and compacted: what has not come by then is not there.
-QUIET_S: Final = 0.5
+POLL_S: Final = 0.1
 # Another Q_Key, which still is one.
 _FLIP: Final = 1
 
 
 class StaleKeys:
-    """Registers endpoints with a Q_Key that theirs is not, and rightly again."""
+    """Registers endpoints with a Q_Key that theirs is not, for as long as the fault is there."""
 
     def __init__(self, settings: KafkaSettings, publisher: LabPublisher) -> None:
         self._settings = settings
         self._publisher = publisher
-        self._true: dict[str, Endpoint] = {}
+        self._liars: dict[str, _Liar] = {}
 
     def spoil(self, endpoint_id: str) -> None:
         """Register it with a wrong key; raises LabError if it has no queue pair."""
-        endpoint = self._registered(endpoint_id)
-        if endpoint is None or endpoint.qkey is None:
+        liar = _Liar(endpoint_id, self._settings, self._publisher)
+        liar.start()
+        if not liar.lied.wait(READ_TIMEOUT_S):
+            liar.end()
             raise LabError(f"{endpoint_id} has not registered a queue pair")
-        self._true[endpoint_id] = endpoint
-        self._publish(replace(endpoint, qkey=endpoint.qkey ^ _FLIP))
+        self._liars[endpoint_id] = liar
 
     def mend(self, endpoint_id: str) -> None:
-        """Register what is true, unless its agent has registered anew meanwhile."""
-        true = self._true.pop(endpoint_id)
-        now = self._registered(endpoint_id)
-        if now is not None and now.qkey == (true.qkey or 0) ^ _FLIP:
-            self._publish(true)
+        """Register what is true."""
+        self._liars.pop(endpoint_id).end()
 
-    def _publish(self, endpoint: Endpoint) -> None:
-        self._publisher.endpoint(endpoint)
-        if self._publisher.flush():
-            raise LabError(f"{self._settings.bootstrap} does not take a registration")
+    def close(self) -> None:
+        """End all lies."""
+        for endpoint_id in list(self._liars):
+            self.mend(endpoint_id)
 
-    def _registered(self, endpoint_id: str) -> Endpoint | None:
-        """Return what is registered now."""
-        found: Endpoint | None = None
+
+class _Liar(threading.Thread):
+    """Follows the registrations of one endpoint, and answers each with a wrong one."""
+
+    def __init__(self, endpoint_id: str, settings: KafkaSettings, publisher: LabPublisher) -> None:
+        super().__init__(name=f"stale-{endpoint_id}", daemon=True)
+        self.lied = threading.Event()
+        self._endpoint_id = endpoint_id
+        self._settings = settings
+        self._publisher = publisher
+        self._ended = threading.Event()
+        self._true: Endpoint | None = None
+
+    def run(self) -> None:
+        """Lie until the end."""
+        wrong: Endpoint | None = None
         with Watch(self._settings, (topics.ENDPOINT,), from_start=True) as watch:
-            end = time.monotonic() + READ_TIMEOUT_S
-            quiet = time.monotonic() + QUIET_S
-            while time.monotonic() < min(end, quiet) or (found is None and time.monotonic() < end):
-                for seen in watch.poll():
-                    quiet = time.monotonic() + QUIET_S
-                    if seen.key == endpoint_id:
-                        found = seen.record
-        return found
+            while not self._ended.is_set():
+                for seen in watch.poll(POLL_S):
+                    known: Endpoint | None = seen.record
+                    if seen.key != self._endpoint_id or known == wrong:
+                        continue
+                    self._true = wrong = None
+                    if known is not None and known.qkey is not None:
+                        self._true = known
+                        wrong = replace(known, qkey=known.qkey ^ _FLIP)
+                        self._publisher.endpoint(wrong)
+                        self._publisher.flush()
+                        self.lied.set()
+
+    def end(self) -> None:
+        """Stop; the last true registration stands again."""
+        self._ended.set()
+        self.join(READ_TIMEOUT_S)
+        if self._true is not None:
+            self._publisher.endpoint(self._true)
+            self._publisher.flush()

@@ -36,7 +36,8 @@ def test_every_example_is_valid(name: str) -> None:
     raw = dict(zip(flags[::2], flags[1::2], strict=True))
     params = {k.removeprefix("--"): v if k == "--dst" else float(v) for k, v in raw.items()}
     spec = check_fault(name, target, params, SHAPE, KINDS[name].labs[0])
-    assert spec.component_ids[0] == ("vsw:h1" if KINDS[name].target == "container" else target)
+    others = {"container": "vsw:h1", "endpoint": "agent-h0"}
+    assert spec.component_ids[0] == others.get(KINDS[name].target, target)
     assert spec.layer is KINDS[name].layer
 
 
