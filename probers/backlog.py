@@ -1,7 +1,14 @@
 """What waits to be handed to Kafka: bounded, the oldest goes first. Pure."""
 
+import zlib
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+# A round of 80 probes has 3 KB, of which two thirds go at the lowest level, in a tenth of a
+# millisecond. Small ones gain nothing.
+LEAST_BYTES: Final = 512
+LEVEL: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +27,7 @@ class Message:
     headers: list[tuple[str, bytes]] = field(default_factory=list)
     results: int = 0
     state: bool = False
+    packed: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -30,13 +38,26 @@ class Message:
             + sum(len(name) + len(value) for name, value in self.headers)
         )
 
+    def pack(self) -> "Message":
+        """Return it with a compressed value, if that is worth it."""
+        if self.packed or self.value is None or len(self.value) < LEAST_BYTES:
+            return self
+        return replace(self, value=zlib.compress(self.value, LEVEL), packed=True)
+
+    def unpack(self) -> "Message":
+        """Return it as it was made."""
+        if not self.packed or self.value is None:
+            return self
+        return replace(self, value=zlib.decompress(self.value), packed=False)
+
 
 class Backlog:
     """Two queues: of records each of which counts, and of states of which the latest does.
 
-    The first is bounded in bytes. The second holds one message per topic and key
-    (registrations, heartbeats), is as small as the agent's own endpoints, goes out
-    first, and is never dropped: after an outage the present state is what matters.
+    The first is bounded in bytes, and what waits behind others is compressed. The second
+    holds one message per topic and key (registrations, heartbeats), is as small as the
+    agent's own endpoints, goes out first, and is never dropped: after an outage the present
+    state is what matters.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -68,6 +89,8 @@ class Backlog:
             self._states.pop(slot, None)
             self._states[slot] = message
             return []
+        if self._records:
+            message = message.pack()
         if message.size_bytes > self._max_bytes:
             return [message]
         dropped = []
@@ -87,7 +110,7 @@ class Backlog:
             return None
         message = self._records.popleft()
         self._bytes -= message.size_bytes
-        return message
+        return message.unpack()
 
     def give_back(self, message: Message) -> None:
         """Put back, in front, what could not be handed over; a state only if none is newer."""

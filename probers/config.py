@@ -121,7 +121,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("vswitch_id", str, None, "component of the host's virtual switch; default vsw:<host>"),
     Option("trace_refresh_s", int, 300, "distance of two traces of a healthy path", 10, 86_400),
-    Option("queue_kbytes", int, 1_024, "what waits while the broker is away", 64, 65_536),
+    Option("queue_kbytes", int, 768, "what waits, packed, while the broker is away", 64, 65_536),
     Option("health", str, None, "unix:/PATH or 127.0.0.1:PORT to be asked at; default nowhere"),
     Option("linger_ms", int, 700, "how long probes are answered after saying goodbye", 0, 30_000),
 )

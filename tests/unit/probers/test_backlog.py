@@ -1,5 +1,8 @@
 """What waits for Kafka: the oldest records go first, states do not go at all."""
 
+import random
+from dataclasses import replace
+
 from probers.backlog import Backlog, Message
 
 
@@ -73,3 +76,17 @@ def test_what_could_not_be_handed_over_comes_first_again() -> None:
     backlog.give_back(state(b"a", 9))
     backlog.give_back(state(b"b", 8))
     assert drain(backlog) == [8, 10, 0, 1, 2]
+
+
+def test_what_waits_behind_others_takes_less_room_and_comes_out_as_it_was() -> None:
+    """Room for four rounds as they are holds seven, in order, unchanged."""
+    values = [bytes(random.Random(n).choices(b"abcd", k=3_000)) for n in range(7)]
+    backlog = Backlog(12_000)
+    made = [replace(record(n), value=value) for n, value in enumerate(values)]
+    assert [d for message in made for d in backlog.add(message)] == []
+    assert backlog.size_bytes < 12_000
+    first = backlog.take()
+    assert first is not None
+    backlog.give_back(first)
+    assert [backlog.take() for _ in made] == made
+    assert backlog.size_bytes == 0
