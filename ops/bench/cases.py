@@ -114,8 +114,14 @@ SUITE: Final = (
         component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=15,
     ),
     Case(
-        name="flapping port", kind="link-flap", target=LINK, params={"ms": 4_000.0},
+        name="flapping port", kind="link-flap", target=LINK, params={"ms": 4_000.0}, labs=TRACED,
         fault_kinds=("connectivity", "packet_loss", "port_flapping"),
+        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=20,
+    ),
+    Case(
+        # As slow for probes that go out every two seconds.
+        name="slowly flapping port", kind="link-flap", target=LINK, params={"ms": 12_000.0},
+        fault_kinds=("connectivity", "packet_loss", "port_flapping"), labs=VERBS,
         component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=20,
     ),
     Case(
