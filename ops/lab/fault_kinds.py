@@ -114,8 +114,9 @@ KINDS: Final[dict[str, FaultKind]] = {
             example="link-down link:leaf:p0-0--spine:0",
         ),
         FaultKind(
+            # Not where agents speak RDMA: those of Soft-RoCE behind it stopped for good.
             name="link-mtu", layer=Layer.UNDERLAY, target="link", params=(SENDER,),
-            labs=KERNEL_LABS,
+            labs=(NETNS_LAB,),
             doc="The MTU of the receiving end is too small: it drops large frames without a word.",
             example="link-mtu link:leaf:p0-0--spine:0",
         ),
