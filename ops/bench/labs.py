@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from ops.bench.cases import SUITE
 from ops.bench.report import Figure, figure
 from ops.bench.suite import RIGHT_SHARE, run_suite
 from ops.lab.kind import LAB_KINDS
@@ -24,7 +25,11 @@ def suite(lab: str, runs: int, say: Say) -> list[Figure]:
     result = run_suite(lab, runs=runs, bootstrap=None, say=say)
     rights = [float(run.outcome.right) for run in result.runs]
     kinds = [float(run.outcome.kind_right) for run in result.runs]
+    planned = runs * sum(case.in_lab(lab) for case in SUITE)
+    put_in = [float(len(rights))]
     rows = [
+        # Fewer, where the lab did not become calm again after one of them.
+        figure(f"{lab} lab: faults put in", put_in, "", bar=planned, sense=">=", command=COMMAND),
         _share(f"{lab} lab, {len(rights)} faults: right component", rights),
         _share(f"{lab} lab, {len(kinds)} faults: right kind", kinds),
     ]

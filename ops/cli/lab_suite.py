@@ -87,6 +87,8 @@ def show(result: "SuiteResult") -> None:
         table.add_row(name, "no fault of this kind of lab", "", "", "", style="dim")
     console = Console(highlight=False)
     console.print(table)
+    if result.cut_short is not None:
+        console.print(f"cut short: {result.cut_short}", style="bold red", markup=False)
     median_s, bar_s = result.hard_median_s, lab_kind(result.lab).hard_bar_s
     told = "no bar" if bar_s is None else f"bar {bar_s:.0f} s"
     console.print(

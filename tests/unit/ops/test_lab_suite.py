@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,16 @@ def test_only_hard_faults_have_to_be_quick() -> None:
 def test_a_suite_without_runs_misses_its_bar() -> None:
     """Nothing measured is nothing met."""
     assert not result().met
+
+
+def test_a_suite_that_was_cut_short_misses_its_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    """A lab that does not recover from a fault is told, and what was seen until then."""
+    cut = replace(result((HARD, outcome(HARD))), cut_short="the lab is not calm after 90 s")
+    assert not cut.met
+    show(cut)
+    shown = capsys.readouterr().out
+    assert "cut short: the lab is not calm" in shown
+    assert HARD.name in shown
 
 
 def test_where_the_time_went_is_told_by_what_was_waited_for() -> None:
