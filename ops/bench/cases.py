@@ -39,6 +39,9 @@ class Case:
 TRACED: Final = (LOOPBACK_LAB, NETNS_LAB)
 VERBS: Final = (RXE_LAB,)
 LINK: Final = "link:leaf:p0-0--spine:0"
+# A leaf whose only uplink's port is shut has no route, and says so itself: of the two, the
+# cable and the leaf, nothing shows which.
+UPLINK: Final = (LINK, "leaf:p0-0")
 CUT: Final = ("connectivity",)
 # In this order: windows that hold a fault are no reference for those after them, so what
 # takes windows to be seen comes first, after a healthy time.
@@ -110,8 +113,13 @@ SUITE: Final = (
         component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=60,
     ),
     Case(
-        name="port shut", kind="link-down", target=LINK, hard=True, fault_kinds=CUT,
+        name="port shut", kind="link-down", target=LINK, hard=True, fault_kinds=CUT, labs=TRACED,
         component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=15,
+    ),
+    Case(
+        name="only uplink's port shut", kind="link-down", target=LINK, hard=True, labs=VERBS,
+        fault_kinds=("connectivity", "switch_down"), component_ids=UPLINK,
+        layer=Layer.UNDERLAY, timeout_s=15,
     ),
     Case(
         name="flapping port", kind="link-flap", target=LINK, params={"ms": 4_000.0}, labs=TRACED,
@@ -121,8 +129,8 @@ SUITE: Final = (
     Case(
         # As slow for probes that go out every two seconds.
         name="slowly flapping port", kind="link-flap", target=LINK, params={"ms": 12_000.0},
-        fault_kinds=("connectivity", "packet_loss", "port_flapping"), labs=VERBS,
-        component_ids=(LINK,), layer=Layer.UNDERLAY, timeout_s=20,
+        fault_kinds=("connectivity", "packet_loss", "port_flapping", "switch_down"), labs=VERBS,
+        component_ids=UPLINK, layer=Layer.UNDERLAY, timeout_s=20,
     ),
     Case(
         name="RNIC's cable cut", kind="link-cut", target="link:leaf:p1-0--rnic:h3/r0", hard=True,
