@@ -279,14 +279,14 @@ class Lab:
         return truth
 
     def _hurt(self, spec: FaultSpec) -> None:
-        if spec.kind == STALE and self._keys is not None:
-            self._keys.spoil(spec.target)
-            return
         if self._agents is None:
             raise FaultError("this lab has no agents")
         other = next((f for f in self.faults.values() if f.spec.target == spec.target), None)
         if other is not None:
             raise FaultError(f"{spec.target} is under {other.spec.kind} already: heal it first")
+        if spec.kind == STALE and self._keys is not None:
+            self._keys.spoil(spec.target)
+            return
         state = self._agents.state(spec.target)
         if state != "running":
             raise FaultError(f"{spec.target} does not run: {state}")
