@@ -60,7 +60,8 @@ example:
 `skeletonhunter agent health` asks one that runs whether it is ready ([agent] health).
 
 SIGTERM ends it: it says goodbye (tombstones), answers a moment longer, and exits 0.
-exit codes: 0 stopped, 2 wrong settings, 3 no schema registry or Kafka client
+exit codes: 0 stopped, 2 wrong settings, 3 no schema registry, no Kafka client, or somebody
+else has the address of [agent] health
 """
 
 
@@ -84,7 +85,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         metavar="KEY=VALUE,…",
         help="an RNIC: rail, address, port, counters, component, endpoint_id, transport "
-        "(udp, tcp), gateway, netns, tunnel_address, host_netns; may be repeated",
+        "(udp, tcp, rdma), gateway, netns, tunnel_address, host_netns; for rdma also device, "
+        "device_port, gid_index, traffic_class, service_level, fallback; may be repeated",
     )
     for option in OPTIONS:
         bounds = f" ({option.low} to {option.high}, default {option.default})"

@@ -20,6 +20,8 @@ HEALTH_ENV: Final = "SKELETONHUNTER_AGENT_HEALTH"
 USAGE: Final = 2
 MAX_ANSWER_BYTES: Final = 16 * 1024
 AGAIN_S: Final = 0.02
+# Who asks has given up by then.
+MAX_TIMEOUT_S: Final = 3_600.0
 EPILOG: Final = """\
 example:
   skeletonhunter agent health --config /etc/skeletonhunter/agent.toml
@@ -40,8 +42,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, else {CONFIG_ENV}")
     made.add_argument("--health", metavar="ADDRESS", help="where it listens, as in [agent] health")
     made.add_argument("--live", action="store_true", help="only whether its loop turns")
-    made.add_argument("--timeout-s", type=float, default=2.0, metavar="S", help="default 2")
+    made.add_argument("--timeout-s", type=_seconds, default=2.0, metavar="S", help="default 2")
     return made
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise argparse.ArgumentTypeError(f"{text!r}: more than 0, {MAX_TIMEOUT_S:.0f} at most")
+    return seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

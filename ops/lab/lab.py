@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -279,14 +280,14 @@ class Lab:
         return truth
 
     def _hurt(self, spec: FaultSpec) -> None:
-        if spec.kind == STALE and self._keys is not None:
-            self._keys.spoil(spec.target)
-            return
         if self._agents is None:
             raise FaultError("this lab has no agents")
         other = next((f for f in self.faults.values() if f.spec.target == spec.target), None)
         if other is not None:
             raise FaultError(f"{spec.target} is under {other.spec.kind} already: heal it first")
+        if spec.kind == STALE and self._keys is not None:
+            self._keys.spoil(spec.target)
+            return
         state = self._agents.state(spec.target)
         if state != "running":
             raise FaultError(f"{spec.target} does not run: {state}")
@@ -359,8 +360,13 @@ class Lab:
                 if self._task is not None:
                     self._task.end()
                 self._say("stopping agents and fabric")
+                if self._keys is not None:
+                    # Before agents take their registrations back: this writes them once more.
+                    self._keys.close()
                 if self._agents is not None:
-                    self._agents.all_go_on()
+                    # A fabric that is gone, or does not answer, is to be stopped all the same.
+                    with suppress(LabError, ConnectionError):
+                        self._agents.all_go_on()
                 group.stop_all()
             self._keep_truth(folder)
             self._keep_logs(folder)

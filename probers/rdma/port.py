@@ -273,24 +273,31 @@ class Port:
             sender, data = sender_of(received[:GRH_BYTES]), received[GRH_BYTES:]
             gid, hop_limit = sender or (None, None)
         if ok:
-            pair.queue.post_recv(pair.receives[slot])
+            try:
+                pair.queue.post_recv(pair.receives[slot])
+            except self._lib.error:
+                pair.broken = True
         return Event(pair_number, ok, 0, data, gid, source, stamp, polled, hop_limit)
 
     def _renew_broken(self) -> None:
         """Bring queue pairs from their error state back to work; they keep their numbers.
 
-        What was under way on one comes back in error first.
+        What was under way on one comes back in error first. One that cannot be brought back (its
+        device is being reset, or is gone) is tried again at the next poll.
         """
         enums = self._lib.enums
         for pair in self._pairs:
             if not pair.broken or pair.under_way:
                 continue
-            pair.broken = False
             attributes = self._lib.qp.QPAttr(qp_state=enums.IBV_QPS_RESET)
-            pair.queue.modify(attributes, enums.IBV_QP_STATE)
-            pair.queue.to_rts(self._attributes(pair.qkey))
-            pair.sent = 0
-            self._fill(pair)
+            try:
+                pair.queue.modify(attributes, enums.IBV_QP_STATE)
+                pair.queue.to_rts(self._attributes(pair.qkey))
+                pair.sent = 0
+                self._fill(pair)
+            except self._lib.error:
+                continue
+            pair.broken = False
 
     def _open(self, pairs: int, wanted_bytes: int) -> None:
         lib, settings = self._lib, self._settings

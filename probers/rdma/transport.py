@@ -13,6 +13,7 @@ when they are posted, the reply itself tells the hold, and there is no follow-up
 """
 
 import select
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -220,17 +221,24 @@ class RdmaTransport:
             random_qkey,
             pairs=1 + self._flows,
         )
-        try:
+        # Opening is tried again every second: what was open when it failed must not stay.
+        with ExitStack() as undo:
+            undo.callback(self._port.close)
             self._resolver = Resolver(
                 settings.device,
                 port=settings.port,
                 gid_index=self._gid.index,
                 hop_limit=HOP_LIMIT,
             )
-        except OSError:
-            self._port.close()
-            raise
+            undo.callback(self._resolver.close)
+            self._join(undo)
+            undo.pop_all()
+
+    def _join(self, undo: ExitStack) -> None:
+        """Make what stands on port and resolver; `undo` gets what closes it."""
         self._arrivals = None if self._port.hardware else Arrivals.of(self._folder, self._gid)
+        if self._arrivals is not None:
+            undo.callback(self._arrivals.close)
         self._handles = Handles(self._resolver, self._port.handle)
         self._asking = Asking(
             self._clock,
@@ -249,7 +257,10 @@ class RdmaTransport:
             arrivals=self._arrivals,
         )
         self._tracing = self._tracer()
+        if self._tracing is not None:
+            undo.callback(self._tracing.close)
         self._epoll = select.epoll()
+        undo.callback(self._epoll.close)
         if self._tracing is not None:
             self._epoll.register(self._tracing.fileno(), select.EPOLLIN)
         self._epoll.register(self._port.fileno(), select.EPOLLIN)

@@ -76,8 +76,14 @@ class KernelNetwork(ABC):
 
     def heal(self, fault_id: str) -> Truth:
         """Take a fault out; return the line of truth; raises KeyError."""
-        spec = self.active.pop(fault_id).spec
-        self._undo(fault_id, spec)
+        fault = self.active.pop(fault_id)
+        spec = fault.spec
+        try:
+            self._undo(fault_id, spec)
+        except BaseException:
+            # Not healed, or not wholly: it can be tried again.
+            self.active[fault_id] = fault
+            raise
         truth = self._record("heal", fault_id, spec)
         self._publish(breaking.hosts(self._plan, spec))
         return truth

@@ -92,7 +92,7 @@ def _on_loopback(addresses: Iterable[tuple[str, int]]) -> tuple[int, ...]:
         if host not in LOOPBACK_HOSTS:
             raise LabError(
                 f"{host}:{port}: agents of an rxe lab reach only what listens on this host's "
-                "loopback; `skeletonhunter dev kafka` starts such a broker"
+                "loopback; `skeletonhunter broker run` starts such a broker"
             )
     return tuple(sorted({port for _, port in found}))
 

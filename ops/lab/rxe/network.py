@@ -23,6 +23,7 @@ HOST_ADDRESS: Final = "10.0.2.2"
 # The guest's clock goes by the host's; emulated timers make it drift a little.
 CLOCK_NS: Final = 10 * 10**9
 GOODBYE_S: Final = 6.0
+GID_CHANGE: Final = "gid-change"
 POLL_S: Final = 0.2
 
 
@@ -52,10 +53,10 @@ class RxeNetwork(KernelNetwork):
         self._machine = Machine(folder)
         try:
             self._build(ports)
+            self._keep_clock()
         except BaseException:
             self._machine.close()
             raise
-        self._keep_clock()
 
     def _build(self, ports: Sequence[int]) -> None:
         plan, ask = self._rxe, self._machine.ask
@@ -99,18 +100,23 @@ class RxeNetwork(KernelNetwork):
         self._batch("tc", self._plan.namespace(direction.sender), commands)
         (self._shaped.add if direction.impaired else self._shaped.discard)(key)
 
+    def inject(self, fault_id: str, spec: FaultSpec) -> Truth:
+        """Put a fault in; return the line of truth; raises FaultError if it is in already."""
+        changed = {f.spec.target for f in self.active.values() if f.spec.kind == GID_CHANGE}
+        if spec.kind == GID_CHANGE and spec.target in changed:
+            raise FaultError(f"{spec.target} is under {GID_CHANGE} already: heal it first")
+        return super().inject(fault_id, spec)
+
     def _apply(self, fault_id: str, spec: FaultSpec) -> None:
-        if spec.kind == "gid-change":
+        if spec.kind == GID_CHANGE:
             self._readdress(spec.target, underlay_address, other_address)
         else:
             super()._apply(fault_id, spec)
 
     def _undo(self, fault_id: str, spec: FaultSpec) -> None:
-        if spec.kind == "gid-change":
+        if spec.kind == GID_CHANGE:
             self._readdress(spec.target, other_address, underlay_address)
-            self._restore(HOSTS)
-        else:
-            super()._undo(fault_id, spec)
+        super()._undo(fault_id, spec)
 
     def _readdress(
         self,
@@ -119,9 +125,12 @@ class RxeNetwork(KernelNetwork):
         new: Callable[[EndpointSpec], str],
     ) -> None:
         e = next(e for e in self._plan.shape.endpoints if e.rnic_id == rnic_id)
+        # Right whichever of the two is there: healing another fault sets all RNICs as in health,
+        # and a machine that did not answer in time may have done it all the same.
         commands = [
+            f"addr replace {old(e)}/32 dev {netdev(e)}",
             f"addr del {old(e)}/32 dev {netdev(e)}",
-            f"addr add {new(e)}/32 dev {netdev(e)}",
+            f"addr replace {new(e)}/32 dev {netdev(e)}",
         ]
         self._batch("ip", HOSTS, commands)
 

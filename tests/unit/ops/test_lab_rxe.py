@@ -2,6 +2,9 @@
 
 import json
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,8 +12,9 @@ from hypothesis import strategies as st
 
 from ops.bench.cases import SUITE
 from ops.lab.errors import LabError
+from ops.lab.events import EventLoop
 from ops.lab.fault_kinds import KINDS, RXE_LAB
-from ops.lab.faults import check_fault, targets_of
+from ops.lab.faults import FaultError, check_fault, targets_of
 from ops.lab.impairment import Effect
 from ops.lab.kind import lab_kind
 from ops.lab.netns import breaking
@@ -18,10 +22,12 @@ from ops.lab.netns.kernel import SHAPED
 from ops.lab.netns.plan import underlay_address
 from ops.lab.rxe import kind as rxe
 from ops.lab.rxe.guest import Guest
+from ops.lab.rxe.network import RxeNetwork
 from ops.lab.rxe.plan import HOSTS, RxePlan, device, netdev, netem, other_address
 from ops.lab.rxe.wire import MAX_LINE_BYTES, LineError, Lines, encode
 from ops.lab.shape import LabShape, ShapeError
 from ops.lab.topology import Topology
+from ops.lab.vm.machine import MachineError
 from schemas.connection import settings_from_table
 from schemas.enums import ComponentKind
 
@@ -171,3 +177,118 @@ def test_the_suite_has_ten_faults_of_verbs_that_can_be_asked_for() -> None:
         spec = check_fault(case.kind, case.target, case.params, SHAPE, RXE_LAB)
         assert spec.layer is case.layer, case.name
         assert set(case.component_ids) & set(spec.component_ids), case.name
+
+
+class PlayedMachine:
+    """Keeps addresses and ports as the guest's kernel would, and refuses what that would.
+
+    With `late`, what it is asked is done, but its answer comes too late.
+    """
+
+    def __init__(self, _folder: Path) -> None:
+        self.addresses: set[tuple[str, str]] = set()
+        self.down: set[str] = set()
+        self.running = False
+        self.late = False
+
+    def set_clock(self) -> int:
+        """Say that the clock is right."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def ask(self, op: str, **arguments: Any) -> None:
+        """Do what concerns addresses and ports."""
+        for command in arguments.get("commands", ()) if op == "batch" else ():
+            self._run(command.split())
+        if self.late:
+            raise MachineError("the machine does not answer")
+
+    def _run(self, words: list[str]) -> None:
+        match words:
+            case ["addr", "replace", address, "dev", device]:
+                self.addresses.add((device, address))
+            case ["addr", "add", address, "dev", device]:
+                if (device, address) in self.addresses:
+                    raise MachineError("RTNETLINK answers: File exists")
+                self.addresses.add((device, address))
+            case ["addr", "del", address, "dev", device]:
+                if (device, address) not in self.addresses:
+                    raise MachineError("RTNETLINK answers: Cannot assign requested address")
+                self.addresses.remove((device, address))
+            case ["link", "set", device, "down"]:
+                self.down.add(device)
+            case ["link", "set", device, *_, "up"]:
+                self.down.discard(device)
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RxeNetwork]:
+    """Return a network whose machine is played."""
+    monkeypatch.setattr("ops.lab.rxe.network.Machine", PlayedMachine)
+    loop = EventLoop()
+    made = RxeNetwork(SHAPE, tmp_path, loop, ports=(), write=lambda _: None, publish=lambda _: None)
+    yield made
+    made.close()
+    loop.close()
+
+
+def _put(network: RxeNetwork, fault_id: str, kind: str, target: str, **params: str) -> None:
+    network.inject(fault_id, check_fault(kind, target, params, SHAPE, RXE_LAB))
+
+
+def _addresses(network: RxeNetwork, rnic_id: str) -> set[str]:
+    e = next(e for e in SHAPE.endpoints if e.rnic_id == rnic_id)
+    machine = network._machine
+    assert isinstance(machine, PlayedMachine)
+    return {address for device, address in machine.addresses if device == netdev(e)}
+
+
+@pytest.mark.parametrize("first", ["gid", "port"])
+def test_a_changed_gid_and_a_shut_port_are_healed_one_by_one(
+    network: RxeNetwork, first: str
+) -> None:
+    """Both are in one namespace: healing one sets all of it as in health, the other stays."""
+    e, other = SHAPE.endpoints[4], SHAPE.endpoints[2]
+    cable = next(x.link_id for x in SHAPE.links if other.rnic_id in (x.a, x.b))
+    machine = network._machine
+    assert isinstance(machine, PlayedMachine)
+    health = set(machine.addresses)
+    _put(network, "gid", "gid-change", e.rnic_id)
+    _put(network, "port", "link-down", cable, sender=other.rnic_id)
+
+    network.heal(first)
+    changed, shut = first == "port", first == "gid"
+    wanted = other_address(e) if changed else underlay_address(e)
+    assert _addresses(network, e.rnic_id) == {f"{wanted}/32"}
+    assert (netdev(other) in machine.down) is shut
+
+    network.heal("port" if first == "gid" else "gid")
+    assert machine.addresses == health
+    assert not machine.down
+
+
+def test_a_gid_that_is_changed_already_is_not_changed_again(network: RxeNetwork) -> None:
+    """It says so, and what is in force can be healed."""
+    rnic_id = SHAPE.endpoints[0].rnic_id
+    _put(network, "f1", "gid-change", rnic_id)
+    with pytest.raises(FaultError, match="heal it first"):
+        _put(network, "f2", "gid-change", rnic_id)
+    network.heal("f1")
+    assert _addresses(network, rnic_id) == {f"{underlay_address(SHAPE.endpoints[0])}/32"}
+
+
+def test_a_fault_whose_healing_failed_can_be_healed_again(network: RxeNetwork) -> None:
+    """A machine that did not answer in time keeps no fault in force for good."""
+    rnic_id = SHAPE.endpoints[0].rnic_id
+    _put(network, "f1", "gid-change", rnic_id)
+    machine = network._machine
+    assert isinstance(machine, PlayedMachine)
+    machine.late = True
+    with pytest.raises(MachineError):
+        network.heal("f1")
+    machine.late = False
+    network.heal("f1")
+    assert _addresses(network, rnic_id) == {f"{underlay_address(SHAPE.endpoints[0])}/32"}
+    assert not network.active
