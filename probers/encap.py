@@ -67,10 +67,6 @@ class EncapHeader:
         """Address and port of the target endpoint, as sockets take them."""
         return self.dst_address, self.dst_port
 
-    def with_ttl(self, ttl: int) -> "EncapHeader":
-        """Return the header as the next hop sees it."""
-        return replace(self, ttl=ttl)
-
     def error(self, kind: EncapType) -> "EncapHeader":
         """Return the header of the error that answers this datagram."""
         return replace(self, type=kind)

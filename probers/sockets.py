@@ -25,7 +25,6 @@ _TIMESPEC: Final = struct.Struct("@ll")
 # data; the offender's sockaddr follows.
 _EXTENDED_ERROR: Final = struct.Struct("=IBBBBII")
 _SOCKADDR_FAMILY: Final = struct.Struct("=H")
-ORIGIN_LOCAL: Final = 1
 # Room for the timestamp and for an error with its offender.
 ANCILLARY_BYTES: Final = 256
 # Errors taken from a socket in one go; the rest waits for the next turn of the loop.

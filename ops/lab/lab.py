@@ -313,7 +313,16 @@ class Lab:
                 f"no fault in force matches {target!r}; "
                 + (near(target, known) if known else "none is in force")
             )
-        return [self._heal(fault) for fault in chosen]
+        healed, failed = [], []
+        for fault in chosen:
+            try:
+                healed.append(self._heal(fault))
+            except LabError as error:
+                failed.append(error)
+        if failed:
+            # One that cannot be healed keeps none of the others in force.
+            raise failed[0]
+        return healed
 
     def _heal(self, fault: ActiveFault) -> Truth:
         if fault.spec.layer is Layer.HOST:
