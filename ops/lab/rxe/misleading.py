@@ -49,6 +49,25 @@ class StaleKeys:
             self.mend(endpoint_id)
 
 
+class Lies:
+    """Which registration to answer with which wrong one; knows its own when they come by. Pure."""
+
+    def __init__(self) -> None:
+        self.true: Endpoint | None = None
+        self._told: set[Endpoint] = set()
+
+    def answer(self, known: Endpoint | None) -> Endpoint | None:
+        """Return what to register now; None: nothing. `known` None: the endpoint has left."""
+        if known in self._told:
+            return None
+        self.true = known
+        if known is None or known.qkey is None:
+            return None
+        wrong = replace(known, qkey=known.qkey ^ _FLIP)
+        self._told.add(wrong)
+        return wrong
+
+
 class _Liar(threading.Thread):
     """Follows the registrations of one endpoint, and answers each with a wrong one."""
 
@@ -59,21 +78,17 @@ class _Liar(threading.Thread):
         self._settings = settings
         self._publisher = publisher
         self._ended = threading.Event()
-        self._true: Endpoint | None = None
+        self._lies = Lies()
 
     def run(self) -> None:
         """Lie until the end."""
-        wrong: Endpoint | None = None
         with Watch(self._settings, (topics.ENDPOINT,), from_start=True) as watch:
             while not self._ended.is_set():
                 for seen in watch.poll(POLL_S):
-                    known: Endpoint | None = seen.record
-                    if seen.key != self._endpoint_id or known == wrong:
+                    if seen.key != self._endpoint_id:
                         continue
-                    self._true = wrong = None
-                    if known is not None and known.qkey is not None:
-                        self._true = known
-                        wrong = replace(known, qkey=known.qkey ^ _FLIP)
+                    wrong = self._lies.answer(seen.record)
+                    if wrong is not None:
                         self._publisher.endpoint(wrong)
                         self._publisher.flush()
                         self.lied.set()
@@ -82,6 +97,6 @@ class _Liar(threading.Thread):
         """Stop; the last true registration stands again."""
         self._ended.set()
         self.join(READ_TIMEOUT_S)
-        if self._true is not None:
-            self._publisher.endpoint(self._true)
+        if self._lies.true is not None:
+            self._publisher.endpoint(self._lies.true)
             self._publisher.flush()
