@@ -1,5 +1,7 @@
 """Kernel routers in network namespaces, for traces over IPv4 and IPv6."""
 
+import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -7,12 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from probers import netns
 from probers.trace import FinishedTrace, Tracer
 from probers.transport import Completion, Probe, Transport
 
 T = TypeVar("T")
 TIMEOUT_NS = 250 * 10**6
+
+# Marks of a module whose tests make namespaces.
+NEEDS_NAMESPACES = [
+    pytest.mark.root,
+    pytest.mark.skipif(
+        not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("ip") is None,
+        reason="needs root and iproute2 for network namespaces",
+    ),
+]
 
 
 def ip(*arguments: str) -> None:

@@ -1,8 +1,6 @@
 """Flows over two equal paths of kernel routers: a trace shows the path of its own flow."""
 
-import os
 import select
-import shutil
 import subprocess
 import time
 import uuid
@@ -19,7 +17,16 @@ from probers.transport import Completion, Probe
 from probers.udp import UdpTransport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
-from tests.integration.routers import PLANS, TIMEOUT_NS, Plan, inside, ip, sysctl, traced
+from tests.integration.routers import (
+    NEEDS_NAMESPACES,
+    PLANS,
+    TIMEOUT_NS,
+    Plan,
+    inside,
+    ip,
+    sysctl,
+    traced,
+)
 
 # host a - router r - router m or n - host b, and from b always back by m.
 NODES = ("a", "r", "m", "n", "b")
@@ -28,13 +35,7 @@ LINKS = (("a", "r"), ("r", "m"), ("r", "n"), ("m", "b"), ("n", "b"))
 FLOWS = 16
 PROBES = 20
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(
-        not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("ip") is None,
-        reason="needs root and iproute2 for network namespaces",
-    ),
-]
+pytestmark = NEEDS_NAMESPACES
 
 
 @dataclass

@@ -1,8 +1,6 @@
 """Traces over kernel routers, IPv4 and IPv6: two hosts, two routers, network namespaces."""
 
-import os
 import select
-import shutil
 import subprocess
 import time
 import uuid
@@ -25,18 +23,21 @@ from probers.transport import Completion, PacketCounts, Probe, Reason
 from probers.udp import UdpTransport
 from schemas.enums import ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
-from tests.integration.routers import PLANS, TIMEOUT_NS, Plan, inside, ip, sysctl, traced
+from tests.integration.routers import (
+    NEEDS_NAMESPACES,
+    PLANS,
+    TIMEOUT_NS,
+    Plan,
+    inside,
+    ip,
+    sysctl,
+    traced,
+)
 
 # host a - router r - router s - host b: one network per link.
 NODES = ("a", "r", "s", "b")
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(
-        not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("ip") is None,
-        reason="needs root and iproute2 for network namespaces",
-    ),
-]
+pytestmark = NEEDS_NAMESPACES
 
 
 @dataclass

@@ -14,8 +14,8 @@ from probers.clock import SystemClock
 from probers.sockets import LINUX
 from probers.transport import Completion, Probe
 from probers.udp import UdpTransport
-from schemas.enums import AgentState
-from schemas.records import Heartbeat, ProbeRound
+from schemas.records import ProbeRound
+from tests.unit.ops.test_doctor import heartbeat
 
 
 def heard(seqs: list[int], dropped: int) -> Heard:
@@ -34,28 +34,7 @@ def heard(seqs: list[int], dropped: int) -> Heard:
                 results=(),
             )
         )
-    found.heartbeat = Heartbeat(
-        cluster="c",
-        agent_id=MEASURED,
-        host_id="h",
-        incarnation=1,
-        seq=1,
-        sent_at=1,
-        interval_ns=10**9,
-        state=AgentState.RUNNING,
-        endpoints=1,
-        targets_active=1,
-        targets_waiting=0,
-        rounds_sent=0,
-        results_sent=0,
-        rounds_dropped=dropped,
-        replies_duplicate=0,
-        replies_late=0,
-        replies_foreign=0,
-        packets_malformed=0,
-        records_undecodable=0,
-        broker_away=False,
-    )
+    found.heartbeat = heartbeat(MEASURED, rounds_dropped=dropped)
     return found
 
 
