@@ -42,7 +42,10 @@ class Message:
         """Return it with a compressed value, if that is worth it."""
         if self.packed or self.value is None or len(self.value) < LEAST_BYTES:
             return self
-        return replace(self, value=zlib.compress(self.value, LEVEL), packed=True)
+        packed = zlib.compress(self.value, LEVEL)
+        if len(packed) >= len(self.value):
+            return self
+        return replace(self, value=packed, packed=True)
 
     def unpack(self) -> "Message":
         """Return it as it was made."""
@@ -82,14 +85,14 @@ class Backlog:
         """Add a message; return those that were dropped for it, the oldest first.
 
         A state takes the place of an earlier one and drops nothing. A record larger
-        than all the room is itself dropped.
+        than all the room, compressed, is itself dropped.
         """
         if message.state:
             slot = (message.topic, message.key)
             self._states.pop(slot, None)
             self._states[slot] = message
             return []
-        if self._records:
+        if self._records or message.size_bytes > self._max_bytes:
             message = message.pack()
         if message.size_bytes > self._max_bytes:
             return [message]

@@ -1,10 +1,13 @@
 """Invariants of pacing, rounds, backlog and ping list."""
 
-from hypothesis import given, settings
+import zlib
+from random import Random
+
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from probers import pacing
-from probers.backlog import Backlog, Message
+from probers.backlog import LEAST_BYTES, LEVEL, Backlog, Message
 from probers.clock import Instant
 from probers.pacing import TokenBucket
 from probers.pinglist import PingListFollower
@@ -65,22 +68,37 @@ def test_a_bucket_never_gives_more_than_burst_and_rate(
     assert given_out <= burst + rate_hz * latest_ns / S + 1e-6
 
 
-@given(st.integers(1, 2_000), st.lists(st.integers(10, 900), max_size=80))
+@given(
+    st.integers(1, 2_000),
+    st.lists(st.tuples(st.integers(10, 900), st.booleans()), max_size=80),
+)
+@example(14, [(10, True), (512, True)])
 def test_a_backlog_keeps_the_latest_and_loses_nothing_silently(
-    room_bytes: int, sizes: list[int]
+    room_bytes: int, contents: list[tuple[int, bool]]
 ) -> None:
-    """Dropped and kept are all there were; what is kept is a suffix, within the room."""
+    """Dropped and kept are all there were; what is kept is a suffix, within the room.
+
+    Some contents are zeros, which nearly vanish when they are compressed, the others noise.
+    """
+    noise = Random(room_bytes)
     backlog = Backlog(room_bytes)
     dropped: list[int] = []
-    for number, size in enumerate(sizes):
-        message = Message(topic="t", kind="t", key=None, value=bytes(size), timestamp_ms=number)
-        dropped.extend(d.timestamp_ms for d in backlog.add(message))
+    too_large: list[int] = []
+    for number, (size, zeros) in enumerate(contents):
+        value = bytes(size) if zeros else noise.randbytes(size)
+        message = Message(topic="t", kind="t", key=None, value=value, timestamp_ms=number)
+        lost = [d.timestamp_ms for d in backlog.add(message)]
+        if lost == [number]:
+            too_large.append(number)
+            assert min(size, len(zlib.compress(value, LEVEL))) > room_bytes or size < LEAST_BYTES
+            assert size > room_bytes
+        dropped.extend(lost)
         assert backlog.size_bytes <= room_bytes
     kept = []
     while (taken := backlog.take()) is not None:
         kept.append(taken.timestamp_ms)
-    assert sorted(dropped + kept) == list(range(len(sizes)))
-    fitting = [n for n, size in enumerate(sizes) if size <= room_bytes]
+    assert sorted(dropped + kept) == list(range(len(contents)))
+    fitting = [n for n in range(len(contents)) if n not in too_large]
     assert kept == fitting[len(fitting) - len(kept) :]
 
 
