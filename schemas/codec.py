@@ -122,6 +122,11 @@ class Codec:
         self._framer: Framer = framer or SingleObjectFramer()
         self._headers: dict[str, bytes] = {}
 
+    @property
+    def framer(self) -> Framer:
+        """How values say which schema wrote them."""
+        return self._framer
+
     def encode(self, topic: Topic, record: Any) -> bytes:
         """Return the framed value of a record of this topic.
 

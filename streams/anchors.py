@@ -68,13 +68,23 @@ class Anchors:
         last = self._anchors[-1].clock.watermark_ns
         if last is None or clock.watermark_ns - last >= ANCHOR_STEP_NS:
             self._anchors.append(Anchor(offset, clock))
-        enough = clock.watermark_ns - self._horizon_ns
+            self._trim(clock.watermark_ns)
+
+    @property
+    def due_ns(self) -> int:
+        """Watermark from which on the next place has to be noted."""
+        last = self._anchors[-1].clock.watermark_ns
+        return 0 if last is None else last + ANCHOR_STEP_NS
+
+    def start(self, clock: ClockState) -> Anchor:
+        """Return where a restart must begin to read, as the clock stands."""
+        if clock.watermark_ns is not None:
+            self._trim(clock.watermark_ns)
+        return self._anchors[0]
+
+    def _trim(self, watermark_ns: int) -> None:
         while len(self._anchors) > 1:
             second = self._anchors[1].clock.watermark_ns
-            if second is None or second > enough:
+            if second is None or second > watermark_ns - self._horizon_ns:
                 break
             self._anchors.popleft()
-
-    def start(self) -> Anchor:
-        """Return where a restart must begin to read."""
-        return self._anchors[0]

@@ -14,16 +14,16 @@ from typing import Final
 from confluent_kafka import Message, TopicPartition
 
 from schemas import topics
-from schemas.codec import Codec, DecodeError
+from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
 from schemas.enums import AnomalyState
 from schemas.eventlog import EventLog
 from streams.batch import Batch
 from streams.errors import SessionLostError
-from streams.metrics import Metric, Metrics
+from streams.feed import Feed, Refused
+from streams.metrics import Metrics
 from streams.outputs import Output, anomaly_output, progress
-from streams.partition import RefusedRoundError
 from streams.publisher import Publisher
 from streams.session import Session
 
@@ -66,6 +66,7 @@ class Engine:
         self._commit_s = commit_s
         self._lock = threading.RLock()
         self._sessions: dict[int, Session] = {}
+        self._feeds: dict[int, Feed] = {}
         self._idle: dict[int, _Idle] = {}
         self._publisher: Publisher | None = None
         self._commit: Commit | None = None
@@ -86,6 +87,7 @@ class Engine:
         """Begin with no partitions, a fresh publisher, and a way to commit."""
         with self._lock:
             self._sessions.clear()
+            self._feeds.clear()
             self._idle.clear()
             self._publisher, self._commit = publisher, commit
 
@@ -98,6 +100,7 @@ class Engine:
         with self._lock:
             new = list(sessions)
             self._sessions.update({s.partition: s for s in new})
+            self._feeds.update({s.partition: Feed(s.machine, self._codec) for s in new})
             self._idle.update({s.partition: _Idle(since=time.monotonic()) for s in new})
             self._commit_now(new, wait=True)
             self._moved()
@@ -111,6 +114,7 @@ class Engine:
             gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
             for session in gone:
                 self._idle.pop(session.partition, None)
+                self._feeds.pop(session.partition, None)
                 self._metrics.take(session.machine.counts)
             self._moved()
             if commit and gone:
@@ -181,10 +185,14 @@ class Engine:
                     f"partition {partition}: batch begins at {batch.starts[partition]}, "
                     f"expected {self._sessions[partition].next_offset}"
                 )
+        by_partition: dict[int, list[Message]] = {p: [] for p in sorted(current)}
         for message in batch.messages:
             partition = int(message.partition() or 0)
             if partition in current:
-                self._take(self._sessions[partition], message)
+                by_partition[partition].append(message)
+        for partition, messages in by_partition.items():
+            if messages:
+                self._take(self._sessions[partition], messages)
         if current:
             self._drained().drain()
             self._metrics.add("batches")
@@ -197,29 +205,14 @@ class Engine:
         self._held = {p: s.next_offset for p, s in sorted(self._sessions.items())}
         self.moved_at = time.monotonic()
 
-    def _take(self, session: Session, message: Message) -> None:
-        """Process one message of a partition."""
-        offset = int(message.offset() or 0)
-        try:
-            datum = self._codec.decode_datum(
-                topics.PROBE_ROUND,
-                message.value() or b"",
-                partition=session.partition,
-                offset=offset,
-            )
-            outputs = session.machine.process(datum, offset)
-        except DecodeError as error:
-            self._refuse(message, error, "undecodable")
-        except RefusedRoundError as error:
-            reason = DecodeError(
-                str(error), topic=topics.PROBE_ROUND.name, partition=session.partition,
-                offset=offset,
-            )  # fmt: skip
-            self._refuse(message, reason, error.counter)
-        else:
-            for output in outputs:
+    def _take(self, session: Session, messages: list[Message]) -> None:
+        """Process messages of a partition."""
+        for taken in self._feeds[session.partition].take(messages):
+            for output in taken.outputs:
                 self._publish(session, output)
-        session.next_offset = offset + 1
+            if taken.refused is not None:
+                self._refuse(taken.refused)
+        session.next_offset = int(messages[-1].offset() or 0) + 1
 
     def _publish(self, session: Session, output: Output) -> None:
         if session.published and session.is_published(output):
@@ -234,10 +227,11 @@ class Engine:
             confirmed=session.confirmed(output.topic),
         )
 
-    def _refuse(self, message: Message, error: DecodeError, counter: Metric) -> None:
+    def _refuse(self, refused: Refused) -> None:
         """Send a message to the dead letters, bytes and key as they came."""
-        self._metrics.add(counter)
-        self._log.debug("round.refused", why=counter, reason=str(error))
+        message, error = refused.message, refused.error
+        self._metrics.add(refused.counter)
+        self._log.debug("round.refused", why=refused.counter, reason=str(error))
         self._drained().send(
             dead_letter_topic(self._settings.topic(topics.PROBE_ROUND.name)),
             message.value(),

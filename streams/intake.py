@@ -11,9 +11,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streams.config import MAX_ADVANCE_NS
 
+Int64s = NDArray[np.int64]
+
 CONFIRMING_ROUNDS: Final = 5
+NEVER_NS: Final = -(2**62)
+ROUNDS_IN_CHUNK: Final = 4_096
 
 RoundId = tuple[str, int, int, int]
 
@@ -70,24 +77,59 @@ class SeenRounds:
 
     Older ones are forgotten: all their results are late by then anyway. The
     identity holds `started_at`, so that whether a round is a duplicate depends
-    on nothing older than the round itself.
+    on nothing older than the round itself. A round that began after all others of
+    its agent, as nearly every one does, is looked for nowhere.
+
+    Attributes
+    ----------
+    latest_ns : (agents,) int64; largest start of each agent's rounds, by the agent's number
+    rounds : (ROUNDS_IN_CHUNK, 5) int64; agent, incarnation, number, start, watermark at
+        acceptance; the first `used[0]` rows are set
     """
 
     def __init__(self, horizon_ns: int) -> None:
-        self._horizon_ns = horizon_ns
-        self._known: set[RoundId] = set()
-        # By time of acceptance; an out-of-order round is kept a little longer.
-        self._order: deque[tuple[int, RoundId]] = deque()
+        self.horizon_ns = horizon_ns
+        self._numbers: dict[str, int] = {}
+        self._full: deque[Int64s] = deque()
+        self.latest_ns = np.full(16, NEVER_NS, np.int64)
+        self.rounds = np.zeros((ROUNDS_IN_CHUNK, 5), np.int64)
+        self.used = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return int(self.used[0]) + sum(map(len, self._full))
+
+    def number(self, agent: str) -> int:
+        """Return the agent's number; one never heard of gets one."""
+        number = self._numbers.setdefault(agent, len(self._numbers))
+        if number == len(self.latest_ns):
+            more = np.full(number, NEVER_NS, np.int64)
+            self.latest_ns = np.concatenate((self.latest_ns, more))
+        return number
 
     def seen_before(self, identity: RoundId, watermark_ns: int) -> bool:
         """Return whether the round was here before; remember it."""
-        while self._order and self._order[0][0] < watermark_ns - self._horizon_ns:
-            self._known.discard(self._order.popleft()[1])
-        if identity in self._known:
+        oldest_ns = watermark_ns - self.horizon_ns
+        number = self.number(identity[0])
+        row = (number, *identity[1:])
+        if identity[3] <= self.latest_ns[number] and self._holds(row, oldest_ns):
             return True
-        self._known.add(identity)
-        self._order.append((watermark_ns, identity))
+        self.latest_ns[number] = max(self.latest_ns[number], identity[3])
+        self.make_room(oldest_ns)
+        self.rounds[self.used[0]] = (*row, watermark_ns)
+        self.used[0] += 1
         return False
+
+    def make_room(self, oldest_ns: int) -> None:
+        """See that another round fits; drop what is wholly older than `oldest_ns`."""
+        if self.used[0] == len(self.rounds):
+            self._full.append(self.rounds)
+            self.rounds, self.used = np.zeros_like(self.rounds), np.zeros_like(self.used)
+        while self._full and self._full[0][-1, -1] < oldest_ns:
+            self._full.popleft()
+
+    def _holds(self, row: tuple[int, int, int, int], oldest_ns: int) -> bool:
+        wanted = np.array(row)
+        return any(
+            bool(((rounds[:, :4] == wanted).all(axis=1) & (rounds[:, 4] >= oldest_ns)).any())
+            for rounds in (*self._full, self.rounds[: self.used[0]])
+        )

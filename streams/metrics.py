@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 Metric = Literal[
     "batches",
     "rounds",
+    "rounds_alone",
     "results",
     "late",
     "duplicate",
@@ -30,7 +31,7 @@ class Metrics:
 
     `rounds` counts accepted rounds, duplicates among them; `results` all their
     results but the duplicate ones, the late among them; what stands between
-    them and the windows is `late`.
+    them and the windows is `late`. `rounds_alone` counts the messages that no kernel took.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ machine with the look-back, then gives it the published tail by `restore`.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -78,40 +78,42 @@ class PartitionMachine:
         *,
         publish_windows: bool = True,
     ) -> None:
-        self._config = config
+        self.config = config
         self._publish_windows = publish_windows
-        self._identity = identity
+        self.identity = identity
         self.clock = anchor.clock
         self.counts: Counter[str] = Counter()
-        self._anchors = Anchors(horizon_ns(config), anchor)
-        self._seen = SeenRounds(horizon_ns(config))
-        self._windows = Windows(config.window_ns, floor_ns)
-        self._recent = RecentProbes(anchor.clock.reach_ns)
+        self.anchors = Anchors(horizon_ns(config), anchor)
+        self.seen = SeenRounds(horizon_ns(config))
+        self.windows = Windows(config.window_ns, floor_ns)
+        self.recent = RecentProbes(anchor.clock.reach_ns)
         self._board = Board(identity.cluster)
         self._window_alarms = WindowAlarms(config, self._board)
         if anchor.clock.watermark_ns is not None:
-            self._windows.close(anchor.clock.watermark_ns - config.lateness_ns)
-        self._first_open = self._windows.first_open
+            self.windows.close(anchor.clock.watermark_ns - config.lateness_ns)
+        self._first_open = self.windows.first_open
+        # Told of each row whose 5-tuple is forgotten.
+        self.on_retired: Callable[[int], None] = _nobody
         self._probe_alarms = ProbeAlarms(
             config,
-            self._recent,
+            self.recent,
             self._board,
-            lambda key: self._window_alarms.baseline_p50_ns(key, self._windows.first_open),
+            lambda key: self._window_alarms.baseline_p50_ns(key, self.windows.first_open),
         )
 
     @property
     def lookback(self) -> Anchor:
         """Where a restart at this point must begin to read."""
-        return self._anchors.start()
+        return self.anchors.start(self.clock)
 
     @property
     def closed_ns(self) -> int:
         """Time up to which windows are closed."""
-        return self._windows.closed_ns
+        return self.windows.closed_ns
 
     def history_starts_ns(self) -> tuple[int, int]:
         """Return from which event times on `restore` needs published windows and anomalies."""
-        config = self._config
+        config = self.config
         windows_ns = self.closed_ns - self._window_alarms.history_ns
         # Clearings within the look-back windows, and the last refresh.
         span_ns = (config.lookback_windows + 4) * config.window_ns + 2 * REFRESH_STEP_NS
@@ -152,17 +154,37 @@ class PartitionMachine:
         if taken is None:
             return []
         anomalies, closed = taken
+        return self._told(before, anomalies, closed)
+
+    def on_time(self, before: ClockState) -> list[Output]:
+        """Return what the passing of time makes known, as after a round that shows nothing.
+
+        For a caller that takes rounds into windows and rings itself (`streams.columnar`).
+
+        Parameters
+        ----------
+        before
+            The clock before the round that moved time on.
+        """
+        self._board.next_round()
+        watermark_ns = self.clock.watermark_ns or 0
+        return self._told(before, [], self.windows.close(watermark_ns - self.config.lateness_ns))
+
+    def _told(
+        self, before: ClockState, anomalies: list[Anomaly], closed: list[ClosedWindow]
+    ) -> list[Output]:
+        """Return what a round makes known: by its probes, its windows, its time."""
         outputs = [anomaly_output(a) for a in anomalies]
         for window in closed:
             batch = window_batch(
-                window, self._recent.flows, self._identity.cluster, self._config.window_ns
+                window, self.recent.flows, self.identity.cluster, self.config.window_ns
             )
             self.counts["windows"] += len(batch)
             if self._publish_windows:
                 outputs += [window_output(r) for r in batch.records()]
             judged = self._window_alarms.on_windows(window.index, batch)
             outputs += [anomaly_output(a) for a in judged]
-        first_open = self._windows.first_open
+        first_open = self.windows.first_open
         trends = self._window_alarms.on_closed(self._first_open, first_open)
         self._first_open = first_open
         outputs += [anomaly_output(a) for a in [*trends, *self._on_time(before)]]
@@ -183,7 +205,7 @@ class PartitionMachine:
             pass
         finally:
             self.counts = counts
-            self._first_open = self._windows.first_open
+            self._first_open = self.windows.first_open
 
     def restore(self, windows: Iterable[PathWindow], anomalies: Iterable[Anomaly]) -> None:
         """After `warm`, set what the published tail says was decided.
@@ -197,7 +219,7 @@ class PartitionMachine:
         """
         told = list(anomalies)
         self._board.restore(told)
-        self._window_alarms.restore(windows, told, self._windows.first_open)
+        self._window_alarms.restore(windows, told, self.windows.first_open)
 
     def _take(
         self,
@@ -208,10 +230,10 @@ class PartitionMachine:
         columns: RoundColumns | None = None,
     ) -> tuple[list[Anomaly], list[ClosedWindow]] | None:
         """Update the state by a round; None for a duplicate."""
-        self._anchors.note(offset, self.clock)
-        if datum["cluster"] != self._identity.cluster:
+        self.anchors.note(offset, self.clock)
+        if datum["cluster"] != self.identity.cluster:
             raise RefusedRoundError(
-                "foreign", f"cluster {datum['cluster']!r} instead of {self._identity.cluster!r}"
+                "foreign", f"cluster {datum['cluster']!r} instead of {self.identity.cluster!r}"
             )
         columns = columns or self._columns(datum)
         clock, accepted = step(self.clock, datum["agent_id"], columns.started_ns, columns.reach_ns)
@@ -225,13 +247,13 @@ class PartitionMachine:
         identity = (
             datum["agent_id"], datum["incarnation"], datum["round_seq"], columns.started_ns
         )  # fmt: skip
-        if self._seen.seen_before(identity, watermark_ns):
+        if self.seen.seen_before(identity, watermark_ns):
             self._repeat(columns)
             return None
         self.clock = clock
-        self._recent.advance(self.clock.reach_ns)
+        self.recent.advance(self.clock.reach_ns)
         anomalies = self._probes(columns, live=live)
-        return anomalies, self._windows.close(watermark_ns - self._config.lateness_ns)
+        return anomalies, self.windows.close(watermark_ns - self.config.lateness_ns)
 
     @staticmethod
     def _columns(datum: dict[str, Any]) -> RoundColumns:
@@ -242,19 +264,19 @@ class PartitionMachine:
 
     def _repeat(self, columns: RoundColumns) -> None:
         self.counts["duplicate"] += columns.count
-        rows, here = self._recent.known_rows(columns.keys)
-        self._windows.add_repeats(rows, columns.sent_ns[here])
+        rows, here = self.recent.known_rows(columns.keys)
+        self.windows.add_repeats(rows, columns.sent_ns[here])
 
     def _probes(self, columns: RoundColumns, *, live: bool) -> list[Anomaly]:
         """Take the results that come in time into windows and rings."""
         if not columns.count:
             return []
-        rows = self._recent.rows(columns.keys)
-        timely = self._windows.add(rows, columns)
+        rows = self.recent.rows(columns.keys)
+        timely = self.windows.add(rows, columns)
         self.counts["results"] += columns.count
         self.counts["late"] += columns.count - int(timely.sum())
-        before_ns: Int64s = self._recent.flows["last_ns"][rows]
-        self._recent.add(columns, rows, timely)
+        before_ns: Int64s = self.recent.flows["last_ns"][rows]
+        self.recent.add(columns, rows, timely)
         return self._probe_alarms.on_results(
             rows[timely], columns.sent_ns[timely], columns.ok[timely], before_ns[timely], live=live
         )
@@ -271,8 +293,8 @@ class PartitionMachine:
             anomalies += self._probe_alarms.on_grid(grid_ns)
             anomalies.append(
                 progress(
-                    self._identity.cluster,
-                    self._identity.partition,
+                    self.identity.cluster,
+                    self.identity.partition,
                     AnomalyState.ONGOING,
                     grid_ns // US_NS,
                 )
@@ -283,7 +305,7 @@ class PartitionMachine:
         """Repeat the open anomalies; clear those of 5-tuples that are no longer probed."""
         return [
             self._board.clear(alarm, grid_ns, replace(alarm.evidence, value=None))
-            if self._last_ns(alarm) < grid_ns - self._config.idle_ns
+            if self._last_ns(alarm) < grid_ns - self.config.idle_ns
             else self._board.repeat(self._renewed(alarm), grid_ns)
             for alarm in self._board.due()
         ]
@@ -294,8 +316,8 @@ class PartitionMachine:
         return alarm
 
     def _last_ns(self, alarm: Alarm) -> int:
-        row = self._recent.flows.find(alarm.key)
-        return NEVER_NS if row is None else int(self._recent.flows["last_ns"][row])
+        row = self.recent.flows.find(alarm.key)
+        return NEVER_NS if row is None else int(self.recent.flows["last_ns"][row])
 
     def _retire(self, before: ClockState) -> None:
         """On the refresh grid, forget the probes of 5-tuples that fell silent.
@@ -305,8 +327,13 @@ class PartitionMachine:
         grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
         if grid_ns is not None:
             now_ns = min(grid_ns, self.clock.watermark_ns or 0)
-            for row in self._recent.retire(now_ns - retire_ns(self._config)):
+            for row in self.recent.retire(now_ns - retire_ns(self.config)):
                 self._probe_alarms.drop(row)
+                self.on_retired(row)
+
+
+def _nobody(_row: int) -> None:
+    """Be told, and do nothing."""
 
 
 def _crossed(before: ClockState, after: ClockState, step_ns: int) -> int | None:

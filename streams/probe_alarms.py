@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from schemas.enums import AnomalyKind
 from schemas.records import Anomaly
 from streams.board import Alarm, Board, Evidence
@@ -54,6 +56,7 @@ class ProbeAlarms:
             run = self._runs.add(
                 row, int(sent_ns[index]), not ok[index], None if known == NEVER_NS else known
             )
+            self._recent.flows["watched"][row] = row in self._runs
             if live:
                 anomalies += self._connectivity(self._recent.flows.key(row), row, run)
         if live and not ok.all():
@@ -88,12 +91,11 @@ class ProbeAlarms:
 
         One that is cut off is among them: `Runs` keeps it until it answers.
         """
-        if ok.all() and not len(self._runs):
-            return []
-        losing = set(rows[~ok].tolist())
-        return [
-            index for index, row in enumerate(rows.tolist()) if row in losing or row in self._runs
-        ]
+        looked_at = self._recent.flows["watched"][rows] != 0
+        if not ok.all():
+            looked_at |= np.isin(rows, rows[~ok])
+        places: list[int] = np.flatnonzero(looked_at).tolist()
+        return places
 
     def _connectivity(self, key: FlowKey, row: int, run: Run) -> list[Anomaly]:
         alarm = self._board.find(key, AnomalyKind.CONNECTIVITY)

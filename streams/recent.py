@@ -19,6 +19,7 @@ from streams.table import Column, Table
 # A power of two above RING_S.
 SLOTS: Final = 64
 NEVER_NS: Final = -(2**62)
+RINGS: Final = ("sampled", "sent", "lost")
 TRANSPORTS: Final = tuple(t.value for t in Transport)
 TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
 
@@ -38,15 +39,21 @@ class RecentProbes:
                 "last_ns": Column(np.int64, NEVER_NS),
                 "transport": Column(np.int8, 0),
                 "cut_off": Column(np.int8, 0),
-                "sampled": Column(np.int32, 0, (SLOTS,)),
-                "sent": Column(np.int32, 0, (SLOTS,)),
-                "lost": Column(np.int32, 0, (SLOTS,)),
+                # Set by `streams.probe_alarms`: results of the row are looked at one by one.
+                "watched": Column(np.int8, 0),
+                # Number of the last round that a kernel took (`streams.columnar`).
+                "mark": Column(np.int64, 0),
             }
         )
+        # By second first: the 5-tuples of a round lie side by side, and so does what a new
+        # second clears.
+        self.rings: dict[str, NDArray[np.int32]] = {
+            name: np.zeros((SLOTS, self.flows.capacity), np.int32) for name in RINGS
+        }
         # Rows by (agent, source, destination), for tests over all 5-tuples of a path.
         self._paths: dict[tuple[str, str, str], list[int]] = {}
         self._losses: dict[int, list[int]] = {}
-        self._head_s = reach_ns // SECOND_NS
+        self.head_s = reach_ns // SECOND_NS
 
     def rows(self, keys: list[FlowKey]) -> Int64s:
         """Return the rows of the 5-tuples, making those that are new."""
@@ -54,7 +61,7 @@ class RecentProbes:
         if None in found:
             for key in keys:
                 if self.flows.find(key) is None:
-                    self._paths.setdefault(key[:3], []).append(self.flows.row(key))
+                    self._paths.setdefault(key[:3], []).append(self._new_row(key))
             found = self.flows.find_all(keys)
         return np.array(found, np.int64)
 
@@ -67,13 +74,13 @@ class RecentProbes:
     def advance(self, reach_ns: int) -> None:
         """Move the rings on to the second of `reach_ns`."""
         head_s = reach_ns // SECOND_NS
-        steps = min(head_s - self._head_s, SLOTS)
+        steps = min(head_s - self.head_s, SLOTS)
         if steps <= 0:
             return
         fresh = [second % SLOTS for second in range(head_s - steps + 1, head_s + 1)]
-        for name in ("sampled", "sent", "lost"):
-            self.flows[name][:, fresh] = 0
-        self._head_s = head_s
+        for ring in self.rings.values():
+            ring[fresh] = 0
+        self.head_s = head_s
 
     def add(self, columns: RoundColumns, rows: Int64s, take: Bools) -> None:
         """Count the results of a round that are marked in `take`.
@@ -83,16 +90,16 @@ class RecentProbes:
         flows = self.flows
         flows["transport"][rows] = [TRANSPORT_CODES[t] for t in columns.transport]
         second = columns.sent_ns // SECOND_NS
-        within = take & (second > self._head_s - RING_S)
+        within = take & (second > self.head_s - RING_S)
         slot = second % SLOTS
         lost = ~columns.ok
         # Usually each 5-tuple stands in a round once: sums over it need no grouping.
         once = len(set(rows.tolist())) == len(rows)
         sample = within & (self._single_samples(rows) if once else self._samples(rows, lost))
         for name, marked in (("sent", within), ("sampled", sample)):
-            _count(flows[name], rows[marked], slot[marked], once=once)
+            _count(self.rings[name], rows[marked], slot[marked], once=once)
         if lost.any():
-            _count(flows["lost"], rows[within & lost], slot[within & lost], once=once)
+            _count(self.rings["lost"], rows[within & lost], slot[within & lost], once=once)
             for index in np.flatnonzero(sample & lost).tolist():
                 self._note_loss(int(rows[index]), int(columns.sent_ns[index]))
         if once:
@@ -107,13 +114,13 @@ class RecentProbes:
 
     def sampled(self, row: int, span_s: int) -> tuple[int, int]:
         """Return (sent, lost) first probes of the last `span_s` seconds."""
-        sent = int(self.flows["sampled"][row, self._slots(span_s)].sum())
+        sent = int(self.rings["sampled"][self._slots(span_s), row].sum())
         return sent, len(self.loss_times(row, span_s))
 
     def path_sampled(self, row: int, span_s: int) -> tuple[int, int]:
         """Return the same, summed over all 5-tuples of the row's path."""
         rows = self.path_rows(row)
-        sent = int(self.flows["sampled"][np.ix_(rows, self._slots(span_s))].sum())
+        sent = int(self.rings["sampled"][np.ix_(self._slots(span_s), rows)].sum())
         return sent, sum(len(self.loss_times(r, span_s)) for r in rows)
 
     def path_rows(self, row: int) -> list[int]:
@@ -123,20 +130,20 @@ class RecentProbes:
     def loss_times(self, row: int, span_s: int) -> list[int]:
         """Return sending times of the counted losses of the last `span_s` seconds."""
         times = self._losses.get(row, [])
-        return times[bisect_left(times, (self._head_s - span_s + 1) * SECOND_NS) :]
+        return times[bisect_left(times, (self.head_s - span_s + 1) * SECOND_NS) :]
 
     def totals(self, row: int, span_s: int) -> tuple[int, int]:
         """Return (sent, lost) of all probes, re-probes too, of the last `span_s` seconds."""
         slots = self._slots(span_s)
-        return int(self.flows["sent"][row, slots].sum()), int(self.flows["lost"][row, slots].sum())
+        return int(self.rings["sent"][slots, row].sum()), int(self.rings["lost"][slots, row].sum())
 
     def clean_probes(self, row: int) -> int:
         """Return how many first probes were sent since the second of the last counted loss."""
         losses = self.loss_times(row, RING_S)
         if not losses:
             return self.sampled(row, RING_S)[0]
-        since = self._head_s - losses[-1] // SECOND_NS
-        return int(self.flows["sampled"][row, self._slots(since)].sum()) if since > 0 else 0
+        since = self.head_s - losses[-1] // SECOND_NS
+        return int(self.rings["sampled"][self._slots(since), row].sum()) if since > 0 else 0
 
     def retire(self, before_ns: int) -> list[int]:
         """Forget the 5-tuples without results since `before_ns`; return their rows."""
@@ -150,6 +157,16 @@ class RecentProbes:
             if not self._paths[key[:3]]:
                 del self._paths[key[:3]]
         return gone
+
+    def _new_row(self, key: FlowKey) -> int:
+        row = self.flows.row(key)
+        more = self.flows.capacity - self.rings["sent"].shape[1]
+        for name, ring in self.rings.items():
+            if more:
+                self.rings[name] = np.pad(ring, ((0, 0), (0, more)))
+            else:
+                ring[:, row] = 0
+        return row
 
     def _samples(self, rows: Int64s, lost: Bools) -> Bools:
         """Mark the first probe of each 5-tuple, unless it tells of an outage and not of a rate.
@@ -175,12 +192,12 @@ class RecentProbes:
         return marks
 
     def _slots(self, span_s: int) -> list[int]:
-        return [s % SLOTS for s in range(self._head_s - span_s + 1, self._head_s + 1)]
+        return [s % SLOTS for s in range(self.head_s - span_s + 1, self.head_s + 1)]
 
     def _note_loss(self, row: int, sent_ns: int) -> None:
         times = self._losses.setdefault(row, [])
         insort(times, sent_ns)
-        oldest = (self._head_s - RING_S + 1) * SECOND_NS
+        oldest = (self.head_s - RING_S + 1) * SECOND_NS
         while times[0] < oldest:
             del times[0]
 
@@ -188,6 +205,6 @@ class RecentProbes:
 def _count(ring: NDArray[np.int32], rows: Int64s, slots: Int64s, *, once: bool) -> None:
     """Add one at each place; `once`: no place is there twice."""
     if once:
-        ring[rows, slots] += 1
+        ring[slots, rows] += 1
     else:
-        np.add.at(ring, (rows, slots), 1)
+        np.add.at(ring, (slots, rows), 1)

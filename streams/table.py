@@ -51,6 +51,11 @@ class Table(Generic[K]):
         """Return the column's array; growth replaces it, so look it up anew after `row`."""
         return self._arrays[name]
 
+    @property
+    def capacity(self) -> int:
+        """Rows that fit before the arrays grow."""
+        return len(next(iter(self._arrays.values())))
+
     def find(self, key: K) -> int | None:
         """Return the key's row, None if there is none."""
         return self._rows.get(key)
@@ -90,7 +95,7 @@ class Table(Generic[K]):
         else:
             row = len(self._keys)
             self._keys.append(key)
-            if row == len(next(iter(self._arrays.values()))):
+            if row == self.capacity:
                 self._grow()
         for name, column in self._columns.items():
             self._arrays[name][row] = column.fresh

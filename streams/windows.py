@@ -41,9 +41,13 @@ GROUP_BITS: Final = 22
 
 @dataclass(slots=True)
 class _Open:
-    """Chunks of one open window; `repeats` are rows of duplicate results."""
+    """Chunks of one open window; `repeats` are rows of duplicate results.
 
-    chunks: list[tuple[Int64s, Bools, Int64s, Int64s, Int64s]] = field(default_factory=list)
+    A chunk is row, round-trip time (-1: lost), delays in the prober's and the responder's host
+    (-1: not measured) of some results.
+    """
+
+    chunks: list[tuple[Int64s, Int64s, Int64s, Int64s]] = field(default_factory=list)
     repeats: list[Int64s] = field(default_factory=list)
 
 
@@ -102,24 +106,23 @@ class Windows:
         timely = sent_ns >= self._next * self.window_ns
         counted = timely & (sent_ns >= self._floor_ns)
         index = sent_ns // self.window_ns
+        rtt_ns = np.where(columns.ok, columns.rtt_ns, NONE)
         if counted.all() and len(index) and index.min() == index.max():
             # Usually a round lies in one window as a whole.
-            self._window(int(index[0])).chunks.append(
-                (rows, columns.ok, columns.rtt_ns, columns.host_ns, columns.responder_ns)
-            )
+            self.add_chunk(int(index[0]), rows, rtt_ns, columns.host_ns, columns.responder_ns)
             return timely
         for window in np.unique(index[counted]).tolist():
             here = counted & (index == window)
-            self._window(window).chunks.append(
-                (
-                    rows[here],
-                    columns.ok[here],
-                    columns.rtt_ns[here],
-                    columns.host_ns[here],
-                    columns.responder_ns[here],
-                )
+            self.add_chunk(
+                window, rows[here], rtt_ns[here], columns.host_ns[here], columns.responder_ns[here]
             )
         return timely
+
+    def add_chunk(
+        self, window: int, rows: Int64s, rtt_ns: Int64s, host_ns: Int64s, responder_ns: Int64s
+    ) -> None:
+        """Add results of one window that is open; -1 as in the chunks."""
+        self._window(window).chunks.append((rows, rtt_ns, host_ns, responder_ns))
 
     def add_repeats(self, rows: Int64s, sent_ns: Int64s) -> None:
         """Note duplicate results in the windows that are still open."""
@@ -145,9 +148,10 @@ class Windows:
 
 
 def _closed(index: int, window: _Open) -> ClosedWindow:
-    rows_in, ok_in, rtt, host, responder = (
+    rows_in, rtt, host, responder = (
         np.concatenate(column) for column in zip(*window.chunks, strict=True)
     )
+    ok_in = rtt >= 0
     rows, group = np.unique(rows_in, return_inverse=True)
     size = len(rows)
     return ClosedWindow(

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from typing import Final
 
 import faust
@@ -17,6 +18,7 @@ from streams.config import WorkerConfig
 from streams.consumer import RoundConsumer
 from streams.engine import PROCESS, Engine
 from streams.errors import WorkerSetupError
+from streams.feed import warm
 from streams.metrics import Metrics
 from streams.publisher import Publisher
 from streams.session import Restorer
@@ -73,6 +75,9 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     log, metrics, codec = EventLog(PROCESS), Metrics(), codec_for(settings)
     admin = AdminClient(settings.librdkafka())
     check_topics(admin, settings)
+    # Before it holds partitions: making them anew, after an installation, takes half a minute.
+    began = time.monotonic()
+    log.info("kernels.ready", found=warm(codec), after_s=round(time.monotonic() - began, 2))
     engine = Engine(settings, codec, log, metrics, config.commit_s)
     restorer = Restorer(settings, config.detection(), codec, log)
     group = quiet_group(settings, config)

@@ -38,8 +38,9 @@ def test_anchor_lies_a_horizon_back_and_no_more() -> None:
     anchors = Anchors(horizon_ns, Anchor(0, ClockState()))
     for offset in range(500):
         watermark_ns = (1000 + offset) * SECOND_NS
-        anchors.note(offset, ClockState(watermark_ns, watermark_ns))
-        start = anchors.start()
+        clock = ClockState(watermark_ns, watermark_ns)
+        anchors.note(offset, clock)
+        start = anchors.start(clock)
         if offset <= 60:
             assert start.offset == 0
         else:
@@ -52,6 +53,7 @@ def test_anchor_lies_a_horizon_back_and_no_more() -> None:
 def test_stalled_time_keeps_the_anchor() -> None:
     """While the watermark stands still, the look-back must still hold what made it."""
     anchors = Anchors(10 * SECOND_NS, Anchor(0, ClockState()))
+    clock = ClockState(1000 * SECOND_NS, 1000 * SECOND_NS)
     for offset in range(100):
-        anchors.note(offset, ClockState(1000 * SECOND_NS, 1000 * SECOND_NS))
-    assert anchors.start().offset == 0
+        anchors.note(offset, clock)
+    assert anchors.start(clock).offset == 0

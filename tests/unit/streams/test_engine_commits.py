@@ -11,6 +11,7 @@ from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
 from streams.engine import Engine
 from streams.metrics import Metrics
+from tests.unit.streams.worlds import machine
 
 
 @dataclass
@@ -20,7 +21,7 @@ class StillSession:
     partition: int
     next_offset: int
     committed: int = -1
-    machine: Any = field(default_factory=lambda: SimpleNamespace(progress_at=None))
+    machine: Any = field(default_factory=machine)
 
     def checkpoint(self) -> Any:
         """Return a checkpoint of no matter what."""

@@ -1,7 +1,13 @@
 """The partition's clock and its memory of rounds."""
 
 from streams.config import SECOND_NS
-from streams.intake import CONFIRMING_ROUNDS, ClockState, SeenRounds, step
+from streams.intake import (
+    CONFIRMING_ROUNDS,
+    ROUNDS_IN_CHUNK,
+    ClockState,
+    SeenRounds,
+    step,
+)
 
 T = 1_000_000 * SECOND_NS
 NOW = ClockState(watermark_ns=T, reach_ns=T)
@@ -75,6 +81,12 @@ def test_duplicates_are_seen_within_the_horizon_and_memory_is_bounded() -> None:
     assert not seen.seen_before(first, T)
     assert seen.seen_before(first, T + 10 * SECOND_NS)
     assert not seen.seen_before(("a", 2, 0, T), T)
-    for second in range(1000):
+    last = 3 * ROUNDS_IN_CHUNK
+    for second in range(1, last):
         seen.seen_before(("a", 1, second, T + second * SECOND_NS), T + second * SECOND_NS)
-    assert len(seen) <= 12
+    assert len(seen) <= ROUNDS_IN_CHUNK + 12
+    for back in (0, 5, 10):
+        known = last - 1 - back
+        identity = ("a", 1, known, T + known * SECOND_NS)
+        assert seen.seen_before(identity, T + (last - 1) * SECOND_NS)
+    assert not seen.seen_before(("a", 1, 7, T + 7 * SECOND_NS), T + last * SECOND_NS)

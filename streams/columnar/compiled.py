@@ -1,0 +1,105 @@
+"""What numba compiles, and the two things that the kernels need of the machine below it.
+
+Only the kernels of this room import it. Where numba is missing, importing this module fails,
+and the rounds go one by one through fastavro and numpy: the same outputs, slower.
+
+The machine code is kept on disk, in a folder named by a digest of all that goes into it: numba
+itself looks at a function's own file only, and would go on using code made from an older version
+of what is inlined into it.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+import schemas
+import streams
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DIGEST_CHARS: Final = 16
+
+
+def cache_folder() -> Path | None:
+    """Return where the machine code is kept: beside the sources or with the user; None: nowhere."""
+    rooms = (Path(streams.__file__).parent, Path(schemas.__file__).parent)
+    digest = hashlib.sha256()
+    for source in sorted(path for room in rooms for path in room.rglob("*.py")):
+        digest.update(source.read_bytes())
+    name = f"kernels-{digest.hexdigest()[:DIGEST_CHARS]}"
+    for place in (Path(__file__).parent / "__pycache__", Path("~/.cache/skeletonhunter")):
+        folder = place.expanduser() / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except (OSError, RuntimeError):
+            continue
+    return None
+
+
+_FOLDER: Final = cache_folder()
+
+
+def compiled(function: F) -> F:
+    """Compile a function at its first call.
+
+    Without reference counts, for it makes no arrays: counting would take most of the time.
+    """
+    return _jit(function, inline="never")
+
+
+def inlined(function: F) -> F:
+    """Compile a function into each of its callers."""
+    return _jit(function, inline="always")
+
+
+def _jit(function: F, inline: str) -> F:
+    # Neither the folder nor `_nrt` is in numba's type stubs.
+    config, njit = cast(Any, numba.config), cast(Any, numba.njit)
+    before = config.CACHE_DIR
+    config.CACHE_DIR = "" if _FOLDER is None else str(_FOLDER)
+    try:
+        jit = njit(
+            nogil=True, _nrt=False, inline=inline, error_model="numpy", cache=_FOLDER is not None
+        )
+        return cast(F, jit(function))
+    finally:
+        config.CACHE_DIR = before
+
+
+@intrinsic
+def _load_word(_context: Any, data: Any, at: Any) -> Any:
+    signature = types.uint64(data, at)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.gep(array.data, [arguments[1]])
+        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+
+    return signature, generate
+
+
+@intrinsic
+def _low_zeros(_context: Any, _word: Any) -> Any:
+    signature = types.uint64(types.uint64)
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return signature, generate
+
+
+# The 8 bytes of a uint8 array from a place on, little-endian; no bound is checked.
+load_word = cast(Callable[[NDArray[np.uint8], int], np.uint64], _load_word)
+# How many of a word's lowest bits are 0; 64 for 0.
+low_zeros = cast(Callable[[np.uint64], np.uint64], _low_zeros)

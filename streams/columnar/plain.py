@@ -1,0 +1,185 @@
+"""Takes the plain rounds of a partition by the kernel, between those that its machine takes."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from streams.columnar import absorb, kernel
+from streams.columnar.absorb import LANE_ROWS, LANES, Bounds, LaneArrays, RecentArrays, SeenArrays
+from streams.columnar.index import NONE, FlowIndex, Names
+from streams.columnar.plan import Field, Item, Plan
+from streams.columnar.rounds import Block
+from streams.columns import MAX_RESULTS
+from streams.config import PROGRESS_STEP_NS
+from streams.intake import ClockState
+from streams.outputs import Output
+from streams.partition import PartitionMachine
+
+SEED_BITS: Final = 64
+
+
+class PlainRounds:
+    """The kernel's side of one partition: what it knows by bytes, and where it gathers.
+
+    Whether a round goes through here or through `PartitionMachine.process` changes no output.
+    """
+
+    def __init__(self, machine: PartitionMachine) -> None:
+        self._machine = machine
+        seed = secrets.randbits(SEED_BITS)
+        self._names = Names(seed)
+        self._flows = FlowIndex(seed)
+        self._cluster = machine.seen.number(machine.identity.cluster)
+        self._names.enter(self._cluster, machine.identity.cluster)
+        self._fields = np.zeros((len(Field), 1), np.int64)
+        self._items = np.zeros((len(Item), 1024), np.int64)
+        self._rows = np.zeros(1024, np.int32)
+        self._now = np.zeros(absorb.NOW_PLACES, np.int64)
+        self._lanes = LaneArrays(
+            used=np.zeros(LANES, np.int64),
+            rows=np.zeros((LANES, LANE_ROWS), np.int32),
+            rtt_ns=np.zeros((LANES, LANE_ROWS), np.int64),
+            host_ns=np.zeros((LANES, LANE_ROWS), np.int64),
+            responder_ns=np.zeros((LANES, LANE_ROWS), np.int64),
+        )
+        machine.on_retired = self._flows.forget
+
+    def take(self, block: Block, at: int) -> tuple[int, list[Output]]:
+        """Take plain rounds from number `at` of a block on.
+
+        Returns
+        -------
+        int
+            The first round that is not plain: it is the machine's; the block's length if all are.
+        list of Output
+            What the rounds make known, in order.
+        """
+        outputs: list[Output] = []
+        machine = self._machine
+        if block.plan is None:
+            return at, outputs
+        while at < len(block):
+            watermark_ns = machine.clock.watermark_ns
+            if watermark_ns is None or machine.clock.ahead_rounds:
+                break
+            at, why = self._run(block, block.plan, at, watermark_ns)
+            if why == absorb.DUE:
+                before = ClockState(
+                    int(self._now[absorb.BEFORE_WATERMARK_NS]),
+                    int(self._now[absorb.BEFORE_REACH_NS]),
+                )
+                self._gathered()
+                outputs += machine.on_time(before)
+            elif why == absorb.NO_ROOM:
+                self._make_room()
+            else:
+                break
+        self._gathered()
+        return at, outputs
+
+    def learn(self, block: Block, at: int, datum: Mapping[str, Any]) -> None:
+        """Enter the names and 5-tuples of a round that the machine has just taken."""
+        plan, machine = block.plan, self._machine
+        if plan is None or datum["cluster"] != machine.identity.cluster:
+            return
+        agent, results = datum["agent_id"], datum["results"]
+        known = machine.recent.flows.find_all(
+            [(agent, r["src"], r["dst"], r["flow"]) for r in results]
+        )
+        if None in known or not known:
+            return
+        rows = [row for row in known if row is not None]
+        if self._is_known(rows):
+            return
+        number = machine.seen.number(agent)
+        self._names.enter(number, agent)
+        spans = np.zeros((len(rows), 2), np.int64)
+        scratch = np.zeros((max(len(Field), len(Item)), 1), np.int64)
+        found = kernel.key_spans(
+            block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
+        )
+        if found == len(rows):
+            for row, (begin, end) in zip(rows, spans.tolist(), strict=True):
+                self._flows.enter(row, number, block.data[begin:end])
+
+    def _is_known(self, rows: list[int]) -> bool:
+        agents = self._flows.arrays.agent
+        return all(row < len(agents) and agents[row] != NONE for row in rows)
+
+    def _run(self, block: Block, plan: Plan, at: int, watermark_ns: int) -> tuple[int, int]:
+        """Let the kernel run, with the machine's clock and state."""
+        machine, now = self._machine, self._now
+        clock = machine.clock
+        now[absorb.WATERMARK_NS], now[absorb.REACH_NS] = watermark_ns, clock.reach_ns
+        now[absorb.HEAD_S] = machine.recent.head_s
+        now[absorb.RESULTS] = now[absorb.ROUNDS] = 0
+        window_ns, first_open = machine.windows.window_ns, machine.windows.first_open
+        bounds = Bounds(
+            cluster=self._cluster,
+            window_ns=window_ns,
+            closed_ns=machine.windows.closed_ns,
+            first_open=first_open,
+            grid_ns=(clock.reach_ns // PROGRESS_STEP_NS + 1) * PROGRESS_STEP_NS,
+            close_ns=(first_open + 1) * window_ns + machine.config.lateness_ns,
+            anchor_ns=machine.anchors.due_ns,
+        )
+        flows, rings, seen = machine.recent.flows, machine.recent.rings, machine.seen
+        at, why = absorb.absorb(
+            block.data,
+            block.starts,
+            block.ends,
+            at,
+            plan,
+            self._names.arrays,
+            self._flows.arrays,
+            self._fields,
+            self._items,
+            self._rows,
+            bounds,
+            now,
+            RecentArrays(
+                last_ns=flows["last_ns"],
+                transport=flows["transport"],
+                cut_off=flows["cut_off"],
+                watched=flows["watched"],
+                mark=flows["mark"],
+                sampled=rings["sampled"],
+                sent=rings["sent"],
+                lost=rings["lost"],
+            ),
+            self._lanes,
+            SeenArrays(used=seen.used, rounds=seen.rounds, latest_ns=seen.latest_ns),
+        )
+        if now[absorb.ROUNDS]:
+            machine.clock = ClockState(int(now[absorb.WATERMARK_NS]), int(now[absorb.REACH_NS]))
+            machine.recent.head_s = int(now[absorb.HEAD_S])
+            machine.counts["rounds"] += int(now[absorb.ROUNDS])
+            machine.counts["results"] += int(now[absorb.RESULTS])
+        return at, why
+
+    def _gathered(self) -> None:
+        """Give what the lanes hold to the windows."""
+        lanes, windows = self._lanes, self._machine.windows
+        for lane in np.flatnonzero(lanes.used).tolist():
+            used = int(lanes.used[lane])
+            first = windows.first_open
+            window = first + (lane - first) % LANES
+            windows.add_chunk(
+                window,
+                lanes.rows[lane, :used].astype(np.int64),
+                lanes.rtt_ns[lane, :used].copy(),
+                lanes.host_ns[lane, :used].copy(),
+                lanes.responder_ns[lane, :used].copy(),
+            )
+            lanes.used[lane] = 0
+
+    def _make_room(self) -> None:
+        """See that another round fits, whichever place was full."""
+        self._gathered()
+        machine = self._machine
+        machine.seen.make_room((machine.clock.watermark_ns or 0) - machine.seen.horizon_ns)
+        if len(self._rows) < MAX_RESULTS:
+            self._items = np.zeros((len(Item), 2 * len(self._rows)), np.int64)
+            self._rows = np.zeros(2 * len(self._rows), np.int32)

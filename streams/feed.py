@@ -1,0 +1,144 @@
+"""The messages of one partition, taken into its machine: many at a time where that is possible.
+
+Most rounds are plain (`streams.columnar.absorb`) and go through a kernel; the others, and all
+where numba is missing, go one by one through fastavro and the machine. The outputs are the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import Message
+
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.enums import ClockSource, ProbeStatus, Transport
+from schemas.records import ProbeResult, ProbeRound
+from streams.config import SECOND_NS, DetectionConfig
+from streams.metrics import Metric
+from streams.outputs import Output
+from streams.partition import Identity, PartitionMachine, RefusedRoundError
+
+if TYPE_CHECKING:
+    from streams.columnar.rounds import Block
+
+HAS_KERNELS: Final = find_spec("numba") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message that goes to the dead letters, why, and what is counted."""
+
+    message: Message
+    error: DecodeError
+    counter: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What some consecutive messages made known; the last one may have been refused."""
+
+    outputs: list[Output] = field(default_factory=list)
+    refused: Refused | None = None
+
+
+class Feed:
+    """Takes messages into one partition's machine.
+
+    Parameters
+    ----------
+    kernels
+        Whether plain rounds go through the kernels; needs numba.
+    """
+
+    def __init__(
+        self, machine: PartitionMachine, codec: Codec, *, kernels: bool = HAS_KERNELS
+    ) -> None:
+        self._machine = machine
+        self._codec = codec
+        self._partition = machine.identity.partition
+        self._kernels = kernels
+        if kernels:
+            # Here, since numba may be missing.
+            from streams.columnar.plain import PlainRounds  # noqa: PLC0415
+            from streams.columnar.rounds import Blocks  # noqa: PLC0415
+
+            self._plain = PlainRounds(machine)
+            self._blocks = Blocks(codec.framer)
+
+    def take(self, messages: Sequence[Message]) -> Iterator[Taken]:
+        """Take messages in order; yield what they make known, in order."""
+        if not self._kernels:
+            for message in messages:
+                yield self._one(message)
+            return
+        for block in self._blocks.make([m.value() or b"" for m in messages]):
+            at = 0
+            while at < len(block):
+                at, outputs = self._plain.take(block, at)
+                if outputs:
+                    yield Taken(outputs)
+                if at < len(block):
+                    yield self._one(messages[block.first + at], block, at)
+                    at += 1
+
+    def _one(self, message: Message, block: "Block | None" = None, at: int = 0) -> Taken:
+        """Take a message by itself; what the kernel did not know in `block` it learns."""
+        self._machine.counts["rounds_alone"] += 1
+        offset = int(message.offset() or 0)
+        try:
+            datum = self._codec.decode_datum(
+                topics.PROBE_ROUND, message.value() or b"", partition=self._partition, offset=offset
+            )
+        except DecodeError as error:
+            return Taken(refused=Refused(message, error, "undecodable"))
+        try:
+            outputs = self._machine.process(datum, offset)
+        except RefusedRoundError as error:
+            reason = DecodeError(
+                str(error), topic=topics.PROBE_ROUND.name, partition=self._partition, offset=offset
+            )
+            return Taken(refused=Refused(message, reason, error.counter))
+        if block is not None:
+            self._plain.learn(block, at, datum)
+        return Taken(outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A message that no broker sent."""
+
+    raw: bytes
+    number: int
+
+    def value(self) -> bytes:
+        return self.raw
+
+    def offset(self) -> int:
+        return self.number
+
+
+def warm(codec: Codec) -> bool:
+    """Have the kernels compiled, or read from disk, by rounds that nobody sees.
+
+    Returns whether there are kernels. Making them anew takes half a minute, once after an
+    installation; reading them about a second.
+    """
+    if HAS_KERNELS:
+        machine = PartitionMachine(DetectionConfig(), Identity("none", 0))
+        messages = [_Made(codec.encode(topics.PROBE_ROUND, _round(n)), n) for n in range(3)]
+        for _ in Feed(machine, codec).take(cast(list[Message], messages)):
+            pass
+    return HAS_KERNELS
+
+
+def _round(number: int) -> ProbeRound:
+    result = ProbeResult(
+        src="a", dst="b", flow=0, sent_offset_ns=0, transport=Transport.UDP,
+        status=ProbeStatus.OK, rtt_ns=1, clock=ClockSource.SOFTWARE,
+    )  # fmt: skip
+    return ProbeRound(
+        cluster="none", agent_id="a", host_id="h", incarnation=0, round_seq=number,
+        started_at=number, interval_ns=SECOND_NS, results=(result,),
+    )  # fmt: skip
