@@ -6,8 +6,7 @@ where numba is missing, go one by one through fastavro and the machine. The outp
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import Message
 
@@ -16,14 +15,13 @@ from schemas.codec import Codec, DecodeError
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
 from streams.config import SECOND_NS, DetectionConfig
+from streams.kernels import HAS_KERNELS
 from streams.metrics import Metric
 from streams.outputs import Output
 from streams.partition import Identity, PartitionMachine, RefusedRoundError
 
 if TYPE_CHECKING:
     from streams.columnar.rounds import Block
-
-HAS_KERNELS: Final = find_spec("numba") is not None
 
 
 @dataclass(frozen=True, slots=True)

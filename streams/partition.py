@@ -11,7 +11,7 @@ machine with the look-back, then gives it the published tail by `restore`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -88,12 +88,10 @@ class PartitionMachine:
         self.windows = Windows(config.window_ns, floor_ns)
         self.recent = RecentProbes(anchor.clock.reach_ns)
         self._board = Board(identity.cluster)
-        self._window_alarms = WindowAlarms(config, self._board)
+        self._window_alarms = WindowAlarms(config, self._board, self.recent.flows)
         if anchor.clock.watermark_ns is not None:
             self.windows.close(anchor.clock.watermark_ns - config.lateness_ns)
         self._first_open = self.windows.first_open
-        # Told of each row whose 5-tuple is forgotten.
-        self.on_retired: Callable[[int], None] = _nobody
         self._probe_alarms = ProbeAlarms(
             config,
             self.recent,
@@ -176,9 +174,7 @@ class PartitionMachine:
         """Return what a round makes known: by its probes, its windows, its time."""
         outputs = [anomaly_output(a) for a in anomalies]
         for window in closed:
-            batch = window_batch(
-                window, self.recent.flows, self.identity.cluster, self.config.window_ns
-            )
+            batch = window_batch(window, self.recent, self.identity.cluster, self.config.window_ns)
             self.counts["windows"] += len(batch)
             if self._publish_windows:
                 outputs += [window_output(r) for r in batch.records()]
@@ -329,11 +325,6 @@ class PartitionMachine:
             now_ns = min(grid_ns, self.clock.watermark_ns or 0)
             for row in self.recent.retire(now_ns - retire_ns(self.config)):
                 self._probe_alarms.drop(row)
-                self.on_retired(row)
-
-
-def _nobody(_row: int) -> None:
-    """Be told, and do nothing."""
 
 
 def _crossed(before: ClockState, after: ClockState, step_ns: int) -> int | None:

@@ -19,6 +19,7 @@ from streams.table import Column, Table
 # A power of two above RING_S.
 SLOTS: Final = 64
 NEVER_NS: Final = -(2**62)
+SortKey = tuple[str, str, int, str]
 RINGS: Final = ("sampled", "sent", "lost")
 TRANSPORTS: Final = tuple(t.value for t in Transport)
 TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
@@ -53,6 +54,10 @@ class RecentProbes:
         # Rows by (agent, source, destination), for tests over all 5-tuples of a path.
         self._paths: dict[tuple[str, str, str], list[int]] = {}
         self._losses: dict[int, list[int]] = {}
+        # (source, destination, flow, agent) and row, sorted; new ones behind until asked for.
+        self._sorted: list[tuple[SortKey, int]] = []
+        self._is_sorted = True
+        self._rank = np.zeros(0, np.int64)
         self.head_s = reach_ns // SECOND_NS
 
     def rows(self, keys: list[FlowKey]) -> Int64s:
@@ -149,6 +154,9 @@ class RecentProbes:
         """Forget the 5-tuples without results since `before_ns`; return their rows."""
         rows = self.flows.rows()
         gone: list[int] = rows[self.flows["last_ns"][rows] < before_ns].tolist()
+        if gone:
+            left = set(gone)
+            self._sorted = [pair for pair in self._sorted if pair[1] not in left]
         for row in gone:
             key = self.flows.key(row)
             self.flows.remove(key)
@@ -158,8 +166,25 @@ class RecentProbes:
                 del self._paths[key[:3]]
         return gone
 
+    def rank(self, rows: Int64s) -> Int64s:
+        """Return places of 5-tuples in the order of source, destination, flow and agent.
+
+        Comparable with each other only. Sorted anew when 5-tuples came, which is cheap: what
+        is sorted already is one run for Python's sort.
+        """
+        if not self._is_sorted:
+            self._sorted.sort()
+            self._is_sorted = True
+            places = np.array([row for _, row in self._sorted], np.int64)
+            self._rank = np.zeros(self.flows.capacity, np.int64)
+            self._rank[places] = np.arange(len(places))
+        out: Int64s = self._rank[rows]
+        return out
+
     def _new_row(self, key: FlowKey) -> int:
         row = self.flows.row(key)
+        self._sorted.append(((*key[1:], key[0]), row))
+        self._is_sorted = False
         more = self.flows.capacity - self.rings["sent"].shape[1]
         for name, ring in self.rings.items():
             if more:

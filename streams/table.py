@@ -4,7 +4,7 @@ State per 5-tuple lives in a few wide arrays instead of one object each, so that
 a round or a window touches it with whole-array operations.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 K = TypeVar("K", bound=Hashable)
 
 FIRST_ROWS: Final = 256
+NO_ROW: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Table(Generic[K]):
         self._rows: dict[K, int] = {}
         self._keys: list[K | None] = []
         self._free: list[int] = []
+        # Told of each row whose key is removed.
+        self.on_removed: list[Callable[[int], None]] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -87,6 +90,8 @@ class Table(Generic[K]):
         row = self._rows.pop(key)
         self._keys[row] = None
         self._free.append(row)
+        for told in self.on_removed:
+            told(row)
 
     def _take(self, key: K) -> int:
         if self._free:
@@ -108,3 +113,58 @@ class Table(Generic[K]):
             new: NDArray[Any] = np.full((2 * len(old), *column.shape), column.fresh, column.dtype)
             new[: len(old)] = old
             self._arrays[name] = new
+
+
+class Links(Generic[K]):
+    """Rows of one table by the rows of another that have the same keys, looked up once.
+
+    >>> one, other = Table[str]({"n": Column(int, 0)}), Table[str]({"n": Column(int, 0)})
+    >>> links = Links(one, other)
+    >>> row = one.row("a")
+    >>> links.find(np.array([row])).tolist()
+    [-1]
+    >>> links.make(np.array([row])).tolist() == [other.find("a")]
+    True
+    """
+
+    def __init__(self, source: Table[K], target: Table[K]) -> None:
+        self._source = source
+        self._target = target
+        self._to = np.full(FIRST_ROWS, NO_ROW, np.int64)
+        self._back = np.full(FIRST_ROWS, NO_ROW, np.int64)
+        source.on_removed.append(self._source_removed)
+        target.on_removed.append(self._target_removed)
+
+    def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the target's rows, NO_ROW where it does not have the key."""
+        return self._linked(rows, self._target.find)
+
+    def make(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the target's rows, making those that are not there."""
+        return self._linked(rows, self._target.row)
+
+    def _linked(
+        self, rows: NDArray[np.int64], look_up: Callable[[K], int | None]
+    ) -> NDArray[np.int64]:
+        self._to = _widened(self._to, self._source.capacity)
+        for row in rows[self._to[rows] == NO_ROW].tolist():
+            found = look_up(self._source.key(row))
+            if found is not None:
+                self._back = _widened(self._back, self._target.capacity)
+                self._to[row], self._back[found] = found, row
+        out: NDArray[np.int64] = self._to[rows]
+        return out
+
+    def _source_removed(self, row: int) -> None:
+        if row < len(self._to) and self._to[row] != NO_ROW:
+            self._back[self._to[row]] = self._to[row] = NO_ROW
+
+    def _target_removed(self, row: int) -> None:
+        if row < len(self._back) and self._back[row] != NO_ROW:
+            self._to[self._back[row]] = self._back[row] = NO_ROW
+
+
+def _widened(rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    if size <= len(rows):
+        return rows
+    return np.concatenate((rows, np.full(size - len(rows), NO_ROW, np.int64)))

@@ -24,8 +24,9 @@ from streams.detectors.latency import (
     least_effect_ns,
 )
 from streams.detectors.lognormal import REFERENCES, Shift, Trend
-from streams.window_records import WindowBatch
-from streams.windows import FEATURES
+from streams.statistics import FEATURES
+from streams.table import NO_ROW, Links, Table
+from streams.window_records import OF_TRANSPORT, WindowBatch
 
 # Beyond every time, microseconds.
 FOREVER: Final = 2**62
@@ -45,11 +46,15 @@ def flow_key(window: PathWindow) -> FlowKey:
 class WindowAlarms:
     """LOF and the long-term test of one partition."""
 
-    def __init__(self, config: DetectionConfig, board: Board) -> None:
+    def __init__(self, config: DetectionConfig, board: Board, flows: Table[FlowKey]) -> None:
         self._config = config
         self._board = board
+        self._flows = flows
         self._lookback = LookBack(config)
         self._trend = Trend(config.trend_ns // config.window_ns)
+        self._to_lookback = Links(flows, self._lookback.table)
+        self._to_trend = Links(flows, self._trend.table)
+        self._least_ns = np.array([least_effect_ns(config, t) for t in OF_TRANSPORT], np.float64)
 
     @property
     def history_ns(self) -> int:
@@ -66,25 +71,26 @@ class WindowAlarms:
         anomalies: list[Anomaly] = []
         places = np.flatnonzero(windows.ok >= MIN_ANSWERS)
         if len(places):
-            keys = [windows.keys[p] for p in places]
-            transports = [windows.transports[p] for p in places]
-            features = windows.features[places]
-            verdicts = self._lookback.judge(index, keys, features, windows.ok[places], transports)
-            raised = set(self._board.keys(AnomalyKind.LATENCY))
-            special = verdicts.strong | verdicts.weak
-            if raised:
-                special |= np.array([key in raised for key in keys])
+            rows, features = windows.rows[places], windows.features[places]
+            least_ns = self._least_ns[windows.transports[places]]
+            verdicts = self._lookback.judge(
+                index, self._to_lookback.find(rows), features, windows.ok[places], least_ns
+            )
+            special = verdicts.strong | verdicts.weak | np.isin(rows, self._raised_rows())
             usual = np.flatnonzero(~special)
-            self._lookback.insert_all([keys[p] for p in usual], index, features[usual])
+            self._lookback.insert_all(self._to_lookback.make(rows[usual]), index, features[usual])
             for nth in np.flatnonzero(special).tolist():
                 window = windows.record(int(places[nth]))
                 anomalies += self._latency(index, window, verdicts, nth)
-            for key, p50_ns, transport in zip(
-                keys, features[:, P50].tolist(), transports, strict=True
-            ):
-                self._trend.add(key, index, p50_ns, least_effect_ns(self._config, transport))
+            if self._trend.windows_per_block:
+                self._trend.add_all(self._to_trend.make(rows), index, features[:, P50], least_ns)
         self._lookback.forget(index)
         return anomalies
+
+    def _raised_rows(self) -> list[int]:
+        """Return the rows of the 5-tuples with an open LATENCY anomaly."""
+        found = map(self._flows.find, self._board.keys(AnomalyKind.LATENCY))
+        return [row for row in found if row is not None]
 
     def on_closed(self, before: int, after: int) -> list[Anomaly]:
         """Run the long-term test for blocks whose last window closed as `before` became `after`.
@@ -180,12 +186,14 @@ class WindowAlarms:
                     self._lookback.note_weak(flow_key(window), index)
 
     def _judge(self, index: int, windows: list[PathWindow]) -> Verdicts:
+        table = self._lookback.table
+        found = table.find_all([flow_key(w) for w in windows])
         return self._lookback.judge(
             index,
-            [flow_key(w) for w in windows],
+            np.array([NO_ROW if row is None else row for row in found], np.int64),
             np.array([features_of(w) for w in windows], np.int64),
             np.array([w.ok for w in windows]),
-            [w.transport for w in windows],
+            np.array([least_effect_ns(self._config, w.transport) for w in windows], np.float64),
         )
 
     def _restore_evidence(self, latest: dict[FlowKey, PathWindow], first_open: int) -> None:

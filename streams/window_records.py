@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas.enums import Transport
 from schemas.ids import path_id
@@ -11,11 +12,10 @@ from schemas.records import PathWindow
 from streams.board import US_NS
 from streams.columns import FlowKey, Int64s
 from streams.outputs import PRODUCER_VERSION
-from streams.recent import TRANSPORTS
-from streams.table import Table
-from streams.windows import FEATURES, NONE, STATISTICS, ClosedWindow
+from streams.recent import TRANSPORTS, RecentProbes
+from streams.statistics import COLUMNS, FEATURES, NONE
+from streams.windows import ClosedWindow
 
-COLUMNS: Final = (*STATISTICS, "host_delay_p50_ns", "responder_delay_p50_ns")
 FEATURE_PLACES: Final = [COLUMNS.index(name) for name in FEATURES]
 OF_TRANSPORT: Final = tuple(Transport(name) for name in TRANSPORTS)
 
@@ -27,21 +27,23 @@ class WindowBatch:
     Attributes
     ----------
     start_at, end_at : microseconds
+    rows : (n,) int64; rows of the 5-tuples in `streams.recent`, until one is retired
     keys : 5-tuples
     values : (n, len(COLUMNS)) int64; `NONE` where no probe answered or nothing was measured
     sent, ok, repeats : (n,) int64
-    transports : of the last probe
+    transports : (n,) int8; of the last probe, places in TRANSPORTS
     """
 
     cluster: str
     start_at: int
     end_at: int
+    rows: Int64s
     keys: list[FlowKey]
     values: Int64s
     sent: Int64s
     ok: Int64s
     repeats: Int64s
-    transports: list[Transport]
+    transports: NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -67,7 +69,7 @@ class WindowBatch:
             dst=dst,
             flow=flow,
             agent_id=agent,
-            transport=self.transports[place],
+            transport=OF_TRANSPORT[self.transports[place]],
             window_start_at=self.start_at,
             window_end_at=self.end_at,
             sent=sent,
@@ -84,29 +86,20 @@ class WindowBatch:
 
 
 def window_batch(
-    window: ClosedWindow, flows: Table[FlowKey], cluster: str, window_ns: int
+    window: ClosedWindow, recent: RecentProbes, cluster: str, window_ns: int
 ) -> WindowBatch:
-    """Return the closed windows of an index, sorted.
-
-    Parameters
-    ----------
-    window
-        The windows; their rows are those of `flows`.
-    flows
-        The 5-tuples, with the column `transport`.
-    """
-    keys = [flows.key(row) for row in window.rows.tolist()]
-    order = sorted(range(len(keys)), key=lambda i: (keys[i][1:], keys[i][0]))
-    values = np.stack([window.columns[name] for name in COLUMNS], axis=-1)
-    codes = flows["transport"][window.rows][order].tolist()
+    """Return the closed windows of an index, sorted; their rows are those of `recent`."""
+    order = np.argsort(recent.rank(window.rows))
+    rows = window.rows[order]
     return WindowBatch(
         cluster=cluster,
         start_at=window.index * window_ns // US_NS,
         end_at=(window.index + 1) * window_ns // US_NS,
-        keys=[keys[i] for i in order],
-        values=values[order],
+        rows=rows,
+        keys=list(map(recent.flows.key, rows.tolist())),
+        values=window.values[order],
         sent=window.sent[order],
         ok=window.ok[order],
         repeats=window.repeats[order],
-        transports=[OF_TRANSPORT[code] for code in codes],
+        transports=recent.flows["transport"][rows],
     )

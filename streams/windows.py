@@ -2,41 +2,21 @@
 
 A result belongs to the window that holds its sending time. Windows are kept as
 lists of column chunks, nothing is computed per result; when a window closes,
-one sort gives the statistics of every 5-tuple in it.
-
-Percentiles are nearest-rank (Hyndman and Fan's type 1, numpy's `inverted_cdf`):
-the smallest observed value with at least that share of the sample at or below
-it. They are observed values and integers, so that the same results give the
-same window, in whatever order they came.
+one pass gives the statistics of every 5-tuple in it
+(`streams.statistics`, `streams.columnar.closing`).
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streams.columns import Bools, Int64s, RoundColumns
+from streams.columns import MISSING, Bools, Int64s, RoundColumns
+from streams.kernels import HAS_KERNELS
 
-PERCENTS: Final = (25, 50, 75, 90, 99)
-# Features that the detectors take, in the paper's order.
-FEATURES: Final = ("p25_ns", "p50_ns", "p75_ns", "min_ns", "mean_ns", "std_ns", "max_ns")
-# Columns that a window record shows, null where no probe answered.
-STATISTICS: Final = (
-    "p25_ns",
-    "p50_ns",
-    "p75_ns",
-    "p90_ns",
-    "p99_ns",
-    "min_ns",
-    "mean_ns",
-    "std_ns",
-    "max_ns",
-)
-NONE: Final = -1
-# A value below 18 minutes and its group fit into one whole number together.
-VALUE_BITS: Final = 40
-GROUP_BITS: Final = 22
+if HAS_KERNELS:
+    from streams.columnar.closing import window_values
+else:
+    from streams.statistics import window_values
 
 
 @dataclass(slots=True)
@@ -55,8 +35,8 @@ class _Open:
 class ClosedWindow:
     """Statistics of one window, one entry per row (5-tuple) with results.
 
-    All arrays have one length; -1 stands for "no probe answered" or "not
-    measured". `index` times the window's length is its start.
+    All arrays have one length, `values` has len(COLUMNS) columns; -1 stands for "no
+    probe answered" or "not measured". `index` times the window's length is its start.
     """
 
     index: int
@@ -64,11 +44,7 @@ class ClosedWindow:
     sent: Int64s
     ok: Int64s
     repeats: Int64s
-    columns: dict[str, Int64s]
-
-    def features(self) -> NDArray[np.int64]:
-        """Return the seven features, shape (rows, 7)."""
-        return np.stack([self.columns[name] for name in FEATURES], axis=-1)
+    values: Int64s
 
 
 class Windows:
@@ -106,7 +82,7 @@ class Windows:
         timely = sent_ns >= self._next * self.window_ns
         counted = timely & (sent_ns >= self._floor_ns)
         index = sent_ns // self.window_ns
-        rtt_ns = np.where(columns.ok, columns.rtt_ns, NONE)
+        rtt_ns = np.where(columns.ok, columns.rtt_ns, MISSING)
         if counted.all() and len(index) and index.min() == index.max():
             # Usually a round lies in one window as a whole.
             self.add_chunk(int(index[0]), rows, rtt_ns, columns.host_ns, columns.responder_ns)
@@ -151,22 +127,14 @@ def _closed(index: int, window: _Open) -> ClosedWindow:
     rows_in, rtt, host, responder = (
         np.concatenate(column) for column in zip(*window.chunks, strict=True)
     )
-    ok_in = rtt >= 0
-    rows, group = np.unique(rows_in, return_inverse=True)
-    size = len(rows)
+    rows, sent, ok, values = window_values(rows_in, rtt, host, responder)
     return ClosedWindow(
         index=index,
         rows=rows,
-        sent=np.bincount(group, minlength=size).astype(np.int64),
-        ok=np.bincount(group[ok_in], minlength=size).astype(np.int64),
+        sent=sent,
+        ok=ok,
         repeats=_repeats(rows, window.repeats),
-        columns={
-            **statistics(group[ok_in], rtt[ok_in], size),
-            "host_delay_p50_ns": medians(group[host >= 0], host[host >= 0], size),
-            "responder_delay_p50_ns": medians(
-                group[responder >= 0], responder[responder >= 0], size
-            ),
-        },
+        values=values,
     )
 
 
@@ -177,66 +145,3 @@ def _repeats(rows: Int64s, chunks: list[Int64s]) -> Int64s:
     place = np.searchsorted(rows, repeated)
     known = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == repeated)
     return np.bincount(place[known], minlength=len(rows)).astype(np.int64)
-
-
-def statistics(group: Int64s, value: Int64s, size: int) -> dict[str, Int64s]:
-    """Return percentiles, least, greatest, mean and deviation of each group.
-
-    Parameters
-    ----------
-    group, value
-        Group number and value of each observation.
-    size
-        Number of groups; one without observations gets -1 everywhere.
-
-    Returns
-    -------
-    dict
-        Arrays of length `size` by the names in `STATISTICS`; mean rounded half
-        up, population standard deviation rounded to the nearest integer.
-    """
-    out = {name: np.full(size, NONE, np.int64) for name in STATISTICS}
-    if not len(value):
-        return out
-    ordered, present, starts, counts = _grouped(group, value)
-    for percent in PERCENTS:
-        out[f"p{percent}_ns"][present] = ordered[starts + _rank(counts, percent)]
-    out["min_ns"][present] = ordered[starts]
-    out["max_ns"][present] = ordered[starts + counts - 1]
-    total = np.add.reduceat(ordered, starts)
-    mean = (2 * total + counts) // (2 * counts)
-    out["mean_ns"][present] = mean
-    # Around the rounded mean the squares stay small; the shift is taken out again.
-    centred = (ordered - np.repeat(mean, counts)).astype(np.float64)
-    shift = (total - mean * counts) / counts
-    variance = np.add.reduceat(centred * centred, starts) / counts - shift * shift
-    out["std_ns"][present] = np.rint(np.sqrt(np.maximum(variance, 0.0))).astype(np.int64)
-    return out
-
-
-def medians(group: Int64s, value: Int64s, size: int) -> Int64s:
-    """Return the nearest-rank median of each group, -1 for an empty one."""
-    out = np.full(size, NONE, np.int64)
-    if len(value):
-        ordered, present, starts, counts = _grouped(group, value)
-        out[present] = ordered[starts + _rank(counts, 50)]
-    return out
-
-
-def _grouped(group: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Sort by group and value; return values, groups present, their starts and counts."""
-    if value.min() >= 0 and value.max() < 1 << VALUE_BITS and group.max() < 1 << GROUP_BITS:
-        # One sort of whole numbers is several times faster than two of places.
-        packed = np.sort(group << VALUE_BITS | value)
-        by_group, ordered = packed >> VALUE_BITS, packed & ((1 << VALUE_BITS) - 1)
-    else:
-        order: NDArray[Any] = np.lexsort((value, group))
-        by_group, ordered = group[order], value[order]
-    starts = np.flatnonzero(np.r_[True, by_group[1:] != by_group[:-1]]).astype(np.int64)
-    counts = np.diff(np.r_[starts, len(by_group)])
-    return ordered, by_group[starts], starts, counts
-
-
-def _rank(counts: Int64s, percent: int) -> Int64s:
-    """Return the 0-based nearest rank, in integers."""
-    return (percent * counts + 99) // 100 - 1

@@ -44,7 +44,7 @@ class PlainRounds:
             host_ns=np.zeros((LANES, LANE_ROWS), np.int64),
             responder_ns=np.zeros((LANES, LANE_ROWS), np.int64),
         )
-        machine.on_retired = self._flows.forget
+        machine.recent.flows.on_removed.append(self._flows.forget)
 
     def take(self, block: Block, at: int) -> tuple[int, list[Output]]:
         """Take plain rounds from number `at` of a block on.

@@ -26,7 +26,13 @@ from schemas.enums import Transport
 from streams.columns import FlowKey
 from streams.config import DetectionConfig
 from streams.detectors.lof import STRONG, WEAK, Floats, lof_scores, log_features, thresholds
-from streams.table import Column, Table
+from streams.kernels import HAS_KERNELS
+from streams.table import NO_ROW, Column, Table
+
+if HAS_KERNELS:
+    from streams.columnar.levels import levels
+else:
+    from streams.detectors.levels import levels
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -38,8 +44,6 @@ MIN_STRONG_ANSWERS: Final = 8
 # The rise must be this many standard deviations of the look-back's upper quartiles. With
 # five answers a window the quartile itself jumps about; with thirty it hardly does.
 EFFECT_DEVIATIONS: Final = 3.0
-# The standard deviation of a normal distribution in units of its median distance.
-NORMAL_MAD: Final = 1.4826
 # An anomaly ends when less than this share of the effect is left: hysteresis.
 CLEAR_SHARE: Final = 0.5
 # Windows kept beyond the look-back: the one before the newest, and one more, so
@@ -55,7 +59,8 @@ NEVER: Final = -(2**62)
 class Verdicts:
     """What LOF and effect say about each window: arrays of one length.
 
-    Both are False where answers or history are too few. `baseline_ns` is the
+    Both are False where answers or history are too few. `score` is nan where nothing has
+    risen. `baseline_ns` is the
     median of the look-back's upper quartiles, nan without one; `effect_ns` the rise
     above it that counts; `baseline_p50_ns` the median of the medians.
     """
@@ -79,7 +84,7 @@ class LookBack:
     def __init__(self, config: DetectionConfig) -> None:
         self._config = config
         self._length = config.lookback_windows + EXTRA_WINDOWS
-        self._table: Table[FlowKey] = Table(
+        self.table: Table[FlowKey] = Table(
             {
                 "features": Column(np.int64, 0, (self._length, 7)),
                 "window": Column(np.int64, NEVER, (self._length,)),
@@ -88,7 +93,7 @@ class LookBack:
         )
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.table)
 
     @property
     def windows(self) -> int:
@@ -97,52 +102,49 @@ class LookBack:
 
     def insert(self, key: FlowKey, window: int, features_ns: Int64s) -> None:
         """Take a window that is not anomalous, features of shape (7,), into the look-back."""
-        row = self._table.row(key)
+        row = self.table.row(key)
         place = window % self._length
-        self._table["features"][row, place] = features_ns
-        self._table["window"][row, place] = window
+        self.table["features"][row, place] = features_ns
+        self.table["window"][row, place] = window
 
-    def insert_all(self, keys: list[FlowKey], window: int, features_ns: Int64s) -> None:
-        """Take windows of different 5-tuples, features of shape (n, 7), as `insert` does each."""
-        if not keys:
-            return
-        # Rows first: making one may replace the arrays.
-        rows = [self._table.row(key) for key in keys]
+    def insert_all(self, rows: Int64s, window: int, features_ns: Int64s) -> None:
+        """Take windows of different 5-tuples, features of shape (n, 7), as `insert` does each.
+
+        Parameters
+        ----------
+        rows
+            Their rows of `table`.
+        """
         place = window % self._length
-        self._table["features"][rows, place] = features_ns
-        self._table["window"][rows, place] = window
+        self.table["features"][rows, place] = features_ns
+        self.table["window"][rows, place] = window
 
     def reset(self, key: FlowKey) -> None:
         """Forget all windows of a 5-tuple."""
-        if self._table.find(key) is not None:
-            self._table.remove(key)
+        if self.table.find(key) is not None:
+            self.table.remove(key)
 
     def note_weak(self, key: FlowKey, window: int) -> None:
         """Remember that the newest window is weakly suspicious."""
-        self._table["weak"][self._table.row(key)] = window
+        self.table["weak"][self.table.row(key)] = window
 
     def take_back(self, key: FlowKey, window: int) -> bool:
         """Remove a window from the look-back if it was weakly suspicious; return whether it was."""
-        row = self._table.find(key)
-        if row is None or self._table["weak"][row] != window:
+        row = self.table.find(key)
+        if row is None or self.table["weak"][row] != window:
             return False
         place = window % self._length
-        if self._table["window"][row, place] == window:
-            self._table["window"][row, place] = NEVER
+        if self.table["window"][row, place] == window:
+            self.table["window"][row, place] = NEVER
         return True
 
     def was_weak(self, key: FlowKey, window: int) -> bool:
         """Return whether that window was the last weakly suspicious one."""
-        row = self._table.find(key)
-        return row is not None and bool(self._table["weak"][row] == window)
+        row = self.table.find(key)
+        return row is not None and bool(self.table["weak"][row] == window)
 
     def judge(
-        self,
-        window: int,
-        keys: list[FlowKey],
-        features_ns: Int64s,
-        answers: Int64s,
-        transports: list[Transport],
+        self, window: int, rows: Int64s, features_ns: Int64s, answers: Int64s, least_ns: Floats
     ) -> Verdicts:
         """Judge windows of one index against their look-backs; nothing is taken in.
 
@@ -150,27 +152,30 @@ class LookBack:
         ----------
         window
             Index of the windows.
-        keys, features_ns, answers, transports
-            The 5-tuples, their features (n, 7), probes answered, transports.
+        rows
+            The 5-tuples' rows of `table`; NO_ROW: never heard of.
+        features_ns, answers, least_ns
+            Their features (n, 7), probes answered, and least effects (`least_effect_ns`).
         """
-        found = self._table.find_all(keys)
-        rows = np.array([row or 0 for row in found], np.int64)
-        known = np.array([row is not None for row in found]) & (answers >= MIN_ANSWERS)
-        held = self._table["window"][rows]
+        known = (rows != NO_ROW) & (answers >= MIN_ANSWERS)
+        held = self.table["window"][rows]
         oldest, newest = window - 1 - self._config.lookback_windows, window - 2
         valid = (held >= oldest) & (held <= newest) & known[:, None]
-        history = self._table["features"][rows]
         count = valid.sum(axis=1)
-        score = lof_scores(log_features(history), valid, log_features(features_ns))
-        quartiles = history[:, :, P75].astype(np.float64)
-        baseline = _medians(np.where(valid, quartiles, np.inf), count)
-        effect = self._effects(transports, baseline, _deviations(quartiles, valid))
-        middle = history[:, :, P50].astype(np.float64)
-        medians = _medians(np.where(valid, middle, np.inf), count)
-        half = self._effects(transports, medians, _deviations(middle, valid))
+        score = np.full(len(rows), np.nan)
+        features = self.table["features"]
+        baseline, spread = levels(features, rows, valid, P75)
+        medians, scatter = levels(features, rows, valid, P50)
+        effect = self._effects(least_ns, baseline, spread)
+        half = self._effects(least_ns, medians, scatter)
         with np.errstate(invalid="ignore"):
             raised = features_ns[:, P75] - baseline >= effect
             most = features_ns[:, P50] - medians >= half
+            # LOF costs the most by far, and decides nothing where nothing has risen.
+            asked = np.flatnonzero(raised)
+            score[asked] = lof_scores(
+                log_features(features[rows[asked]]), valid[asked], log_features(features_ns[asked])
+            )
             strong = raised & most & (answers >= MIN_STRONG_ANSWERS)
             strong &= score > thresholds(STRONG, count)
             weak = raised & (score > thresholds(WEAK, count))
@@ -178,48 +183,23 @@ class LookBack:
 
     def baseline_p50_ns(self, key: FlowKey, next_window: int) -> int | None:
         """Return the median of the last windows' medians, None without one."""
-        row = self._table.find(key)
+        row = self.table.find(key)
         if row is None:
             return None
-        held = self._table["window"][row]
+        held = self.table["window"][row]
         valid = (held < next_window) & (held >= next_window - self._config.lookback_windows)
         if not valid.any():
             return None
-        return int(np.median(self._table["features"][row][valid, P50]))
+        return int(np.median(self.table["features"][row][valid, P50]))
 
     def forget(self, window: int) -> None:
         """Drop the 5-tuples without a window that a later one than `window` is judged by."""
-        rows = self._table.rows()
-        newest = self._table["window"][rows].max(axis=1, initial=NEVER)
+        rows = self.table.rows()
+        newest = self.table["window"][rows].max(axis=1, initial=NEVER)
         for row in rows[newest < window - self._length].tolist():
-            self._table.remove(self._table.key(row))
+            self.table.remove(self.table.key(row))
 
-    def _effects(
-        self, transports: list[Transport], baseline_ns: Floats, deviation_ns: Floats
-    ) -> Floats:
+    def _effects(self, least_ns: Floats, baseline_ns: Floats, deviation_ns: Floats) -> Floats:
         """Return the rise that counts: absolute by transport, relative, beyond the scatter."""
-        absolute = np.array([least_effect_ns(self._config, t) for t in transports], np.float64)
         relative = self._config.effect_ratio * baseline_ns
-        return np.maximum(np.maximum(absolute, relative), EFFECT_DEVIATIONS * deviation_ns)
-
-
-def _medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
-    """Return the median of each row's `counts` least values; nan for none."""
-    ordered = np.sort(values, axis=1)
-    row = np.arange(len(values))
-    low = ordered[row, np.maximum((counts - 1) // 2, 0)]
-    high = ordered[row, np.minimum(counts // 2, values.shape[1] - 1)]
-    return np.where(counts > 0, (low + high) / 2.0, np.nan)
-
-
-def _deviations(values: Floats, valid: Bools) -> Floats:
-    """Return a robust standard deviation of each row's valid values; 0 for fewer than two.
-
-    The median distance from the median: a window in which a fault began must not widen
-    what the next ones are judged by.
-    """
-    count = valid.sum(axis=1)
-    middle = _medians(np.where(valid, values, np.inf), count)
-    away = np.abs(values - np.nan_to_num(middle)[:, None])
-    spread = _medians(np.where(valid, away, np.inf), count)
-    return np.where(count < 2, 0.0, NORMAL_MAD * np.nan_to_num(spread))
+        return np.maximum(np.maximum(least_ns, relative), EFFECT_DEVIATIONS * deviation_ns)

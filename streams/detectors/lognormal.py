@@ -16,12 +16,18 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from streams.columns import FlowKey
+from streams.columns import FlowKey, Int64s
+from streams.table import Column, Table
 
 # Earlier blocks that a block is compared with.
 REFERENCES: Final = 3
+# One more than a new block needs: the last one can be looked at again.
+BLOCKS: Final = REFERENCES + 2
+NEVER: Final = -(2**62)
 # False alarms per 5-tuple and block, all comparisons together, where blocks
 # differ by chance only. An effect is needed beside it.
 FALSE_ALARMS_PER_BLOCK: Final = 1e-4
@@ -111,50 +117,83 @@ class Trend:
     def __init__(self, windows_per_block: int) -> None:
         self.windows_per_block = windows_per_block
         self._least = max(MIN_WINDOWS, round(MIN_FILLED * windows_per_block))
-        self._blocks: dict[FlowKey, list[Block]] = {}
+        self.table: Table[FlowKey] = Table(
+            {
+                "block": Column(np.int64, NEVER, (BLOCKS,)),
+                "windows": Column(np.int64, 0, (BLOCKS,)),
+                "effect_ns": Column(np.float64, 0.0, (BLOCKS,)),
+                "total": Column(np.float64, 0.0, (BLOCKS,)),
+                "squares": Column(np.float64, 0.0, (BLOCKS,)),
+            }
+        )
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self.table)
 
     def add(self, key: FlowKey, window: int, p50_ns: int, effect_ns: float) -> None:
         """Take in the median of a closed window; windows of a 5-tuple come in order.
 
         `effect_ns` is the absolute least effect of windows for its transport.
         """
+        if self.windows_per_block:
+            rows = np.array([self.table.row(key)], np.int64)
+            self.add_all(rows, window, np.array([p50_ns]), np.array([effect_ns]))
+
+    def add_all(
+        self, rows: Int64s, window: int, p50_ns: Int64s, effects_ns: NDArray[np.float64]
+    ) -> None:
+        """Take in the medians of one window of different 5-tuples, by their rows of `table`."""
         if not self.windows_per_block:
             return
-        index = window // self.windows_per_block
-        blocks = self._blocks.setdefault(key, [])
-        if not blocks or blocks[-1].index != index:
-            blocks.append(Block(index, effect_ns))
-            # One more than a new block needs: the last one can be looked at again.
-            while blocks[0].index < index - REFERENCES - 1:
-                del blocks[0]
-        blocks[-1].add(log(max(p50_ns, 1)))
+        block = window // self.windows_per_block
+        place = block % BLOCKS
+        begun = self.table["block"][rows, place] == block
+        if not begun.all():
+            new = rows[~begun]
+            self.table["block"][new, place] = block
+            self.table["effect_ns"][new, place] = effects_ns[~begun]
+            for name in ("windows", "total", "squares"):
+                self.table[name][new, place] = 0
+        # Not numpy's logarithm, which differs in the last bit from machine to machine.
+        values = np.array([log(max(p50, 1)) for p50 in p50_ns.tolist()])
+        self.table["windows"][rows, place] += 1
+        self.table["total"][rows, place] += values
+        self.table["squares"][rows, place] += values * values
 
     def shift(self, key: FlowKey, index: int) -> Shift | None:
         """Return the strongest shift of block `index` against those before, None for none."""
-        blocks = {block.index: block for block in self._blocks.get(key, ())}
-        block = blocks.get(index)
+        block = self._block(key, index)
         if block is None:
             return None
         found = [
             shift
             for back in range(1, REFERENCES + 1)
-            if (reference := blocks.get(index - back)) is not None
+            if (reference := self._block(key, index - back)) is not None
             and (shift := compare(block, reference, self._least)) is not None
         ]
         return max(found, key=lambda shift: shift.z, default=None)
 
     def keys(self, index: int) -> list[FlowKey]:
         """Return the 5-tuples that have block `index`, sorted."""
-        return sorted(
-            key
-            for key, blocks in self._blocks.items()
-            if any(block.index == index for block in blocks)
-        )
+        rows = self.table.rows()
+        here = rows[self.table["block"][rows, index % BLOCKS] == index]
+        return sorted(map(self.table.key, here.tolist()))
 
     def forget(self, index: int) -> None:
         """Drop the 5-tuples that no block from `index` on is compared with."""
-        for key in [k for k, b in self._blocks.items() if b[-1].index < index - REFERENCES - 1]:
-            del self._blocks[key]
+        rows = self.table.rows()
+        newest = self.table["block"][rows].max(axis=1, initial=NEVER)
+        for row in rows[newest < index - REFERENCES - 1].tolist():
+            self.table.remove(self.table.key(row))
+
+    def _block(self, key: FlowKey, index: int) -> Block | None:
+        row, place = self.table.find(key), index % BLOCKS
+        if row is None or self.table["block"][row, place] != index:
+            return None
+        return Block(
+            index=index,
+            effect_ns=float(self.table["effect_ns"][row, place]),
+            windows=int(self.table["windows"][row, place]),
+            total=float(self.table["total"][row, place]),
+            squares=float(self.table["squares"][row, place]),
+        )

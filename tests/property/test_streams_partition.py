@@ -13,7 +13,7 @@ from schemas.records import Anomaly, PathWindow
 from streams.config import SECOND_NS, DetectionConfig
 from streams.outputs import Output
 from streams.partition import PartitionMachine, RefusedRoundError
-from streams.windows import PERCENTS
+from streams.statistics import PERCENTS
 from tests.unit.streams.worlds import Datum, machine, result, round_datum, windows_of
 
 BASE_NS = 1_700_000_000 * SECOND_NS
