@@ -9,7 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Message, TopicPartition
 
@@ -21,11 +22,15 @@ from schemas.enums import AnomalyState
 from schemas.eventlog import EventLog
 from streams.batch import Batch
 from streams.errors import SessionLostError
-from streams.feed import Feed, Refused
+from streams.feed import Feed, Refused, window_bytes
 from streams.metrics import Metrics
-from streams.outputs import Output, anomaly_output, progress
+from streams.outputs import Output, anomaly_output, progress, window_output
 from streams.publisher import Publisher
 from streams.session import Session
+from streams.window_records import WindowBatch
+
+if TYPE_CHECKING:
+    from streams.columnar.window_bytes import WindowBytes
 
 PROCESS: Final = "worker"
 # A partition without input for this long must not hold the localizer back.
@@ -100,7 +105,10 @@ class Engine:
         with self._lock:
             new = list(sessions)
             self._sessions.update({s.partition: s for s in new})
-            self._feeds.update({s.partition: Feed(s.machine, self._codec) for s in new})
+            for session in new:
+                self._feeds[session.partition] = Feed(session.machine, self._codec)
+                encoder = window_bytes(self._codec, self._settings.cluster)
+                session.machine.windows_to = partial(self._publish_windows, session, encoder)
             self._idle.update({s.partition: _Idle(since=time.monotonic()) for s in new})
             self._commit_now(new, wait=True)
             self._moved()
@@ -225,6 +233,24 @@ class Engine:
             key=output.key.encode(),
             timestamp_ms=output.event_ms,
             confirmed=session.confirmed(output.topic),
+        )
+
+    def _publish_windows(
+        self, session: Session, encoder: "WindowBytes | None", windows: WindowBatch
+    ) -> None:
+        if encoder is None or session.published:
+            # Those that a predecessor published are recognised one by one.
+            for record in windows.records():
+                self._publish(session, window_output(record))
+            return
+        keys, values = encoder.encode(windows)
+        self._drained().send_all(
+            self._settings.topic(topics.PROBE_WINDOW.name),
+            keys,
+            values,
+            partition=session.partition,
+            timestamp_ms=windows.end_at // 1000,
+            confirmed=session.confirmed(topics.PROBE_WINDOW),
         )
 
     def _refuse(self, refused: Refused) -> None:

@@ -22,6 +22,7 @@ from streams.partition import Identity, PartitionMachine, RefusedRoundError
 
 if TYPE_CHECKING:
     from streams.columnar.rounds import Block
+    from streams.columnar.window_bytes import WindowBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,15 @@ class _Made:
 
     def offset(self) -> int:
         return self.number
+
+
+def window_bytes(codec: Codec, cluster: str) -> "WindowBytes | None":
+    """Return what encodes closed windows many at a time; None without kernels."""
+    if not HAS_KERNELS:
+        return None
+    from streams.columnar.window_bytes import make  # noqa: PLC0415
+
+    return make(codec, cluster)
 
 
 def warm(codec: Codec) -> bool:

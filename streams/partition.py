@@ -11,7 +11,7 @@ machine with the look-back, then gives it the published tail by `restore`.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from streams.outputs import (
 from streams.probe_alarms import ProbeAlarms
 from streams.recent import NEVER_NS, RecentProbes
 from streams.window_alarms import WindowAlarms
-from streams.window_records import window_batch
+from streams.window_records import WindowBatch, window_batch
 from streams.windows import ClosedWindow, Windows
 
 START: Final = ClockState()
@@ -67,6 +67,11 @@ class PartitionMachine:
         Results before this time are in published windows already.
     publish_windows
         Whether windows are among the outputs; their anomalies are in any case.
+
+    Attributes
+    ----------
+    windows_to
+        Is given the closed windows of an index at once, which then are not among the outputs.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class PartitionMachine:
     ) -> None:
         self.config = config
         self._publish_windows = publish_windows
+        self.windows_to: Callable[[WindowBatch], None] | None = None
         self.identity = identity
         self.clock = anchor.clock
         self.counts: Counter[str] = Counter()
@@ -176,7 +182,9 @@ class PartitionMachine:
         for window in closed:
             batch = window_batch(window, self.recent, self.identity.cluster, self.config.window_ns)
             self.counts["windows"] += len(batch)
-            if self._publish_windows:
+            if self.windows_to is not None:
+                self.windows_to(batch)
+            elif self._publish_windows:
                 outputs += [window_output(r) for r in batch.records()]
             judged = self._window_alarms.on_windows(window.index, batch)
             outputs += [anomaly_output(a) for a in judged]

@@ -1,15 +1,35 @@
 """What kernels compute of closed windows is what numpy does, to the last bit."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from streams.columnar import closing
+from schemas.avro import SchemaVersion, current
+from schemas.codec import Codec
+from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
+from streams.columnar import closing, window_bytes
 from streams.columnar import levels as kernels
+from streams.columnar.window_bytes import make
 from streams.detectors import levels
-from streams.statistics import window_values
+from streams.outputs import window_output
+from streams.recent import TRANSPORTS
+from streams.statistics import COLUMNS, NONE, window_values
 from streams.table import NO_ROW, Column, Links, Table
+from streams.window_records import WindowBatch
+
+
+class OneId:
+    """A registry that knows every schema by one id."""
+
+    def id_of(self, _schema: SchemaVersion) -> int:
+        """Return it."""
+        return 77
+
+    def schema_of(self, topic: str, _schema_id: int) -> SchemaVersion:
+        """Return today's."""
+        return current(topic)
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,3 +102,47 @@ def test_links_are_what_the_keys_say(steps: list[tuple[str, int]]) -> None:
         rows = source.rows()
         wanted = [target.find(source.key(row)) for row in rows.tolist()]
         assert links.find(rows).tolist() == [NO_ROW if w is None else w for w in wanted]
+
+
+NAMES = st.text(min_size=1, max_size=30)
+KEYS = st.tuples(NAMES, NAMES, NAMES, st.integers(0, 65_535))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    keys=st.lists(KEYS, unique=True, max_size=30),
+    seed=st.integers(0, 2**32),
+    start_s=st.integers(0, 4 * 10**9),
+    framer=st.sampled_from([SingleObjectFramer(), ConfluentFramer(OneId())]),
+)
+def test_bytes_of_windows_are_the_codecs(
+    keys: list[tuple[str, str, str, int]], seed: int, start_s: int, framer: Framer
+) -> None:
+    """Any names, counts and statistics, in any framing, again and again."""
+    rng = np.random.default_rng(seed)
+    codec = Codec(framer)
+    encoder = make(codec, "c1")
+    assert encoder is not None
+    for _ in range(2):
+        n = len(keys)
+        values = rng.integers(0, 2 ** rng.integers(1, 62), (n, len(COLUMNS)))
+        values[rng.random(values.shape) < 0.2] = NONE
+        sent = rng.integers(1, 10**5, n)
+        batch = WindowBatch(
+            cluster="c1", start_at=start_s * 10**6, end_at=(start_s + 30) * 10**6,
+            rows=np.arange(n), keys=keys, values=values, sent=sent, ok=sent // 2,
+            repeats=rng.integers(0, 5, n),
+            transports=rng.integers(0, len(TRANSPORTS), n).astype(np.int8),
+        )  # fmt: skip
+        outputs = [window_output(record) for record in batch.records()]
+        assert encoder.encode(batch) == (
+            [o.key.encode() for o in outputs],
+            [codec.encode(o.topic, o.record) for o in outputs],
+        )
+        keys = keys[::-1]
+
+
+def test_another_order_of_the_schema_gives_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather none than one that writes what nobody can read."""
+    monkeypatch.setattr(window_bytes, "_transport_symbols", lambda: [*TRANSPORTS[::-1]])
+    assert make(Codec(), "c1") is None

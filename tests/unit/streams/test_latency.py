@@ -43,7 +43,7 @@ def windows(
 
 def judge(
     lookback: LookBack, index: int, features: np.ndarray[tuple[int, int], np.dtype[np.int64]],
-    transport: Transport = Transport.UDP, answers: int = 30, least_ns: float | None = None,
+    transport: Transport = Transport.UDP, *, answers: int = 30, least_ns: float | None = None,
 ) -> Verdicts:  # fmt: skip
     """Judge one window of each key."""
     found = lookback.table.find_all(KEYS[: len(features)])
@@ -120,7 +120,8 @@ def test_old_windows_do_not_count(gap: int, judged: bool) -> None:
     lookback = LookBack(CONFIG)
     fill(lookback, 10, rng)
     verdicts = judge(lookback, 11 + gap, windows(rng, shift_ns=5e7))
-    assert (verdicts.strong.all(), verdicts.weak.any()) == (judged, judged)
+    assert bool(verdicts.strong.all()) == judged
+    assert bool(verdicts.weak.any()) == judged
 
 
 def test_window_just_before_is_no_reference() -> None:
