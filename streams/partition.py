@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from streams.anchors import Anchor, Anchors, horizon_ns, retire_ns
 from streams.board import US_NS, Alarm, Board
-from streams.columns import Int64s, RoundColumns, round_columns
+from streams.columns import Bools, Int64s, RoundColumns, round_columns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.intake import ClockState, SeenRounds, step
 from streams.metrics import Metric
@@ -160,19 +162,36 @@ class PartitionMachine:
         anomalies, closed = taken
         return self._told(before, anomalies, closed)
 
-    def on_time(self, before: ClockState) -> list[Output]:
-        """Return what the passing of time makes known, as after a round that shows nothing.
+    def on_round(
+        self, before: ClockState, rows: Int64s, sent_ns: Int64s, ok: Bools, before_ns: Int64s
+    ) -> list[Output]:
+        """Return what a round makes known that is in windows and rings already.
 
-        For a caller that takes rounds into windows and rings itself (`streams.columnar`).
+        For a caller that takes rounds in itself (`streams.columnar`), as the two methods below.
 
         Parameters
         ----------
         before
-            The clock before the round that moved time on.
+            The clock before the round.
+        rows, sent_ns, ok, before_ns
+            Its results that are to be looked at, as `ProbeAlarms.on_results` takes them: all
+            of a 5-tuple that lost a probe in it or is watched.
         """
         self._board.next_round()
+        anomalies = self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=True)
         watermark_ns = self.clock.watermark_ns or 0
-        return self._told(before, [], self.windows.close(watermark_ns - self.config.lateness_ns))
+        closed = self.windows.close(watermark_ns - self.config.lateness_ns)
+        return self._told(before, anomalies, closed)
+
+    def answered(self, rows: Int64s, sent_ns: Int64s, before_ns: Int64s) -> None:
+        """Note answers of watched 5-tuples, while no anomaly is open."""
+        if len(rows):
+            ok = np.ones(len(rows), np.bool_)
+            self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=False)
+
+    def passed(self, grid_ns: Iterable[int]) -> list[Output]:
+        """Return the progress marks of grid points that were passed while no anomaly was open."""
+        return [anomaly_output(self._progress(point)) for point in grid_ns]
 
     def _told(
         self, before: ClockState, anomalies: list[Anomaly], closed: list[ClosedWindow]
@@ -295,15 +314,13 @@ class PartitionMachine:
         grid_ns = _crossed(before, self.clock, PROGRESS_STEP_NS)
         if grid_ns is not None:
             anomalies += self._probe_alarms.on_grid(grid_ns)
-            anomalies.append(
-                progress(
-                    self.identity.cluster,
-                    self.identity.partition,
-                    AnomalyState.ONGOING,
-                    grid_ns // US_NS,
-                )
-            )
+            anomalies.append(self._progress(grid_ns))
         return anomalies
+
+    def _progress(self, grid_ns: int) -> Anomaly:
+        return progress(
+            self.identity.cluster, self.identity.partition, AnomalyState.ONGOING, grid_ns // US_NS
+        )
 
     def _refresh(self, grid_ns: int) -> list[Anomaly]:
         """Repeat the open anomalies; clear those of 5-tuples that are no longer probed."""

@@ -10,7 +10,7 @@ from schemas.records import Anomaly
 from streams.board import Alarm, Board, Evidence
 from streams.columns import Bools, FlowKey, Int64s
 from streams.config import DetectionConfig
-from streams.detectors.connectivity import Run, Runs
+from streams.detectors.connectivity import HEALTHY, Run, Runs
 from streams.detectors.loss import RING_S, SPANS, LossFinding, loss_finding
 from streams.recent import NEVER_NS, RecentProbes
 
@@ -56,7 +56,7 @@ class ProbeAlarms:
             run = self._runs.add(
                 row, int(sent_ns[index]), not ok[index], None if known == NEVER_NS else known
             )
-            self._recent.flows["watched"][row] = row in self._runs
+            self._recent.flows["watched"][row] = self._runs.standing(row)
             if live:
                 anomalies += self._connectivity(self._recent.flows.key(row), row, run)
         if live and not ok.all():
@@ -91,7 +91,7 @@ class ProbeAlarms:
 
         One that is cut off is among them: `Runs` keeps it until it answers.
         """
-        looked_at = self._recent.flows["watched"][rows] != 0
+        looked_at = self._recent.flows["watched"][rows] != HEALTHY
         if not ok.all():
             looked_at |= np.isin(rows, rows[~ok])
         places: list[int] = np.flatnonzero(looked_at).tolist()

@@ -117,9 +117,7 @@ class Publisher:
             if number % CHUNK_MESSAGES == 0:
                 self._make_room(CHUNK_MESSAGES)
             try:
-                produce(
-                    topic, value, key, partition, on_delivery=delivered, timestamp=timestamp_ms
-                )
+                produce(topic, value, key, partition, on_delivery=delivered, timestamp=timestamp_ms)
             except (BufferError, KafkaException) as error:
                 raise SessionLostError(f"cannot produce to {topic}: {error}") from error
             self._open += 1

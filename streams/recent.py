@@ -40,10 +40,14 @@ class RecentProbes:
                 "last_ns": Column(np.int64, NEVER_NS),
                 "transport": Column(np.int8, 0),
                 "cut_off": Column(np.int8, 0),
-                # Set by `streams.probe_alarms`: results of the row are looked at one by one.
+                # Set by `streams.probe_alarms`; where it is not HEALTHY, results are looked at
+                # one by one.
                 "watched": Column(np.int8, 0),
                 # Number of the last round that a kernel took (`streams.columnar`).
                 "mark": Column(np.int64, 0),
+                # Its room for that round's probes and losses.
+                "probes": Column(np.int32, 0),
+                "losses": Column(np.int32, 0),
             }
         )
         # By second first: the 5-tuples of a round lie side by side, and so does what a new
@@ -106,7 +110,7 @@ class RecentProbes:
         if lost.any():
             _count(self.rings["lost"], rows[within & lost], slot[within & lost], once=once)
             for index in np.flatnonzero(sample & lost).tolist():
-                self._note_loss(int(rows[index]), int(columns.sent_ns[index]))
+                self.note_loss(int(rows[index]), int(columns.sent_ns[index]))
         if once:
             latest = flows["last_ns"][rows[take]]
             flows["last_ns"][rows[take]] = np.maximum(latest, columns.sent_ns[take])
@@ -219,7 +223,8 @@ class RecentProbes:
     def _slots(self, span_s: int) -> list[int]:
         return [s % SLOTS for s in range(self.head_s - span_s + 1, self.head_s + 1)]
 
-    def _note_loss(self, row: int, sent_ns: int) -> None:
+    def note_loss(self, row: int, sent_ns: int) -> None:
+        """Remember the loss of a probe that counts as a sample."""
         times = self._losses.setdefault(row, [])
         insort(times, sent_ns)
         oldest = (self.head_s - RING_S + 1) * SECOND_NS

@@ -6,6 +6,7 @@ one pass gives the statistics of every 5-tuple in it
 (`streams.statistics`, `streams.columnar.closing`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,6 +66,8 @@ class Windows:
         self._next = 0
         # Results before this time were published by windows of another length.
         self._floor_ns = floor_ns
+        # For somebody who gathers results before adding them.
+        self.before_closing: Callable[[], None] = _nothing
 
     @property
     def closed_ns(self) -> int:
@@ -111,6 +114,7 @@ class Windows:
         upto = until_ns // self.window_ns
         if upto <= self._next:
             return []
+        self.before_closing()
         self._next = upto
         due = sorted(index for index in self._open if index < upto)
         popped = [(index, self._open.pop(index)) for index in due]
@@ -121,6 +125,10 @@ class Windows:
         if window is None:
             window = self._open[index] = _Open()
         return window
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _closed(index: int, window: _Open) -> ClosedWindow:

@@ -1,9 +1,10 @@
-"""Plain rounds, taken into windows and rings by one kernel.
+"""Rounds taken into windows and rings by one kernel, as long as nothing has to be decided.
 
-A plain round is new, on time and whole, every probe in it came back, and none of its 5-tuples
-lost one lately: nearly all rounds are. Such a round only counts; no detector has anything to
-say. The kernel takes one after the other until it meets a round that is not plain, which it
-leaves untouched to `streams.partition`, or until time comes to a place where something is due.
+A plain round is new, on time and whole: nearly all are. Most of them only count. Where a probe
+was lost, or one of a 5-tuple that lost some lately came back, the kernel notes these results
+beside, for `streams.probe_alarms`; it goes on where that can wait, and stops where it cannot. It
+also stops before a round that is not plain, which it leaves untouched to `streams.partition`,
+and where time comes to a place at which something is due.
 """
 
 from typing import Final, NamedTuple
@@ -11,13 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.columnar.compiled import compiled
+from streams.columnar.compiled import compiled, inlined
 from streams.columnar.index import FlowArrays, NameArrays
-from streams.columnar.kernel import FULL, NULL, read_round
+from streams.columnar.kernel import NULL, read_round
 from streams.columnar.plan import Field, Item, Plan
-from streams.columns import MAX_RESULTS, MAX_TIME_US, MISSING
+from streams.columns import MAX_TIME_US, MISSING
 from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS, SECOND_NS
-from streams.detectors.loss import RING_S
+from streams.detectors.connectivity import CUT
+from streams.detectors.loss import OUTAGE_PROBES, RING_S
 
 # Windows that a round can lie in at a time; one of a few seconds may have more, which are rare.
 LANES: Final = 4
@@ -26,13 +28,17 @@ LANE_ROWS: Final = 16_384
 # A power of two above RING_S.
 SLOTS: Final = 64
 
+# Results of a round: more are not plain. As many may wait to be looked at.
+MOST_RESULTS: Final = 4_096
+GRIDS: Final = 256
+
 # Why the kernel stopped.
 DONE: Final = 0
 # The next round is not plain.
 NOT_PLAIN: Final = 1
-# The last round moved time to where something is due.
+# The last round brought what has to be looked at before the next.
 DUE: Final = 2
-# A lane, the room for results or the list of rounds is full.
+# A lane, the notes or the list of rounds is full.
 NO_ROOM: Final = 3
 
 _CLUSTER: Final = int(Field.CLUSTER)
@@ -56,22 +62,32 @@ HEAD_S: Final = 4
 SERIAL: Final = 5
 RESULTS: Final = 6
 ROUNDS: Final = 7
-NOW_PLACES: Final = 8
+# How many notes and grid points are set; of the notes, how many are of the last round.
+NOTED: Final = 8
+NOTED_LAST: Final = 9
+GRID: Final = 10
+NOW_PLACES: Final = 11
 
 
 class Bounds(NamedTuple):
     """What the kernel needs to know, in nanoseconds; fixed during a call.
 
-    `grid_ns` is where the reach, `close_ns` where the watermark makes something due.
+    Attributes
+    ----------
+    step_ns : points of this grid that the reach passes are noted, where nothing else is due
+    due_ns, close_ns : where the reach and the watermark make something due
+    quiet : no anomaly is open: answers of watched 5-tuples and grid points can wait
     """
 
     cluster: int
     window_ns: int
     closed_ns: int
     first_open: int
-    grid_ns: int
+    step_ns: int
+    due_ns: int
     close_ns: int
     anchor_ns: int
+    quiet: bool
 
 
 class RecentArrays(NamedTuple):
@@ -82,6 +98,8 @@ class RecentArrays(NamedTuple):
     cut_off: NDArray[np.int8]
     watched: NDArray[np.int8]
     mark: NDArray[np.int64]
+    probes: NDArray[np.int32]
+    losses: NDArray[np.int32]
     sampled: NDArray[np.int32]
     sent: NDArray[np.int32]
     lost: NDArray[np.int32]
@@ -95,6 +113,21 @@ class LaneArrays(NamedTuple):
     rtt_ns: NDArray[np.int64]
     host_ns: NDArray[np.int64]
     responder_ns: NDArray[np.int64]
+
+
+class NoteArrays(NamedTuple):
+    """Results to be looked at one by one, and grid points passed, in order.
+
+    `before_ns` is when the 5-tuple's latest probe before the round was sent; `sampled`: a loss
+    that counts as a sample; `grid`: the points.
+    """
+
+    row: NDArray[np.int64]
+    sent_ns: NDArray[np.int64]
+    ok: NDArray[np.bool_]
+    before_ns: NDArray[np.int64]
+    sampled: NDArray[np.bool_]
+    grid: NDArray[np.int64]
 
 
 class SeenArrays(NamedTuple):
@@ -121,6 +154,7 @@ def absorb(
     now: NDArray[np.int64],
     recent: RecentArrays,
     lanes: LaneArrays,
+    notes: NoteArrays,
     seen: SeenArrays,
 ) -> tuple[int, int]:
     """Take plain rounds from number `message` on; return the first not taken, and why.
@@ -134,11 +168,9 @@ def absorb(
         count = read_round(
             data, starts[message], ends[message], plan, names, flows, fields, 0, items, rows, 0
         )
-        if count == FULL:
-            return message, NO_ROOM
-        if count <= 0 or count > MAX_RESULTS:
+        if count <= 0:
             return message, NOT_PLAIN
-        why = _take(count, fields, items, rows, bounds, now, recent, lanes, seen)
+        why = _take(count, fields, items, rows, bounds, now, recent, lanes, notes, seen)
         if why in (NOT_PLAIN, NO_ROOM):
             return message, why
         message += 1
@@ -157,6 +189,7 @@ def _take(
     now: NDArray[np.int64],
     recent: RecentArrays,
     lanes: LaneArrays,
+    notes: NoteArrays,
     seen: SeenArrays,
 ) -> int:
     """Take a round in, or say why not."""
@@ -178,9 +211,7 @@ def _take(
         rtt = items[_RTT_NS, place]
         least = min(least, offset)
         most = max(most, offset)
-        if items[_OK, place] != 1 or rtt == NULL or rtt > MAX_RTT_NS:
-            return NOT_PLAIN
-        if recent.watched[rows[place]] != 0:
+        if rtt > MAX_RTT_NS:
             return NOT_PLAIN
     if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < bounds.closed_ns:
         return NOT_PLAIN
@@ -193,7 +224,7 @@ def _take(
     if last - bounds.first_open >= LANES or last - first > 1:
         return NOT_PLAIN
     used = seen.used[0]
-    if used >= len(seen.rounds):
+    if used >= len(seen.rounds) or now[NOTED] + count > MOST_RESULTS or now[GRID] >= GRIDS:
         return NO_ROOM
     for lane in (first % LANES, last % LANES):
         if lanes.used[lane] + count > lanes.rows.shape[1]:
@@ -215,10 +246,21 @@ def _take(
     now[ROUNDS] += 1
     now[RESULTS] += count
     _advance(now, head_s, recent)
-    _count(count, started_ns, items, rows, now, recent)
+    urgent = _count(count, started_ns, items, rows, now, recent, notes)
     _gather(count, started_ns, first, last, items, rows, bounds.window_ns, lanes)
-    if reach_ns >= bounds.grid_ns or watermark_ns >= bounds.close_ns:
+    point_ns = reach_ns // bounds.step_ns * bounds.step_ns
+    passed = point_ns > now[BEFORE_REACH_NS]
+    told = now[NOTED_LAST] > 0
+    if (
+        urgent
+        or reach_ns >= bounds.due_ns
+        or watermark_ns >= bounds.close_ns
+        or (not bounds.quiet and (passed or told))
+    ):
         return DUE
+    if passed:
+        notes.grid[now[GRID]] = point_ns
+        now[GRID] += 1
     return DONE
 
 
@@ -234,6 +276,11 @@ def _advance(now: NDArray[np.int64], head_s: int, recent: RecentArrays) -> None:
     now[HEAD_S] = head_s
 
 
+@inlined
+def _is_lost(items: NDArray[np.int64], place: int) -> bool:
+    return bool(items[_OK, place] != 1 or items[_RTT_NS, place] == NULL)
+
+
 @compiled
 def _count(
     count: int,
@@ -242,22 +289,65 @@ def _count(
     rows: NDArray[np.int32],
     now: NDArray[np.int64],
     recent: RecentArrays,
-) -> None:
-    """Count the results in the rings; the first of a 5-tuple is a sample."""
+    notes: NoteArrays,
+) -> bool:
+    """Count the results in the rings, note those of 5-tuples that lose or lost.
+
+    Returns whether one was lost, or one of a 5-tuple came back of which the latest were lost. The
+    first probe of a 5-tuple is a sample, unless the round or the one before it tells of an
+    outage, as `streams.recent` has it.
+    """
     now[SERIAL] += 1
     serial = now[SERIAL]
+    lost_probes = 0
+    urgent = False
+    for place in range(count):
+        row = rows[place]
+        lost = 1 if _is_lost(items, place) else 0
+        lost_probes += lost
+        if recent.mark[row] != serial:
+            recent.mark[row] = serial
+            recent.probes[row] = 1
+            recent.losses[row] = lost
+        else:
+            recent.probes[row] += 1
+            recent.losses[row] += lost
+    noted = now[NOTED]
     for place in range(count):
         row = rows[place]
         sent_ns = started_ns + items[_OFFSET_NS, place]
         slot = (sent_ns // SECOND_NS) % SLOTS
+        lost_here = lost_probes > 0 and _is_lost(items, place)
         recent.transport[row] = items[_TRANSPORT, place]
         recent.sent[slot, row] += 1
-        if recent.mark[row] != serial:
-            recent.mark[row] = serial
-            if recent.cut_off[row] == 0:
+        if lost_here:
+            recent.lost[slot, row] += 1
+        sampled = False
+        if recent.mark[row] == serial:
+            # The first of this row; the mark of the others is another.
+            recent.mark[row] = -serial
+            losses = recent.losses[row]
+            outage = recent.probes[row] >= OUTAGE_PROBES and losses == recent.probes[row]
+            if not outage and recent.cut_off[row] == 0:
                 recent.sampled[slot, row] += 1
-            recent.cut_off[row] = 0
+                sampled = True
+            recent.cut_off[row] = 1 if outage else 0
+        if recent.watched[row] != 0 or recent.losses[row] > 0:
+            urgent = urgent or lost_here or recent.watched[row] == CUT
+            notes.row[noted] = row
+            notes.sent_ns[noted] = sent_ns
+            notes.ok[noted] = not lost_here
+            notes.before_ns[noted] = recent.last_ns[row]
+            notes.sampled[noted] = sampled and lost_here
+            noted += 1
+    now[NOTED_LAST] = noted - now[NOTED]
+    now[NOTED] = noted
+    # After all have been noted: what was before is before the round.
+    for place in range(count):
+        row = rows[place]
+        sent_ns = started_ns + items[_OFFSET_NS, place]
         recent.last_ns[row] = max(recent.last_ns[row], sent_ns)
+    return urgent
 
 
 @compiled
@@ -280,7 +370,8 @@ def _gather(
         host = items[_HOST_NS, place]
         responder = items[_RESPONDER_NS, place]
         lanes.rows[lane, used] = rows[place]
-        lanes.rtt_ns[lane, used] = max(items[_RTT_NS, place], 0)
+        lost = _is_lost(items, place)
+        lanes.rtt_ns[lane, used] = MISSING if lost else max(items[_RTT_NS, place], 0)
         lanes.host_ns[lane, used] = MISSING if host == NULL else host
         lanes.responder_ns[lane, used] = MISSING if responder == NULL else responder
         lanes.used[lane] = used + 1

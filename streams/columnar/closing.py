@@ -9,11 +9,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.columnar.compiled import compiled
+from streams.columnar.compiled import compiled, inlined
 from streams.columns import Int64s
 from streams.statistics import COLUMNS, NONE, PERCENTS
 
-# Distances of Shell's sort (Ciura, 2001): for some tens of values as good as any, and short.
+# Up to so many values each one's rank is counted against all others: without a branch, so that
+# the processor takes eight at a time. Twice as fast as sorting at 30 values, as fast at some 150.
+FEW: Final = 128
+# Distances of Shell's sort (Ciura, 2001) for more.
 GAPS: Final = (701, 301, 132, 57, 23, 10, 4, 1)
 
 _P25, _P50, _P75, _P90, _P99 = PERCENTS
@@ -39,13 +42,14 @@ def window_values(
     grouped = np.empty(len(rows), np.int64)
     used = np.empty(len(present), np.int64)
     ok = np.empty(len(present), np.int64)
+    room = np.empty(FEW, np.int64)
     values = np.full((len(present), len(COLUMNS)), NONE, np.int64)
     _group(rows, rtt_ns, place, starts, grouped, used)
     ok[:] = used
-    _describe(starts, grouped, used, values)
+    _describe(starts, grouped, used, values, room)
     for column, delays_ns in ((_HOST, host_ns), (_RESPONDER, responder_ns)):
         _group(rows, delays_ns, place, starts, grouped, used)
-        _middle(starts, grouped, used, values, column)
+        _middle(starts, grouped, used, values, column, room)
     return present, sent, ok, values
 
 
@@ -67,14 +71,32 @@ def _group(
             used[group] += 1
 
 
+@inlined
+def _place(values: NDArray[np.int64], number: int) -> int:
+    """Return at which place a value stands in order; of equal ones the first comes first."""
+    value = values[number]
+    place = 0
+    for other in range(number):
+        place += values[other] <= value
+    for other in range(number + 1, len(values)):
+        place += values[other] < value
+    return place
+
+
 @compiled
-def _sort(values: NDArray[np.int64], begin: int, count: int) -> None:
-    """Sort a stretch, ascending."""
+def _sort(values: NDArray[np.int64], room: NDArray[np.int64]) -> None:
+    """Sort, ascending; `room` holds FEW values."""
+    if len(values) <= FEW:
+        for number in range(len(values)):
+            room[_place(values, number)] = values[number]
+        for number in range(len(values)):
+            values[number] = room[number]
+        return
     for gap in GAPS:
-        for place in range(begin + gap, begin + count):
-            value = values[place]
-            at = place
-            while at >= begin + gap and values[at - gap] > value:
+        for number in range(gap, len(values)):
+            value = values[number]
+            at = number
+            while at >= gap and values[at - gap] > value:
                 values[at] = values[at - gap]
                 at -= gap
             values[at] = value
@@ -93,13 +115,23 @@ def _middle(
     used: NDArray[np.int64],
     values: NDArray[np.int64],
     column: int,
+    room: NDArray[np.int64],
 ) -> None:
     """Write the median of each group that has one."""
     for group in range(len(used)):
         count = used[group]
-        if count > 0:
-            _sort(grouped, starts[group], count)
-            values[group, column] = grouped[starts[group] + _rank(count, 50)]
+        if count == 0:
+            continue
+        mine = grouped[starts[group] : starts[group] + count]
+        middle = _rank(count, 50)
+        if count > FEW:
+            _sort(mine, room)
+            values[group, column] = mine[middle]
+            continue
+        for number in range(count):
+            if _place(mine, number) == middle:
+                values[group, column] = mine[number]
+                break
 
 
 @compiled
@@ -108,29 +140,30 @@ def _describe(
     grouped: NDArray[np.int64],
     used: NDArray[np.int64],
     values: NDArray[np.int64],
+    room: NDArray[np.int64],
 ) -> None:
     """Write percentiles, least, greatest, mean and deviation of each group that has values."""
     for group in range(len(used)):
         count = used[group]
         if count == 0:
             continue
-        begin = starts[group]
-        _sort(grouped, begin, count)
-        values[group, 0] = grouped[begin + _rank(count, _P25)]
-        values[group, 1] = grouped[begin + _rank(count, _P50)]
-        values[group, 2] = grouped[begin + _rank(count, _P75)]
-        values[group, 3] = grouped[begin + _rank(count, _P90)]
-        values[group, 4] = grouped[begin + _rank(count, _P99)]
-        values[group, _MIN] = grouped[begin]
-        values[group, _MAX] = grouped[begin + count - 1]
+        mine = grouped[starts[group] : starts[group] + count]
+        _sort(mine, room)
+        values[group, 0] = mine[_rank(count, _P25)]
+        values[group, 1] = mine[_rank(count, _P50)]
+        values[group, 2] = mine[_rank(count, _P75)]
+        values[group, 3] = mine[_rank(count, _P90)]
+        values[group, 4] = mine[_rank(count, _P99)]
+        values[group, _MIN] = mine[0]
+        values[group, _MAX] = mine[count - 1]
         total = 0
-        for place in range(begin, begin + count):
-            total += grouped[place]
+        for number in range(count):
+            total += mine[number]
         mean = (2 * total + count) // (2 * count)
         values[group, _MEAN] = mean
         squares = 0.0
-        for place in range(begin, begin + count):
-            centred = float(grouped[place] - mean)
+        for number in range(count):
+            centred = float(mine[number] - mean)
             squares += centred * centred
         shift = float(total - mean * count) / float(count)
         variance = squares / float(count) - shift * shift

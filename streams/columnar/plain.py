@@ -7,12 +7,21 @@ from typing import Any, Final
 import numpy as np
 
 from streams.columnar import absorb, kernel
-from streams.columnar.absorb import LANE_ROWS, LANES, Bounds, LaneArrays, RecentArrays, SeenArrays
+from streams.columnar.absorb import (
+    GRIDS,
+    LANE_ROWS,
+    LANES,
+    MOST_RESULTS,
+    Bounds,
+    LaneArrays,
+    NoteArrays,
+    RecentArrays,
+    SeenArrays,
+)
 from streams.columnar.index import NONE, FlowIndex, Names
 from streams.columnar.plan import Field, Item, Plan
 from streams.columnar.rounds import Block
-from streams.columns import MAX_RESULTS
-from streams.config import PROGRESS_STEP_NS
+from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
 from streams.intake import ClockState
 from streams.outputs import Output
 from streams.partition import PartitionMachine
@@ -34,8 +43,8 @@ class PlainRounds:
         self._cluster = machine.seen.number(machine.identity.cluster)
         self._names.enter(self._cluster, machine.identity.cluster)
         self._fields = np.zeros((len(Field), 1), np.int64)
-        self._items = np.zeros((len(Item), 1024), np.int64)
-        self._rows = np.zeros(1024, np.int32)
+        self._items = np.zeros((len(Item), MOST_RESULTS), np.int64)
+        self._rows = np.zeros(MOST_RESULTS, np.int32)
         self._now = np.zeros(absorb.NOW_PLACES, np.int64)
         self._lanes = LaneArrays(
             used=np.zeros(LANES, np.int64),
@@ -44,6 +53,15 @@ class PlainRounds:
             host_ns=np.zeros((LANES, LANE_ROWS), np.int64),
             responder_ns=np.zeros((LANES, LANE_ROWS), np.int64),
         )
+        self._notes = NoteArrays(
+            row=np.zeros(MOST_RESULTS, np.int64),
+            sent_ns=np.zeros(MOST_RESULTS, np.int64),
+            ok=np.zeros(MOST_RESULTS, np.bool_),
+            before_ns=np.zeros(MOST_RESULTS, np.int64),
+            sampled=np.zeros(MOST_RESULTS, np.bool_),
+            grid=np.zeros(GRIDS, np.int64),
+        )
+        machine.windows.before_closing = self._gathered
         machine.recent.flows.on_removed.append(self._flows.forget)
 
     def take(self, block: Block, at: int) -> tuple[int, list[Output]]:
@@ -65,19 +83,42 @@ class PlainRounds:
             if watermark_ns is None or machine.clock.ahead_rounds:
                 break
             at, why = self._run(block, block.plan, at, watermark_ns)
-            if why == absorb.DUE:
-                before = ClockState(
-                    int(self._now[absorb.BEFORE_WATERMARK_NS]),
-                    int(self._now[absorb.BEFORE_REACH_NS]),
-                )
-                self._gathered()
-                outputs += machine.on_time(before)
-            elif why == absorb.NO_ROOM:
+            outputs += self._told(due=why == absorb.DUE)
+            if why == absorb.NO_ROOM:
                 self._make_room()
-            else:
+            elif why != absorb.DUE:
                 break
-        self._gathered()
         return at, outputs
+
+    def _told(self, *, due: bool) -> list[Output]:
+        """Tell the machine what the kernel noted; return what becomes known.
+
+        Parameters
+        ----------
+        due
+            The last round's notes and time are to be looked at as those of a round of its own.
+        """
+        machine, now, notes = self._machine, self._now, self._notes
+        end = int(now[absorb.NOTED])
+        last = end - int(now[absorb.NOTED_LAST]) if due else end
+        waited = slice(0, last)
+        machine.answered(notes.row[waited], notes.sent_ns[waited], notes.before_ns[waited])
+        outputs = machine.passed(notes.grid[: now[absorb.GRID]].tolist())
+        if due:
+            before = ClockState(
+                int(now[absorb.BEFORE_WATERMARK_NS]), int(now[absorb.BEFORE_REACH_NS])
+            )
+            own = slice(last, end)
+            counted = notes.sampled[own]
+            for row, sent_ns in zip(
+                notes.row[own][counted].tolist(), notes.sent_ns[own][counted].tolist(), strict=True
+            ):
+                machine.recent.note_loss(row, sent_ns)
+            outputs += machine.on_round(
+                before, notes.row[own], notes.sent_ns[own], notes.ok[own], notes.before_ns[own]
+            )
+        now[absorb.NOTED] = now[absorb.NOTED_LAST] = now[absorb.GRID] = 0
+        return outputs
 
     def learn(self, block: Block, at: int, datum: Mapping[str, Any]) -> None:
         """Enter the names and 5-tuples of a round that the machine has just taken."""
@@ -121,9 +162,11 @@ class PlainRounds:
             window_ns=window_ns,
             closed_ns=machine.windows.closed_ns,
             first_open=first_open,
-            grid_ns=(clock.reach_ns // PROGRESS_STEP_NS + 1) * PROGRESS_STEP_NS,
+            step_ns=PROGRESS_STEP_NS,
+            due_ns=(clock.reach_ns // REFRESH_STEP_NS + 1) * REFRESH_STEP_NS,
             close_ns=(first_open + 1) * window_ns + machine.config.lateness_ns,
             anchor_ns=machine.anchors.due_ns,
+            quiet=machine.open_anomalies == 0,
         )
         flows, rings, seen = machine.recent.flows, machine.recent.rings, machine.seen
         at, why = absorb.absorb(
@@ -145,11 +188,14 @@ class PlainRounds:
                 cut_off=flows["cut_off"],
                 watched=flows["watched"],
                 mark=flows["mark"],
+                probes=flows["probes"],
+                losses=flows["losses"],
                 sampled=rings["sampled"],
                 sent=rings["sent"],
                 lost=rings["lost"],
             ),
             self._lanes,
+            self._notes,
             SeenArrays(used=seen.used, rounds=seen.rounds, latest_ns=seen.latest_ns),
         )
         if now[absorb.ROUNDS]:
@@ -180,6 +226,3 @@ class PlainRounds:
         self._gathered()
         machine = self._machine
         machine.seen.make_room((machine.clock.watermark_ns or 0) - machine.seen.horizon_ns)
-        if len(self._rows) < MAX_RESULTS:
-            self._items = np.zeros((len(Item), 2 * len(self._rows)), np.int64)
-            self._rows = np.zeros(2 * len(self._rows), np.int32)

@@ -20,6 +20,10 @@ from streams.config import SECOND_NS
 # Losses further apart are no run: at an interval above 10 s a run of three needs
 # the re-probes of one round.
 RUN_NS: Final = 30 * SECOND_NS
+# What is known of a 5-tuple: nothing; it lost a probe lately; its latest probes were lost.
+HEALTHY: Final = 0
+WATCHED: Final = 1
+CUT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,13 @@ class Runs:
         """Return the latest run of a 5-tuple that is kept here."""
         recent = self._recent.get(row)
         return None if recent is None else self._run(recent)
+
+    def standing(self, row: int) -> int:
+        """Return how a 5-tuple stands: HEALTHY, WATCHED or CUT."""
+        recent = self._recent.get(row)
+        if recent is None:
+            return HEALTHY
+        return CUT if recent[-1][1] else WATCHED
 
     def drop(self, row: int) -> None:
         """Forget a 5-tuple."""
