@@ -12,10 +12,11 @@ results come last, and all their times count from the round's start. Rounds in w
 is lost are rare, and encoded whole: a loss that came back with its round would be a rate.
 """
 
+import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from probers.pacing import spread_ns, stagger_ns
 from schemas.codec import Codec
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.topics import PROBE_ROUND
+from streams.columns import Int64s
 
 SECOND_NS: Final = 10**9
 US_NS: Final = 1_000
@@ -79,6 +81,15 @@ class LoadShape:
     late: float = 1e-3
     twice: float = 5e-4
     seed: int = 20261
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the shape that `text` made a text of."""
+        return cls(**json.loads(text))
+
+    def text(self) -> str:
+        """Return the shape as an argument of a command line."""
+        return json.dumps(asdict(self))
 
     @property
     def per_round(self) -> int:
@@ -236,7 +247,7 @@ class _Agent:
             spread_ns(count, SPREAD_NS * shape.interval_ns // SECOND_NS), np.int64
         )
 
-    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray[Any, np.dtype[np.int64]], ...]:
+    def draw(self, rng: np.random.Generator) -> tuple[Int64s, ...]:
         """Return offsets, round trips, delays of prober and of responder of one round, ns."""
         count = len(self.src)
         # A slot's timer fires late, its probes leave one after another.

@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -26,16 +25,6 @@ FLUSH_S: Final = 120.0
 SILENCE_S: Final = 30.0
 # A slot of a paced load: what is due in it leaves at once.
 SLOT_S: Final = 0.01
-
-
-def shape_argument(text: str) -> LoadShape:
-    """Return the shape that `as_argument` made a text of."""
-    return LoadShape(**json.loads(text))
-
-
-def as_argument(shape: LoadShape) -> str:
-    """Return a shape as an argument of a command line."""
-    return json.dumps(asdict(shape))
 
 
 class Filler:
@@ -222,7 +211,7 @@ def main() -> int:
             command.add_argument("--go-s", type=float, default=0.0)
             command.add_argument("--most-s", type=float, default=600.0)
             continue
-        command.add_argument("--shape", type=shape_argument, required=True)
+        command.add_argument("--shape", type=LoadShape.parse, required=True)
         command.add_argument("--intervals", type=int, required=True)
         command.add_argument("--compression", default="lz4")
         if run is fill:

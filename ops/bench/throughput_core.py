@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ops.bench.load import CLUSTER, Load, LoadShape
-from ops.bench.throughput_children import shape_argument
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
@@ -73,7 +72,7 @@ def judge(logs: Sequence[Sequence[bytes]]) -> Counter[str]:
 def main() -> int:
     """Run it some times."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench.throughput_core")
-    parser.add_argument("--shape", type=shape_argument, default=LoadShape())
+    parser.add_argument("--shape", type=LoadShape.parse, default=LoadShape())
     parser.add_argument("--intervals", type=int, required=True)
     parser.add_argument("--runs", type=int, default=1)
     options = parser.parse_args()

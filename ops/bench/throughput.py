@@ -1,0 +1,112 @@
+"""`make bench-throughput`: how much the pipeline takes, against its bars, part by part."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ops.bench import (
+    throughput_delay,
+    throughput_peers,
+    throughput_replay,
+    throughput_start,
+    throughput_wire,
+)
+from ops.bench.load import LoadShape
+from ops.bench.report import Figure
+from ops.bench.throughput_figures import (
+    COMMAND,
+    FULL,
+    MEGA,
+    WORKERS,
+    Say,
+    costs,
+    rig,
+    row,
+    told,
+)
+from ops.bench.throughput_rig import Run
+from ops.bench.throughput_watching import documents
+
+__all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS"]
+
+RUNS: Final = 5
+NOTES: Final = (
+    "M/s: millions of results a second. 80 results a message, and a few more where probes were "
+    "lost. Broker, workers and whatever feeds them share the two cores.",
+    "CPU: utime + stime of all threads, over the time that the rate is of. RSS: the largest "
+    "process, VmHWM.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much the core and the pipeline are given.
+
+    40 million results are eight seconds of what the bar asks for, twenty windows of 64,000
+    5-tuples. What is slower is cut off after `most_s`, and its rate is of what it did until then.
+    """
+
+    core: LoadShape = LoadShape()  # noqa: RUF009 - frozen
+    core_intervals: int = 210
+    shape: LoadShape = LoadShape(agents=800, bodies=12)  # noqa: RUF009 - frozen
+    intervals: int = 625
+    most_s: float = 40.0
+
+
+SIZE: Final = Size()
+
+
+def core(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
+    """Recording in memory → decode → windows → all detectors, in one process without Kafka."""
+    with rig() as made:
+        child = made.begin(
+            "ops.bench.throughput_core", "--shape", size.core.text(),
+            "--intervals", str(size.core_intervals), "--runs", str(runs),
+        )  # fmt: skip
+        made.result(child)
+        found = documents(child)
+    for run in found:
+        say(f"core: {run['results'] / run['cpu_s'] / MEGA:.3f} M/s of CPU, "
+            f"{run['results'] / run['wall_s'] / MEGA:.3f} M/s by the clock; {run['counts']}")  # fmt: skip
+    name = "pure core: bytes → windows → all detectors, each second of CPU"
+    return [
+        row(name, [r["results"] / r["cpu_s"] / MEGA for r in found], "M/s", 10.0),
+        row("pure core: RSS, the recording in it", [r["rss_bytes"] / MEGA for r in found], "MB",
+            sense="<="),
+    ]  # fmt: skip
+
+
+def pipeline(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
+    """Workers on topics that are full, interleaved with loops that only consume and decode."""
+    bare: list[Run] = []
+    ours: list[Run] = []
+    with rig() as made:
+        filled = made.fill("full.", size.shape, size.intervals)
+        say(f"filled: {filled.results:,} results of {size.shape.paths:,} 5-tuples, "
+            f"{filled.bytes / filled.results:.1f} bytes each, in {filled.seconds:.0f} s")  # fmt: skip
+        for _ in range(runs):
+            bare.append(made.run_bare(filled, WORKERS, most_s=size.most_s))
+            say(told("bare loops", bare[-1]))
+            ours.append(made.run_workers(filled, WORKERS, most_s=size.most_s))
+            say(told("workers", ours[-1]))
+            say(f"  {dict(ours[-1].counts)}")
+    shares = [100 * a.rate_hz / b.rate_hz for a, b in zip(ours, bare, strict=True)]
+    return [
+        row(FULL, [r.rate_hz / MEGA for r in ours], "M/s", 5.0),
+        row("the same, share of loops that only consume and decode", shares, "%", 30.0),
+        row("loops that only consume and decode", [r.rate_hz / MEGA for r in bare], "M/s"),
+        *costs("workers at full load", ours),
+    ]
+
+
+PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+    "core": core,
+    "pipeline": pipeline,
+    "peers": throughput_peers.peers,
+    "source": throughput_peers.source,
+    "wire": throughput_wire.wire,
+    "delay": throughput_delay.delay,
+    "start": throughput_start.start,
+    "replay": throughput_replay.replay,
+}
+DEFAULT_RUNS: Final = {"peers": 3, "source": 3, "wire": 1, "delay": 1, "start": 3, "replay": 1}

@@ -1,0 +1,136 @@
+"""How long a result takes to its anomaly, while the workers have half of what they can take."""
+
+import time
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import Final
+
+from ops.bench.load import SECOND_NS, LoadShape
+from ops.bench.report import Figure
+from ops.bench.throughput_figures import MEGA, WORKERS, Say, known_rate_hz, rig, row
+from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
+from ops.bench.throughput_watching import events
+from ops.watch import Watch
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.records import Anomaly
+from schemas.topics import ANOMALY
+
+SHARE: Final = 0.5
+# Windows close every 30 s: the first ones, and two more, in which all 5-tuples are judged.
+WARM_S: Final = 40.0
+LASTS_S: Final = 65.0
+# More agents would be as many 5-tuples more, and minutes to make; beyond, they probe more often.
+MOST_AGENTS: Final = 2_000
+# 5-tuples that lose all probes of one round, each second: samples for a 99th percentile.
+CUTS_HZ: Final = 20.0
+# What is still under way at the end.
+DRAIN_S: Final = 5.0
+PER_ROUND: Final = LoadShape().per_round
+
+Samples = dict[tuple[str, str, int], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """Seconds from Kafka timestamp to arrival, of rounds that must have an anomaly.
+
+    `missing` counts those that had none; `behind_s` is how late the load was at most.
+    """
+
+    seconds: list[float]
+    missing: int
+    behind_s: float
+
+
+def shape_at(rate_hz: float, cuts_hz: float = CUTS_HZ) -> LoadShape:
+    """Return a load of so many results a second."""
+    agents = max(1, min(MOST_AGENTS, round(rate_hz / PER_ROUND)))
+    interval_ns = round(agents * PER_ROUND / rate_hz * SECOND_NS)
+    rounds_hz = rate_hz / PER_ROUND
+    return LoadShape(
+        agents=agents, interval_ns=interval_ns, bodies=4, cut=min(1.0, cuts_hz / rounds_hz),
+        cut_rounds=1, late=0.0, twice=0.0,
+    )  # fmt: skip
+
+
+def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delays:
+    """Publish in real time; compare the cuts with the anomalies that come."""
+    settings = made.settings("live.")
+    intervals = int((warm_s + lasts_s) * SECOND_NS / shape.interval_ns)
+    workers = [made.start_worker(f"live-{n}", settings) for n in range(WORKERS)]
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not all(events(child, "worker.ready") for child in workers):
+        made.group.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError("the workers are not ready")
+        time.sleep(0.1)
+    pace = made.begin(
+        "ops.bench.throughput_children", "pace", "--bootstrap", settings.bootstrap,
+        "--prefix", settings.topic_prefix, "--shape", shape.text(), "--intervals", str(intervals),
+    )  # fmt: skip
+    arrived: dict[tuple[str, str], list[float]] = {}
+    with Watch(settings, [ANOMALY], from_start=True) as watch:
+        until = float("inf")
+        while time.monotonic() < until:
+            for seen in watch.poll(0.02):
+                now_s, anomaly = time.time(), seen.record
+                if _is_cut(anomaly):
+                    arrived.setdefault((anomaly.src, anomaly.dst), []).append(now_s)
+            if until == float("inf") and not pace.running:
+                until = time.monotonic() + DRAIN_S
+    told = made.result(pace)
+    for number in range(WORKERS):
+        made.group.stop(f"live-{number}")
+    first_ms = (told["begin_s"] + warm_s) * 1e3
+    delays, missing = [], 0
+    for src, dst, at_ms in told["cuts"]:
+        if at_ms < first_ms:
+            continue
+        # The same 5-tuple may be cut twice: the first to come after the round is its own.
+        times = [t for t in arrived.get((src, dst), ()) if t >= at_ms / 1e3]
+        if times:
+            delays.append(min(times) - at_ms / 1e3)
+        else:
+            missing += 1
+    return Delays(seconds=delays, missing=missing, behind_s=told["behind_s"])
+
+
+def _is_cut(anomaly: Anomaly) -> bool:
+    return anomaly.kind is AnomalyKind.CONNECTIVITY and anomaly.state is AnomalyState.ONSET
+
+
+def delay(
+    runs: int,
+    say: Say,
+    rate_hz: float | None = None,
+    warm_s: float = WARM_S,
+    lasts_s: float = LASTS_S,
+) -> list[Figure]:
+    """Half of the rate that `pipeline` measured last, in real time, by real workers."""
+    full_hz = known_rate_hz() if rate_hz is None else rate_hz
+    if full_hz is None:
+        say("delay: skipped, nothing is known of the full load; measure `pipeline` first")
+        return []
+    shape = shape_at(SHARE * full_hz)
+    say(f"{SHARE * full_hz / MEGA:.3f} M results/s of {shape.agents:,} agents, "
+        f"a round every {shape.interval_ns / 1e6:.0f} ms")  # fmt: skip
+    middle, last, worst, missing = [], [], [], 0
+    for _ in range(runs):
+        with rig() as made:
+            found = measure(made, shape, warm_s, lasts_s)
+        if len(found.seconds) < 2:
+            raise RuntimeError(f"{len(found.seconds)} anomalies of {found.missing} cuts came")
+        percentiles = quantiles(found.seconds, n=100, method="inclusive")
+        middle.append(percentiles[49])
+        last.append(percentiles[98])
+        worst.append(max(found.seconds))
+        missing += found.missing
+        say(f"{len(found.seconds)} anomalies: median {middle[-1]:.2f} s, p99 {last[-1]:.2f} s, "
+            f"worst {worst[-1]:.2f} s; {found.missing} without; "
+            f"the load was late by {found.behind_s:.2f} s at most")  # fmt: skip
+    return [
+        row("result → anomaly at half of full load, p99", last, "s", 2.0, "<="),
+        row("result → anomaly at half of full load, median", middle, "s", sense="<="),
+        row("result → anomaly at half of full load, worst", worst, "s", sense="<="),
+        row("cuts at half of full load without an anomaly", [float(missing)], "", 0.0, "<="),
+    ]

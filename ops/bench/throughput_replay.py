@@ -1,0 +1,4 @@
+"""placeholder"""
+from ops.bench.report import Figure
+def replay(runs, say):
+    return []

@@ -1,0 +1,47 @@
+"""The batch source alone: real consumer, outbox, Faust channel and agent, and nobody who judges.
+
+`python -m ops.bench.throughput_source` runs like a worker whose engine only notes how far it is.
+"""
+
+import argparse
+import sys
+from unittest.mock import patch
+
+from ops.bench.load import CLUSTER
+from schemas.connection import settings_from_table
+from schemas.eventlog import setup_logging
+from streams import worker
+from streams.batch import Batch
+from streams.config import WorkerConfig
+from streams.engine import Engine
+
+
+class Counting(Engine):
+    """Takes batches as the engine does, and lets their rounds fall."""
+
+    def _process(self, batch: Batch) -> None:
+        for message in batch.messages:
+            session = self._sessions.get(int(message.partition() or 0))
+            if session is not None:
+                session.next_offset = int(message.offset() or 0) + 1
+        self._moved()
+        self.commit_due()
+
+
+def main() -> int:
+    """Run until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m ops.bench.throughput_source")
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--prefix", required=True)
+    parser.add_argument("--group", required=True)
+    options = parser.parse_args()
+    setup_logging(as_json=True)
+    table = {"cluster": CLUSTER, "topic.prefix": options.prefix}
+    settings = settings_from_table(options.bootstrap, table)
+    # The worker as it is, but for what takes the batches.
+    with patch.object(worker, "Engine", Counting):
+        return worker.run_worker(settings, WorkerConfig(group=options.group, commit_s=0.05))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
