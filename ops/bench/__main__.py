@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ops.bench import accuracy, agent, labs, pipeline, soak
+from ops.bench import accuracy, agent, labs, pipeline, soak, throughput
 from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.signals import interruptible
 
@@ -18,10 +18,12 @@ BENCHES: Final = {
     "labs": labs,
     "agent": agent,
     "soak": soak,
+    "throughput": throughput,
 }
 # The soak's table stands beside the agent's others.
 PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES} | {
-    "soak": Path("docs") / "agent.md"
+    "soak": Path("docs") / "agent.md",
+    "throughput": Path("docs") / "performance.md",
 }
 
 

@@ -57,7 +57,7 @@ SIZE: Final = Size()
 
 
 def core(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
-    """Recording in memory → decode → windows → all detectors, in one process without Kafka."""
+    """Take a recording in memory through decode, windows, all detectors: one process, no Kafka."""
     with rig() as made:
         child = made.begin(
             "ops.bench.throughput_core", "--shape", size.core.text(),
@@ -66,8 +66,8 @@ def core(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
         made.result(child)
         found = documents(child)
     for run in found:
-        say(f"core: {run['results'] / run['cpu_s'] / MEGA:.3f} M/s of CPU, "
-            f"{run['results'] / run['wall_s'] / MEGA:.3f} M/s by the clock; {run['counts']}")  # fmt: skip
+        by_cpu, by_clock = (run["results"] / run[key] / MEGA for key in ("cpu_s", "wall_s"))
+        say(f"core: {by_cpu:.3f} M/s of CPU, {by_clock:.3f} M/s by the clock; {run['counts']}")
     name = "pure core: bytes → windows → all detectors, each second of CPU"
     return [
         row(name, [r["results"] / r["cpu_s"] / MEGA for r in found], "M/s", 10.0),
@@ -83,7 +83,7 @@ def pipeline(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     with rig() as made:
         filled = made.fill("full.", size.shape, size.intervals)
         say(f"filled: {filled.results:,} results of {size.shape.paths:,} 5-tuples, "
-            f"{filled.bytes / filled.results:.1f} bytes each, in {filled.seconds:.0f} s")  # fmt: skip
+            f"{filled.bytes / filled.results:.1f} bytes each, {filled.seconds:.0f} s")  # fmt: skip
         for _ in range(runs):
             bare.append(made.run_bare(filled, WORKERS, most_s=size.most_s))
             say(told("bare loops", bare[-1]))

@@ -1,4 +1,4 @@
-"""The code under test, named in one place: how a round's bytes become columns, and what judges them.
+"""The code under test, named in one place: what makes columns of bytes, and what judges them.
 
 `python -m ops.bench.throughput_core` takes a recording in memory through the pure core, alone in
 its process: decode, windows, all detectors; no Kafka. It prints one JSON object a run.
