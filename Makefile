@@ -4,8 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Quix Streams, a peer of `bench-throughput`, wants an older Kafka client than ours.
+BENCH_VENV := .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-agent soak fuzz docs lock clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-agent bench-throughput soak fuzz docs lock clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -18,6 +21,7 @@ help:
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
 	@echo "make bench-labs      every fault in every kind of lab of this machine (an hour; netns needs root)"
 	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
+	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (20 minutes)"
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
 	@echo "make fuzz            a million mutated probe packets, a million mutated lines of flow dumps (minutes)"
 	@echo "make docs            write docs/topics.md anew from the schemas"
@@ -65,6 +69,15 @@ bench-labs: setup
 bench-agent: setup
 	$(BIN)/python -m ops.bench agent
 
+$(BENCH_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+bench-throughput: setup
+	@$(MAKE) --no-print-directory $(BENCH_STAMP) || echo "bench-throughput: no Quix Streams to be had, its figures are skipped"
+	$(BIN)/python -m ops.bench throughput
+
 soak: setup
 	$(BIN)/python -m ops.bench soak
 
@@ -81,4 +94,4 @@ lock: $(STAMP)
 	  --no-emit-index-url --no-emit-find-links --no-header pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -91,6 +91,8 @@ def main() -> int:
     notes = getattr(bench, "NOTES", ())
     print_table(options.name, rows, notes)
     render_page(PAGES[options.name], rows, bench.COMMAND, machine(), notes)
+    if hasattr(bench, "draw"):
+        bench.draw(rows)
     return 0 if all(row.met for row in rows) else 1
 
 

@@ -183,10 +183,10 @@ class Load:
             value = head + chance.choice(self._bodies[agent.number])
             return Sent(agent.key, value, at_ms, self.shape.per_round, None)
         results = self._results(agent)
-        if lost:
-            _lose(results, chance.randrange(self.shape.per_round), again=1, answered=True)
         if place is not None:
             _lose(results, place, again=CONFIRM, answered=False)
+        else:
+            _lose(results, chance.randrange(self.shape.per_round), again=1, answered=True)
         cut = None if place is None else (agent.src[place], agent.dst[place])
         return Sent(agent.key, head + self._body(agent, results), at_ms, len(results), cut)
 

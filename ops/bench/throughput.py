@@ -24,10 +24,11 @@ from ops.bench.throughput_figures import (
     row,
     told,
 )
+from ops.bench.throughput_picture import draw
 from ops.bench.throughput_rig import Run
 from ops.bench.throughput_watching import documents
 
-__all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS"]
+__all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS", "draw"]
 
 RUNS: Final = 5
 NOTES: Final = (
@@ -46,7 +47,7 @@ class Size:
     5-tuples. What is slower is cut off after `most_s`, and its rate is of what it did until then.
     """
 
-    core: LoadShape = LoadShape()  # noqa: RUF009 - frozen
+    core: LoadShape = LoadShape(agents=200)  # noqa: RUF009 - frozen
     core_intervals: int = 210
     shape: LoadShape = LoadShape(agents=800, bodies=12)  # noqa: RUF009 - frozen
     intervals: int = 625

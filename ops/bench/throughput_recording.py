@@ -105,7 +105,7 @@ class RoundFile:
 
     def _encoded(self, entry: Entry, value: dict[str, Any]) -> bytes:
         out = io.BytesIO()
-        datum = {
+        datum: dict[str, Any] = {
             "partition": entry.partition, "offset": entry.offset,
             "timestamp_ms": entry.timestamp_ms, "key": (entry.key or b"").decode(),
             "value": (self._shape.value_name, value), "headers": [], "key_bytes": None,
@@ -122,7 +122,7 @@ class RoundFile:
         payload = deflate.compress(b"".join(block)) + deflate.flush()
         head = io.BytesIO()
         for number in (len(block), len(payload)):
-            fastavro.schemaless_writer(head, "long", number)  # type: ignore[arg-type]
+            fastavro.schemaless_writer(head, "long", number)
         self._file.write(head.getvalue() + payload + self._sync)
 
 
