@@ -20,12 +20,13 @@ from ops.bench.throughput_figures import (
     WORKERS,
     Say,
     costs,
-    rig,
+    on_rig,
     row,
     told,
 )
 from ops.bench.throughput_picture import draw
-from ops.bench.throughput_rig import Run
+from ops.bench.throughput_rig import Rig
+from ops.bench.throughput_runs import Run
 from ops.bench.throughput_watching import documents
 
 __all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS", "draw"]
@@ -57,15 +58,14 @@ class Size:
 SIZE: Final = Size()
 
 
-def core(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
+def core(made: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     """Take a recording in memory through decode, windows, all detectors: one process, no Kafka."""
-    with rig() as made:
-        child = made.begin(
-            "ops.bench.throughput_core", "--shape", size.core.text(),
-            "--intervals", str(size.core_intervals), "--runs", str(runs),
-        )  # fmt: skip
-        made.result(child)
-        found = documents(child)
+    child = made.begin(
+        "ops.bench.throughput_core", "--shape", size.core.text(),
+        "--intervals", str(size.core_intervals), "--runs", str(runs),
+    )  # fmt: skip
+    made.result(child)
+    found = documents(child)
     for run in found:
         by_cpu, by_clock = (run["results"] / run[key] / MEGA for key in ("cpu_s", "wall_s"))
         say(f"core: {by_cpu:.3f} M/s of CPU, {by_clock:.3f} M/s by the clock; {run['counts']}")
@@ -77,20 +77,19 @@ def core(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     ]  # fmt: skip
 
 
-def pipeline(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
+def pipeline(made: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     """Workers on topics that are full, interleaved with loops that only consume and decode."""
     bare: list[Run] = []
     ours: list[Run] = []
-    with rig() as made:
-        filled = made.fill("full.", size.shape, size.intervals)
-        say(f"filled: {filled.results:,} results of {size.shape.paths:,} 5-tuples, "
-            f"{filled.bytes / filled.results:.1f} bytes each, {filled.seconds:.0f} s")  # fmt: skip
-        for _ in range(runs):
-            bare.append(made.run_bare(filled, WORKERS, most_s=size.most_s))
-            say(told("bare loops", bare[-1]))
-            ours.append(made.run_workers(filled, WORKERS, most_s=size.most_s))
-            say(told("workers", ours[-1]))
-            say(f"  {dict(ours[-1].counts)}")
+    filled = made.fill("full.", size.shape, size.intervals)
+    say(f"filled: {filled.results:,} results of {size.shape.paths:,} 5-tuples, "
+        f"{filled.bytes / filled.results:.1f} bytes each, {filled.seconds:.0f} s")  # fmt: skip
+    for _ in range(runs):
+        bare.append(made.run_bare(filled, WORKERS, most_s=size.most_s))
+        say(told("bare loops", bare[-1]))
+        ours.append(made.run_workers(filled, WORKERS, most_s=size.most_s))
+        say(told("workers", ours[-1]))
+        say(f"  {dict(ours[-1].counts)}")
     shares = [100 * a.rate_hz / b.rate_hz for a, b in zip(ours, bare, strict=True)]
     return [
         row(FULL, [r.rate_hz / MEGA for r in ours], "M/s", 5.0),
@@ -101,13 +100,14 @@ def pipeline(runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
 
 
 PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
-    "core": core,
-    "pipeline": pipeline,
-    "peers": throughput_peers.peers,
-    "source": throughput_peers.source,
-    "wire": throughput_wire.wire,
-    "delay": throughput_delay.delay,
-    "start": throughput_start.start,
-    "replay": throughput_replay.replay,
+    "core": on_rig(core),
+    "pipeline": on_rig(pipeline),
+    "peers": on_rig(throughput_peers.peers),
+    "source": on_rig(throughput_peers.source),
+    "wire": on_rig(throughput_wire.wire),
+    "delay": on_rig(throughput_delay.delay),
+    # No other member is waited for, as in a group that has been there for long.
+    "start": on_rig(throughput_start.start, join_ms=0),
+    "replay": on_rig(throughput_replay.replay, join_ms=0),
 }
 DEFAULT_RUNS: Final = {"peers": 3, "source": 3, "wire": 1, "delay": 1, "start": 3, "replay": 1}

@@ -7,7 +7,7 @@ from typing import Final
 
 from ops.bench.load import SECOND_NS, LoadShape
 from ops.bench.report import Figure
-from ops.bench.throughput_figures import MEGA, WORKERS, Say, known_rate_hz, rig, row
+from ops.bench.throughput_figures import MEGA, WORKERS, Say, known_rate_hz, row
 from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
 from ops.bench.throughput_watching import events
 from ops.watch import Watch
@@ -55,9 +55,10 @@ def shape_at(rate_hz: float, cuts_hz: float = CUTS_HZ) -> LoadShape:
 
 def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delays:
     """Publish in real time; compare the cuts with the anomalies that come."""
-    settings = made.settings("live.")
+    name = made.new_group()
+    settings = made.settings(f"{name}.")
     intervals = int((warm_s + lasts_s) * SECOND_NS / shape.interval_ns)
-    workers = [made.start_worker(f"live-{n}", settings) for n in range(WORKERS)]
+    workers = [made.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
     deadline = time.monotonic() + START_TIMEOUT_S
     while not all(events(child, "worker.ready") for child in workers):
         made.group.check()
@@ -79,8 +80,8 @@ def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delay
             if until == float("inf") and not pace.running:
                 until = time.monotonic() + DRAIN_S
     told = made.result(pace)
-    for number in range(WORKERS):
-        made.group.stop(f"live-{number}")
+    for child in workers:
+        made.group.stop(child.name)
     first_ms = (told["begin_s"] + warm_s) * 1e3
     delays, missing = [], 0
     for src, dst, at_ms in told["cuts"]:
@@ -100,8 +101,10 @@ def _is_cut(anomaly: Anomaly) -> bool:
 
 
 def delay(
+    made: Rig,
     runs: int,
     say: Say,
+    *,
     rate_hz: float | None = None,
     warm_s: float = WARM_S,
     lasts_s: float = LASTS_S,
@@ -116,8 +119,7 @@ def delay(
         f"a round every {shape.interval_ns / 1e6:.0f} ms")  # fmt: skip
     middle, last, worst, missing = [], [], [], 0
     for _ in range(runs):
-        with rig() as made:
-            found = measure(made, shape, warm_s, lasts_s)
+        found = measure(made, shape, warm_s, lasts_s)
         if len(found.seconds) < 2:
             raise RuntimeError(f"{len(found.seconds)} anomalies of {found.missing} cuts came")
         percentiles = quantiles(found.seconds, n=100, method="inclusive")

@@ -1,14 +1,14 @@
-"""What the parts of the throughput benchmark share: rows, what a run cost, a rig in a folder."""
+"""What the parts of the throughput benchmark share: rows, what a run cost, a rig for a part."""
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from ops.bench.report import BUILD_DIR, Figure, Sense, figure
-from ops.bench.throughput_rig import JOIN_MS, Rig, Run
+from ops.bench.throughput_rig import JOIN_MS, Rig
+from ops.bench.throughput_runs import Run
 
 COMMAND: Final = "make bench-throughput"
 NAME: Final = "throughput"
@@ -31,14 +31,19 @@ def row(
     return figure(name, samples, unit, bar=bar, sense=sense, command=COMMAND)
 
 
-@contextmanager
-def rig(*, join_ms: int = JOIN_MS) -> Iterator[Rig]:
-    """Give a rig with a folder of its own."""
-    with (
-        tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
-        Rig(Path(name), join_ms=join_ms) as made,
-    ):
-        yield made
+def on_rig(
+    measure: Callable[[Rig, int, Say], list[Figure]], *, join_ms: int = JOIN_MS
+) -> Callable[[int, Say], list[Figure]]:
+    """Return a part that measures on a rig of its own."""
+
+    def part(runs: int, say: Say) -> list[Figure]:
+        with (
+            tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
+            Rig(Path(name), join_ms=join_ms) as made,
+        ):
+            return measure(made, runs, say)
+
+    return part
 
 
 def told(what: str, run: Run) -> str:

@@ -9,11 +9,10 @@ from typing import Final
 from ops.bench.load import LoadShape
 from ops.bench.peer_windows import TOPIC, WINDOWS
 from ops.bench.report import Figure
-from ops.bench.throughput_figures import MEGA, WORKERS, Say, costs, rig, row, told
-from ops.bench.throughput_rig import Filled, Rig, Run
-from ops.bench.throughput_watching import Positions
+from ops.bench.throughput_figures import MEGA, WORKERS, Say, costs, row, told
+from ops.bench.throughput_rig import Rig
+from ops.bench.throughput_runs import Filled, Run
 from ops.processes import Child
-from ops.topic_admin import api
 from schemas.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND
 
@@ -30,7 +29,9 @@ MOST_S: Final = 15.0
 # 20 results, 1 KB: the source's cost is by message.
 SOURCE: Final = LoadShape(agents=1_000, rnics=2, bodies=8)
 SOURCE_INTERVALS: Final = 400
-SETTLE_S: Final = 30.0
+
+# Starts a process of a group, given its number and the group's name.
+Starter = Callable[[int, str], Child]
 
 
 def quix_python() -> Path | None:
@@ -44,27 +45,55 @@ def quix_python() -> Path | None:
     return path.absolute() if asked.returncode == 0 else None
 
 
-def make_topics(settings: KafkaSettings) -> None:
-    """Make the peers' own topics."""
-    client = api.AdminClient(settings.librdkafka())
-    new = [api.NewTopic(settings.topic(name), PARTITIONS, 1) for name in (TOPIC, WINDOWS)]
-    for future in client.create_topics(new, request_timeout=SETTLE_S).values():
-        future.result()
+def _where(settings: KafkaSettings) -> tuple[str, ...]:
+    return "--bootstrap", settings.bootstrap, "--prefix", settings.topic_prefix
+
+
+def faust(made: Rig, settings: KafkaSettings, *more: str) -> Starter:
+    """Return what starts Faust on probes, or with `--rounds` on rounds."""
+    return lambda _number, group: made.begin(
+        "ops.bench.peer_faust", *_where(settings), "--group", group, *more
+    )
+
+
+def quix_streams(made: Rig, settings: KafkaSettings, python: Path) -> Starter:
+    """Return what starts Quix Streams on probes, each process with a state of its own."""
+    return lambda number, group: made.begin(
+        "ops.bench.peer_quix", *_where(settings), "--group", group,
+        "--state", str(made.folder / f"{group}-{number}"), python=str(python),
+    )  # fmt: skip
+
+
+def batch_source(made: Rig, settings: KafkaSettings) -> Starter:
+    """Return what starts the batch source on rounds."""
+    return lambda _number, group: made.begin(
+        "ops.bench.throughput_source", *_where(settings), "--group", group
+    )
+
+
+def fill_probes(made: Rig, settings: KafkaSettings, shape: LoadShape, intervals: int) -> int:
+    """Make the peers' topics and fill them; return the number of probes."""
+    made.make_topics(settings, (TOPIC, WINDOWS), PARTITIONS)
+    said = made.child(
+        "ops.bench.throughput_probes", *_where(settings), "--shape", shape.text(),
+        "--intervals", str(intervals),
+    )  # fmt: skip
+    return int(said["messages"])
 
 
 def run_programs(
     made: Rig,
     settings: KafkaSettings,
     topic: str,
-    start: Callable[[int, str], Child],
+    start: Starter,
     *,
     most_s: float,
+    processes: int = WORKERS,
 ) -> Run:
     """Let programs of a new group take a topic; `start` gets a number and the group."""
     group = made.new_group()
-    ends = made.ends(settings, topic)
-    children = [start(number, group) for number in range(WORKERS)]
-    place = Positions(settings, settings.topic(topic), group, ends)
+    place = made.positions(settings, topic, group)
+    children = [start(number, group) for number in range(processes)]
     try:
         return made.follow(place, children, most_s=most_s)
     finally:
@@ -73,8 +102,10 @@ def run_programs(
 
 
 def peers(
+    made: Rig,
     runs: int,
     say: Say,
+    *,
     ours: tuple[LoadShape, int] = (OURS, OURS_INTERVALS),
     theirs: tuple[LoadShape, int] = (THEIRS, THEIRS_INTERVALS),
     most_s: float = MOST_S,
@@ -84,38 +115,24 @@ def peers(
     if quix is None:
         say(f"peers: no Quix Streams at {QUIX_PYTHON} (or ${PYTHON_ENV}): its figure is skipped")
     found: dict[str, list[Run]] = {"ours": [], "Faust": [], "Quix Streams": []}
-    with rig() as made:
-        filled = made.fill("peers.", *ours)
-        settings = filled.settings
-        make_topics(settings)
-        said = made.child(
-            "ops.bench.throughput_probes", "--bootstrap", settings.bootstrap,
-            "--prefix", settings.topic_prefix, "--shape", theirs[0].text(),
-            "--intervals", str(theirs[1]),
-        )  # fmt: skip
-        say(f"{said['messages']:,} probes, a message each, beside {filled.messages:,} rounds")
-        where = ("--bootstrap", settings.bootstrap, "--prefix", settings.topic_prefix)
-
-        def faust(_number: int, group: str) -> Child:
-            return made.begin("ops.bench.peer_faust", *where, "--group", group)
-
-        def quix_streams(number: int, group: str) -> Child:
-            state = made.folder / f"{group}-{number}"
-            return made.begin(
-                "ops.bench.peer_quix", *where, "--group", group, "--state", str(state),
-                python=str(quix),
-            )  # fmt: skip
-
-        for _ in range(runs):
-            found["ours"].append(made.run_workers(filled, WORKERS, most_s=most_s))
-            found["Faust"].append(run_programs(made, settings, TOPIC, faust, most_s=most_s))
-            if quix is not None:
-                found["Quix Streams"].append(
-                    run_programs(made, settings, TOPIC, quix_streams, most_s=most_s)
+    filled = made.fill("peers.", *ours)
+    settings = filled.settings
+    probes = fill_probes(made, settings, *theirs)
+    say(f"{probes:,} probes, a message each, beside {filled.messages:,} rounds")
+    for _ in range(runs):
+        found["ours"].append(made.run_workers(filled, WORKERS, most_s=most_s))
+        found["Faust"].append(
+            run_programs(made, settings, TOPIC, faust(made, settings), most_s=most_s)
+        )
+        if quix is not None:
+            found["Quix Streams"].append(
+                run_programs(
+                    made, settings, TOPIC, quix_streams(made, settings, quix), most_s=most_s
                 )
-            for name, of in found.items():
-                if of:
-                    say(told(name, of[-1]))
+            )
+        for name, of in found.items():
+            if of:
+                say(told(name, of[-1]))
     rows = []
     for name, bar in (("Faust", 100.0), ("Quix Streams", 20.0)):
         if found[name]:
@@ -131,8 +148,10 @@ def peers(
 
 
 def source(
+    made: Rig,
     runs: int,
     say: Say,
+    *,
     shape: LoadShape = SOURCE,
     intervals: int = SOURCE_INTERVALS,
     most_s: float = MOST_S,
@@ -140,23 +159,14 @@ def source(
     """Interleaved: the batch source in its Faust app, and an agent on Faust's own consumer."""
     batch: list[Run] = []
     own: list[Run] = []
-    with rig() as made:
-        filled: Filled = made.fill("source.", shape, intervals)
-        settings = filled.settings
-        where = ("--bootstrap", settings.bootstrap, "--prefix", settings.topic_prefix)
-
-        def batched(_number: int, group: str) -> Child:
-            return made.begin("ops.bench.throughput_source", *where, "--group", group)
-
-        def faust(_number: int, group: str) -> Child:
-            return made.begin("ops.bench.peer_faust", *where, "--group", group, "--rounds")
-
-        for _ in range(runs):
-            name = PROBE_ROUND.name
-            batch.append(run_programs(made, settings, name, batched, most_s=most_s))
-            own.append(run_programs(made, settings, name, faust, most_s=most_s))
-            say(f"batch source {batch[-1].rate_hz:,.0f} messages/s, "
-                f"Faust's own consumer {own[-1].rate_hz:,.0f}")  # fmt: skip
+    filled: Filled = made.fill("source.", shape, intervals)
+    settings = filled.settings
+    starters = batch_source(made, settings), faust(made, settings, "--rounds")
+    for _ in range(runs):
+        for found, starter in zip((batch, own), starters, strict=True):
+            found.append(run_programs(made, settings, PROBE_ROUND.name, starter, most_s=most_s))
+        say(f"batch source {batch[-1].rate_hz:,.0f} messages/s, "
+            f"Faust's own consumer {own[-1].rate_hz:,.0f}")  # fmt: skip
     size = filled.bytes / filled.messages
     ratios = [a.rate_hz / b.rate_hz for a, b in zip(batch, own, strict=True)]
     return [

@@ -10,8 +10,9 @@ from typing import Final
 
 from arena.fabric import FabricShape
 from ops.bench.report import Figure
-from ops.bench.throughput_figures import MEGA, Say, rig, row
+from ops.bench.throughput_figures import MEGA, Say, row
 from ops.bench.throughput_recording import DAY, record, scenario
+from ops.bench.throughput_rig import Rig
 
 BILLION: Final = 1e9
 # Seconds of the day that are replayed: what does not grow with the day is told from what does.
@@ -64,6 +65,7 @@ def extrapolated_s(short: tuple[int, float], long: tuple[int, float], results: f
 
 
 def replay(
+    made: Rig,
     runs: int,
     say: Say,
     seconds: tuple[int, int] = (SHORT_S, LONG_S),
@@ -72,31 +74,30 @@ def replay(
     """Replay two recordings through worker and localizer; diagnose them without a broker, too."""
     samples: dict[str, list[float]] = {"replay": [], "diagnose": []}
     per_million: dict[str, list[float]] = {"replay": [], "diagnose": []}
-    with rig(join_ms=0) as made:
-        recordings = []
-        for lasts_s in seconds:
-            folder = made.folder / f"recording-{lasts_s}"
-            recordings.append((folder, record(folder, scenario(lasts_s, fabric))))
-            say(f"recorded: {recordings[-1][1]:,} results of {lasts_s} s")
-        for turn in range(runs):
-            times: dict[str, list[tuple[int, float]]] = {"replay": [], "diagnose": []}
-            for folder, results in recordings:
-                out = made.folder / f"{folder.name}-{turn}.jsonl"
-                prefix = f"{folder.name}-{turn}."
-                commands = {
-                    "replay": timed(
-                        made.kafka.bootstrap, "replay", str(folder), "--prefix", prefix,
-                        "--speed", "max", "--run", "--delete-after",
-                    ),
-                    "diagnose": timed("", "diagnose", str(folder), "--out", str(out)),
-                }  # fmt: skip
-                for name, took in commands.items():
-                    times[name].append((results, took.seconds))
-                    per_million[name].append(took.cpu_s / results * MEGA)
-                    say(f"{name} of {results:,} results: {took.seconds:.1f} s, "
-                        f"CPU {took.cpu_s:.1f} s")  # fmt: skip
-            for name, (short, long) in times.items():
-                samples[name].append(extrapolated_s(short, long, BILLION) / 60)
+    recordings = []
+    for lasts_s in seconds:
+        folder = made.folder / f"recording-{lasts_s}"
+        recordings.append((folder, record(folder, scenario(lasts_s, fabric))))
+        say(f"recorded: {recordings[-1][1]:,} results of {lasts_s} s")
+    for turn in range(runs):
+        times: dict[str, list[tuple[int, float]]] = {"replay": [], "diagnose": []}
+        for folder, results in recordings:
+            out = made.folder / f"{folder.name}-{turn}.jsonl"
+            prefix = f"{folder.name}-{turn}."
+            commands = {
+                "replay": timed(
+                    made.kafka.bootstrap, "replay", str(folder), "--prefix", prefix,
+                    "--speed", "max", "--run", "--delete-after",
+                ),
+                "diagnose": timed("", "diagnose", str(folder), "--out", str(out)),
+            }  # fmt: skip
+            for name, took in commands.items():
+                times[name].append((results, took.seconds))
+                per_million[name].append(took.cpu_s / results * MEGA)
+                say(f"{name} of {results:,} results: {took.seconds:.1f} s, "
+                    f"CPU {took.cpu_s:.1f} s")  # fmt: skip
+        for name, (short, long) in times.items():
+            samples[name].append(extrapolated_s(short, long, BILLION) / 60)
     told = " and ".join(f"{results / MEGA:.1f} M" for _, results in recordings)
     day = f"of a day of a billion results to verdicts, extrapolated from {told}"
     return [

@@ -3,9 +3,9 @@
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,9 +14,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ops.bench import process_cost
 from ops.bench.load import CLUSTER, LoadShape
+from ops.bench.throughput_runs import Cost, Filled, Run
 from ops.bench.throughput_watching import Positions, documents, events
 from ops.broker.embedded import EmbeddedKafka
 from ops.pipeline import to_toml
+from ops.positions import GroupPositions
 from ops.processes import Child, ProcessGroup
 from ops.topic_admin import api, apply_topics
 from schemas.connection import KafkaSettings, settings_from_table
@@ -25,6 +27,10 @@ from schemas.topics import ANOMALY, PROBE_ROUND, PROBE_WINDOW
 # Workers that start together are given their partitions together: each begins to consume with
 # what it keeps, and no hand-over falls into what is measured.
 JOIN_MS: Final = 4_000
+# Bare loops begin together: an interpreter and its imports take seconds on a busy machine.
+LEAD_S: Final = 6.0
+# A client's lines about a broker that ends are of no use.
+QUIET: Final = {"log_level": 0}
 POLL_S: Final = 0.02
 TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 120.0
@@ -34,61 +40,24 @@ CHILD_TIMEOUT_S: Final = 900.0
 Ends = dict[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
-    """Topics full of rounds."""
-
-    settings: KafkaSettings
-    shape: LoadShape
-    start_us: int
-    intervals: int
-    messages: int
-    results: int
-    bytes: int
-    seconds: float
-
-    @property
-    def per_message(self) -> float:
-        """Results of a message on average."""
-        return self.results / self.messages
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """Seconds of a core, and the largest resident memory of one process, bytes."""
-
-    cpu_s: float
-    rss_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What processes of one kind have taken, and what it cost; not `whole`: they were cut off."""
-
-    results: float
-    seconds: float
-    workers: Cost
-    broker_cpu_s: float
-    whole: bool = True
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def rate_hz(self) -> float:
-        """Results a second."""
-        return self.results / self.seconds
-
-
 class Rig:
     """A broker of its own; children end with the block.
 
-    `join_ms`: how long a new group waits for its other members.
+    Parameters
+    ----------
+    join_ms
+        How long a new group waits for its other members.
+    lead_s
+        How long before they begin bare loops are started.
     """
 
-    def __init__(self, folder: Path, *, join_ms: int = JOIN_MS) -> None:
+    def __init__(self, folder: Path, *, join_ms: int = JOIN_MS, lead_s: float = LEAD_S) -> None:
         self.folder = folder
         self._join_ms = join_ms
+        self._lead_s = lead_s
         self._stack = ExitStack()
         self._number = 0
+        self.last_group = ""
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -96,6 +65,14 @@ class Rig:
             delay = {"group.initial.rebalance.delay.ms": str(self._join_ms)}
             self.kafka = stack.enter_context(EmbeddedKafka(announce=False, settings=delay))
             self.group = stack.enter_context(ProcessGroup(self.folder / "logs"))
+            # One client of each kind as long as the broker is there: they go before it does.
+            settings = settings_from_table(self.kafka.bootstrap, {})
+            self._reader = Consumer(
+                {**settings.librdkafka(), **QUIET, "group.id": "skeletonhunter-bench-ends"}
+            )
+            stack.callback(self._reader.close)
+            self._admin = api.AdminClient({**settings.librdkafka(), **QUIET})
+            self._positions = GroupPositions(settings)
             self._stack = stack.pop_all()
         return self
 
@@ -171,23 +148,30 @@ class Rig:
     def ends(self, settings: KafkaSettings, topic: str) -> Ends:
         """Return where the topic's partitions end."""
         name = settings.topic(topic)
-        consumer = Consumer({**settings.librdkafka(), "group.id": "skeletonhunter-bench-ends"})
-        try:
-            found = consumer.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
-            return {
-                p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=TIMEOUT_S)[1]
-                for p in sorted(found)
-            }
-        finally:
-            consumer.close()
+        found = self._reader.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
+        return {
+            p: self._reader.get_watermark_offsets(TopicPartition(name, p), timeout=TIMEOUT_S)[1]
+            for p in sorted(found)
+        }
+
+    def positions(self, settings: KafkaSettings, topic: str, group: str) -> Positions:
+        """Return how far a group is from the ends that a topic has now."""
+        ends = self.ends(settings, topic)
+        name = settings.topic(topic)
+        return Positions(self._positions, settings.topic(group), name, ends)
+
+    def make_topics(self, settings: KafkaSettings, names: Sequence[str], partitions: int) -> None:
+        """Make topics that are not of the contract."""
+        new = [api.NewTopic(settings.topic(name), partitions, 1) for name in names]
+        for future in self._admin.create_topics(new, request_timeout=TIMEOUT_S).values():
+            future.result()
 
     def clear_outputs(self, settings: KafkaSettings) -> None:
         """Empty windows and anomalies: a worker of a new group must find nothing of an old one."""
-        client = api.AdminClient(settings.librdkafka())
         for topic in (PROBE_WINDOW.name, ANOMALY.name):
             name = settings.topic(topic)
             places = [TopicPartition(name, p, e) for p, e in self.ends(settings, topic).items()]
-            for future in client.delete_records(places).values():
+            for future in self._admin.delete_records(places).values():
                 future.result()
 
     def start_worker(self, name: str, settings: KafkaSettings, *options: str) -> Child:
@@ -218,10 +202,9 @@ class Rig:
         """
         settings, group = filled.settings, self.new_group()
         self.clear_outputs(settings)
-        ends = self.ends(settings, PROBE_ROUND.name)
+        place = self.positions(settings, PROBE_ROUND.name, group)
         names = [f"{group}-worker-{n}" for n in range(workers)]
         children = [self.start_worker(name, settings, "--group", group) for name in names]
-        place = Positions(settings, settings.topic(PROBE_ROUND.name), group, ends)
         taken = self.follow(place, children, most_s=most_s)
         counts = self._stop_workers(names, children, kill=not taken.whole)
         if taken.whole and counts["results"] + counts["duplicate"] != filled.results:
@@ -231,7 +214,8 @@ class Rig:
     def new_group(self) -> str:
         """Return a name that no group has had."""
         self._number += 1
-        return f"bench-{self._number}"
+        self.last_group = f"bench-{self._number}"
+        return self.last_group
 
     def follow(self, place: Positions, children: Sequence[Child], *, most_s: float) -> Run:
         """Watch a new group take what there is; its `results` are messages here.
@@ -264,8 +248,7 @@ class Rig:
         """Let bare loops consume and decode the same, each its share of the partitions."""
         partitions = sorted(self.ends(filled.settings, PROBE_ROUND.name))
         broker_s = self._broker_s()
-        # They begin together: an interpreter and its imports take seconds on a busy machine.
-        go_s = time.time() + 6.0
+        go_s = time.time() + self._lead_s
         children = [
             self.begin(
                 "ops.bench.throughput_children", "bare", "--bootstrap", self.kafka.bootstrap,

@@ -6,9 +6,9 @@ from typing import Final
 from ops.bench import process_cost
 from ops.bench.load import LoadShape
 from ops.bench.report import Figure
-from ops.bench.throughput_figures import MEGA, Say, rig, row
-from ops.bench.throughput_rig import Filled, Rig
-from ops.bench.throughput_watching import Positions
+from ops.bench.throughput_figures import MEGA, Say, row
+from ops.bench.throughput_rig import Rig
+from ops.bench.throughput_runs import Filled
 from schemas.topics import ANOMALY, PROBE_ROUND
 
 PATHS: Final = 100_000
@@ -22,7 +22,7 @@ GROUP: Final = "skeletonhunter-worker"
 POLL_S: Final = 0.02
 
 
-def restart(made: Rig, filled: Filled, number: int) -> tuple[float, int]:
+def restart(made: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tuple[float, int]:
     """Publish one more interval, start a worker; return its seconds and its memory.
 
     It processes when each partition has an output of it: a mark of progress at least.
@@ -34,7 +34,7 @@ def restart(made: Rig, filled: Filled, number: int) -> tuple[float, int]:
     before = made.ends(more.settings, ANOMALY.name)
     name = f"start-{number}"
     started = time.monotonic()
-    child = made.start_worker(name, more.settings)
+    child = made.start_worker(name, more.settings, "--group", group)
     while True:
         made.group.check()
         now = made.ends(more.settings, ANOMALY.name)
@@ -45,36 +45,32 @@ def restart(made: Rig, filled: Filled, number: int) -> tuple[float, int]:
         time.sleep(POLL_S)
     took_s = time.monotonic() - started
     rss_bytes = process_cost.memory(child.pid).peak_bytes
-    take_all(made, more)
+    take_all(made, more, group)
     made.group.stop(name)
     return took_s, rss_bytes
 
 
-def take_all(made: Rig, filled: Filled) -> None:
+def take_all(made: Rig, filled: Filled, group: str = GROUP) -> None:
     """Wait until the group has committed all rounds."""
-    settings = filled.settings
-    ends = made.ends(settings, PROBE_ROUND.name)
-    place = Positions(settings, settings.topic(PROBE_ROUND.name), GROUP, ends)
+    place = made.positions(filled.settings, PROBE_ROUND.name, group)
     place.wait(lambda done: done == place.end, made.group, FIRST_S)
 
 
 def start(
-    runs: int, say: Say, shape: LoadShape = SHAPE, intervals: int = INTERVALS
+    made: Rig, runs: int, say: Say, shape: LoadShape = SHAPE, intervals: int = INTERVALS
 ) -> list[Figure]:
     """Let a worker take some minutes of rounds; then start it again and again."""
     took, rss = [], []
-    # No other member is waited for, as in a group that has been there for long.
-    with rig(join_ms=0) as made:
-        filled = made.fill("start.", shape, intervals)
-        say(f"{filled.results:,} results of {shape.paths:,} 5-tuples to take before the start")
-        made.start_worker("first", filled.settings)
-        take_all(made, filled)
-        made.group.stop("first")
-        for number in range(runs):
-            seconds, size = restart(made, filled, number)
-            took.append(seconds)
-            rss.append(size / MEGA)
-            say(f"worker processes after {seconds:.1f} s, {size / MEGA:.0f} MB")
+    filled = made.fill("start.", shape, intervals)
+    say(f"{filled.results:,} results of {shape.paths:,} 5-tuples to take before the start")
+    made.start_worker("first", filled.settings)
+    take_all(made, filled)
+    made.group.stop("first")
+    for number in range(runs):
+        seconds, size = restart(made, filled, number)
+        took.append(seconds)
+        rss.append(size / MEGA)
+        say(f"worker processes after {seconds:.1f} s, {size / MEGA:.0f} MB")
     what = f"worker start until it processes, {shape.paths:,} 5-tuples to rebuild"
     return [
         row(what, took, "s", 10.0, "<="),

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from ops.positions import GroupPositions
 from ops.processes import Child, ProcessGroup
-from schemas.connection import KafkaSettings
 
 POLL_S: Final = 0.02
 
@@ -16,11 +15,11 @@ class Positions:
     """What a group has committed of a topic; `ends` are those of its partitions."""
 
     def __init__(
-        self, settings: KafkaSettings, topic: str, group: str, ends: Mapping[int, int]
+        self, positions: GroupPositions, group: str, topic: str, ends: Mapping[int, int]
     ) -> None:
-        self._group = settings.topic(group)
+        self._positions = positions
+        self._group = group
         self._places = [(topic, partition) for partition in ends]
-        self._positions = GroupPositions(settings)
         self.end = sum(ends.values())
 
     def done(self) -> int | None:

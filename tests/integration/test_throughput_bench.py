@@ -1,22 +1,42 @@
-"""The throughput benchmark at its smallest: every part runs, and measures something."""
+"""The throughput benchmark at its smallest: what each part does works, and measures something.
 
-import importlib.util
+On one broker and as little as shows it: a benchmark that is run twice a year must not rot.
+"""
+
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ops.bench import throughput, throughput_delay, throughput_peers, throughput_wire
+from ops.bench import throughput_core, throughput_delay, throughput_peers
 from ops.bench.load import LoadShape
 from ops.bench.report import Figure
-from ops.bench.throughput_figures import rig
-from ops.bench.throughput_start import restart, take_all
-from schemas.topics import PROBE_ROUND
+from ops.bench.throughput_rig import Rig
+from ops.bench.throughput_runs import Filled
+from ops.bench.throughput_start import restart
+from ops.bench.throughput_wire import wire
 
 pytestmark = pytest.mark.broker
 
 SHAPE = LoadShape(agents=8, rnics=2, targets=5, bodies=3)
 PROBES = LoadShape(agents=2, rnics=2, targets=5, bodies=3)
-MOST_S = 8.0
+INTERVALS = 45
+MOST_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Give a broker that waits for nobody."""
+    with Rig(tmp_path_factory.mktemp("rig"), join_ms=0, lead_s=2.0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def filled(rig: Rig) -> Filled:
+    """Give topics full of rounds."""
+    return rig.fill("full.", SHAPE, INTERVALS)
 
 
 def measured(rows: list[Figure]) -> dict[str, float]:
@@ -25,77 +45,81 @@ def measured(rows: list[Figure]) -> dict[str, float]:
     return {row.figure: row.value or 0.0 for row in rows}
 
 
-def test_the_core_is_measured() -> None:
-    """A recording goes through the core in a process of its own."""
-    said: list[str] = []
-    size = throughput.Size(core=SHAPE, core_intervals=40)
-    rate, _ = measured(throughput.core(1, said.append, size)).values()
-    assert rate > 0
-    assert "'windows': 80" in said[0]
+def test_the_core_judges_a_recording() -> None:
+    """One window of each 5-tuple has closed, and every result was taken."""
+    logs, results = throughput_core.recording(SHAPE, INTERVALS)
+    counts = throughput_core.judge(logs)
+    assert counts["windows"] == SHAPE.paths
+    assert counts["results"] + counts["duplicate"] == results
 
 
-def test_workers_take_all_of_a_full_topic_once() -> None:
-    """Rates of workers and bare loops; the rig itself holds the workers to every result."""
-    said: list[str] = []
-    size = throughput.Size(shape=SHAPE, intervals=45, most_s=60.0)
-    found = measured(throughput.pipeline(1, said.append, size))
-    assert found[throughput.FULL] > 0
-    assert not any("cut off" in line for line in said)
-    assert "'windows': 80" in said[-1]
+def test_bare_loops_decode_all(rig: Rig, filled: Filled) -> None:
+    """They see as many results as were published."""
+    assert rig.run_bare(filled, 1, most_s=MOST_S).results == filled.results
 
 
-def test_a_peer_takes_probes_and_makes_windows() -> None:
-    """Faust, and Quix Streams where this environment or that of the bench has it."""
-    said: list[str] = []
-    rows = throughput_peers.peers(1, said.append, (SHAPE, 10), (PROBES, 70), MOST_S)
-    found = measured(rows)
-    assert found["workers against Faust, a message for each probe"] > 0
-    skipped = any("no Quix Streams" in line for line in said)
-    assert skipped == (throughput_peers.quix_python() is None)
-    assert skipped != any("Quix" in name for name in found)
+def test_a_worker_takes_all_of_a_full_topic_once_and_starts_again(rig: Rig, filled: Filled) -> None:
+    """The rig holds the worker to every result; a restart is timed to its first outputs."""
+    run = rig.run_workers(filled, 1, most_s=MOST_S)
+    assert run.whole
+    assert run.counts["windows"] >= SHAPE.paths
+    assert run.workers.rss_bytes > 10**7
+    took_s, _ = restart(rig, filled, 0, group=rig.last_group)
+    assert 0 < took_s < 60
 
 
-def test_the_batch_source_is_measured_without_an_engine() -> None:
-    """Both consumers read the same topic to its end."""
-    found = measured(throughput_peers.source(1, lambda _: None, SHAPE, 20, MOST_S))
-    assert all(value > 0 for value in found.values())
+def test_peers_take_what_they_are_given(rig: Rig, filled: Filled) -> None:
+    """Faust and the batch source; Quix Streams only where it can be had."""
+    settings = rig.settings("peers.")
+    throughput_peers.fill_probes(rig, settings, PROBES, 70)
+    starters = {
+        "faust": (throughput_peers.TOPIC, throughput_peers.faust(rig, settings), settings),
+        "source": (
+            throughput_peers.PROBE_ROUND.name,
+            throughput_peers.batch_source(rig, filled.settings),
+            filled.settings,
+        ),
+    }
+    quix = throughput_peers.quix_python()
+    if quix is not None:
+        start = throughput_peers.quix_streams(rig, settings, quix)
+        starters["quix"] = (throughput_peers.TOPIC, start, settings)
+    for topic, start, where in starters.values():
+        run = throughput_peers.run_programs(rig, where, topic, start, most_s=5.0, processes=1)
+        assert run.results > 0
+    assert sum(rig.ends(settings, throughput_peers.WINDOWS).values()) > 0
 
 
-def test_bytes_depend_on_the_codec() -> None:
+def test_bytes_depend_on_the_batch(rig: Rig) -> None:
     """Compression saves, and saves more in batches of many rounds."""
-    rows = throughput_wire.wire(1, lambda _: None, SHAPE, 8, ("none", "zstd"))
-    raw, none, _, alone, together = measured(rows).values()
-    assert none > raw > alone > together
+    rows = wire(rig, 1, lambda _: None, shape=SHAPE, intervals=8, codecs=("zstd",))
+    raw, alone, together = measured(rows).values()
+    assert raw > alone > together
 
 
-def test_delays_are_those_of_the_cuts() -> None:
+def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
     """Each cut of a paced load has its anomaly, within seconds."""
-    rows = throughput_delay.delay(1, lambda _: None, 4_000.0, warm_s=2.0, lasts_s=5.0)
+    rows = throughput_delay.delay(rig, 1, lambda _: None, rate_hz=4_000.0, warm_s=1.0, lasts_s=4.0)
     p99, median, worst, missing = measured(rows).values()
     assert 0 < median <= p99 <= worst < 30
     assert missing == 0
 
 
-def test_a_restart_ends_with_outputs() -> None:
-    """The time of a restart is that of its first outputs, after which it goes on to the end."""
-    with rig(join_ms=0) as made:
-        filled = made.fill("start.", SHAPE, 40)
-        made.start_worker("first", filled.settings)
-        take_all(made, filled)
-        made.group.stop("first")
-        took_s, rss_bytes = restart(made, filled, 0)
-        ends = made.ends(filled.settings, PROBE_ROUND.name)
-    assert 0 < took_s < 60
-    assert rss_bytes > 10**7
-    assert sum(ends.values()) > filled.messages
+def test_without_a_known_load_there_is_no_delay(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that cannot be measured says so, and makes no figure."""
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    assert throughput_delay.delay(rig, 1, said.append) == []
+    assert "skipped" in said[0]
 
 
 def test_the_peer_needs_no_room_of_ours() -> None:
-    """What runs in the bench's own environment imports nothing that is only in ours."""
-    spec = importlib.util.find_spec("ops.bench.peer_windows")
-    assert spec is not None
-    before = {name for name in sys.modules if name.startswith(("schemas", "streams"))}
-    module = importlib.util.module_from_spec(spec)
-    assert spec.loader is not None
-    spec.loader.exec_module(module)
-    assert {n for n in sys.modules if n.startswith(("schemas", "streams"))} == before
+    """What runs in the environment of Quix Streams imports neither contract nor worker."""
+    code = (
+        "import sys, ops.bench.peer_windows;"
+        "print(*(n for n in sys.modules if n.split('.')[0] in ('schemas', 'streams', 'numpy')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
