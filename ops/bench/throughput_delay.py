@@ -1,6 +1,7 @@
 """How long a result takes to its anomaly, while the workers have half of what they can take."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 from typing import Final
@@ -27,7 +28,11 @@ CUTS_HZ: Final = 20.0
 DRAIN_S: Final = 5.0
 PER_ROUND: Final = LoadShape().per_round
 
-Samples = dict[tuple[str, str, int], float]
+# Three answers clear a cut; by then they have come, at any interval of this load.
+AGAIN_MS: Final = 15_000
+
+# Source, destination, Kafka timestamp of the round, milliseconds.
+Cut = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +87,29 @@ def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delay
     told = made.result(pace)
     for child in workers:
         made.group.stop(child.name)
-    first_ms = (told["begin_s"] + warm_s) * 1e3
     delays, missing = [], 0
-    for src, dst, at_ms in told["cuts"]:
-        if at_ms < first_ms:
-            continue
-        # The same 5-tuple may be cut twice: the first to come after the round is its own.
+    for src, dst, at_ms in judged(told["cuts"], (told["begin_s"] + warm_s) * 1e3):
         times = [t for t in arrived.get((src, dst), ()) if t >= at_ms / 1e3]
         if times:
             delays.append(min(times) - at_ms / 1e3)
         else:
             missing += 1
     return Delays(seconds=delays, missing=missing, behind_s=told["behind_s"])
+
+
+def judged(cuts: Sequence[Cut], first_ms: float) -> list[Cut]:
+    """Return the cuts since a time that must have an onset of their own.
+
+    A 5-tuple that is cut again before its anomaly has cleared has no second onset.
+    """
+    found: list[Cut] = []
+    latest_ms: dict[tuple[str, str], int] = {}
+    for src, dst, at_ms in sorted(cuts, key=lambda cut: cut[2]):
+        alone = at_ms - latest_ms.get((src, dst), -AGAIN_MS) >= AGAIN_MS
+        latest_ms[src, dst] = at_ms
+        if alone and at_ms >= first_ms:
+            found.append((src, dst, at_ms))
+    return found
 
 
 def _is_cut(anomaly: Anomaly) -> bool:

@@ -9,7 +9,7 @@ from arena.fabric import FabricShape
 from localizer.config_core import CoreConfig
 from ops.bench.peer_windows import LATENESS_MS, WINDOW_MS, Windows, decode, encode, statistics
 from ops.bench.report import Figure
-from ops.bench.throughput_delay import MOST_AGENTS, shape_at
+from ops.bench.throughput_delay import AGAIN_MS, MOST_AGENTS, judged, shape_at
 from ops.bench.throughput_picture import draw
 from ops.bench.throughput_recording import record, scenario
 from ops.bench.throughput_replay import extrapolated_s
@@ -70,6 +70,14 @@ def test_a_paced_load_has_its_rate(rate_hz: float) -> None:
     shape = shape_at(rate_hz)
     assert shape.agents <= MOST_AGENTS
     assert shape.paths * 1e9 / shape.interval_ns == pytest.approx(rate_hz, rel=0.01)
+
+
+def test_a_cut_that_is_still_open_has_no_onset_of_its_own() -> None:
+    """What is cut again too early is left out, and what was cut before the time that counts."""
+    path, again = ("a", "b"), AGAIN_MS
+    cuts = [(*path, 0), (*path, again - 1), (*path, 2 * again), ("a", "c", 2 * again)]
+    assert judged(cuts, 10.0) == [(*path, 2 * again), ("a", "c", 2 * again)]
+    assert judged(cuts[:1], 0.0) == cuts[:1]
 
 
 def test_a_day_s_recording_is_whole_and_tells_its_fault(tmp_path: Path) -> None:
