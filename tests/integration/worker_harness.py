@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from ops.positions import GroupPositions
 from ops.processes import Child, ProcessGroup
 from schemas import topics
 from schemas.codec import Codec, DecodeError
@@ -57,6 +58,7 @@ class Harness:
         self._codec = Codec()
         self._producers: dict[str, Producer] = {}
         self._admin = AdminClient(self.settings.librdkafka())
+        self._positions = GroupPositions(self.settings)
 
     def start(self, name: str, *options: str) -> Child:
         """Start a worker."""
@@ -151,13 +153,9 @@ class Harness:
     def committed(self) -> dict[int, int]:
         """Return the committed offsets of the workers' group."""
         name = self.name(topics.PROBE_ROUND)
-        asked = [TopicPartition(name, p) for p in self.partitions()]
-        group = self.settings.topic(GROUP)
-        answer = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, asked)]
-        )
-        found = answer[group].result().topic_partitions
-        return {p.partition: p.offset for p in found}
+        places = [(name, p) for p in self.partitions()]
+        found = self._positions.committed(self.settings.topic(GROUP), places)
+        return {place[1]: -1 if at is None else at for place, at in found.items()}
 
     def wait_processed(self, *children: Child, timeout_s: float = 60) -> None:
         """Wait until all rounds are processed and committed."""
