@@ -96,6 +96,7 @@ def pipeline(made: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
         row("the same, share of loops that only consume and decode", shares, "%", 30.0),
         row("loops that only consume and decode", [r.rate_hz / MEGA for r in bare], "M/s"),
         *costs("workers at full load", ours),
+        *costs("loops that only consume and decode", bare),
     ]
 
 

@@ -7,6 +7,7 @@ competes for an interpreter with what is measured.
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from ops.bench import process_cost
 from ops.bench.load import CLUSTER, Load, LoadShape, Sent
 from schemas.connection import KafkaSettings, settings_from_table
 from schemas.topics import PROBE_ROUND
@@ -179,8 +181,10 @@ def bare(options: argparse.Namespace) -> dict[str, Any]:
             break
     cpu_s = time.process_time() - cpu_s
     consumer.close()
-    return {"messages": messages, "results": results, "begin_s": begin_s, "end_s": end_s,
-            "cpu_s": cpu_s}  # fmt: skip
+    return {
+        "messages": messages, "results": results, "begin_s": begin_s, "end_s": end_s,
+        "cpu_s": cpu_s, "rss_bytes": process_cost.memory(os.getpid()).peak_bytes,
+    }  # fmt: skip
 
 
 def _value(message: Message) -> bytes | None:

@@ -58,15 +58,15 @@ def told(what: str, run: Run) -> str:
     return text
 
 
-def costs(what: str, runs: Sequence[Run]) -> list[Figure]:
-    """Return what runs cost, judged by nobody: CPU per million results, memory."""
+def costs(what: str, runs: Sequence[Run], of: str = "results") -> list[Figure]:
+    """Return what runs cost, judged by nobody: CPU per million of what they took, memory."""
     return [
         row(
-            f"{what}: CPU of the processes, each million results",
+            f"{what}: CPU of the processes, each million {of}",
             [r.workers.cpu_s / r.results * MEGA for r in runs], "s", sense="<=",
         ),
         row(
-            f"{what}: CPU of the broker, each million results",
+            f"{what}: CPU of the broker, each million {of}",
             [r.broker_cpu_s / r.results * MEGA for r in runs], "s", sense="<=",
         ),
         row(

@@ -175,4 +175,6 @@ def source(
         row("Faust's own consumer, the same", [r.rate_hz / 1e3 for r in own],
             "thousand messages/s"),
         row("batch source against Faust's own consumer", ratios, "×"),
+        *costs("batch source", batch, "messages"),
+        *costs("Faust's own consumer", own, "messages"),
     ]  # fmt: skip

@@ -261,7 +261,10 @@ class Rig:
         return Run(
             results=sum(f["results"] for f in found),
             seconds=max(f["end_s"] for f in found) - min(f["begin_s"] for f in found),
-            workers=Cost(cpu_s=sum(f["cpu_s"] for f in found), rss_bytes=0),
+            workers=Cost(
+                cpu_s=sum(f["cpu_s"] for f in found),
+                rss_bytes=max(f["rss_bytes"] for f in found),
+            ),
             broker_cpu_s=self._broker_s() - broker_s,
         )
 
