@@ -12,11 +12,13 @@ import pytest
 
 from ops.bench import throughput_core, throughput_delay, throughput_peers
 from ops.bench.load import LoadShape
+from ops.bench.peer_windows import TOPIC, WINDOWS
 from ops.bench.report import Figure
 from ops.bench.throughput_rig import Rig
 from ops.bench.throughput_runs import Filled
 from ops.bench.throughput_start import restart
 from ops.bench.throughput_wire import wire
+from schemas.topics import PROBE_ROUND
 
 pytestmark = pytest.mark.broker
 
@@ -73,9 +75,9 @@ def test_peers_take_what_they_are_given(rig: Rig, filled: Filled) -> None:
     settings = rig.settings("peers.")
     throughput_peers.fill_probes(rig, settings, PROBES, 70)
     starters = {
-        "faust": (throughput_peers.TOPIC, throughput_peers.faust(rig, settings), settings),
+        "faust": (TOPIC, throughput_peers.faust(rig, settings), settings),
         "source": (
-            throughput_peers.PROBE_ROUND.name,
+            PROBE_ROUND.name,
             throughput_peers.batch_source(rig, filled.settings),
             filled.settings,
         ),
@@ -83,11 +85,12 @@ def test_peers_take_what_they_are_given(rig: Rig, filled: Filled) -> None:
     quix = throughput_peers.quix_python()
     if quix is not None:
         start = throughput_peers.quix_streams(rig, settings, quix)
-        starters["quix"] = (throughput_peers.TOPIC, start, settings)
+        starters["quix"] = (TOPIC, start, settings)
     for topic, start, where in starters.values():
         run = throughput_peers.run_programs(rig, where, topic, start, most_s=5.0, processes=1)
-        assert run.results > 0
-    assert sum(rig.ends(settings, throughput_peers.WINDOWS).values()) > 0
+        # So little may all be committed when it is first looked at.
+        assert run.whole or run.results > 0
+    assert sum(rig.ends(settings, WINDOWS).values()) > 0
 
 
 def test_bytes_depend_on_the_batch(rig: Rig) -> None:
