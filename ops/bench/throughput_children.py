@@ -149,7 +149,7 @@ def _slots(interval: Sequence[Sent]) -> Iterator[tuple[float, list[Sent]]]:
 def bare(options: argparse.Namespace) -> dict[str, Any]:
     """Only consume and decode: what any program that reads these rounds must do at least."""
     # What is measured is imported here alone: fillers need not wait for it.
-    from ops.bench.throughput_core import Decoder  # noqa: PLC0415
+    from ops.bench.throughput_decoder import Decoder  # noqa: PLC0415
 
     settings, decoder = _settings(options), Decoder()
     topic = settings.topic(PROBE_ROUND.name)

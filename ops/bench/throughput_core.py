@@ -1,4 +1,4 @@
-"""The code under test, named in one place: what makes columns of bytes, and what judges them.
+"""The pure core alone: what a worker does with messages, without the Kafka around it.
 
 `python -m ops.bench.throughput_core` takes a recording in memory through the pure core, alone in
 its process: decode, windows, all detectors; no Kafka. It prints one JSON object a run.
@@ -11,35 +11,37 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple, cast
+
+from confluent_kafka import Message
 
 from ops.bench.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
-from schemas.topics import PROBE_ROUND
-from streams.columns import RoundColumns, round_columns
 from streams.config import DetectionConfig
-from streams.partition import Identity, PartitionMachine, RefusedRoundError
+from streams.feed import Feed, warm
+from streams.partition import Identity, PartitionMachine
 
 # As a worker of two holds of four.
 PARTITIONS: Final = 2
+# Of a worker's batch, the part that is one partition's.
+BATCH: Final = 1_000
 START_US: Final = 1_790_000_000 * 10**6
 
 
-class Decoder:
-    """Bytes of a message to what the windows take, by the decoder that the workers use."""
+class Made(NamedTuple):
+    """A message that no broker sent."""
 
-    def __init__(self) -> None:
-        self._codec = Codec()
+    raw: bytes
+    number: int
 
-    def columns(self, value: bytes) -> tuple[dict[str, Any], RoundColumns]:
-        """Return the header and the columns."""
-        datum = self._codec.decode_datum(PROBE_ROUND, value)
-        return datum, round_columns(datum)
+    def value(self) -> bytes:
+        """Return its bytes."""
+        return self.raw
 
-    def count(self, values: Sequence[bytes]) -> int:
-        """Decode messages; return how many results they hold."""
-        return sum(self.columns(value)[1].count for value in values)
+    def offset(self) -> int:
+        """Return its place in the log."""
+        return self.number
 
 
 def recording(shape: LoadShape, intervals: int) -> tuple[list[list[bytes]], int]:
@@ -53,18 +55,17 @@ def recording(shape: LoadShape, intervals: int) -> tuple[list[list[bytes]], int]
 
 
 def judge(logs: Sequence[Sequence[bytes]]) -> Counter[str]:
-    """Take the logs through fresh machines; return what was counted."""
-    decoder = Decoder()
+    """Take the logs through fresh machines, in batches as workers do; return what was counted."""
     counts: Counter[str] = Counter()
     for partition, log in enumerate(logs):
         identity = Identity(CLUSTER, partition)
         machine = PartitionMachine(DetectionConfig(), identity, publish_windows=False)
-        for offset, value in enumerate(log):
-            datum, columns = decoder.columns(value)
-            try:
-                machine.process(datum, offset, columns)
-            except RefusedRoundError as error:
-                counts[error.counter] += 1
+        feed = Feed(machine, Codec())
+        for first in range(0, len(log), BATCH):
+            batch = [Made(v, first + n) for n, v in enumerate(log[first : first + BATCH])]
+            for taken in feed.take(cast(list[Message], batch)):
+                if taken.refused is not None:
+                    counts[taken.refused.counter] += 1
         counts.update(machine.counts)
     return counts
 
@@ -76,6 +77,7 @@ def main() -> int:
     parser.add_argument("--intervals", type=int, required=True)
     parser.add_argument("--runs", type=int, default=1)
     options = parser.parse_args()
+    warm(Codec())
     logs, results = recording(options.shape, options.intervals)
     for _ in range(options.runs):
         wall_s, cpu_s = time.perf_counter(), time.process_time()

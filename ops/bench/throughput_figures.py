@@ -41,6 +41,8 @@ def on_rig(
             tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
             Rig(Path(name), join_ms=join_ms) as made,
         ):
+            # Made anew after each change of the sources, in half a minute.
+            made.child("ops.bench.throughput_decoder")
             return measure(made, runs, say)
 
     return part

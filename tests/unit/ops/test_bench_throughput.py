@@ -7,8 +7,10 @@ import pytest
 
 from arena.fabric import FabricShape
 from localizer.config_core import CoreConfig
+from ops.bench.load import Load, LoadShape
 from ops.bench.peer_windows import LATENESS_MS, WINDOW_MS, Windows, decode, encode, statistics
 from ops.bench.report import Figure
+from ops.bench.throughput_decoder import Decoder
 from ops.bench.throughput_delay import AGAIN_MS, MOST_AGENTS, judged, shape_at
 from ops.bench.throughput_picture import draw
 from ops.bench.throughput_recording import record, scenario
@@ -70,6 +72,16 @@ def test_a_paced_load_has_its_rate(rate_hz: float) -> None:
     shape = shape_at(rate_hz)
     assert shape.agents <= MOST_AGENTS
     assert shape.paths * 1e9 / shape.interval_ns == pytest.approx(rate_hz, rel=0.01)
+
+
+def test_the_bare_decoder_sees_what_fastavro_sees() -> None:
+    """By kernels or not, at the first sight of a 5-tuple or later: as many results."""
+    shape = LoadShape(agents=3, rnics=2, targets=3, bodies=3, lost=0.01, cut=0.02)
+    rounds = list(Load(shape).rounds(60, 1_790_000_000 * 10**6))
+    values, results = [sent.value for sent in rounds], sum(sent.results for sent in rounds)
+    decoder = Decoder()
+    assert [decoder.count(values), decoder.count(values)] == [results, results]
+    assert Decoder(kernels=False).count(values) == results
 
 
 def test_a_cut_that_is_still_open_has_no_onset_of_its_own() -> None:
