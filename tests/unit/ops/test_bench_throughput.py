@@ -19,7 +19,7 @@ from ops.recording.diagnosis import INPUTS, diagnose
 from ops.recording.source import Source
 from schemas.topics import PROBE_ROUND
 from streams.config import DetectionConfig
-from streams.windows import statistics as ours
+from streams.statistics import statistics as ours
 
 SMALL = FabricShape(hosts=8, rails=2, segment_hosts=4, spines=2, tiers=2)
 
