@@ -49,7 +49,7 @@ class Size:
     """
 
     core: LoadShape = LoadShape(agents=200)  # noqa: RUF009 - frozen
-    core_intervals: int = 210
+    core_intervals: int = 300
     shape: LoadShape = LoadShape(agents=800, bodies=12)  # noqa: RUF009 - frozen
     intervals: int = 625
     most_s: float = 40.0

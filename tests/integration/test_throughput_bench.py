@@ -49,10 +49,11 @@ def measured(rows: list[Figure]) -> dict[str, float]:
 
 def test_the_core_judges_a_recording() -> None:
     """One window of each 5-tuple has closed, and every result was taken."""
-    logs, results = throughput_core.recording(SHAPE, INTERVALS)
-    counts = throughput_core.judge(logs)
+    core = throughput_core.Core()
+    (before, early), (logs, late) = throughput_core.recording(SHAPE, (10, INTERVALS))
+    counts = core.take(before) + core.take(logs)
     assert counts["windows"] == SHAPE.paths
-    assert counts["results"] + counts["duplicate"] == results
+    assert counts["results"] + counts["duplicate"] == early + late
 
 
 def test_bare_loops_decode_all(rig: Rig, filled: Filled) -> None:
