@@ -22,7 +22,7 @@ from schemas.enums import AnomalyState
 from schemas.eventlog import EventLog
 from streams.batch import Batch
 from streams.errors import SessionLostError
-from streams.feed import Feed, Refused, window_bytes
+from streams.feed import Refused, window_bytes
 from streams.metrics import Metrics
 from streams.outputs import Output, anomaly_output, progress, window_output
 from streams.publisher import Publisher
@@ -71,7 +71,6 @@ class Engine:
         self._commit_s = commit_s
         self._lock = threading.RLock()
         self._sessions: dict[int, Session] = {}
-        self._feeds: dict[int, Feed] = {}
         self._idle: dict[int, _Idle] = {}
         self._publisher: Publisher | None = None
         self._commit: Commit | None = None
@@ -92,7 +91,6 @@ class Engine:
         """Begin with no partitions, a fresh publisher, and a way to commit."""
         with self._lock:
             self._sessions.clear()
-            self._feeds.clear()
             self._idle.clear()
             self._publisher, self._commit = publisher, commit
 
@@ -106,7 +104,6 @@ class Engine:
             new = list(sessions)
             self._sessions.update({s.partition: s for s in new})
             for session in new:
-                self._feeds[session.partition] = Feed(session.machine, self._codec)
                 encoder = window_bytes(self._codec, self._settings.cluster)
                 session.machine.windows_to = partial(self._publish_windows, session, encoder)
             self._idle.update({s.partition: _Idle(since=time.monotonic()) for s in new})
@@ -122,7 +119,6 @@ class Engine:
             gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
             for session in gone:
                 self._idle.pop(session.partition, None)
-                self._feeds.pop(session.partition, None)
                 self._metrics.take(session.machine.counts)
             self._moved()
             if commit and gone:
@@ -215,7 +211,7 @@ class Engine:
 
     def _take(self, session: Session, messages: list[Message]) -> None:
         """Process messages of a partition."""
-        for taken in self._feeds[session.partition].take(messages):
+        for taken in session.feed.take(messages):
             for output in taken.outputs:
                 self._publish(session, output)
             if taken.refused is not None:

@@ -6,7 +6,8 @@ where numba is missing, go one by one through fastavro and the machine. The outp
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from confluent_kafka import Message
 
@@ -15,14 +16,24 @@ from schemas.codec import Codec, DecodeError
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
 from streams.config import SECOND_NS, DetectionConfig
+from streams.detectors.latency import MIN_ANSWERS
 from streams.kernels import HAS_KERNELS
 from streams.metrics import Metric
 from streams.outputs import Output
 from streams.partition import Identity, PartitionMachine, RefusedRoundError
+from streams.window_records import WindowBatch
 
 if TYPE_CHECKING:
     from streams.columnar.rounds import Block
     from streams.columnar.window_bytes import WindowBytes
+
+
+US_PER_S: Final = 10**6
+# The look-back and the lateness, in windows of a second; then other rounds, until the 5-tuple of
+# the first ones is forgotten.
+WARMING_ROUNDS: Final = 20
+LATER_ROUNDS: Final = 4
+LATER_STEP_S: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,17 @@ class Feed:
                     yield self._one(messages[block.first + at], block, at)
                     at += 1
 
+    def warm(self, messages: Sequence[Message]) -> None:
+        """Take messages of the look-back for their effect on the state only."""
+        self._machine.live = False
+        counts = self._machine.counts.copy()
+        try:
+            for _ in self.take(messages):
+                pass
+        finally:
+            self._machine.live = True
+            self._machine.counts = counts
+
     def _one(self, message: Message, block: "Block | None" = None, at: int = 0) -> Taken:
         """Take a message by itself; what the kernel did not know in `block` it learns."""
         self._machine.counts["rounds_alone"] += 1
@@ -93,7 +115,11 @@ class Feed:
         except DecodeError as error:
             return Taken(refused=Refused(message, error, "undecodable"))
         try:
-            outputs = self._machine.process(datum, offset)
+            if self._machine.live:
+                outputs = self._machine.process(datum, offset)
+            else:
+                outputs = []
+                self._machine.warm(datum, offset)
         except RefusedRoundError as error:
             reason = DecodeError(
                 str(error), topic=topics.PROBE_ROUND.name, partition=self._partition, offset=offset
@@ -134,19 +160,31 @@ def warm(codec: Codec) -> bool:
     installation; reading them about a second.
     """
     if HAS_KERNELS:
-        machine = PartitionMachine(DetectionConfig(), Identity("none", 0))
-        messages = [_Made(codec.encode(topics.PROBE_ROUND, _round(n)), n) for n in range(3)]
+        machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
+        encoder = window_bytes(codec, "none")
+        if encoder is not None:
+            machine.windows_to = partial(_encoded, encoder)
+        # Enough of them to close windows, and to judge one by those before.
+        rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
+        messages = [_Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
         for _ in Feed(machine, codec).take(cast(list[Message], messages)):
             pass
     return HAS_KERNELS
 
 
+def _encoded(encoder: "WindowBytes", windows: WindowBatch) -> None:
+    encoder.encode(windows)
+
+
 def _round(number: int) -> ProbeRound:
+    """Return a round of as many answers as a window has to have."""
+    later = max(0, number - WARMING_ROUNDS + 1)
+    second, agent = number + later * LATER_STEP_S, "b" if later else "a"
     result = ProbeResult(
         src="a", dst="b", flow=0, sent_offset_ns=0, transport=Transport.UDP,
         status=ProbeStatus.OK, rtt_ns=1, clock=ClockSource.SOFTWARE,
     )  # fmt: skip
     return ProbeRound(
-        cluster="none", agent_id="a", host_id="h", incarnation=0, round_seq=number,
-        started_at=number, interval_ns=SECOND_NS, results=(result,),
+        cluster="none", agent_id=agent, host_id="h", incarnation=0, round_seq=number,
+        started_at=second * US_PER_S, interval_ns=SECOND_NS, results=(result,) * MIN_ANSWERS,
     )  # fmt: skip

@@ -74,6 +74,8 @@ class PartitionMachine:
     ----------
     windows_to
         Is given the closed windows of an index at once, which then are not among the outputs.
+    live
+        False during the look-back: rounds have an effect on the state only.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class PartitionMachine:
         self.config = config
         self._publish_windows = publish_windows
         self.windows_to: Callable[[WindowBatch], None] | None = None
+        self.live = True
         self.identity = identity
         self.clock = anchor.clock
         self.counts: Counter[str] = Counter()
@@ -178,9 +181,13 @@ class PartitionMachine:
             of a 5-tuple that lost a probe in it or is watched.
         """
         self._board.next_round()
-        anomalies = self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=True)
+        anomalies = self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=self.live)
         watermark_ns = self.clock.watermark_ns or 0
         closed = self.windows.close(watermark_ns - self.config.lateness_ns)
+        if not self.live:
+            self._retire(before)
+            self._first_open = self.windows.first_open
+            return []
         return self._told(before, anomalies, closed)
 
     def answered(self, rows: Int64s, sent_ns: Int64s, before_ns: Int64s) -> None:
@@ -191,6 +198,8 @@ class PartitionMachine:
 
     def passed(self, grid_ns: Iterable[int]) -> list[Output]:
         """Return the progress marks of grid points that were passed while no anomaly was open."""
+        if not self.live:
+            return []
         return [anomaly_output(self._progress(point)) for point in grid_ns]
 
     def _told(

@@ -21,6 +21,7 @@ in the second in which both sides count the session out.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from schemas import topics
@@ -31,12 +32,15 @@ from schemas.topics import Topic
 from streams.anchors import Anchor, horizon_ns
 from streams.checkpoint import Checkpoint
 from streams.config import DetectionConfig
+from streams.feed import Feed
 from streams.intake import ClockState
 from streams.lookback import LogReader
 from streams.outputs import Output, window_identity
 from streams.partition import Identity, PartitionMachine
 
 MS_NS = 1_000_000
+# Rounds of the look-back that go through the kernels together.
+WARMED_AT_ONCE = 512
 # The topics whose ends a checkpoint holds.
 WINDOWS, ANOMALIES = topics.PROBE_WINDOW.name, topics.ANOMALY.name
 
@@ -61,6 +65,7 @@ class Session:
     partition: int
     epoch: int
     machine: PartitionMachine
+    feed: Feed
     next_offset: int
     ends: dict[str, int]
     published: dict[str, list[int]] = field(default_factory=dict)
@@ -124,17 +129,20 @@ class Restorer:
             self.config, Identity(self.settings.cluster, partition), point.lookback,
             point.closed_ns,
         )  # fmt: skip
+        feed = Feed(machine, self.codec)
+        rounds = reader.read(
+            self._name(topics.PROBE_ROUND), partition, point.lookback.offset, point.offset
+        )
         warmed = 0
-        for offset, datum in self._data(
-            reader, topics.PROBE_ROUND, partition, point.lookback.offset, point.offset
-        ):
-            machine.warm(datum, offset)
-            warmed += 1
+        while messages := list(islice(rounds, WARMED_AT_ONCE)):
+            feed.warm(messages)
+            warmed += len(messages)
         self._restore_published(reader, machine, partition, point)
         session = Session(
             partition=partition,
             epoch=epoch,
             machine=machine,
+            feed=feed,
             next_offset=point.offset,
             ends={WINDOWS: point.window_offset, ANOMALIES: point.anomaly_offset},
             published=self._published(reader, partition, point),
@@ -252,17 +260,6 @@ class Restorer:
                 continue
             if record.cluster == self.settings.cluster:
                 yield offset, record
-
-    def _data(
-        self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield offset and datum of the rounds that decode."""
-        for message in reader.read(self._name(topic), partition, start, end):
-            offset = int(message.offset() or 0)
-            try:
-                yield offset, self.codec.decode_datum(topic, message.value() or b"")
-            except DecodeError:
-                continue
 
     def _name(self, topic: Topic) -> str:
         return self.settings.topic(topic.name)

@@ -1,11 +1,9 @@
 """Rounds through the kernel and rounds one by one: the same outputs, whatever comes."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,28 +13,12 @@ from streams.feed import Feed
 from streams.outputs import Output
 from streams.partition import PartitionMachine
 from tests.property.test_streams_partition import CONFIG, logs
-from tests.unit.streams.columnar.rounds_read import framed
+from tests.unit.streams.columnar.rounds_read import framed, raw_message
 from tests.unit.streams.worlds import START_S, Datum, Fault, World, as_bytes, machine
 
 BAD_VALUES = (b"", b"\x00", b"\xc3\x01" + bytes(40))
 # A second of a window, so that few rounds close many.
 SHORT = DetectionConfig(window_ns=4 * SECOND_NS, lateness_ns=2 * SECOND_NS)
-
-
-@dataclass(frozen=True)
-class Raw:
-    """As much of a message as a feed looks at."""
-
-    data: bytes
-    at: int
-
-    def value(self) -> bytes:
-        """Return the bytes."""
-        return self.data
-
-    def offset(self) -> int:
-        """Return the place in the log."""
-        return self.at
 
 
 def run(
@@ -45,7 +27,7 @@ def run(
     """Take values in batches; return the machine, its outputs, and what was refused."""
     m = machine(config)
     feed = Feed(m, Codec(), kernels=kernels)
-    messages = [cast(Message, Raw(value, offset)) for offset, value in enumerate(values)]
+    messages = [raw_message(value, offset) for offset, value in enumerate(values)]
     outputs: list[Output] = []
     refused: list[tuple[int, str, str]] = []
     bounds = [0, *sorted({cut for cut in cuts if cut < len(messages)}), len(messages)]

@@ -7,11 +7,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.codec import Codec
 from schemas.records import Anomaly, PathWindow
 from streams.checkpoint import Checkpoint
 from streams.config import SECOND_NS, DetectionConfig
+from streams.feed import Feed
 from streams.outputs import Output
 from streams.partition import PartitionMachine, RefusedRoundError
+from tests.unit.streams.columnar.rounds_read import message
 from tests.unit.streams.worlds import (
     IDENTITY,
     Datum,
@@ -63,12 +66,17 @@ def first_at(outputs: list[Output], kind: type, event_ms: int) -> int:
 
 
 def restarted(
-    config: DetectionConfig, log: list[Datum], before: list[Output], point: Checkpoint
-) -> PartitionMachine:
+    config: DetectionConfig,
+    log: list[Datum],
+    before: list[Output],
+    point: Checkpoint,
+    *,
+    kernels: bool,
+) -> tuple[PartitionMachine, Feed]:
     """Return a machine that was rebuilt at a checkpoint from the log and what was published."""
     again = PartitionMachine(config, IDENTITY, point.lookback, point.closed_ns)
-    for offset in range(point.lookback.offset, point.offset):
-        again.warm(log[offset], offset)
+    feed = Feed(again, Codec(), kernels=kernels)
+    feed.warm([message(log[n], n) for n in range(point.lookback.offset, point.offset)])
     windows_ns, anomalies_ns = again.history_starts_ns()
     windows = [o.record for o in before if isinstance(o.record, PathWindow)]
     anomalies = [o.record for o in before if isinstance(o.record, Anomaly)]
@@ -76,7 +84,7 @@ def restarted(
         through_wire(windows[first_at(before, PathWindow, windows_ns // 10**6) :]),
         through_wire(anomalies[first_at(before, Anomaly, anomalies_ns // 10**6) :]),
     )
-    return again
+    return again, feed
 
 
 worlds = st.fixed_dictionaries(
@@ -120,9 +128,11 @@ def make_log(world: dict[str, Any], seconds: int) -> list[Datum]:
 
 
 @settings(max_examples=12, deadline=None)
-@given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3))
-def test_restart_continues_with_the_same_bytes(world: dict[str, Any], places: list[float]) -> None:
-    """Whatever the log and the place: outputs after the restart are the undisturbed ones."""
+@given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3), data=st.data())
+def test_restart_continues_with_the_same_bytes(
+    world: dict[str, Any], places: list[float], data: st.DataObject
+) -> None:
+    """Whatever the log, the place and the way: what comes after it is as if there were none."""
     log = make_log(world, 420)
     config = SMALL[world["window_s"]]
     undisturbed = machine(config)
@@ -141,9 +151,9 @@ def test_restart_continues_with_the_same_bytes(world: dict[str, Any], places: li
     for offset, (point, told) in points.items():
         parsed = Checkpoint.parse(offset, point.metadata())
         assert parsed == point
-        again = restarted(config, log, outputs[:told], parsed)
-        rest: list[Output] = []
-        for later in range(offset, len(log)):
-            with contextlib.suppress(RefusedRoundError):
-                rest += again.process(log[later], later)
+        kernels = data.draw(st.booleans())
+        again, feed = restarted(config, log, outputs[:told], parsed, kernels=kernels)
+        assert again.counts.total() == 0
+        later = [message(log[n], n) for n in range(offset, len(log))]
+        rest = [output for taken in feed.take(later) for output in taken.outputs]
         assert as_bytes(rest) == as_bytes(outputs[told:])

@@ -1,8 +1,10 @@
 """Rounds read by the kernel and by fastavro, in one form to compare."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
+from confluent_kafka import Message
 
 from schemas import avro
 from schemas.avro import SchemaVersion
@@ -23,6 +25,32 @@ def framed(datum: Datum, schema: SchemaVersion | None = None) -> bytes:
     """Return a round as an agent of that schema's time sends it."""
     schema = schema or avro.current(TOPIC)
     return FRAMER.header(schema) + avro.write_datum(schema, datum)
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """As much of a message as a feed looks at."""
+
+    data: bytes
+    at: int
+
+    def value(self) -> bytes:
+        """Return the bytes."""
+        return self.data
+
+    def offset(self) -> int:
+        """Return the place in the log."""
+        return self.at
+
+
+def raw_message(value: bytes, offset: int) -> Message:
+    """Return what stands in for a consumer's message."""
+    return cast(Message, _Raw(value, offset))
+
+
+def message(datum: Datum, offset: int) -> Message:
+    """Return a round's message."""
+    return raw_message(framed(datum), offset)
 
 
 class Reader:
