@@ -11,10 +11,10 @@ from typing import Final
 from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_table
 from schemas.eventlog import EventLog, setup_logging
 from schemas.registry import RegistryError, codec_for
+from skeleton_job.arrays import S_NS
 from skeleton_job.config import BOUNDS, ENV_PREFIX, build_config
 from skeleton_job.core import SkeletonCore
 from skeleton_job.outbox import FatalProducerError
-from skeleton_job.series import S_NS
 from skeleton_job.service import PROCESS, Service, ServiceError
 
 ENVIRONMENT: Final = 3

@@ -6,11 +6,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skeleton_job.arrays import Bools, Floats
 from skeleton_job.clusters import block_width
 from skeleton_job.job import Job, Rnic
 from skeleton_job.lockstep import host_width
 from skeleton_job.rhythm import Rhythm
-from skeleton_job.series import Bools, Floats, RateMatrix
+from skeleton_job.series import RateMatrix
 from skeleton_job.spectrum import Profiles, iterations_of
 
 Labels = NDArray[np.int64]
@@ -66,7 +67,8 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
     """
     size = np.linalg.norm(profiles.both, axis=1)
     alike = profiles.repeatability()
-    beats = matrix.usable & (alike >= MIN_REPEATABILITY)
+    usable = matrix.usable
+    beats = usable & (alike >= MIN_REPEATABILITY)
     busy = np.quantile(size[beats], 0.9) if beats.any() else np.inf
     active = beats & (size >= MIN_PART * busy)
     row_of = {endpoint: row for row, endpoint in enumerate(matrix.endpoints)}
@@ -76,7 +78,7 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
     hosts, idle = [], []
     for host, rnics in by_host.items():
         rows = np.array([row_of[r.endpoint_id] for r in rnics])
-        seen = int(matrix.usable[rows].sum())
+        seen = int(usable[rows].sum())
         if seen and 2 * int(active[rows].sum()) < seen:
             idle += [r.endpoint_id for r in rnics]
         else:
@@ -85,7 +87,7 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
     for host in hosts:
         for rnic in by_host[host]:
             row = row_of[rnic.endpoint_id]
-            if matrix.usable[row]:
+            if usable[row]:
                 share.setdefault(rnic.rail, []).append(float(active[row]))
     unused = {rail for rail, seen_on in share.items() if 2 * sum(seen_on) < len(seen_on)}
     idle += [r.endpoint_id for h in hosts for r in by_host[h] if r.rail in unused]
@@ -93,7 +95,7 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
     if len({tuple(sorted(r.rail for r in rnics)) for rnics in table}) > 1:
         raise InconsistentError("hosts of the job have RNICs on different rails")
     rows = np.array([[row_of[r.endpoint_id] for r in rnics] for rnics in table], dtype=np.int64)
-    carries = matrix.usable & (size >= MIN_PART * busy)
+    carries = usable & (size >= MIN_PART * busy)
     doubtful = carries & (alike < SURE_REPEATABILITY)
     return Part(
         hosts=tuple(hosts),

@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skeleton_job.arrays import Bools, Floats
 from skeleton_job.blocks import Blocks, one_way
 from skeleton_job.clusters import divisors
-from skeleton_job.series import Bools, Floats
 
 Labels = NDArray[np.int64]
 

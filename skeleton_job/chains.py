@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from skeleton_job.series import Floats
+from skeleton_job.arrays import Floats
 
 # Chains count as seen when they correlate so much more than the other pairs do.
 MIN_CHAIN_GAIN: Final = 0.15

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skeleton_job.series import Bools, Floats, RateMatrix
+from skeleton_job.arrays import Bools, Floats
+from skeleton_job.series import RateMatrix
 
 # Components that are looked at, and RNICs that they are made from.
 CHANNELS: Final = 4

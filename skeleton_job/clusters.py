@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.sparse import coo_array
 
-from skeleton_job.series import Bools, Floats
+from skeleton_job.arrays import Bools, Floats
 
 Labels = NDArray[np.int64]
 

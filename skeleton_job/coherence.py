@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
+from skeleton_job.arrays import Bools, Floats
 from skeleton_job.job import Job, Rnic
-from skeleton_job.series import Bools, Floats, RateMatrix
+from skeleton_job.series import RateMatrix
 
 Labels = NDArray[np.int64]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from schemas.connection import ConfigError
-from skeleton_job.core import InferenceConfig
+from skeleton_job.arrays import S_NS
 from skeleton_job.pinglists import ListConfig
 from skeleton_job.preload import DEFAULT_MAX_PEERS
-from skeleton_job.series import S_NS
+from skeleton_job.questions import InferenceConfig
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE
 
 ENV_PREFIX: Final = "SKELETONHUNTER_SKELETON_"

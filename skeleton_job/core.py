@@ -5,57 +5,18 @@ No Kafka and no clock: event times come with the records.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
-
-import polars as pl
 
 from schemas.enums import PingListPhase
 from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
+from skeleton_job.arrays import S_NS
 from skeleton_job.counters import CounterStore
 from skeleton_job.job import Job
 from skeleton_job.pinglists import Draft, ListConfig, Share, merged, task_share, usable_skeleton
+from skeleton_job.questions import Due, InferenceConfig, Question
 from skeleton_job.record import to_record
 from skeleton_job.roster import Roster
-from skeleton_job.series import S_NS, common_tick_ns, rate_matrix
-from skeleton_job.skeleton import TOO_SHORT, Inference, infer
+from skeleton_job.skeleton import Inference
 from skeleton_job.standing import Standing
-
-# Batches of a second arrive up to this much after their last tick.
-SETTLE_NS: Final = 3 * S_NS // 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceConfig:
-    """When to infer, and from what; event time."""
-
-    interval_ns: int = 30 * S_NS
-    window_ns: int = 300 * S_NS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """One inference to make: everything it needs, so that another thread can make it."""
-
-    job: Job
-    window_ns: tuple[int, int]
-    frame: pl.DataFrame
-
-    def answer(self) -> Inference:
-        """Return the inference; before the job's first reading nothing is missing."""
-        start_ns, end_ns = self.window_ns
-        bin_ns = common_tick_ns(self.frame)
-        first = self.frame["time_ns"].min()
-        if bin_ns is None or not isinstance(first, int):
-            return Inference(confidence=0.0, reason=TOO_SHORT)
-        begin_ns = max(start_ns, -(-first // bin_ns) * bin_ns)
-        if begin_ns + bin_ns > end_ns:
-            return Inference(confidence=0.0, reason=TOO_SHORT)
-        endpoints = [r.endpoint_id for r in self.job.ordered]
-        return infer(
-            self.job,
-            rate_matrix(self.frame, endpoints, start_ns=begin_ns, end_ns=end_ns, bin_ns=bin_ns),
-        )
 
 
 class SkeletonCore:
@@ -80,9 +41,12 @@ class SkeletonCore:
         self._now_ns = 0
         self._turn = 0
         self._roster = Roster()
-        self._store = CounterStore(inference.window_ns + 2 * inference.interval_ns + 10 * S_NS)
+        # An inference waits for an interval at most: then the next window replaces it.
+        self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * S_NS)
         self._standing: dict[str, Standing] = {}
         self._asked_ns: dict[str, int] = {}
+        # Jobs of which an agent's readings have passed an end of a window.
+        self._ripe: set[str] = set()
         self._shares: dict[str, Share] = {}
         self._jobs_of: dict[str, set[str]] = {}
         self._published: dict[str, PingList] = {}
@@ -103,19 +67,30 @@ class SkeletonCore:
             self._advance((task.ended_at or task.submitted_at) * 1000)
         self._roster.set_task(task_id, task)
         self._stale_tasks.add(task_id)
+        self._ripe.add(task_id)
+        if task is None:
+            self._asked_ns.pop(task_id, None)
 
     def endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
         """Take an endpoint.v1 record, or its tombstone."""
         if endpoint is None or self._ours(endpoint.cluster):
             tasks, agents = self._roster.set_endpoint(endpoint_id, endpoint)
             self._stale_tasks |= tasks
+            self._ripe |= tasks
             self._dirty_agents |= agents
 
     def counters(self, batch: CounterBatch) -> None:
         """Take a rnic.counters.v1 record."""
         if self._ours(batch.cluster):
             self._advance(batch.started_at * 1000)
+            before_ns = self._store.latest_of(batch.agent_id)
             self.counts["samples_unusable"] += self._store.add(batch)
+            latest_ns = self._store.latest_of(batch.agent_id)
+            if latest_ns is not None and (
+                before_ns is None
+                or self._config.window_end_ns(before_ns) < self._config.window_end_ns(latest_ns)
+            ):
+                self._ripe |= self._roster.tasks_of(batch.agent_id)
 
     def own_list(self, agent_id: str, ping_list: PingList | None) -> None:
         """Take what an earlier run of this job published for an agent; None: nothing readable."""
@@ -169,27 +144,46 @@ class SkeletonCore:
             del self._standing[task_id]
         return gone
 
-    def questions(self) -> Iterator[Question]:
-        """Yield the inferences that are due.
+    def inferences_due(self) -> list[Due]:
+        """Return the inferences that are due; where no readings are new, that costs nothing.
 
         They are due on a grid of event time, so that a replay makes the same ones.
         """
-        step_ns = self._config.interval_ns
-        for task_id, task in sorted(self._roster.tasks.items()):
-            if task.ended_at is not None:
+        found = []
+        ripe, self._ripe = self._ripe, set()
+        for task_id in sorted(ripe):
+            task = self._roster.tasks.get(task_id)
+            if task is None or task.ended_at is not None:
                 continue
-            agents = self._roster.agents_of(task)
-            latest_ns = self._store.latest_ns(agents)
+            latest_ns = self._store.latest_ns(self._roster.agents_of(task_id))
             if latest_ns is None:
                 continue
-            end_ns = (latest_ns - SETTLE_NS) // step_ns * step_ns
+            end_ns = self._config.window_end_ns(latest_ns)
             if end_ns <= self._asked_ns.get(task_id, 0):
                 continue
             self._asked_ns[task_id] = end_ns
-            start_ns = end_ns - self._config.window_ns
-            frame = self._store.frame(agents, start_ns, end_ns)
-            if frame.height:
-                yield Question(Job.from_task(task), (start_ns, end_ns), frame)
+            found.append(Due(task_id, (end_ns - self._config.window_ns, end_ns)))
+        return found
+
+    def question(self, due: Due) -> Question | None:
+        """Return what is needed for an inference, None if there is nothing to infer from."""
+        task = self._roster.tasks.get(due.task_id)
+        if task is None:
+            return None
+        job = Job.from_task(task)
+        readings = self._store.readings(
+            self._roster.agents_of(due.task_id),
+            [r.endpoint_id for r in job.ordered],
+            *due.window_ns,
+        )
+        return Question(job, due.window_ns, readings) if readings.time_ns.size else None
+
+    def questions(self) -> Iterator[Question]:
+        """Yield the inferences that are due with all that they need, one at a time."""
+        for due in self.inferences_due():
+            question = self.question(due)
+            if question is not None:
+                yield question
 
     def answered(self, question: Question, inference: Inference) -> Skeleton | None:
         """Take an inference; return the skeleton to publish, if it changes anything."""

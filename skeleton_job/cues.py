@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from skeleton_job.series import Floats
+from skeleton_job.arrays import Floats
 
 Order = tuple[int, ...]
 

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from scipy.special import logsumexp, multigammaln
 
+from skeleton_job.arrays import Bools, Floats
 from skeleton_job.clusters import Labels
-from skeleton_job.series import Bools, Floats
 
 # Dimensions in which blocks are compared.
 MAX_AXES: Final = 6

@@ -7,15 +7,19 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
+from skeleton_job.arrays import S_NS
 from skeleton_job.coherence import split
 from skeleton_job.job import Job, Rnic
 from skeleton_job.meta import Meta
 from skeleton_job.pairs import Pair, ordered
 from skeleton_job.preload import DEFAULT_MAX_PEERS, basic_pairs
-from skeleton_job.series import S_NS, RateMatrix, common_tick_ns, rate_matrix, rows_of
+from skeleton_job.readings import TICK_ENDPOINTS, Readings, in_order, usual_tick_ns
+from skeleton_job.series import RateMatrix, rate_matrix, rows_of
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
+from skeleton_job.unwrapping import UNDECLARED
 
 COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "time_ns": pl.Int64(),
@@ -125,33 +129,22 @@ def infer_table(
     TableError
         If the readings span no time, or meta names RNICs that the table lacks.
     """
-    there = table.select("host", "rail").unique().sort("host", "rail").rows()
-    names = [endpoint_id(host, rail) for host, rail in there]
-    frame = table.select(
-        "time_ns",
-        (pl.col("host") + "/r" + pl.col("rail").cast(pl.String))
-        .cast(pl.Enum(names))
-        .alias("endpoint_id"),
-        "tx_bytes",
-        "rx_bytes",
-        pl.lit(meta.counter_bits, dtype=pl.Int64).alias("bits"),
-    )
-    bin_ns = common_tick_ns(frame)
-    begin, end = frame["time_ns"].min(), frame["time_ns"].max()
+    there, readings, bin_ns = _readings(table, meta.counter_bits)
+    begin, end = table["time_ns"].min(), table["time_ns"].max()
     if bin_ns is None or not isinstance(begin, int) or not isinstance(end, int):
         raise TableError("no RNIC has two readings at different times: nothing to compare")
+    names = set(readings.endpoints)
     # The last reading closes the last bin.
     start_ns = max(begin, end - MAX_BINS * bin_ns)
     pairs: list[list[Any]] = []
     tasks = []
     named = {t.task_id for t in meta.tasks if t.rnics is not None}
     for job in meta.jobs(there):
-        unknown = [r.endpoint_id for r in job.rnics if r.endpoint_id not in set(names)]
+        unknown = [r.endpoint_id for r in job.rnics if r.endpoint_id not in names]
         if unknown:
             raise TableError(f"meta: task {job.task_id!r} names {unknown[0]}, which has no row")
         matrix = rate_matrix(
-            frame,
-            [r.endpoint_id for r in job.ordered],
+            readings.of([r.endpoint_id for r in job.ordered]),
             start_ns=start_ns,
             end_ns=max(end, start_ns + bin_ns),
             bin_ns=bin_ns,
@@ -170,6 +163,39 @@ def infer_table(
                 pairs.append([*_place(by_id[a]), *_place(by_id[b])])
             tasks.append(_task(part.task_id, part.ordered, inference))
     return {"ping_list": pairs, "tasks": tasks}
+
+
+def _readings(
+    table: pl.DataFrame, bits: int | None
+) -> tuple[list[tuple[str, int]], Readings, int | None]:
+    """Return the RNICs of a table by host and rail, their readings, and the tick of these."""
+    hosts = table["host"].unique().sort()
+    host = table["host"].cast(pl.Enum(hosts)).to_physical().to_numpy()
+    seat = host.astype(np.int32) * (MAX_RAIL + 1) + table["rail"].to_numpy()
+    taken = np.zeros(len(hosts) * (MAX_RAIL + 1), dtype=np.bool_)
+    taken[seat] = True
+    # Names as numbers from here on: a table of millions of rows has few of them.
+    row = (np.cumsum(taken, dtype=np.int32) - 1)[seat]
+    names = hosts.to_list()
+    there = [(names[i // (MAX_RAIL + 1)], int(i) % (MAX_RAIL + 1)) for i in np.flatnonzero(taken)]
+    time_ns = table["time_ns"].to_numpy()
+    # Also those that failed: the tick is how often somebody tried.
+    few = row < TICK_ENDPOINTS
+    order = np.lexsort((time_ns[few], row[few]))
+    steps = np.diff(time_ns[few][order])[np.diff(row[few][order]) == 0]
+    read = (table["tx_bytes"].is_not_null() & table["rx_bytes"].is_not_null()).to_numpy()
+    tx, rx = (table[name].fill_null(0).to_numpy() for name in NULLABLE)
+    if not read.all():
+        row, time_ns, tx, rx = row[read], time_ns[read], tx[read], rx[read]
+    readings = in_order(
+        [endpoint_id(host, rail) for host, rail in there],
+        row,
+        time_ns=time_ns,
+        tx_bytes=tx,
+        rx_bytes=rx,
+        bits=np.full(len(there), UNDECLARED if bits is None else bits, dtype=np.int64),
+    )
+    return there, readings, usual_tick_ns(steps)
 
 
 def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:

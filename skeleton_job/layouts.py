@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaln
 
+from skeleton_job.arrays import Floats
 from skeleton_job.clusters import MAX_ROUNDS, Labels, assign, divisors
 from skeleton_job.description import Evidence, description, plain
-from skeleton_job.series import Floats
 
 # Collectives leave less than this share of traffic that goes one way, pipelines more; nats for
 # each factor of e beyond it, and up to how many.

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
+from skeleton_job.arrays import Bools, Floats
 from skeleton_job.chains import MIN_FOR_CLOCKS, own_delays
 from skeleton_job.clusters import divisors
-from skeleton_job.series import Bools, Floats, RateMatrix
+from skeleton_job.series import RateMatrix
 
 Labels = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from scipy.signal import find_peaks
 
-from skeleton_job.series import Floats
+from skeleton_job.arrays import Floats
 
 # An iteration needs some bins to have a shape.
 MIN_PERIOD_BINS: Final = 5

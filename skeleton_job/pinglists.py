@@ -12,10 +12,10 @@ from zlib import crc32
 
 from schemas.enums import PingListPhase, TargetOrigin
 from schemas.records import PingTarget, Skeleton, Task
+from skeleton_job.arrays import S_NS
 from skeleton_job.job import Job
 from skeleton_job.pairs import Pair
 from skeleton_job.preload import DEFAULT_MAX_PEERS, basic_pairs, rails_of, ring_pairs
-from skeleton_job.series import S_NS
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE
 
 # The contract's bound on a list.

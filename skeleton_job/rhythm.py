@@ -7,8 +7,8 @@ import numpy as np
 from scipy.ndimage import uniform_filter1d
 from scipy.signal import find_peaks
 
+from skeleton_job.arrays import Bools, Floats
 from skeleton_job.period import MIN_PERIOD_BINS, autocorrelation, candidates, refined
-from skeleton_job.series import Bools, Floats
 
 # Fewer whole iterations than this in the window are not told from chance.
 MIN_ITERATIONS: Final = 4

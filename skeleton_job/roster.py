@@ -1,6 +1,6 @@
 """Jobs and registered endpoints, and which agent answers for which endpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from schemas.records import Endpoint, Task
 
@@ -14,6 +14,8 @@ class Roster:
         self._homes: dict[str, set[str]] = {}
         # endpoint → job that names it → agent that the job plans for it
         self._planned: dict[str, dict[str, str]] = {}
+        self._agents_of: dict[str, frozenset[str]] = {}
+        self._tasks_of: dict[str, set[str]] = {}
 
     @property
     def tasks(self) -> Mapping[str, Task]:
@@ -29,23 +31,27 @@ class Roster:
         """Whether any endpoint of the agent is registered."""
         return bool(self._homes.get(agent_id))
 
-    def agents_of(self, task: Task) -> set[str]:
+    def agents_of(self, task_id: str) -> frozenset[str]:
         """Return the agents that probe for a job."""
-        return {self._agents.get(e.endpoint_id, e.agent_id) for e in task.endpoints}
+        return self._agents_of.get(task_id, frozenset())
+
+    def tasks_of(self, agent_id: str) -> Set[str]:
+        """Return the ids of the jobs that an agent probes for."""
+        return self._tasks_of.get(agent_id, frozenset())
 
     def set_task(self, task_id: str, task: Task | None) -> None:
         """Take a job, or forget it."""
         old = self._tasks.pop(task_id, None)
         for endpoint in old.endpoints if old is not None else ():
-            planned = self._planned[endpoint.endpoint_id]
+            planned = self._planned.get(endpoint.endpoint_id, {})
             planned.pop(task_id, None)
             if not planned:
-                del self._planned[endpoint.endpoint_id]
-        if task is None:
-            return
-        self._tasks[task_id] = task
-        for endpoint in task.endpoints:
-            self._planned.setdefault(endpoint.endpoint_id, {})[task_id] = endpoint.agent_id
+                self._planned.pop(endpoint.endpoint_id, None)
+        if task is not None:
+            self._tasks[task_id] = task
+            for endpoint in task.endpoints:
+                self._planned.setdefault(endpoint.endpoint_id, {})[task_id] = endpoint.agent_id
+        self._set_agents(task_id)
 
     def set_endpoint(
         self, endpoint_id: str, endpoint: Endpoint | None
@@ -73,4 +79,22 @@ class Roster:
             for task_id, planned in self._planned.get(endpoint_id, {}).items()
             if (old or planned) != (new or planned)
         }
+        for task_id in moved:
+            self._set_agents(task_id)
         return moved, {agent for agent in (old, new) if agent is not None}
+
+    def _set_agents(self, task_id: str) -> None:
+        """Find anew which agents probe for a job."""
+        task = self._tasks.get(task_id)
+        old = self._agents_of.pop(task_id, frozenset())
+        new = frozenset(
+            self._agents.get(e.endpoint_id, e.agent_id) for e in (task.endpoints if task else ())
+        )
+        if new:
+            self._agents_of[task_id] = new
+        for agent_id in old - new:
+            self._tasks_of[agent_id].discard(task_id)
+            if not self._tasks_of[agent_id]:
+                del self._tasks_of[agent_id]
+        for agent_id in new - old:
+            self._tasks_of.setdefault(agent_id, set()).add(task_id)

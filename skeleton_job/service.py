@@ -27,9 +27,10 @@ from schemas.codec import Codec, DecodeError
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
-from skeleton_job.core import Question, SkeletonCore
+from skeleton_job.core import SkeletonCore
 from skeleton_job.inbox import hand_over, read
 from skeleton_job.outbox import Outbox
+from skeleton_job.questions import Due, Question
 from skeleton_job.skeleton import Inference
 
 PROCESS: Final = "skeleton"
@@ -59,7 +60,7 @@ class Service:
     _behind: set[tuple[str, int]] = field(default_factory=set)
     _names: dict[str, Topic] = field(default_factory=dict)
     _running: dict[Future[Inference], Question] = field(default_factory=dict)
-    _waiting: dict[str, Question] = field(default_factory=dict)
+    _waiting: dict[str, Due] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
 
     def stop(self) -> None:
@@ -200,14 +201,16 @@ class Service:
                 )
             else:
                 self._answered(question, inference, outbox)
-        for question in self.core.questions():
+        for due in self.core.inferences_due():
             # Where inference is slower than its interval, the newest window counts.
-            skipped = self._waiting.pop(question.job.task_id, None)
+            skipped = self._waiting.pop(due.task_id, None)
             self.core.counts["inferences_skipped"] += skipped is not None
-            self._waiting[question.job.task_id] = question
-        if self._waiting and not self._running:
-            question = self._waiting.pop(next(iter(self._waiting)))
-            self._running[pool.submit(question.answer)] = question
+            self._waiting[due.task_id] = due
+        while self._waiting and not self._running:
+            # Only now are the readings taken out: those of all jobs at once would fill the memory.
+            asked = self.core.question(self._waiting.pop(next(iter(self._waiting))))
+            if asked is not None:
+                self._running[pool.submit(asked.answer)] = asked
 
     def _answered(self, question: Question, inference: Inference, outbox: Outbox) -> None:
         self.core.counts["inferences"] += 1

@@ -11,8 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skeleton_job.arrays import Floats
 from skeleton_job.rhythm import Rhythm, profile_points
-from skeleton_job.series import Floats, RateMatrix
+from skeleton_job.series import RateMatrix
 
 # Endpoints folded at a time; bounds the memory, about 50 MB for 300 s.
 CHUNK: Final = 128

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from schemas.enums import TargetOrigin
 from schemas.records import Skeleton, SkeletonMember, SkeletonPair
+from skeleton_job.arrays import S_NS
 from skeleton_job.job import Job, Rnic
 from skeleton_job.pinglists import ListConfig, Share, merged, task_share
-from skeleton_job.series import S_NS, RateMatrix, increments
+from skeleton_job.series import MAX_RATE_BYTES_PER_S, RateMatrix
 from skeleton_job.skeleton import Inference, infer
+from skeleton_job.unwrapping import increments
 from tests.unit.skeleton_job.records import task_record
 from tests.unit.skeleton_job.traffic import Layout, Workload
 
@@ -202,6 +204,6 @@ def test_unwrapping_gives_back_every_byte(steps: list[int], start: int, bits: in
     total = np.cumsum([start, *steps])
     value = np.array([int(v) % 2**bits for v in total], dtype=np.uint64)
     times = np.arange(len(value), dtype=np.int64) * S_NS
-    moved, known = increments(times, value, bits)
+    moved, known = increments(times, value, bits, MAX_RATE_BYTES_PER_S)
     assert known.all()
     assert moved.tolist() == [float(s) for s in steps]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from skeleton_job.job import Job
-from skeleton_job.series import RateMatrix, common_tick_ns, rate_matrix
+from skeleton_job.series import RateMatrix
 from skeleton_job.skeleton import Inference, infer
+from tests.unit.skeleton_job.frames import rates_of, tick_of
 from tests.unit.skeleton_job.traffic import S_NS, Layout, Workload
 
 
@@ -28,9 +29,9 @@ TABLE: list[Result] = []
 
 def matrix_of(frame: pl.DataFrame, job: Job, start_ns: int, seconds: float) -> RateMatrix:
     """Return the rates of a job's RNICs."""
-    bin_ns = common_tick_ns(frame)
+    bin_ns = tick_of(frame)
     assert bin_ns is not None
-    return rate_matrix(
+    return rates_of(
         frame,
         [r.endpoint_id for r in job.ordered],
         start_ns=start_ns,

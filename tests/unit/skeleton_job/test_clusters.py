@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from skeleton_job.arrays import Floats
 from skeleton_job.clusters import block_width, divisors
 from skeleton_job.description import Evidence
 from skeleton_job.layouts import Choice, choose
-from skeleton_job.series import Floats
 
 # As large as what blocks of one class differ by: 0.05 in 24 dimensions.
 FLOOR = 0.25

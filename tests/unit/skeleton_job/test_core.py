@@ -7,10 +7,11 @@ import pytest
 
 from schemas.enums import PingListPhase, TargetOrigin, Transport
 from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
-from skeleton_job.core import InferenceConfig, SkeletonCore
+from skeleton_job.arrays import S_NS
+from skeleton_job.core import SkeletonCore
 from skeleton_job.counters import CounterStore
 from skeleton_job.pinglists import ListConfig
-from skeleton_job.series import S_NS
+from skeleton_job.questions import InferenceConfig
 from tests.unit.skeleton_job.records import (
     CLUSTER,
     SUBMITTED_AT,
@@ -284,7 +285,9 @@ def test_unusable_samples_are_counted_and_left_out() -> None:
     assert store.add(replace(good, samples=good.samples + bad)) == len(bad)
     assert store.add(replace(good, samples=bad)) == len(bad)
     start_ns = good.started_at * 1000
-    assert store.frame([good.agent_id], start_ns, start_ns + S_NS).height == len(good.samples)
+    names = sorted({s.endpoint_id for s in good.samples})
+    found = store.readings([good.agent_id], names, start_ns, start_ns + S_NS)
+    assert found.time_ns.size == len(good.samples)
 
 
 def test_the_store_forgets_what_is_older_than_its_horizon() -> None:
@@ -293,12 +296,10 @@ def test_the_store_forgets_what_is_older_than_its_horizon() -> None:
     for batch in BATCHES:
         store.add(batch)
     agents = {b.agent_id for b in BATCHES}
-    everything = store.frame(agents, 0, 2**62)
-    first, last = everything["time_ns"].min(), everything["time_ns"].max()
-    assert isinstance(first, int)
-    assert isinstance(last, int)
-    assert 9 * S_NS <= last - first <= 12 * S_NS
-    assert store.frame(["nobody"], 0, 2**62).height == 0
+    names = [e.endpoint_id for e in TASK.endpoints]
+    everything = store.readings(agents, names, 0, 2**62).time_ns
+    assert 9 * S_NS <= everything.max() - everything.min() <= 12 * S_NS
+    assert not store.readings(["nobody"], names, 0, 2**62).time_ns.size
     assert store.latest_ns(["nobody"]) is None
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skeleton_job.arrays import S_NS, Floats
 from skeleton_job.chains import own_delays
 from skeleton_job.clusters import divisors
 from skeleton_job.coherence import beating_together, coherence, split
@@ -13,7 +14,7 @@ from skeleton_job.job import Job, Rnic
 from skeleton_job.layouts import choose, regular_layouts
 from skeleton_job.lockstep import find_lockstep, host_width
 from skeleton_job.pairs import group_pairs
-from skeleton_job.series import S_NS, Floats, RateMatrix, rows_of
+from skeleton_job.series import RateMatrix, rows_of
 
 BINS = 3000
 

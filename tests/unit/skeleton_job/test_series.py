@@ -4,15 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from skeleton_job.series import (
-    MAX_GAP_BINS,
-    S_NS,
-    common_tick_ns,
-    cumulated,
-    guess_bits,
-    increments,
-    rate_matrix,
-)
+from skeleton_job.arrays import S_NS
+from skeleton_job.series import MAX_GAP_BINS
+from skeleton_job.unwrapping import Table, cumulated, guess_bits, increments
+from tests.unit.skeleton_job.frames import rates_of, tick_of
 
 TICK_NS = S_NS // 10
 TIMES = np.arange(101, dtype=np.int64) * TICK_NS
@@ -42,9 +37,7 @@ def test_a_wrapped_counter_counts_on(bits: int) -> None:
     start = np.uint64(2**bits - 3_000_000_000)
     wrapped = (ramp() + start) & np.uint64(2**bits - 1)
     assert (np.diff(wrapped.astype(np.float64)) < 0).sum() >= 1
-    made = rate_matrix(
-        frame(wrapped, bits=bits), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS
-    )
+    made = rates_of(frame(wrapped, bits=bits), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
     assert made.tx == pytest.approx(np.full((1, 100), 1e9))
     assert not made.missing.any()
 
@@ -53,7 +46,7 @@ def test_a_reset_loses_its_own_bin_only() -> None:
     """Where a counter falls to zero, the bytes between are not known; all others are."""
     value = ramp()
     value[50:] -= value[50]
-    made = rate_matrix(frame(value), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
+    made = rates_of(frame(value), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
     assert made.missing[0].nonzero()[0].tolist() == [49]
     assert made.tx[0, made.missing[0]] == 0.0
     assert made.tx[0, ~made.missing[0]] == pytest.approx(1e9)
@@ -74,7 +67,7 @@ def test_a_lost_sample_is_bridged_on_cumulated_bytes() -> None:
     value, keep = ramp(), np.ones(101, dtype=np.bool_)
     keep[30] = False
     value[31:] += np.uint64(500_000_000)  # a burst somewhere in the gap
-    made = rate_matrix(
+    made = rates_of(
         frame(value[keep], TIMES[keep]), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS
     )
     assert not made.missing.any()
@@ -86,7 +79,7 @@ def test_a_long_gap_is_missing_not_smeared() -> None:
     """Beyond the bound, nobody knows what happened when."""
     keep = np.ones(101, dtype=np.bool_)
     keep[40 : 40 + MAX_GAP_BINS] = False
-    made = rate_matrix(
+    made = rates_of(
         frame(ramp()[keep], TIMES[keep]), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS
     )
     assert made.missing[0].nonzero()[0].tolist() == list(range(39, 40 + MAX_GAP_BINS))
@@ -96,14 +89,14 @@ def test_a_counter_that_stands_still_keeps_its_total() -> None:
     """A stale reading delays bytes, but the sum over the window is that of the counter."""
     value = ramp()
     value[20:60:2] = value[19:59:2]
-    made = rate_matrix(frame(value), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
+    made = rates_of(frame(value), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
     assert made.tx[0].sum() / 10 == pytest.approx(float(value[-1]))
 
 
 def test_what_was_not_read_has_a_reason() -> None:
     """An endpoint without readings, and one with too few, say so and stay out."""
     few = frame(ramp()[:30], TIMES[:30])
-    made = rate_matrix(few, ["a", "b"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
+    made = rates_of(few, ["a", "b"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
     assert made.reasons[0] == "only 29% of the samples are there, 50% are needed"
     assert made.reasons[1] == "no counter was read"
     assert not made.usable.any()
@@ -115,7 +108,7 @@ def test_null_and_double_readings_do_no_harm() -> None:
     null = table[50].with_columns(
         tx_bytes=pl.lit(None, dtype=pl.UInt64), time_ns=pl.col("time_ns") + 7
     )
-    made = rate_matrix(
+    made = rates_of(
         pl.concat([table, null, table[3]]).sample(fraction=1.0, shuffle=True, seed=1),
         ["a"],
         start_ns=0,
@@ -131,7 +124,7 @@ def test_readings_beside_the_tick_count_where_they_were_read() -> None:
     times = TIMES + rng.integers(0, 40_000_000, TIMES.size)
     times[0] = 0
     value = np.round(times * 1e9 / S_NS).astype(np.uint64)
-    made = rate_matrix(frame(value, times), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
+    made = rates_of(frame(value, times), ["a"], start_ns=0, end_ns=10 * S_NS, bin_ns=TICK_NS)
     assert made.tx == pytest.approx(np.full((1, 100), 1e9))
 
 
@@ -143,7 +136,10 @@ def test_cumulated_agrees_with_a_slow_obvious_way() -> None:
     start = 2**34 - 5 * 10**9
     value = np.array([(start + int(s)) % 2**34 for s in np.cumsum(steps)], dtype=np.uint64)
     edges = np.arange(times[0], times[-1], TICK_NS)
-    found, missing = cumulated(times, value, 34, edges, max_gap_ns=S_NS)
+    table = Table(times[None], np.array([times.size]), edges)
+    widths = np.array([34])
+    at_edges, holes = cumulated(table, value[None], widths, max_gap_ns=S_NS, max_rate=100e9)
+    found, missing = at_edges[0], holes[0]
     total = np.cumsum(steps) - steps[0]
     for edge, got in zip(edges.tolist(), found.tolist(), strict=True):
         k = max(i for i in range(80) if times[i] <= edge)
@@ -165,11 +161,11 @@ def test_the_tick_is_the_usual_distance() -> None:
     """Jitter and lost samples do not change the tick; a single reading has none."""
     rng = np.random.default_rng(5)
     times = np.sort(TIMES + rng.integers(0, 4_000_000, TIMES.size))[rng.random(101) > 0.2]
-    assert common_tick_ns(frame(ramp()[: times.size], times)) in range(98_000_000, 103_000_000)
-    assert common_tick_ns(frame(ramp()[:1], TIMES[:1])) is None
+    assert tick_of(frame(ramp()[: times.size], times)) in range(98_000_000, 103_000_000)
+    assert tick_of(frame(ramp()[:1], TIMES[:1])) is None
 
 
 def test_a_grid_without_bins_is_refused() -> None:
     """The bound stands in the message."""
     with pytest.raises(ValueError, match="there is no bin of 100000000 ns"):
-        rate_matrix(frame(ramp()), ["a"], start_ns=0, end_ns=1, bin_ns=TICK_NS)
+        rates_of(frame(ramp()), ["a"], start_ns=0, end_ns=1, bin_ns=TICK_NS)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from skeleton_job.arrays import S_NS, Bools, Floats
 from skeleton_job.channels import job_sum
 from skeleton_job.rhythm import find_period, find_rhythm
-from skeleton_job.series import S_NS, Bools, Floats, RateMatrix
+from skeleton_job.series import RateMatrix
 from skeleton_job.spectrum import fold, iterations_of
 
 

@@ -5,9 +5,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from skeleton_job.arrays import Floats
 from skeleton_job.chains import match_chains
 from skeleton_job.cues import flow_cue, gradient_cue, longest_pause, onset_cue
-from skeleton_job.series import Floats
 from skeleton_job.stages import order_stages
 
 POINTS = 80

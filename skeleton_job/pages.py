@@ -1,0 +1,109 @@
+"""Readings of an agent's counters, packed: 21 bytes each, in columns of some seconds.
+
+A large cluster keeps a hundred million of them. Nothing is rounded: what comes out is what
+came in.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skeleton_job.arrays import Ints, Unsigned
+
+# Readings lie less than this behind the first of their batch: four bytes.
+SPAN_NS: Final = 2**32
+# Names are numbered by one byte.
+MAX_NAMES: Final = 256
+FIRST_ROWS: Final = 64
+
+# An endpoint, and the width of its counters.
+Name = tuple[str, int]
+# Numbers of names; pages share them.
+Codes = dict[Name, int]
+# Time, number of the name, tx and rx of each reading.
+Columns = tuple[Ints, NDArray[np.uint8], Unsigned, Unsigned]
+
+
+class Page:
+    """Batches of one agent, as they came."""
+
+    __slots__ = (
+        "_base_ns",
+        "_begin",
+        "_code",
+        "_end_ns",
+        "_offset",
+        "_rx",
+        "_size",
+        "_tx",
+        "codes",
+    )
+
+    def __init__(self, codes: Codes) -> None:
+        self.codes = codes
+        self._size = 0
+        self._offset = np.empty(FIRST_ROWS, dtype=np.uint32)
+        self._code = np.empty(FIRST_ROWS, dtype=np.uint8)
+        self._tx = np.empty(FIRST_ROWS, dtype=np.uint64)
+        self._rx = np.empty(FIRST_ROWS, dtype=np.uint64)
+        # Of each batch: where it begins, its first and its last time.
+        self._begin = array("q")
+        self._base_ns = array("q")
+        self._end_ns = array("q")
+
+    @property
+    def end_ns(self) -> int:
+        """The latest reading."""
+        return max(self._end_ns)
+
+    def takes(self, begin_ns: int, end_ns: int, page_ns: int) -> bool:
+        """Whether a batch of that time belongs here, in a page that lasts so long."""
+        first_ns = self._base_ns[0]
+        return first_ns - page_ns < begin_ns and end_ns < first_ns + page_ns
+
+    def add(
+        self,
+        time_ns: Sequence[int],
+        code: Sequence[int],
+        tx: Sequence[int],
+        rx: Sequence[int],
+    ) -> None:
+        """Take a batch; the times lie within `SPAN_NS`."""
+        begin_ns = min(time_ns)
+        begin, end = self._size, self._size + len(time_ns)
+        if end > self._offset.size:
+            self._resize(max(end, 2 * self._offset.size))
+        self._offset[begin:end] = [t - begin_ns for t in time_ns]
+        self._code[begin:end] = code
+        self._tx[begin:end] = tx
+        self._rx[begin:end] = rx
+        self._size = end
+        self._begin.append(begin)
+        self._base_ns.append(begin_ns)
+        self._end_ns.append(max(time_ns))
+
+    def close(self) -> None:
+        """Give back what was taken for more batches."""
+        self._resize(self._size)
+
+    def columns(self, start_ns: int, end_ns: int) -> Columns:
+        """Return the readings of whole batches that touch the time between."""
+        base = np.array(self._base_ns, dtype=np.int64)
+        chosen = (np.array(self._end_ns) >= start_ns) & (base <= end_ns)
+        n = self._size
+        counts = np.append(self._begin[1:], n).astype(np.int64) - np.array(self._begin)
+        time_ns = np.repeat(base, counts) + self._offset[:n]
+        if chosen.all():
+            return time_ns, self._code[:n], self._tx[:n], self._rx[:n]
+        rows = np.repeat(chosen, counts)
+        return time_ns[rows], self._code[:n][rows], self._tx[:n][rows], self._rx[:n][rows]
+
+    def _resize(self, size: int) -> None:
+        for name in ("_offset", "_code", "_tx", "_rx"):
+            old = getattr(self, name)
+            new = np.empty(size, dtype=old.dtype)
+            new[: self._size] = old[: self._size]
+            setattr(self, name, new)

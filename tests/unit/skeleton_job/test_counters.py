@@ -1,0 +1,146 @@
+"""The store of readings: everything comes out as it came in, and it does not grow."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.records import CounterBatch, CounterSample
+from skeleton_job.arrays import S_NS
+from skeleton_job.counters import SWEEP_BATCHES, CounterStore
+from skeleton_job.pages import MAX_NAMES
+
+BEGIN_S = 1_760_000_000
+
+
+def sample(endpoint: str, offset_ns: int, value: int, bits: int = 64) -> CounterSample:
+    """Return a reading that sends and receives alike but for one byte."""
+    return CounterSample(
+        endpoint_id=endpoint,
+        rail=0,
+        tick_offset_ns=offset_ns,
+        read_delay_ns=offset_ns % 7,
+        tx_bytes=value,
+        rx_bytes=value + 1,
+        counter_bits=bits,
+    )
+
+
+def batch(agent: str, second: int, samples: list[CounterSample]) -> CounterBatch:
+    """Return a second of readings."""
+    return CounterBatch(
+        cluster="lab",
+        agent_id=agent,
+        host_id=agent,
+        started_at=(BEGIN_S + second) * 10**6,
+        tick_ns=S_NS // 10,
+        samples=tuple(samples),
+    )
+
+
+offsets = st.one_of(st.integers(0, S_NS), st.integers(0, 600 * S_NS))
+samples = st.lists(
+    st.builds(
+        sample,
+        st.sampled_from(["a", "b", "c", "other"]),
+        offsets,
+        st.integers(0, 2**64 - 2),
+        st.sampled_from([32, 64]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(batches=st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 200), samples)))
+def test_what_comes_out_is_what_came_in(
+    batches: list[tuple[str, int, list[CounterSample]]],
+) -> None:
+    """Late and double batches, wide ones, the largest values: against a list of all readings."""
+    store = CounterStore(10_000 * S_NS)
+    came: dict[str, dict[int, tuple[int, int]]] = {"a": {}, "b": {}, "c": {}}
+    for agent, second, some in batches:
+        assert store.add(batch(agent, second, some)) == 0
+    for agent in "xy":
+        for whose, second, some in batches:
+            if whose != agent:
+                continue
+            for s in some:
+                time_ns = (BEGIN_S + second) * S_NS + s.tick_offset_ns + (s.read_delay_ns or 0)
+                if s.endpoint_id in came:
+                    came[s.endpoint_id].setdefault(time_ns, (0, 0))
+    found = store.readings("xy", ["c", "a", "b"], 0, 2**62)
+    assert found.endpoints == ("c", "a", "b")
+    values = {
+        (e, (BEGIN_S + second) * S_NS + s.tick_offset_ns + (s.read_delay_ns or 0), s.tx_bytes)
+        for _, second, some in batches
+        for s in some
+        for e in [s.endpoint_id]
+    }
+    for name, begin, end in zip(found.endpoints, found.begin, found.end, strict=True):
+        times = found.time_ns[begin:end].tolist()
+        assert times == sorted(came[name])
+        for t, tx, rx in zip(
+            times, found.tx_bytes[begin:end].tolist(), found.rx_bytes[begin:end].tolist(),
+            strict=True,
+        ):  # fmt: skip
+            assert (name, t, tx) in values
+            assert rx == tx + 1
+
+
+def test_an_agent_with_very_many_rnics_loses_none() -> None:
+    """More names than a page numbers."""
+    store = CounterStore(60 * S_NS)
+    names = [f"e{i}" for i in range(3 * MAX_NAMES + 1)]
+    for second in range(3):
+        store.add(batch("x", second, [sample(n, 5, i) for i, n in enumerate(names)]))
+    found = store.readings(["x"], names, 0, 2**62)
+    assert (found.end - found.begin).tolist() == [3] * len(names)
+    assert found.tx_bytes[found.begin].tolist() == list(range(len(names)))
+
+
+def test_the_latest_width_of_a_counter_counts() -> None:
+    """A driver that was changed declares another one."""
+    store = CounterStore(600 * S_NS)
+    for second in range(100):
+        bits = 32 if second < 50 else 64
+        store.add(batch("x", second, [sample("a", 0, second, bits)]))
+    assert store.readings(["x"], ["a", "gone"], 0, 2**62).bits.tolist() == [64, 0]
+
+
+def test_names_of_containers_that_are_gone_do_not_stay() -> None:
+    """An agent whose containers change all the time keeps those within the horizon only."""
+    store = CounterStore(20 * S_NS)
+    for second in range(400):
+        store.add(batch("x", second, [sample(f"c{second}", 0, second)]))
+    agent = store._agents["x"]
+    assert sum(len(page.codes) for page in agent.pages) <= 24
+    assert store.latest_of("x") == (BEGIN_S + 399) * S_NS
+
+
+def test_a_silent_agent_is_forgotten() -> None:
+    """After two horizons of the others' time; its memory with it."""
+    store = CounterStore(10 * S_NS)
+    store.add(batch("gone", 0, [sample("a", 0, 1)]))
+    for i in range(SWEEP_BATCHES):
+        store.add(batch("here", 30 + i // 1000, [sample("b", 0, i)]))
+    assert store.latest_of("gone") is None
+    assert store.latest_of("here") is not None
+
+
+def test_pages_take_about_twenty_bytes_a_reading() -> None:
+    """Closed pages are cut to size: 21 bytes a reading and little beside it."""
+    store = CounterStore(100 * S_NS)
+    some = [sample(f"e{r}", 100_000_000 * t, t) for t in range(10) for r in range(8)]
+    for second in range(60):
+        moved = [replace(s, tx_bytes=second, rx_bytes=second) for s in some]
+        store.add(batch("x", second, moved))
+    pages = list(store._agents["x"].pages)[:-1]
+    assert len(pages) >= 8
+    held = sum(
+        getattr(page, name).nbytes for page in pages for name in ("_offset", "_code", "_tx", "_rx")
+    )
+    rows = sum(page.columns(0, 2**62)[0].size for page in pages)
+    assert held == 21 * rows
+    assert np.unique([id(page.codes) for page in pages]).size == 1
