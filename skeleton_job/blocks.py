@@ -234,10 +234,12 @@ def block_iterations(
     rows = blocks.rows[chosen]
     there = ~matrix.missing[rows] & blocks.seen[chosen][:, :, None]
     count = there.sum(axis=1)
-    gone = iterations_of((count == 0).astype(np.float64), rhythm) > 1e-9
+    some = bool((count == 0).any())
+    gone = iterations_of((count == 0).astype(np.float64), rhythm) > 1e-9 if some else False
+    whole = there.all()
     out = []
     for rates in (matrix.tx, matrix.rx):
-        total = np.where(there, rates[rows], 0.0).sum(axis=1)
+        total = (rates[rows] if whole else np.where(there, rates[rows], 0.0)).sum(axis=1)
         pieces = iterations_of(total / np.maximum(count, 1), rhythm)
-        out.append(np.where(gone, np.nan, pieces))
+        out.append(np.where(gone, np.nan, pieces) if some else pieces)
     return out[0], out[1]

@@ -23,9 +23,10 @@ def job_sum(matrix: RateMatrix, rows: Bools) -> Floats:
     A missing sample does not dent it: each bin is the mean of what is there;
     bins without any are the mean of all.
     """
-    there = ~matrix.missing[rows]
-    count = there.sum(axis=0)
-    rates = np.where(there, matrix.tx[rows] + matrix.rx[rows], 0.0).sum(axis=0)
+    # Where something is missing the rates are 0.
+    chosen = slice(None) if rows.all() else rows
+    count = int(rows.sum()) - matrix.missing[chosen].sum(axis=0)
+    rates = (matrix.tx[chosen] + matrix.rx[chosen]).sum(axis=0)
     mean = np.divide(rates, count, out=np.zeros_like(rates), where=count > 0)
     if np.any(count > 0):
         mean[count == 0] = mean[count > 0].mean()

@@ -134,13 +134,14 @@ def deviations(evidence: Evidence, labels: Labels, *, uneven: bool) -> tuple[Flo
     points = evidence.profiles[evidence.known]
     inside = np.unique(labels[evidence.known], return_inverse=True)[1]
     size = np.bincount(inside).astype(np.float64)
-    means = np.zeros((size.size, points.shape[1]))
-    np.add.at(means, inside, points)
+    # Each class has a block; row by row, so that the sum is the same in any layout.
+    begin = np.cumsum(np.append(0, size[:-1])).astype(np.int64)
+    means = np.add.reduceat(points[np.argsort(inside, kind="stable")], begin, axis=0)
     means /= size[:, None]
     centre, far = points.mean(axis=0, keepdims=True), evidence.max_shift
     apart = plain(means - centre, centre, far, uneven=uneven, share=size**-0.5)
-    left = plain(points - means[inside], means[inside], far, uneven=uneven,
-                  share=np.ones(len(inside)))  # fmt: skip
+    left = plain(points - means[inside], means, far, uneven=uneven,
+                  share=np.ones(len(inside)), of=inside)  # fmt: skip
     # A member is part of its own mean; alone it says nothing.
     return apart * np.sqrt(size)[:, None], left
 
@@ -155,10 +156,19 @@ def main_axes(profiles: Floats) -> Floats:
     return out
 
 
-def plain(apart: Floats, around: Floats, far: float, *, uneven: bool, share: Floats) -> Floats:
+def plain(
+    apart: Floats,
+    around: Floats,
+    far: float,
+    *,
+    uneven: bool,
+    share: Floats,
+    of: Labels | None = None,
+) -> Floats:
     """Return deviations from profiles less what clocks and, if uneven, collectives explain.
 
-    `share` scales the bounds of what they may explain, per row.
+    `share` scales the bounds of what they may explain, per row; `of` says from which of the
+    profiles `around` each row deviates, None: from its own, or all from one.
     """
     # Between points a shift is a blur as well; so are readings between the others' ticks.
     shapes = [_slope(around), _bend(around)]
@@ -170,6 +180,8 @@ def plain(apart: Floats, around: Floats, far: float, *, uneven: bool, share: Flo
         both = np.where(both > BURST_SHARE * both.max(axis=1, keepdims=True), both, 0.0)
         shapes.append(np.hstack([both, both]))
         bounds.append((-share, 2.0 * share))
+    if of is not None:
+        shapes = [shape[of] for shape in shapes]
     return _without(apart, shapes, bounds, rounds=ROUNDS if uneven else 1)
 
 
@@ -182,11 +194,13 @@ def _without(
     """
     squares = [np.maximum((shape**2).sum(axis=1), 1e-300) for shape in shapes]
     taken = [np.zeros(len(apart)) for _ in shapes]
-    out = apart
+    out, product = apart.copy(), np.empty_like(apart)
     for _ in range(rounds):
         for i, (shape, (low, high)) in enumerate(zip(shapes, bounds, strict=True)):
-            wanted = np.clip(taken[i] + (out * shape).sum(axis=1) / squares[i], low, high)
-            out = out - (wanted - taken[i])[:, None] * shape
+            np.multiply(out, shape, out=product)
+            wanted = np.clip(taken[i] + product.sum(axis=1) / squares[i], low, high)
+            np.multiply((wanted - taken[i])[:, None], shape, out=product)
+            out -= product
             taken[i] = wanted
     return out
 

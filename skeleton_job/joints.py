@@ -1,12 +1,14 @@
 """What joins blocks of different stages, and blocks of one stage: pipelines and inner groups."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skeleton_job.arrays import Floats
 from skeleton_job.blocks import Blocks, block_iterations
 from skeleton_job.chains import best_chains, likeness_of, match_chains
 from skeleton_job.job import Rnic
@@ -40,16 +42,39 @@ class Joints:
     maybe: frozenset[Pair] = frozenset()
 
 
-def find_joints(
-    stages: list[Labels], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm, *, by_index: bool
-) -> Joints:
-    """Return which replicas of neighbouring stages are joined.
+class Course:
+    """Every iteration of the blocks of each stage, cut out when somebody looks at it.
 
     Parameters
     ----------
     stages : blocks of each stage, in the platform's order
+    """
+
+    def __init__(
+        self, stages: list[Labels], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm
+    ) -> None:
+        self.stages = stages
+        self.blocks = blocks
+        self._matrix = matrix
+        self._rhythm = rhythm
+
+    @cached_property
+    def pieces(self) -> list[tuple[Floats, Floats]]:
+        """Tx and rx of each stage, as `block_iterations` returns them."""
+        return [
+            block_iterations(self.blocks, stage, self._matrix, self._rhythm)
+            for stage in self.stages
+        ]
+
+
+def find_joints(course: Course, *, by_index: bool) -> Joints:
+    """Return which replicas of neighbouring stages are joined.
+
+    Parameters
+    ----------
     by_index : whether the platform's order is believed where the traffic is silent
     """
+    stages, blocks = course.stages, course.blocks
     if len(stages) < 2:
         return Joints()
     # Position in its stage, by the platform's order, of each chain's last block.
@@ -57,8 +82,7 @@ def find_joints(
     paths = [[int(b)] for b in stages[0]]
     seen_all = True
     maybe: set[Pair] = set()
-    pieces = [block_iterations(blocks, stage, matrix, rhythm) for stage in stages]
-    for (here, mine), (there, theirs) in pairwise(zip(stages, pieces, strict=True)):
+    for (here, mine), (there, theirs) in pairwise(zip(stages, course.pieces, strict=True)):
         partner, seen = match_chains(*mine, *theirs)
         if not seen and not by_index:
             likeness = likeness_of(*mine, *theirs)
@@ -101,15 +125,16 @@ class Inner:
     groups: tuple[tuple[int, ...], ...]
 
 
-def find_inner(stages: list[Labels], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm) -> Inner:
+def find_inner(course: Course) -> Inner:
     """Return expert or context groups, if all stages show groups of one size.
 
     Blocks side by side in a host share its clock, so that nothing is told from them.
     """
     none = Inner(None, 1, ())
+    stages, blocks = course.stages, course.blocks
     if any(np.unique(blocks.hosts[s]).size < s.size for s in stages):
         return none
-    found = [find_lockstep(*block_iterations(blocks, s, matrix, rhythm)) for s in stages]
+    found = [find_lockstep(tx, rx) for tx, rx in course.pieces]
     sizes = {f.size for f in found}
     if len(sizes) > 1 or sizes == {1}:
         return none

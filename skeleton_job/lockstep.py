@@ -51,7 +51,9 @@ def host_width(matrix: RateMatrix, rows: Labels, known: Bools) -> int:
     inside, floor = np.zeros(len(widths)), 0.0
     for host in whole:
         there = ~matrix.missing[host].any(axis=0)
-        series = np.hstack([matrix.tx[host][:, there], matrix.rx[host][:, there]])
+        series = np.hstack([matrix.tx[host], matrix.rx[host]])
+        if not there.all():
+            series = series[:, np.tile(there, 2)]
         power = float(series.var(axis=1).mean())
         if power <= 0:
             continue

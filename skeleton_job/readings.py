@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from skeleton_job.arrays import Ints, Unsigned
 
 # The tick is looked for in the readings of so many endpoints.
 TICK_ENDPOINTS: Final = 64
+T = TypeVar("T", np.int64, np.uint64)
+
 # Numbers below this are sorted by two passes of a radix sort.
 SMALL: Final = 2**16
 
@@ -65,6 +67,15 @@ class Readings:
             end=self.end[rows],
             bits=self.bits[rows],
         )
+
+    def padded(self, column: NDArray[T], rows: Ints) -> NDArray[T]:
+        """Return what a column says of some rows, each one's last reading repeated to its end."""
+        out = np.empty((rows.size, int((self.end - self.begin)[rows].max())), dtype=column.dtype)
+        for line, row in zip(out, rows, strict=True):
+            mine = column[self.begin[row] : self.end[row]]
+            line[: mine.size] = mine
+            line[mine.size :] = mine[-1]
+        return out
 
     @property
     def tick_ns(self) -> int | None:

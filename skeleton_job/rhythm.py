@@ -213,7 +213,11 @@ def _pieces(fine: Floats, starts: Floats, stretch: Floats, points: int) -> Float
     at = starts[:, None] + np.arange(points) * stretch[:, None]
     low = np.clip(np.floor(at).astype(np.int64), 0, fine.shape[1] - 2)
     part = np.clip(at - low, 0.0, 1.0)
-    out: Floats = fine[:, low] * (1 - part) + fine[:, low + 1] * part
+    out: Floats = np.take(fine, low, axis=1)
+    out *= 1 - part
+    rest = np.take(fine, low + 1, axis=1)
+    rest *= part
+    out += rest
     return out
 
 

@@ -103,13 +103,10 @@ def rate_matrix(
     there = np.flatnonzero(count)
     for begin in range(0, there.size, ROWS):
         rows = there[begin : begin + ROWS]
-        # Padded with each one's last reading.
-        at = np.minimum(np.arange(count[rows].max()), count[rows, None] - 1)
-        at += inside.begin[rows, None]
-        table = Table(inside.time_ns[at], count[rows], edges)
+        table = Table(inside.padded(inside.time_ns, rows), count[rows], edges)
         gone = np.zeros((rows.size, shape[1]), dtype=np.bool_)
         for out, column in ((tx, inside.tx_bytes), (rx, inside.rx_bytes)):
-            value = column[at]
+            value = inside.padded(column, rows)
             bits = inside.bits[rows]
             for row in np.flatnonzero(bits == UNDECLARED):
                 bits[row] = guess_bits(value[row])

@@ -20,6 +20,7 @@ from skeleton_job.confidence import calibrated, parts_of, signs_of
 from skeleton_job.description import Evidence
 from skeleton_job.job import Job, Rnic
 from skeleton_job.joints import (
+    Course,
     Inner,
     Joints,
     find_inner,
@@ -186,12 +187,9 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     if not placed:
         stages = [stage[blocks.known[stage]] for stage in stages]
     by_index = _follows_index(blocks, choice)
-    joints = (
-        find_joints(stages, blocks, matrix, rhythm, by_index=by_index)
-        if placed
-        else Joints(seen=False)
-    )
-    inner = find_inner(stages, blocks, matrix, rhythm) if placed else Inner(None, 1, ())
+    course = Course(stages, blocks, matrix, rhythm)
+    joints = find_joints(course, by_index=by_index) if placed else Joints(seen=False)
+    inner = find_inner(course) if placed else Inner(None, 1, ())
     sums = _rails(stages, blocks)
     cp = inner.size if inner.kind == "cp" else 1
     inside = _rails(inner.groups, blocks)

@@ -111,7 +111,8 @@ class Table:
         bin_ns = int(self.edges_ns[1] - self.edges_ns[0])
         # The first edge at or after each reading. Floats of today's nanoseconds are rounded to
         # 256 of them: the two may change places.
-        first = np.clip(-((self.edges_ns[0] - self.time_ns) // bin_ns), 0, edges.size)
+        behind = np.ceil((self.time_ns - self.edges_ns[0]) / bin_ns)
+        first = np.clip(behind, 0, edges.size).astype(np.int64)
         first -= (first > 0) & (padded[first - 1] >= self.times)
         first += padded[first] < self.times
         first[np.arange(m)[None] >= self.count[:, None]] = edges.size
