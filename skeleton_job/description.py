@@ -4,6 +4,7 @@ What hosts differ by without being at another stage is no evidence: clocks (a sh
 whole iteration), and shares of a collective that are not even.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -167,41 +168,88 @@ def plain(
 ) -> Floats:
     """Return deviations from profiles less what clocks and, if uneven, collectives explain.
 
-    `share` scales the bounds of what they may explain, per row; `of` says from which of the
-    profiles `around` each row deviates, None: from its own, or all from one.
+    Parameters
+    ----------
+    apart : (n, n_features)
+    around : (k, n_features), the profiles
+    share : (n,) scales the bounds of what may be explained
+    of : (n,) from which of the profiles each row deviates; None: all from the one there is
     """
+    return _without(
+        apart,
+        _shapes(around, uneven=uneven),
+        _bounds(far, share, uneven=uneven),
+        of=of,
+        rounds=ROUNDS if uneven else 1,
+    )
+
+
+def plain_from_each(
+    points: Floats, centres: Floats, far: float, *, uneven: bool, share: Floats
+) -> Iterator[Floats]:
+    """Yield, for each of some profiles, how all points deviate from it; see `plain`."""
+    shapes = _shapes(centres, uneven=uneven)
+    bounds = _bounds(far, share, uneven=uneven)
+    for k, centre in enumerate(centres):
+        yield _without(
+            points - centre, shapes[:, k : k + 1], bounds, of=None, rounds=ROUNDS if uneven else 1
+        )
+
+
+def _shapes(around: Floats, *, uneven: bool) -> Floats:
+    """Return what clocks and, if uneven, collectives add to profiles, (n_shapes, k, n_features)."""
     # Between points a shift is a blur as well; so are readings between the others' ticks.
     shapes = [_slope(around), _bend(around)]
-    bounds = [(-far * share, far * share)] * 2
     if uneven:
         half = around.shape[1] // 2
         both = np.minimum(around[:, :half], around[:, half:])
         # The burst alone: pipelines send and receive at once as well, but never so much.
         both = np.where(both > BURST_SHARE * both.max(axis=1, keepdims=True), both, 0.0)
         shapes.append(np.hstack([both, both]))
-        bounds.append((-share, 2.0 * share))
-    if of is not None:
-        shapes = [shape[of] for shape in shapes]
-    return _without(apart, shapes, bounds, rounds=ROUNDS if uneven else 1)
+    return np.stack(shapes)
+
+
+def _bounds(far: float, share: Floats, *, uneven: bool) -> tuple[Floats, Floats]:
+    """Return the least and the greatest multiple of each shape, (n_shapes, n) each."""
+    low, high = [-far * share] * 2, [far * share] * 2
+    if uneven:
+        low, high = [*low, -share], [*high, 2.0 * share]
+    return np.stack(low), np.stack(high)
 
 
 def _without(
-    apart: Floats, shapes: list[Floats], bounds: list[tuple[Floats, Floats]], *, rounds: int
+    apart: Floats,
+    shapes: Floats,
+    bounds: tuple[Floats, Floats],
+    *,
+    of: Labels | None,
+    rounds: int,
 ) -> Floats:
     """Return deviations less the multiples of shapes, between bounds, that fit them best.
 
     One shape after the other, and again: a burst's bend looks much like less of the burst.
+    What is left matters only by its products with the shapes, and these follow from each other:
+    the rounds need no look at the features.
     """
-    squares = [np.maximum((shape**2).sum(axis=1), 1e-300) for shape in shapes]
-    taken = [np.zeros(len(apart)) for _ in shapes]
-    out, product = apart.copy(), np.empty_like(apart)
+    gram = np.einsum("skf,tkf->stk", shapes, shapes)
+    if of is None:
+        products = shapes[:, 0] @ apart.T
+    else:
+        products = np.stack([np.einsum("nf,nf->n", apart, shape[of]) for shape in shapes])
+        gram = gram[:, :, of]
+    taken = np.zeros_like(products)
     for _ in range(rounds):
-        for i, (shape, (low, high)) in enumerate(zip(shapes, bounds, strict=True)):
-            np.multiply(out, shape, out=product)
-            wanted = np.clip(taken[i] + product.sum(axis=1) / squares[i], low, high)
-            np.multiply((wanted - taken[i])[:, None], shape, out=product)
-            out -= product
+        for i in range(len(shapes)):
+            wanted = taken[i] + products[i] / np.maximum(gram[i, i], 1e-300)
+            wanted = np.clip(wanted, bounds[0][i], bounds[1][i])
+            products -= (wanted - taken[i]) * gram[i]
             taken[i] = wanted
+    if of is None:
+        explained: Floats = taken.T @ shapes[:, 0]
+        return apart - explained
+    out = apart.copy()
+    for multiple, shape in zip(taken, shapes, strict=True):
+        out -= multiple[:, None] * shape[of]
     return out
 
 

@@ -10,6 +10,7 @@ What hosts differ by without being at another stage is no evidence: clocks (a sh
 whole iteration), and some per cent of the bytes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,7 +19,7 @@ from scipy.special import gammaln
 
 from skeleton_job.arrays import Floats
 from skeleton_job.clusters import MAX_ROUNDS, Labels, assign, divisors
-from skeleton_job.description import Evidence, description, plain
+from skeleton_job.description import Evidence, description, plain_from_each
 
 # Collectives leave less than this share of traffic that goes one way, pipelines more; nats for
 # each factor of e beyond it, and up to how many.
@@ -166,24 +167,23 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
         return None
     far = np.full(points.shape[0], 1.0)
 
-    def off(centre: Floats) -> Floats:
-        """Return the blocks less a centre, and less what says nothing, (n, n_features)."""
-        apart = points - centre
-        return plain(apart, centre[None], evidence.max_shift, uneven=uneven, share=far)
+    def off(centres: Floats) -> Iterator[Floats]:
+        """Yield the blocks less each centre, and less what says nothing, (n, n_features)."""
+        return plain_from_each(points, centres, evidence.max_shift, uneven=uneven, share=far)
 
     def cost_of(centres: Floats) -> Floats:
-        return np.stack([(off(c) ** 2).sum(axis=1) for c in centres], axis=1)
+        return np.stack([_square(apart) for apart in off(centres)], axis=1)
 
     best: tuple[float, Labels] | None = None
-    middle = points.mean(axis=0)
+    middle = points.mean(axis=0, keepdims=True)
     for start in range(2):
         # From the block least or most like the mean.
-        order = np.argsort((off(middle) ** 2).sum(axis=1), kind="stable")
+        order = np.argsort(cost_of(middle)[:, 0], kind="stable")
         chosen = [int(order[-1 if start == 0 else 0])]
-        nearest = (off(points[chosen[0]]) ** 2).sum(axis=1)
+        nearest = cost_of(points[chosen])[:, 0]
         while len(chosen) < count:
             chosen.append(int(np.argmax(nearest)))
-            nearest = np.minimum(nearest, (off(points[chosen[-1]]) ** 2).sum(axis=1))
+            nearest = np.minimum(nearest, cost_of(points[chosen[-1:]])[:, 0])
         centres = points[chosen].copy()
         labels: Labels | None = None
         for _ in range(MAX_ROUNDS):
@@ -193,16 +193,23 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
             if new is None or (labels is not None and np.array_equal(new, labels)):
                 break
             labels = new
-            for c in range(count):
+            # No centre hangs on another: all move from where they were.
+            for c, apart in enumerate(off(centres.copy())):
                 inside = labels[evidence.known] == c
                 if inside.any():
-                    centres[c] = centres[c] + off(centres[c])[inside].mean(axis=0)
+                    centres[c] += apart[inside].mean(axis=0)
         if labels is None:
             return None
         loss = float(cost[np.arange(labels.size), labels].sum())
         if best is None or loss < best[0]:
             best = (loss, labels)
     return None if best is None else best[1]
+
+
+def _square(apart: Floats) -> Floats:
+    """Return the squared length of each row, (n,)."""
+    out: Floats = np.einsum("nf,nf->n", apart, apart)
+    return out
 
 
 def _net(profiles: Floats) -> Floats:
