@@ -38,7 +38,7 @@ settings come from flags, then the environment ({ENV_PREFIX}<NAME>), then the
   flows = 4                # 5-tuples per target; basic_flows, explore_flows too
   explore_peers = 1        # sample of other same-rail pairs, two peers for each
   explore_rotate_s = 300
-  max_basic_peers = 1023
+  max_basic_peers = 1023   # as many of them as fit into a list of 64 KB
 
 example:
   skeletonhunter skeleton run --bootstrap 127.0.0.1:9092 --interval-s 10 --window-s 40

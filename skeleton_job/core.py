@@ -119,11 +119,12 @@ class SkeletonCore:
         for agent_id in sorted(dirty):
             jobs = sorted(self._jobs_of.get(agent_id, ()))
             draft = merged([self._shares[t] for t in jobs], agent_id)
-            self.counts["targets_dropped"] += draft.dropped
             old = self._published.get(agent_id)
             if draft.targets or self._roster.has_endpoints(agent_id):
                 if _differs(draft, old):
                     due = self._list(agent_id, draft)
+                    self.counts["targets_dropped"] += draft.dropped
+                    self.counts["lists_cut"] += draft.dropped > 0
                     self._published[agent_id] = due
                     self._versions[agent_id] = due.version
                     yield agent_id, due
@@ -139,7 +140,7 @@ class SkeletonCore:
 
     def skeletons_gone(self) -> list[str]:
         """Return the ids of tasks that have a skeleton but no record any more; forget them."""
-        gone = sorted(t for t in self._standing if t not in self._roster.tasks)
+        gone = sorted(self._standing.keys() - self._roster.tasks.keys())
         for task_id in gone:
             del self._standing[task_id]
         return gone
@@ -250,6 +251,8 @@ class SkeletonCore:
         old = self._shares.pop(task_id, None)
         for agent_id in old.targets if old is not None else ():
             self._jobs_of[agent_id].discard(task_id)
+            if not self._jobs_of[agent_id]:
+                del self._jobs_of[agent_id]
             self._dirty_agents.add(agent_id)
         for agent_id in share.targets if share is not None else ():
             self._jobs_of.setdefault(agent_id, set()).add(task_id)

@@ -4,6 +4,7 @@ Pure functions of what is known and of event time; what to publish is decided
 elsewhere by comparing with what was published.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -18,8 +19,11 @@ from skeleton_job.pairs import Pair
 from skeleton_job.preload import DEFAULT_MAX_PEERS, basic_pairs, rails_of, ring_pairs
 from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE
 
-# The contract's bound on a list.
-MAX_TARGETS: Final = 65_536
+# What a list may take on the wire. A cluster's agents all read the one topic, and each republished
+# list goes to every one of them.
+MAX_LIST_BYTES: Final = 64 * 1024
+# Frame, ids of cluster and agent, version, time and counts: ids have 256 characters at most.
+HEADER_BYTES: Final = 640
 # Which reason is kept when a pair has several, and who stays when a list is too long.
 RANK: Final = {TargetOrigin.SKELETON: 0, TargetOrigin.BASIC: 1, TargetOrigin.EXPLORE: 2}
 
@@ -49,7 +53,7 @@ class ListConfig:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A list without its version; `dropped` targets were more than the contract allows."""
+    """A list without its version; `dropped` targets did not fit into `MAX_LIST_BYTES`."""
 
     phase: PingListPhase
     targets: tuple[PingTarget, ...]
@@ -124,10 +128,51 @@ def merged(shares: Iterable[Share], agent_id: str) -> Draft:
             if old is None or _rank(target) < _rank(old):
                 best[target.src, target.dst] = target
         chosen = list(best.values())
-    dropped = max(0, len(chosen) - MAX_TARGETS)
-    if dropped:
-        chosen = sorted(chosen, key=_rank)[:MAX_TARGETS]
-    return Draft(phase, tuple(sorted(chosen, key=attrgetter("src", "dst"))), dropped)
+    fitting = _fitting(chosen)
+    targets = tuple(sorted(fitting, key=attrgetter("src", "dst")))
+    return Draft(phase, targets, len(chosen) - len(fitting))
+
+
+def target_bytes(target: PingTarget) -> int:
+    """Return the bytes of a target on the wire."""
+    ids = text_bytes(target.src) + text_bytes(target.dst) + text_bytes(target.task_id)
+    return ids + 1 + _number_bytes(target.flows)
+
+
+def text_bytes(text: str) -> int:
+    """Return the bytes of a string on the wire, with its length."""
+    size = len(text) if text.isascii() else len(text.encode())
+    return _number_bytes(size) + size
+
+
+def _number_bytes(number: int) -> int:
+    """Return the bytes of a number from 0 on: seven bits in each, one of them for the sign."""
+    return max(1, -(-(number.bit_length() + 1) // 7))
+
+
+def _fitting(targets: Sequence[PingTarget]) -> Sequence[PingTarget]:
+    """Return those that stay on a list that is too long.
+
+    The best reasons first. Of one reason each endpoint loses as many, and keeps the same ones as
+    long as its list is the same; which, says a checksum: no order of names shall leave a host out.
+    """
+    room = MAX_LIST_BYTES - HEADER_BYTES
+    if sum(map(target_bytes, targets)) <= room:
+        return targets
+    turns: dict[tuple[int, str], int] = {}
+    by_chance = sorted(targets, key=lambda t: (crc32(f"{t.src}|{t.dst}".encode()), t.dst))
+    order = []
+    for target in by_chance:
+        whose = (RANK[target.origin], target.src)
+        turns[whose] = turn = turns.get(whose, 0) + 1
+        order.append((RANK[target.origin], turn, target.src, target.dst, target))
+    kept = []
+    for *_, target in sorted(order, key=lambda row: row[:4]):
+        room -= target_bytes(target)
+        if room < 0:
+            break
+        kept.append(target)
+    return kept
 
 
 def _rank(target: PingTarget) -> tuple[int, str, str, str]:
@@ -155,17 +200,29 @@ def _pairs(
 ) -> dict[Pair, TargetOrigin]:
     job = Job.from_task(task)
     if skeleton is None:
-        return dict.fromkeys(basic_pairs(job, config.max_basic_peers), TargetOrigin.BASIC)
+        return dict.fromkeys(basic_pairs(job, _basic_peers(task, config)), TargetOrigin.BASIC)
     known = {(p.a, p.b) for p in skeleton.pairs}
     pairs = dict.fromkeys(_explored(job, known, now_ns, config), TargetOrigin.EXPLORE)
     unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
     if unknown:
         pairs |= {
             pair: TargetOrigin.BASIC
-            for pair in basic_pairs(job, config.max_basic_peers)
+            for pair in basic_pairs(job, _basic_peers(task, config))
             if pair[0] in unknown or pair[1] in unknown
         }
     return pairs | dict.fromkeys(known, TargetOrigin.SKELETON)
+
+
+def _basic_peers(task: Task, config: ListConfig) -> int:
+    """Return how many peers an endpoint has on the basic list: as many as all lists have room for.
+
+    The nearest ones, the same number for all, so that what is probed stays symmetric.
+    """
+    widest = max(Counter(e.agent_id for e in task.endpoints).values(), default=1)
+    longest = max((text_bytes(e.endpoint_id) for e in task.endpoints), default=0)
+    each = 2 * longest + text_bytes(task.task_id) + 1 + _number_bytes(config.basic_flows)
+    fit = (MAX_LIST_BYTES - HEADER_BYTES) // (widest * each)
+    return max(2, min(config.max_basic_peers, fit))
 
 
 def _explored(job: Job, known: set[Pair], now_ns: int, config: ListConfig) -> set[Pair]:

@@ -11,8 +11,8 @@ from typing import Final
 from skeleton_job.job import Job, Rnic
 from skeleton_job.pairs import Pair, ordered
 
-# Of a job of more hosts each endpoint gets the nearest in the platform's order:
-# 8 RNICs × 1,023 targets are half a megabyte, and Kafka's message limit is one.
+# Of a job of more hosts each endpoint gets the nearest in the platform's order; a published list
+# has room for fewer still (`skeleton_job.pinglists`).
 DEFAULT_MAX_PEERS: Final = 1023
 
 

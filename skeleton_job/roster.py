@@ -1,6 +1,7 @@
 """Jobs and registered endpoints, and which agent answers for which endpoint."""
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from schemas.records import Endpoint, Task
 
@@ -16,6 +17,8 @@ class Roster:
         self._planned: dict[str, dict[str, str]] = {}
         self._agents_of: dict[str, frozenset[str]] = {}
         self._tasks_of: dict[str, set[str]] = {}
+        # Jobs of which agents are looked for anew when somebody asks.
+        self._unsettled: set[str] = set()
 
     @property
     def tasks(self) -> Mapping[str, Task]:
@@ -33,10 +36,12 @@ class Roster:
 
     def agents_of(self, task_id: str) -> frozenset[str]:
         """Return the agents that probe for a job."""
+        self._settle()
         return self._agents_of.get(task_id, frozenset())
 
     def tasks_of(self, agent_id: str) -> Set[str]:
         """Return the ids of the jobs that an agent probes for."""
+        self._settle()
         return self._tasks_of.get(agent_id, frozenset())
 
     def set_task(self, task_id: str, task: Task | None) -> None:
@@ -48,10 +53,13 @@ class Roster:
             if not planned:
                 self._planned.pop(endpoint.endpoint_id, None)
         if task is not None:
+            if task.ended_at is not None:
+                # Whoever ends jobs need not delete them: what is left is small.
+                task = replace(task, endpoints=())
             self._tasks[task_id] = task
             for endpoint in task.endpoints:
                 self._planned.setdefault(endpoint.endpoint_id, {})[task_id] = endpoint.agent_id
-        self._set_agents(task_id)
+        self._unsettled.add(task_id)
 
     def set_endpoint(
         self, endpoint_id: str, endpoint: Endpoint | None
@@ -63,10 +71,11 @@ class Roster:
         tasks : ids of jobs whose endpoint is now with another agent. One that
             left stays with the agent that its job plans for it: it may come
             back, and its peers go on probing it.
-        agents : agents that gained or lost an endpoint
+        agents : agents that have their first endpoint now, or none any more
         """
         old = self._agents.pop(endpoint_id, None)
         new = None if endpoint is None else endpoint.agent_id
+        before = {agent: self.has_endpoints(agent) for agent in (old, new) if agent is not None}
         if old is not None:
             self._homes[old].discard(endpoint_id)
             if not self._homes[old]:
@@ -79,9 +88,12 @@ class Roster:
             for task_id, planned in self._planned.get(endpoint_id, {}).items()
             if (old or planned) != (new or planned)
         }
-        for task_id in moved:
-            self._set_agents(task_id)
-        return moved, {agent for agent in (old, new) if agent is not None}
+        self._unsettled |= moved
+        return moved, {agent for agent, had in before.items() if had != self.has_endpoints(agent)}
+
+    def _settle(self) -> None:
+        while self._unsettled:
+            self._set_agents(self._unsettled.pop())
 
     def _set_agents(self, task_id: str) -> None:
         """Find anew which agents probe for a job."""

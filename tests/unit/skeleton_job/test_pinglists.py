@@ -1,14 +1,27 @@
 """Lists per agent: preload, skeleton, exploration."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from schemas.codec import Codec
 from schemas.enums import PingListPhase, TargetOrigin
-from schemas.records import PingTarget, Skeleton, SkeletonMember, SkeletonPair, Task
+from schemas.ids import MAX_ID_CHARS
+from schemas.records import PingList, PingTarget, Skeleton, SkeletonMember, SkeletonPair, Task
+from schemas.topics import PINGLIST
 from skeleton_job.job import Job, Rnic, natural_key
 from skeleton_job.pairs import MESH_SIZE, chain_pairs, group_pairs, same_rail_pairs
-from skeleton_job.pinglists import Draft, ListConfig, merged, task_share, usable_skeleton
+from skeleton_job.pinglists import (
+    HEADER_BYTES,
+    MAX_LIST_BYTES,
+    Draft,
+    ListConfig,
+    merged,
+    target_bytes,
+    task_share,
+    usable_skeleton,
+)
 from skeleton_job.preload import basic_pairs
 from tests.unit.skeleton_job.records import agent_of, task_record
 
@@ -204,15 +217,60 @@ def test_the_registered_agent_probes() -> None:
     assert {t.src for t in lists[agent_of("h0")].targets} == {"job1-w0/r1"}
 
 
-def test_a_list_is_cut_at_the_contracts_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least important targets go first, and are counted."""
-    monkeypatch.setattr("skeleton_job.pinglists.MAX_TARGETS", 2)
-    task = task_record(job(8, rails=1))
-    draft = drafts([task], {"job1": skeleton(task, [(0, 1)])})[agent_of("h0")]
-    assert len(draft.targets) == 2
-    assert draft.dropped == 1
-    assert "job1-w1/r0" in {t.dst for t in draft.targets}
-    assert [type(t) for t in draft.targets] == [PingTarget, PingTarget]
+def encoded(draft: Draft) -> int:
+    """Return what a list takes on the wire with the longest ids."""
+    made = PingList(
+        cluster="c" * MAX_ID_CHARS,
+        agent_id="a" * MAX_ID_CHARS,
+        version=2**62,
+        updated_at=2**62,
+        phase=draft.phase,
+        producer_version="10.20.30rc40",
+        targets=draft.targets,
+    )
+    return len(Codec().encode(PINGLIST, made))
+
+
+@pytest.mark.parametrize("name", ["job1", "a-job-with-quite-a-long-name-" * 4, "作業" * 20])
+def test_the_basic_list_of_a_job_fits(name: str) -> None:
+    """As many of the nearest peers as 64 KB hold, the same number for all, nothing cut."""
+    hosts = 100
+    lists = drafts([task_record(job(hosts, rails=8, name=name))])
+    largest = max(encoded(draft) for draft in lists.values())
+    assert largest <= MAX_LIST_BYTES
+    (peers,) = set(Counter(t.src for draft in lists.values() for t in draft.targets).values())
+    assert not any(draft.dropped for draft in lists.values())
+    assert peers == hosts - 1 if name == "job1" else largest > 0.9 * MAX_LIST_BYTES
+    found = targets(lists)
+    assert {(b, a) for a, b in found} == found
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 8191, 8192])
+@pytest.mark.parametrize("flows", [1, 63, 64])
+def test_the_bytes_of_a_target_are_those_of_the_wire(size: int, flows: int) -> None:
+    """At each length at which a number takes one byte more."""
+    one = PingTarget(
+        src="s" * size, dst="d", task_id="é" * (size // 2), origin=TargetOrigin.BASIC, flows=flows
+    )
+    without = Draft(PingListPhase.PRELOAD, ())
+    assert encoded(replace(without, targets=(one,))) - encoded(without) - 1 == target_bytes(one)
+
+
+def test_a_list_of_several_jobs_is_cut_evenly_and_counted() -> None:
+    """Skeletons stay; of the rest each endpoint loses as many, in whatever order jobs come."""
+    tasks = [task_record(job(90, rails=8, name=f"job{n}")) for n in range(1, 7)]
+    sure = {"job1": skeleton(tasks[0], [(0, 1), (0, 2)])}
+    mine = drafts(tasks, sure)[agent_of("h0")]
+    assert mine.dropped > 0
+    assert MAX_LIST_BYTES - 100 - HEADER_BYTES < encoded(mine) <= MAX_LIST_BYTES
+    assert {("job1-w0/r0", "job1-w1/r0"), ("job1-w0/r0", "job1-w2/r0")} <= {
+        (t.src, t.dst) for t in mine.targets
+    }
+    kept = Counter(t.src for t in mine.targets if t.origin is TargetOrigin.BASIC)
+    assert len(kept) == 5 * 8
+    assert max(kept.values()) - min(kept.values()) <= 1
+    again = drafts(tasks[::-1], sure)[agent_of("h0")]
+    assert again == mine
 
 
 def test_large_groups_get_a_few_peers_each() -> None:
