@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ops.bench import accuracy, agent, labs, pipeline, soak, throughput
+from ops.bench import accuracy, agent, labs, pipeline, scale, soak, throughput
 from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.signals import interruptible
 
@@ -16,6 +16,7 @@ BENCHES: Final = {
     "pipeline": pipeline,
     "accuracy": accuracy,
     "labs": labs,
+    "scale": scale,
     "agent": agent,
     "soak": soak,
     "throughput": throughput,
@@ -24,6 +25,7 @@ BENCHES: Final = {
 PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES} | {
     "soak": Path("docs") / "agent.md",
     "throughput": Path("docs") / "performance.md",
+    "scale": Path("docs") / "scaling.md",
 }
 
 

@@ -1,0 +1,201 @@
+"""A cluster's counters in one skeleton job, measured in a process of its own.
+
+`python -m ops.bench.skeleton_cluster TASKS` prints JSON: what a first run over all tasks
+takes, what a second one without anything new, and one after new readings of one task.
+"""
+
+import copy
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from arena.workload.capture import CaptureSpec, capture
+from arena.workload.spec import JobSpec
+from ops.bench.process_cost import memory
+from schemas.records import CounterBatch, CounterSample, Task, TaskEndpoint
+from skeleton_job.arrays import S_NS
+from skeleton_job.core import SkeletonCore
+from skeleton_job.pinglists import ListConfig
+from skeleton_job.questions import InferenceConfig
+
+CLUSTER: Final = "bench"
+HZ: Final = 10
+# 80 hosts of 8 RNICs: 64 tasks are 40,960.
+HOSTS: Final = 80
+RAILS: Final = 8
+SPECS: Final = (
+    JobSpec(name="a", dp=10, pp=8, period_s=8.0, microbatches=16),
+    JobSpec(name="b", dp=80, pp=1, period_s=4.0),
+    JobSpec(name="c", dp=20, pp=4, period_s=15.0, microbatches=16),
+    JobSpec(name="d", dp=80, pp=2, tp=4, period_s=8.0, microbatches=16),
+)
+INFERENCE: Final = InferenceConfig()
+# What the store keeps at most, and one interval more for the run after new readings.
+SECONDS: Final = (INFERENCE.window_ns + 2 * INFERENCE.interval_ns) // S_NS + 12
+# The first run sees windows that end before those readings.
+FIRST_SECONDS: Final = SECONDS - INFERENCE.interval_ns // S_NS
+
+
+def task(number: int, spec: JobSpec) -> Task:
+    """Return a task on hosts of its own."""
+    name = f"job-{number:04d}"
+    return Task(
+        cluster=CLUSTER,
+        task_id=name,
+        submitted_at=1_750_000_000_000_000,
+        gpus_per_host=spec.gpus_per_host,
+        endpoints=tuple(
+            TaskEndpoint(
+                endpoint_id=f"{name}-w{host}/r{rail}",
+                container_id=f"{name}-w{host}",
+                host_id=f"host-{number:04d}-{host:03d}",
+                agent_id=f"agent-{number:04d}-{host:03d}",
+                rail=rail,
+            )
+            for host in range(HOSTS)
+            for rail in range(RAILS)
+        ),
+    )
+
+
+@cache
+def counters(number: int) -> tuple[Any, ...]:
+    """Return time, tx and rx of each host's RNICs, (hosts, seconds * HZ, rails) each."""
+    made = capture(CaptureSpec(jobs=(SPECS[number],), seconds=SECONDS + 1, hz=HZ, seed=number))
+    order = {host: i for i, (host, _) in enumerate(made.truth.jobs[0].rnics[::RAILS])}
+    table = made.table.with_columns(at=pl.col("host").replace_strict(order)).sort(
+        "at", "rail", "time_ns"
+    )
+    shape = (HOSTS, RAILS, -1)
+    columns = (
+        table[name].to_numpy().reshape(shape) for name in ("time_ns", "tx_bytes", "rx_bytes")
+    )
+    return tuple(np.swapaxes(column, 1, 2) for column in columns)
+
+
+def batches(of: Task, number: int, seconds: range) -> Iterator[CounterBatch]:
+    """Yield a task's readings as its agents send them, host by host."""
+    time_ns, tx, rx = counters(number)
+    for host in range(HOSTS):
+        endpoints = of.endpoints[host * RAILS : (host + 1) * RAILS]
+        for second in seconds:
+            rows = slice(second * HZ, (second + 1) * HZ)
+            start_ns = int(time_ns[host, rows].min()) // S_NS * S_NS
+            stamps, sent, got = (c[host, rows].tolist() for c in (time_ns, tx, rx))
+            yield CounterBatch(
+                cluster=CLUSTER,
+                agent_id=endpoints[0].agent_id,
+                host_id=endpoints[0].host_id,
+                started_at=start_ns // 1000,
+                tick_ns=S_NS // HZ,
+                samples=tuple(
+                    CounterSample(
+                        endpoint_id=e.endpoint_id,
+                        rail=e.rail,
+                        tick_offset_ns=stamps[tick][e.rail] - start_ns,
+                        tx_bytes=sent[tick][e.rail],
+                        rx_bytes=got[tick][e.rail],
+                        counter_bits=64,
+                    )
+                    for tick in range(HZ)
+                    for e in endpoints
+                ),
+            )
+
+
+def filled(tasks: int) -> tuple[SkeletonCore, list[CounterBatch], dict[str, Any]]:
+    """Return a core that has the readings of that many tasks, and what taking them in cost.
+
+    Between the two: what the agents of the first task send later.
+
+    Those of one task of a kind come as batches; of its likes the store gets copies, which
+    are as large, and made a hundred times as fast.
+    """
+    core = SkeletonCore(CLUSTER, ListConfig(), INFERENCE)
+    store = core._store
+    found: dict[str, Any] = {"batches": 0, "add_s": 0.0}
+    firsts: list[Task] = []
+    later: list[CounterBatch] = []
+    for number in range(tasks):
+        kind = number % len(SPECS)
+        made = task(number, SPECS[kind])
+        core.task(made.task_id, made)
+        if number < len(SPECS):
+            firsts.append(made)
+            later = later or list(batches(made, kind, range(FIRST_SECONDS, SECONDS)))
+            for batch in batches(made, kind, range(FIRST_SECONDS)):
+                begin = time.process_time()
+                core.counters(batch)
+                found["add_s"] += time.process_time() - begin
+                found["batches"] += 1
+            continue
+        for old, new in zip(firsts[kind].endpoints[::RAILS], made.endpoints[::RAILS], strict=True):
+            agent = copy.deepcopy(store._agents[old.agent_id])
+            for page in agent.pages:
+                page.codes = {
+                    (name.replace(firsts[kind].task_id, made.task_id), bits): code
+                    for (name, bits), code in page.codes.items()
+                }
+            store._agents[new.agent_id] = agent
+        core._ripe.add(made.task_id)
+    counters.cache_clear()
+    return core, later, found
+
+
+def run(core: SkeletonCore) -> dict[str, float]:
+    """Infer whatever is due, publish skeletons and lists; return what that took."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    inferences = skeletons = sure = lists = 0
+    for question in core.questions():
+        record = core.answered(question, question.answer())
+        inferences += 1
+        skeletons += record is not None
+        sure += record is not None and record.dp is not None
+    due_s = time.perf_counter() - wall
+    lists = sum(1 for _ in core.lists_due())
+    return {
+        "wall_s": time.perf_counter() - wall,
+        "cpu_s": time.process_time() - cpu,
+        "inferences_s": due_s,
+        "inferences": inferences,
+        "skeletons": skeletons,
+        "sure": sure,
+        "lists": lists,
+    }
+
+
+def measure(tasks: int) -> dict[str, Any]:
+    """Return all figures of a cluster of that many tasks."""
+    core, later, found = filled(tasks)
+    found |= {"filled_mib": memory_mib()}
+    first = run(core)
+    # Lists and skeletons are as they are; nobody sent a reading.
+    nothing = run(core)
+    for batch in later:
+        core.counters(batch)
+    one = run(core)
+    return found | {
+        "tasks": tasks,
+        "rnics": tasks * HOSTS * RAILS,
+        "first": first,
+        "nothing": nothing,
+        "one": one,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def memory_mib() -> float:
+    """Return what this process holds now."""
+    return memory(os.getpid()).rss_bytes / 2**20
+
+
+if __name__ == "__main__":
+    json.dump(measure(int(sys.argv[1])), sys.stdout)

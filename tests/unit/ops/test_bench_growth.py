@@ -1,0 +1,62 @@
+"""Growth curves, and the cluster whose ping lists are measured."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from ops.bench import scale
+from ops.bench.growth import Curve, keep, kept, slope
+from ops.bench.ping_list_cluster import RAILS, Cluster
+from skeleton_job.pinglists import MAX_LIST_BYTES
+
+
+def curve(name: str, power: float) -> Curve:
+    """Return a cost that grows with that power of the size."""
+    sizes = (10.0, 20.0, 40.0, 80.0)
+    costs = tuple(3.0 * size**power for size in sizes)
+    return Curve(name=name, axis="RNICs", unit="s", sizes=sizes, costs=costs)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
+def test_the_slope_is_the_power(power: float) -> None:
+    """Whatever the factor before it."""
+    assert curve("x", power).slope == pytest.approx(power, abs=1e-9)
+
+
+def test_a_slope_needs_two_sizes_above_zero() -> None:
+    """Anything else is refused rather than drawn."""
+    for sizes, costs in (([1.0], [1.0]), ([2.0, 2.0], [1.0, 3.0]), ([1.0, 2.0], [0.0, 1.0])):
+        with pytest.raises(ValueError, match=r"sizes|above 0"):
+            slope(sizes, costs)
+
+
+def test_curves_of_other_parts_stay(tmp_path: Path) -> None:
+    """A part that is measured anew replaces its own curve only; the picture has both."""
+    path, picture = tmp_path / "curves.json", tmp_path / "curves.png"
+    keep(curve("a", 1.0), path, picture)
+    keep(curve("b", 0.0), path, picture)
+    keep(curve("a", 2.0), path, picture)
+    assert {c.name: round(c.slope, 6) for c in kept(path)} == {"a": 2.0, "b": 0.0}
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_no_part_of_scale_hides_another() -> None:
+    """Modules name their parts without knowing each other."""
+    assert len(scale.PARTS) == sum(len(module.PARTS) for module in scale.MODULES)
+    assert set(scale.DEFAULT_RUNS) <= set(scale.PARTS)
+
+
+def test_churn_publishes_for_the_agents_that_changed_and_no_other() -> None:
+    """In a cluster of forty hosts, ten seconds of three containers a second."""
+    cluster = Cluster(40)
+    cluster.fill()
+    assert math.isclose(len(cluster.running), 40, abs_tol=4)
+    costs = cluster.churn(10, 180)
+    assert costs.containers >= 30
+    assert costs.lists == costs.changed > 0
+    assert costs.needless == 0
+    assert 0 < costs.largest <= MAX_LIST_BYTES
+    anew = {a: x.targets for a, x in cluster.from_scratch().items()}
+    assert anew == {a: x.targets for a, x in cluster.lists.items()}
+    assert len(cluster.registrations()) == len(cluster.running) * RAILS
