@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from schemas.enums import PingListPhase
 from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
 from skeleton_job.arrays import S_NS
+from skeleton_job.columns import CounterColumns
 from skeleton_job.counters import CounterStore
 from skeleton_job.job import Job
 from skeleton_job.pinglists import Draft, ListConfig, Share, merged, task_share, usable_skeleton
@@ -79,12 +80,15 @@ class SkeletonCore:
             self._ripe |= tasks
             self._dirty_agents |= agents
 
-    def counters(self, batch: CounterBatch) -> None:
-        """Take a rnic.counters.v1 record."""
+    def counters(self, batch: CounterBatch | CounterColumns) -> None:
+        """Take a rnic.counters.v1 record, or its columns."""
         if self._ours(batch.cluster):
             self._advance(batch.started_at * 1000)
             before_ns = self._store.latest_of(batch.agent_id)
-            self.counts["samples_unusable"] += self._store.add(batch)
+            if isinstance(batch, CounterColumns):
+                self._store.add_columns(batch)
+            else:
+                self.counts["samples_unusable"] += self._store.add(batch)
             latest_ns = self._store.latest_of(batch.agent_id)
             if latest_ns is not None and (
                 before_ns is None

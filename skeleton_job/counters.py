@@ -10,12 +10,11 @@ import numpy as np
 
 from schemas.records import CounterBatch
 from skeleton_job.arrays import S_NS
-from skeleton_job.pages import MAX_NAMES, SPAN_NS, Codes, Page
+from skeleton_job.columns import MAX_BATCH_SPAN_NS, CounterColumns
+from skeleton_job.pages import MAX_NAMES, SPAN_NS, Codes, Numbers, Page
 from skeleton_job.readings import Readings, in_order
 from skeleton_job.unwrapping import UNDECLARED
 
-# A batch is a second of ticks; one that spans more is not ours.
-MAX_BATCH_SPAN_NS: Final = 600 * 10**9
 MAX_BYTES: Final = 2**64
 # Pages of an agent within the horizon.
 PAGES: Final = 20
@@ -24,13 +23,19 @@ SWEEP_BATCHES: Final = 4096
 
 
 class _Agent:
-    """The pages of one agent, and its latest reading."""
+    """The pages of one agent, and its latest reading.
 
-    __slots__ = ("latest_ns", "pages")
+    `pattern` holds the names and widths of its latest batch as bytes, `coded` their numbers and
+    in which pages these count.
+    """
+
+    __slots__ = ("coded", "latest_ns", "pages", "pattern")
 
     def __init__(self) -> None:
         self.latest_ns = 0
         self.pages: deque[Page] = deque()
+        self.pattern = b""
+        self.coded: tuple[Codes, Numbers] = ({}, np.empty(0, dtype=np.uint8))
 
 
 class CounterStore:
@@ -69,10 +74,35 @@ class CounterStore:
             if agent is None:
                 agent = self._agents[intern(batch.agent_id)] = _Agent()
             self._put(agent, rows)
-            self._batches += 1
-            if self._batches % SWEEP_BATCHES == 0:
-                self._forget_silent()
         return len(batch.samples) - len(rows)
+
+    def add_columns(self, batch: CounterColumns) -> None:
+        """Take a batch whose samples are all of use."""
+        agent = self._agents.get(batch.agent_id)
+        key = batch.names.tobytes() + batch.bits.tobytes()
+        begin_ns, end_ns = int(batch.time_ns.min()), int(batch.time_ns.max())
+        if agent is not None and agent.pages and key == agent.pattern:
+            page = agent.pages[-1]
+            if (
+                page.codes is agent.coded[0]
+                and end_ns - begin_ns < SPAN_NS
+                and page.takes(begin_ns, end_ns, self._page_ns)
+            ):
+                page.add(batch.time_ns, agent.coded[1], batch.tx_bytes, batch.rx_bytes)
+                self._seen(agent, end_ns)
+                return
+        if agent is None:
+            agent = self._agents[intern(batch.agent_id)] = _Agent()
+        names, widths = batch.endpoints(), batch.bits.tolist()
+        columns = batch.time_ns, batch.tx_bytes, batch.rx_bytes
+        times, tx, rx = (column.tolist() for column in columns)
+        self._put(agent, list(zip(times, names, widths, tx, rx, strict=True)))
+        # The next one will have the same endpoints in the same order.
+        codes = agent.pages[-1].codes
+        wanted = list(zip(names, widths, strict=True))
+        if all(name in codes for name in wanted):
+            agent.pattern = key
+            agent.coded = codes, np.array([codes[name] for name in wanted], dtype=np.uint8)
 
     def latest_of(self, agent_id: str) -> int | None:
         """Return the time of an agent's latest reading, None without any."""
@@ -142,9 +172,21 @@ class CounterStore:
         codes = page.codes
         for name, width in wanted.difference(codes):
             codes[intern(name), width] = len(codes)
-        page.add(times, [codes[n, w] for n, w in zip(names, widths, strict=True)], tx, rx)
+        code = [codes[n, w] for n, w in zip(names, widths, strict=True)]
+        page.add(
+            np.array(times, dtype=np.int64),
+            code,
+            np.array(tx, dtype=np.uint64),
+            np.array(rx, dtype=np.uint64),
+        )
+        self._seen(agent, end_ns)
+
+    def _seen(self, agent: _Agent, end_ns: int) -> None:
         agent.latest_ns = max(agent.latest_ns, end_ns)
         self._latest_ns = max(self._latest_ns, end_ns)
+        self._batches += 1
+        if self._batches % SWEEP_BATCHES == 0:
+            self._forget_silent()
 
     def _new_page(self, agent: _Agent, last: Page | None, wanted: set[tuple[str, int]]) -> Page:
         codes: Codes = {}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from skeleton_job.arrays import Ints, Unsigned
 
@@ -24,7 +24,8 @@ Name = tuple[str, int]
 # Numbers of names; pages share them.
 Codes = dict[Name, int]
 # Time, number of the name, tx and rx of each reading.
-Columns = tuple[Ints, NDArray[np.uint8], Unsigned, Unsigned]
+Numbers = NDArray[np.uint8]
+Columns = tuple[Ints, Numbers, Unsigned, Unsigned]
 
 
 class Page:
@@ -65,25 +66,21 @@ class Page:
         return first_ns - page_ns < begin_ns and end_ns < first_ns + page_ns
 
     def add(
-        self,
-        time_ns: Sequence[int],
-        code: Sequence[int],
-        tx: Sequence[int],
-        rx: Sequence[int],
+        self, time_ns: Ints, code: Sequence[int] | Numbers, tx: ArrayLike, rx: ArrayLike
     ) -> None:
         """Take a batch; the times lie within `SPAN_NS`."""
-        begin_ns = min(time_ns)
-        begin, end = self._size, self._size + len(time_ns)
+        begin_ns = int(time_ns.min())
+        begin, end = self._size, self._size + time_ns.size
         if end > self._offset.size:
             self._resize(max(end, 2 * self._offset.size))
-        self._offset[begin:end] = [t - begin_ns for t in time_ns]
+        self._offset[begin:end] = time_ns - begin_ns
         self._code[begin:end] = code
         self._tx[begin:end] = tx
         self._rx[begin:end] = rx
         self._size = end
         self._begin.append(begin)
         self._base_ns.append(begin_ns)
-        self._end_ns.append(max(time_ns))
+        self._end_ns.append(int(time_ns.max()))
 
     def close(self) -> None:
         """Give back what was taken for more batches."""

@@ -5,12 +5,18 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from arena.skeletons.bench import bench
 from ops.bench.growth import Curve, told
 from ops.bench.report import Figure, figure
+from ops.bench.skeleton_cluster import CLUSTER, HZ, INFERENCE, RAILS, SPECS, batches, task
+from schemas.codec import Codec
+from schemas.topics import RNIC_COUNTERS
+from skeleton_job.columns import counter_columns
+from skeleton_job.core import SkeletonCore
+from skeleton_job.pinglists import ListConfig
 
 Say = Callable[[str], None]
 COMMAND: Final = "make bench-scale"
@@ -23,6 +29,9 @@ LINEAR: Final = 1.1
 NOTHING_S: Final = 0.1
 # One task of 64, and as much again for what is done once.
 ONE_SHARE: Final = 2 / MOST
+# Agents of 8 RNICs in a cluster of 40,000; the seconds of one task's that are taken in.
+AGENTS: Final = 5_000
+INTAKE_SECONDS: Final = 20
 TIMEOUT_S: Final = 3_600.0
 # Threads of the linear algebra wait for each other in a loop; matrices are too small for two.
 ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -30,7 +39,7 @@ ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 def one_job(runs: int, say: Say) -> list[Figure]:
     """2,048 RNICs, 300 s at 10 Hz, from a table."""
-    found = [bench()["task known"] for _ in range(runs)]
+    found = [_json("arena.skeletons", "--bench")["task known"] for _ in range(runs)]
     for f in found:
         say(f"2,048 RNICs × 300 s × 10 Hz: {f['wall_s']:.2f} s, {f['cpu_s']:.2f} s of CPU, "
             f"DP {f['dp']}, PP {f['pp']}")  # fmt: skip
@@ -46,6 +55,32 @@ def one_job(runs: int, say: Say) -> list[Figure]:
     ]  # fmt: skip
 
 
+def intake(runs: int, say: Say) -> list[Figure]:
+    """Take in what 5,000 agents send in a second, from the bytes of their messages."""
+    made = task(0, SPECS[0])
+    codec = Codec()
+    values = [
+        codec.encode(RNIC_COUNTERS, batch) for batch in batches(made, 0, range(INTAKE_SECONDS))
+    ]
+    found: list[float] = []
+    for _ in range(runs):
+        core = SkeletonCore(CLUSTER, ListConfig(), INFERENCE)
+        core.task(made.task_id, made)
+        begin = time.process_time()
+        for value in values:
+            payload = codec.payload(RNIC_COUNTERS, value)
+            columns = None if payload is None else counter_columns(payload)
+            core.counters(columns or codec.decode(RNIC_COUNTERS, value))
+        found.append((time.process_time() - begin) / len(values) * AGENTS)
+        say(f"a second of {AGENTS:,} agents × {RAILS} RNICs × {HZ} Hz: {found[-1]:.2f} s of CPU")
+    return [
+        figure(
+            f"skeleton job: counters of a second, {AGENTS:,} agents: CPU", found, "s",
+            bar=1.0, sense="<=", command=COMMAND,
+        )
+    ]  # fmt: skip
+
+
 def cluster(runs: int, say: Say) -> list[Figure]:
     """Infer 4 to 64 tasks of 640 RNICs, each size in a process of its own."""
     found = {tasks: [_child(tasks, say) for _ in range(runs)] for tasks in TASKS}
@@ -57,11 +92,9 @@ def cluster(runs: int, say: Say) -> list[Figure]:
     rnics = tuple(float(found[tasks][0]["rnics"]) for tasks in TASKS)
     seconds = tuple(statistics.median(of("first", "cpu_s", tasks)) for tasks in TASKS)
     memory = tuple(statistics.median(peaks[tasks]) for tasks in TASKS)
-    taken = [one["add_s"] / one["batches"] * 1e6 for t in TASKS for one in found[t]]
     whole = of("first", "cpu_s")
     one_of = [a / b for a, b in zip(of("one", "cpu_s"), whole, strict=True)]
     most = f"{rnics[-1]:,.0f} RNICs in {MOST} tasks"
-    say(f"a second of an agent's readings is taken in by {statistics.median(taken):.0f} µs")
     axis = "RNICs"
     return [
         figure(f"skeletons, {most}", of("first", "wall_s"), "s", bar=60.0, sense="<=",
@@ -82,12 +115,7 @@ def cluster(runs: int, say: Say) -> list[Figure]:
 
 def _child(tasks: int, say: Say) -> dict[str, Any]:
     """Return what a process measured of a cluster of that many tasks."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ops.bench.skeleton_cluster", str(tasks)],
-        check=True, capture_output=True, text=True, timeout=TIMEOUT_S,
-        env={**os.environ, **ENVIRONMENT},
-    )  # fmt: skip
-    found: dict[str, Any] = json.loads(done.stdout)
+    found = _json("ops.bench.skeleton_cluster", str(tasks))
     first, nothing, one = found["first"], found["nothing"], found["one"]
     say(
         f"{found['rnics']:,} RNICs in {tasks} tasks: {first['wall_s']:.1f} s "
@@ -98,7 +126,19 @@ def _child(tasks: int, say: Say) -> dict[str, Any]:
     return found
 
 
+def _json(module: str, argument: str) -> dict[str, Any]:
+    """Return what a module prints that runs in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, argument],
+        check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
+        env={**os.environ, **ENVIRONMENT},
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "skeleton-job": one_job,
+    "skeleton-intake": intake,
     "skeleton-cluster": cluster,
 }
