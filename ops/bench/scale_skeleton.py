@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ops.bench.growth import Curve, told
 from ops.bench.report import Figure, figure
-from ops.bench.skeleton_cluster import CLUSTER, HZ, INFERENCE, RAILS, SPECS, batches, task
+from ops.bench.skeleton_cluster import CLUSTER, HZ, INFERENCE, RAILS, SPECS, as_batch, columns, task
 from schemas.codec import Codec
 from schemas.topics import RNIC_COUNTERS
 from skeleton_job.columns import counter_columns
@@ -60,7 +60,8 @@ def intake(runs: int, say: Say) -> list[Figure]:
     made = task(0, SPECS[0])
     codec = Codec()
     values = [
-        codec.encode(RNIC_COUNTERS, batch) for batch in batches(made, 0, range(INTAKE_SECONDS))
+        codec.encode(RNIC_COUNTERS, as_batch(batch))
+        for batch in columns(made, 0, range(INTAKE_SECONDS))
     ]
     found: list[float] = []
     for _ in range(runs):
@@ -69,8 +70,8 @@ def intake(runs: int, say: Say) -> list[Figure]:
         begin = time.process_time()
         for value in values:
             payload = codec.payload(RNIC_COUNTERS, value)
-            columns = None if payload is None else counter_columns(payload)
-            core.counters(columns or codec.decode(RNIC_COUNTERS, value))
+            batch = None if payload is None else counter_columns(payload)
+            core.counters(batch or codec.decode(RNIC_COUNTERS, value))
         found.append((time.process_time() - begin) / len(values) * AGENTS)
         say(f"a second of {AGENTS:,} agents × {RAILS} RNICs × {HZ} Hz: {found[-1]:.2f} s of CPU")
     return [

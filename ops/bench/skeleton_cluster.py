@@ -22,12 +22,14 @@ from arena.workload.spec import JobSpec
 from ops.bench.process_cost import memory
 from schemas.records import CounterBatch, CounterSample, Task, TaskEndpoint
 from skeleton_job.arrays import S_NS
+from skeleton_job.columns import CounterColumns
 from skeleton_job.core import SkeletonCore
 from skeleton_job.pinglists import ListConfig
 from skeleton_job.questions import InferenceConfig
 
 CLUSTER: Final = "bench"
 HZ: Final = 10
+TICK_NS: Final = S_NS // HZ
 # 80 hosts of 8 RNICs: 64 tasks are 40,960.
 HOSTS: Final = 80
 RAILS: Final = 8
@@ -81,54 +83,72 @@ def counters(number: int) -> tuple[Any, ...]:
     return tuple(np.swapaxes(column, 1, 2) for column in columns)
 
 
-def batches(of: Task, number: int, seconds: range) -> Iterator[CounterBatch]:
-    """Yield a task's readings as its agents send them, host by host."""
+def columns(of: Task, number: int, seconds: range) -> Iterator[CounterColumns]:
+    """Yield a task's readings as the job reads them from its agents' messages, host by host."""
     time_ns, tx, rx = counters(number)
     for host in range(HOSTS):
         endpoints = of.endpoints[host * RAILS : (host + 1) * RAILS]
+        ids = "".join(e.endpoint_id for e in endpoints) * HZ
+        names = np.frombuffer(ids.encode("ascii"), np.uint8).reshape(HZ * RAILS, -1)
         for second in seconds:
             rows = slice(second * HZ, (second + 1) * HZ)
-            start_ns = int(time_ns[host, rows].min()) // S_NS * S_NS
-            stamps, sent, got = (c[host, rows].tolist() for c in (time_ns, tx, rx))
-            yield CounterBatch(
+            yield CounterColumns(
                 cluster=CLUSTER,
                 agent_id=endpoints[0].agent_id,
-                host_id=endpoints[0].host_id,
-                started_at=start_ns // 1000,
-                tick_ns=S_NS // HZ,
-                samples=tuple(
-                    CounterSample(
-                        endpoint_id=e.endpoint_id,
-                        rail=e.rail,
-                        tick_offset_ns=stamps[tick][e.rail] - start_ns,
-                        tx_bytes=sent[tick][e.rail],
-                        rx_bytes=got[tick][e.rail],
-                        counter_bits=64,
-                    )
-                    for tick in range(HZ)
-                    for e in endpoints
-                ),
+                started_at=int(time_ns[host, rows].min()) // S_NS * 10**6,
+                names=names,
+                time_ns=time_ns[host, rows].ravel(),
+                tx_bytes=tx[host, rows].ravel(),
+                rx_bytes=rx[host, rows].ravel(),
+                bits=np.full(HZ * RAILS, 64, dtype=np.uint8),
             )
 
 
-def filled(tasks: int) -> tuple[SkeletonCore, list[CounterBatch]]:
+def as_batch(of: CounterColumns) -> CounterBatch:
+    """Return the record that an agent sends of such readings."""
+    offsets = of.time_ns - of.started_at * 1000
+    return CounterBatch(
+        cluster=of.cluster,
+        agent_id=of.agent_id,
+        host_id=of.agent_id.replace("agent", "host"),
+        started_at=of.started_at,
+        tick_ns=TICK_NS,
+        samples=tuple(
+            CounterSample(
+                endpoint_id=endpoint,
+                rail=number % RAILS,
+                tick_offset_ns=offset // TICK_NS * TICK_NS,
+                read_delay_ns=offset % TICK_NS,
+                tx_bytes=tx,
+                rx_bytes=rx,
+                counter_bits=64,
+            )
+            for number, (endpoint, offset, tx, rx) in enumerate(
+                zip(of.endpoints(), offsets.tolist(), of.tx_bytes.tolist(), of.rx_bytes.tolist(),
+                    strict=True)
+            )
+        ),
+    )  # fmt: skip
+
+
+def filled(tasks: int) -> tuple[SkeletonCore, list[CounterColumns]]:
     """Return a core that has the readings of that many tasks, and what one's agents send later.
 
-    Those of one task of a kind come as batches; of its likes the store gets copies, which
-    are as large, and made a hundred times as fast.
+    Those of one task of a kind are taken in as they come; of its likes the store gets copies,
+    which are as large.
     """
     core = SkeletonCore(CLUSTER, ListConfig(), INFERENCE)
     store = core._store
     firsts: list[Task] = []
-    later: list[CounterBatch] = []
+    later: list[CounterColumns] = []
     for number in range(tasks):
         kind = number % len(SPECS)
         made = task(number, SPECS[kind])
         core.task(made.task_id, made)
         if number < len(SPECS):
             firsts.append(made)
-            later = later or list(batches(made, kind, range(FIRST_SECONDS, SECONDS)))
-            for batch in batches(made, kind, range(FIRST_SECONDS)):
+            later = later or list(columns(made, kind, range(FIRST_SECONDS, SECONDS)))
+            for batch in columns(made, kind, range(FIRST_SECONDS)):
                 core.counters(batch)
             continue
         for old, new in zip(firsts[kind].endpoints[::RAILS], made.endpoints[::RAILS], strict=True):
