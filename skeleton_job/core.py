@@ -3,8 +3,9 @@
 No Kafka and no clock: event times come with the records.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from typing import Final
 
 from schemas.enums import PingListPhase
 from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
@@ -18,6 +19,9 @@ from skeleton_job.record import to_record
 from skeleton_job.roster import Roster
 from skeleton_job.skeleton import Inference
 from skeleton_job.standing import Standing
+
+# Agents that have gone are remembered for an hour of 2,000 containers a minute.
+GONE_AGENTS: Final = 120_000
 
 
 class SkeletonCore:
@@ -52,6 +56,7 @@ class SkeletonCore:
         self._jobs_of: dict[str, set[str]] = {}
         self._published: dict[str, PingList] = {}
         self._versions: dict[str, int] = {}
+        self._gone: deque[str] = deque()
         self._stale_tasks: set[str] = set()
         self._dirty_agents: set[str] = set()
 
@@ -134,6 +139,7 @@ class SkeletonCore:
                     yield agent_id, due
             elif old is not None:
                 del self._published[agent_id]
+                self._forget_versions(agent_id)
                 yield agent_id, None
 
     def list_failed(self, agent_id: str) -> None:
@@ -219,6 +225,14 @@ class SkeletonCore:
         self.counts["skeletons_not_delivered"] += 1
         if task_id in self._standing:
             self._standing[task_id].failed()
+
+    def _forget_versions(self, agent_id: str) -> None:
+        """Remember the version of an agent that has gone for a while: it may come back."""
+        self._gone.append(agent_id)
+        if len(self._gone) > GONE_AGENTS:
+            oldest = self._gone.popleft()
+            if oldest not in self._published:
+                self._versions.pop(oldest, None)
 
     def _ours(self, cluster: str) -> bool:
         if cluster == self.cluster:

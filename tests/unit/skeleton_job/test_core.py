@@ -320,3 +320,23 @@ def test_task_identity() -> None:
     made.task("job1", replace(TASK, endpoints=TASK.endpoints + TASK.endpoints))
     assert {len(r.targets) for r in due(made).values() if r} == {6}
     assert isinstance(TASK, Task)
+
+
+def test_versions_of_agents_long_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers' agents come and go by the thousand; one that comes back soon counts on."""
+    monkeypatch.setattr("skeleton_job.core.GONE_AGENTS", 3)
+    made = core()
+    made.task("job1", TASK)
+    due(made)
+    for turn in range(20):
+        one = replace(TASK, endpoints=tuple(
+            replace(e, agent_id=f"a{turn}-{e.agent_id}") for e in TASK.endpoints
+        ))  # fmt: skip
+        made.task("job1", one)
+        due(made)
+    assert len(made._versions) <= 4 + 3 + 4
+    again = replace(TASK, endpoints=tuple(
+        replace(e, agent_id=f"a18-{e.agent_id}") for e in TASK.endpoints
+    ))  # fmt: skip
+    made.task("job1", again)
+    assert {r.version for r in due(made).values() if r} == {1, 2}
