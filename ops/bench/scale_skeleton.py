@@ -49,7 +49,7 @@ def one_job(runs: int, say: Say) -> list[Figure]:
             bar=2.0, sense="<=", command=COMMAND,
         ),
         figure(
-            "the same: CPU", [f["cpu_s"] for f in found], "s",
+            "skeleton, 2,048 RNICs × 300 s × 10 Hz: CPU", [f["cpu_s"] for f in found], "s",
             bar=2.0, sense="<=", command=COMMAND,
         ),
     ]  # fmt: skip
@@ -100,8 +100,8 @@ def cluster(runs: int, say: Say) -> list[Figure]:
     return [
         figure(f"skeletons, {most}", of("first", "wall_s"), "s", bar=60.0, sense="<=",
                command=COMMAND),
-        figure("the same: CPU", whole, "s", bar=60.0, sense="<=", command=COMMAND),
-        figure("the same: peak memory, the window's counters included",
+        figure(f"skeletons, {most}: CPU", whole, "s", bar=60.0, sense="<=", command=COMMAND),
+        figure(f"skeletons, {most}: peak memory, counters included",
                [mib / 1024 for mib in peaks[MOST]], "GiB", bar=4.0, sense="<=", command=COMMAND),
         figure("skeletons: a run with nothing new", of("nothing", "wall_s"), "s", bar=NOTHING_S,
                sense="<=", command=COMMAND),
