@@ -158,6 +158,10 @@ class AnomalyBoard:
         """Return the 5-tuples with an open anomaly, sorted."""
         return sorted(self._open)
 
+    def keys(self, family: Family) -> set[FlowKey]:
+        """Return the 5-tuples with open anomalies of a family."""
+        return {key for key, _ in self.family(family)}
+
     def family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
         """Yield the 5-tuples with open anomalies of a family, sorted, and these."""
         for key in sorted(self._open):

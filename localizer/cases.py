@@ -61,7 +61,7 @@ def _case(evidence: Evidence, suspect: Suspect) -> Case:
         shares=tuple((causes[column], share) for column, share in suspect.shares),
         doubt=suspect.doubt,
         bad=bad,
-        good=evidence.good[best],
+        good=int(evidence.good[best]),
     )
 
 

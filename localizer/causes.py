@@ -29,7 +29,10 @@ class Cause:
     @classmethod
     def make(cls, reason: Reason, name: str = "") -> "Cause":
         """Return the cause; ties are broken by this order."""
-        return cls(list(Reason).index(reason), name, reason)
+        return cls(ORDER[reason], name, reason)
+
+
+ORDER = {reason: order for order, reason in enumerate(Reason)}
 
 
 @dataclass(frozen=True, slots=True)

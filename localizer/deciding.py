@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from localizer.agent_claims import dead_agents
-from localizer.anomalies import Family, Symptom
+from localizer.anomalies import FAMILY, Family, Symptom
 from localizer.cases import Case, cases
 from localizer.causes import Reason
 from localizer.chain_claims import ChainClaims
 from localizer.claims import Claim
 from localizer.config_core import CoreConfig
 from localizer.evidence import gather
+from localizer.flow_index import NOTHING
 from localizer.index_cache import IndexCache
 from localizer.judge import Judge
 from localizer.kinds import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
@@ -114,15 +115,13 @@ class Decider:
     def _answers(self, agent_id: str, now_ns: int) -> bool:
         """Say whether most of what other agents probe at this one is without loss."""
         sources, index = self._sources, self._index.get()
-        rows = (index.flows[place] for place in index.of.get(agent_id, ()))
-        probed = [
-            row.key
-            for row in rows
-            if row.responder == agent_id != row.prober
-            and sources.liveness.heard(row.prober, now_ns)
-        ]
-        failing = {key for key, _ in sources.board.family(Family.LOSS)}
-        return bool(probed) and 2 * sum(key in failing for key in probed) <= len(probed)
+        failing = probed = 0
+        for place in index.at(index.responders.get(agent_id, NOTHING)).tolist():
+            key, prober = index.key(place), index.prober(place)
+            if prober != agent_id and sources.liveness.heard(prober, now_ns):
+                probed += 1
+                failing += any(FAMILY[kind] is Family.LOSS for kind in sources.board.open(key))
+        return bool(probed) and 2 * failing <= probed
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = dead_agents(self._sources)

@@ -9,11 +9,12 @@ import numpy as np
 from localizer.anomalies import Family
 from localizer.blocks import Block, Maybes
 from localizer.causes import Columns, Maybe
-from localizer.flow_index import FlowIndex
+from localizer.good import GoodRows
 from localizer.liveness import ONSET_SLACK_NS
 from localizer.paths import FlowKey, HopProbe
 from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
+from localizer.tables import Chances, Table
 from localizer.told import Told
 from localizer.units import SECOND_NS
 
@@ -30,48 +31,55 @@ LATE_CHANCE: Final = 0.1
 
 
 def flow_rows(
-    index: FlowIndex,
     replies: ReplyWays,
     bad: list[BadFlow],
-    places: list[int],
     column: Columns,
-    *,
-    width: int,
-    rest: int,
-    lag: float,
-) -> tuple[Block, list[int]]:
-    """Return the block of 5-tuples, and how many good ones cross each of `width` columns.
+    unlisted: GoodRows,
+) -> Table:
+    """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted.
 
-    Parameters
-    ----------
-    bad, places
-        The bad ones; the good ones that share something with them, by place in `index`.
-    rest
-        How many good ones share nothing with a bad one.
-    lag
-        Share of the truly bad that are known by now.
+    Probes of a pair of leaves share the ways of their replies: what is not certain is said
+    once for all of them that cross the same part of it anyway.
     """
-    good = [0] * width
-    rows = _Rows()
-    for flow, weight in zip(bad, _weights(bad), strict=True):
-        sure = [c for c in flow.components if c not in flow.late]
-        crossed = column.crossed(sure, flow.prober, flow.responder)
+    width = len(unlisted.counts)
+    crossed = np.full((len(bad), 1 + max(len(f.components) for f in bad) + 3), width)
+    groups: dict[tuple[object, ...], int] = {}
+    ways: list[Maybe] = [()]
+    group = np.zeros(len(bad), np.int64)
+    for row, flow in enumerate(bad):
+        sure = [c for c in flow.components if c not in flow.late] if flow.late else flow.components
+        found = column.crossed(sure, flow.prober, flow.responder)
         if flow.replyless and column.reply is not None:
-            crossed = (*crossed, column.reply)
+            found = (*found, column.reply)
+        crossed[row, : len(found)] = found
         unsure = replies.of(*flow.key[:2])
         if flow.late:
             unsure = {**unsure, **dict.fromkeys(flow.late, LATE_CHANCE)}
-        rows.add(crossed, bad=True, weight=weight, maybe=column.maybe(unsure, crossed))
-    for row in (index.flows[place] for place in places):
-        crossed = column.crossed(row.components, row.prober, row.responder)
-        rows.add(crossed, bad=False)
-        for place in crossed:
-            good[place] += 1
-    if rest:
-        # What shares nothing with a bad 5-tuple is one observation with the weight of all.
-        everything = () if column.everything is None else (column.everything,)
-        rows.add(everything, bad=False, weight=float(rest))
-    return rows.block(lag), good
+        if not unsure:
+            continue
+        anyway = tuple([c for c in sure if c in unsure])
+        # Of one pair of leaves it is one object.
+        known = (row, anyway) if flow.late else (id(unsure), anyway)
+        place = groups.get((flow.late, *known))
+        if place is None:
+            place = groups[flow.late, *known] = len(ways)
+            ways.append(column.maybe(unsure, found))
+        group[row] = place
+    sizes = [len(maybe) for maybe in ways]
+    return Table(
+        width,
+        bad=np.ones(len(bad), np.bool_),
+        weight=np.array(_weights(bad)),
+        lag=np.full(len(bad), unlisted.lag),
+        crossed=crossed,
+        group=group,
+        chances=Chances(
+            starts=np.cumsum([0, *sizes]),
+            columns=np.array([c for maybe in ways for c, _ in maybe], np.int64),
+            chance=np.array([chance for maybe in ways for _, chance in maybe], np.float64),
+        ),
+        unlisted=unlisted,
+    )
 
 
 class _Rows:

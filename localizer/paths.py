@@ -79,17 +79,16 @@ class PathBook:
         Hops that answered with an address that no component of the topology has.
     forgotten
         5-tuples dropped because there were too many.
-    version
-        Grows when a path may have changed.
     """
 
     def __init__(self, topology: Topology, max_flows: int = MAX_FLOWS) -> None:
         self.unknown_addresses = 0
         self.forgotten = 0
-        self.version = 0
         self._topology = topology
         self._max_flows = max_flows
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
+        # 5-tuples whose path may have changed, since last asked.
+        self._changed: set[FlowKey] = set()
         self._traced_ns: dict[FlowKey, int] = {}
         self._newest_ns = 0
         # Traces that saw the same share their path.
@@ -125,7 +124,8 @@ class PathBook:
             _keep(flow.complete, made, REFERENCES)
             if trace.cause is TraceCause.DISCOVERY:
                 _keep(flow.calm, made, CALM_REFERENCES)
-            self.version += before is None or before.components != self.path(key).components
+            if before is None or before.components != self.path(key).components:
+                self._changed.add(key)
         _keep(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
@@ -133,6 +133,7 @@ class PathBook:
         while len(self._flows) > self._max_flows:
             gone, _ = self._flows.popitem(last=False)
             self._traced_ns.pop(gone, None)
+            self._changed.add(gone)
             self.forgotten += 1
 
     def _note_time(self, key: FlowKey, traced_ns: int) -> None:
@@ -146,6 +147,14 @@ class PathBook:
             if self._traced_ns[first] >= self._newest_ns - EVIDENCE_NS:
                 return
             del self._traced_ns[first]
+
+    def take_changes(self) -> set[FlowKey]:
+        """Return the 5-tuples whose path may have changed since the last call.
+
+        Not those whose path is another one by a change of the topology.
+        """
+        found, self._changed = self._changed, set()
+        return found
 
     def traced_since(self, since_ns: int) -> list[FlowKey]:
         """Return the 5-tuples that were traced since then, sorted."""

@@ -4,16 +4,23 @@ A trace follows the probe. What comes back has another 5-tuple, and between the 
 leaves it may take any way that probes between them are known to take, in either direction.
 """
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
-from localizer.flow_index import FlowIndex
+import numpy as np
+
+from localizer.blocks import Ints
+from localizer.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Numbers
+from localizer.paths import FlowKey
 from localizer.topology import Topology
 from schemas.enums import ComponentKind
 
 Leaves = frozenset[str]
 Shares = dict[str, float]
 NONE: Final[Shares] = {}
+# Leaves of an endpoint that nobody has asked for.
+UNASKED: Final = -1
 
 
 class ReplyWays:
@@ -31,7 +38,23 @@ class ReplyWays:
         self._topology = topology
         self._index = index
         self._joined: dict[str, Leaves] = {}
-        self._between: dict[frozenset[Leaves], Shares] = {}
+        # Leaves of an endpoint by number, 0 where they are not known; by the index's numbers
+        # of endpoints: those of their leaves, -1 where nobody has asked.
+        self._groups: dict[Leaves, int] = {frozenset(): 0}
+        self._group: Ints = np.full(FIRST, UNASKED)
+        self._between: dict[tuple[int, int], Shares] = {}
+        # By number of leaves: which of `_between` they take part in; the shares of their cables.
+        self._pairs: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+        self._leaving: dict[int, Shares] = {}
+        self._fabric: dict[str, bool] = {}
+
+    def forget(self, keys: Iterable[FlowKey]) -> None:
+        """Note that some 5-tuples have come or gone, or take another way."""
+        ends = {end for key in keys for end in key[:2]}
+        for group in {self._number(self._leaves(end)) for end in ends}:
+            for pair in self._pairs.pop(group, ()):
+                self._between.pop(pair, None)
+            self._leaving.pop(group, None)
 
     def of(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
@@ -40,50 +63,82 @@ class ReplyWays:
         replies would excuse the RNIC itself. Empty where the topology does not say which
         leaves the endpoints are joined to.
         """
-        groups = frozenset((self._leaves(src), self._leaves(dst)))
-        if not all(groups):
+        a, b = self._number(self._leaves(src)), self._number(self._leaves(dst))
+        if not a or not b:
             return NONE
-        if groups not in self._between:
-            self._between[groups] = self._counted(groups)
-        return self._between[groups]
+        pair = (a, b) if a <= b else (b, a)
+        found = self._between.get(pair)
+        if found is None:
+            found = self._between[pair] = self._counted(pair)
+            self._pairs[a].add(pair)
+            self._pairs[b].add(pair)
+        return found
 
-    def _counted(self, groups: frozenset[Leaves]) -> Shares:
+    def _counted(self, pair: tuple[int, int]) -> Shares:
         """Return the shares among all known ways between two groups of leaves."""
+        by_number = list(self._groups)
+        groups = [by_number[number] for number in pair]
+        index = self._index
         leaves = min(groups, key=sorted)
-        flows, at = self._index.flows, self._index.at
-        places = {place for leaf in leaves for place in at.get(leaf, ())}
-        ways = [
-            flow.components
-            for flow in (flows[place] for place in places)
-            if {self._leaves(end) for end in flow.key[:2]} == groups
-        ]
-        crossed = Counter(c for way in ways for c in way)
-        shares = {c: n / len(ways) for c, n in sorted(crossed.items()) if self._shared(c)}
-        if ways and len(groups) > 1:
+        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in sorted(leaves)]
+        places = np.unique(np.concatenate(near))
+        group = self._groups_of(index.ends[places])
+        ways = index.rows[places[(np.sort(group, axis=1) == pair).all(axis=1)], CROSSED:]
+        numbers, counts = np.unique(ways, return_counts=True)
+        crossed = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        crossed.pop(NOTHING, None)
+        shares = {index.name(n): count / len(ways) for n, count in crossed.items()}
+        shares = {c: share for c, share in sorted(shares.items()) if self._shared(c)}
+        if len(ways) and pair[0] != pair[1]:
             # Few ways are known between two leaves, and more of those that leave either.
-            for group in sorted(groups, key=sorted):
-                for uplink, share in self._uplinks(group).items():
+            for number in sorted(pair, key=lambda n: sorted(by_number[n])):
+                for uplink, share in self._uplinks(number, by_number[number]).items():
                     shares[uplink] = max(share, shares.get(uplink, 0.0))
         return shares
 
-    def _uplinks(self, leaves: Leaves) -> Shares:
+    def _uplinks(self, number: int, leaves: Leaves) -> Shares:
         """Return the shares of all that leaves some leaves, or comes to them, by its cable."""
-        crossed = {
-            cable: len(self._index.at.get(cable, ()))
-            for leaf in sorted(leaves)
-            for cable in self._topology.links_at(leaf)
-            if self._shared(cable)
-        }
-        total = sum(crossed.values())
-        return {cable: count / total for cable, count in crossed.items() if count}
+        found = self._leaving.get(number)
+        if found is None:
+            crossed = {
+                cable: self._index.count(cable)
+                for leaf in sorted(leaves)
+                for cable in self._topology.links_at(leaf)
+                if self._shared(cable)
+            }
+            total = sum(crossed.values())
+            found = {cable: count / total for cable, count in crossed.items() if count}
+            self._leaving[number] = found
+        return found
+
+    def _groups_of(self, ends: Numbers) -> Ints:
+        """Return the leaves of endpoints, both by number."""
+        if len(self._index.endpoints) > len(self._group):
+            more = len(self._index.endpoints)
+            self._group = np.append(self._group, np.full(more, UNASKED))
+        found: Ints = self._group[ends]
+        if (found == UNASKED).any():
+            for name, number in self._index.endpoints.items():
+                if self._group[number] == UNASKED:
+                    self._group[number] = self._number(self._leaves(name))
+            found = self._group[ends]
+        return found
+
+    def _number(self, leaves: Leaves) -> int:
+        return self._groups.setdefault(leaves, len(self._groups))
 
     def _shared(self, component_id: str) -> bool:
         """Say whether a component belongs to the fabric, and not to one host."""
-        known = self._topology.get(component_id)
-        if known is None or known.kind is ComponentKind.SWITCH:
-            return known is not None
-        kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
-        return known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
+        found = self._fabric.get(component_id)
+        if found is None:
+            known = self._topology.get(component_id)
+            if known is None or known.kind is ComponentKind.SWITCH:
+                found = known is not None
+            else:
+                kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
+                found = known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
+            self._fabric[component_id] = found
+        return found
 
     def _leaves(self, endpoint_id: str) -> Leaves:
         """Return the leaves that an endpoint's RNIC is joined to."""
