@@ -12,19 +12,15 @@ from schemas.enums import AnomalyKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A suspect with what it explains."""
+    """A suspect with what it explains; `open`: those of the bad ones that are bad now."""
 
     evidence: Evidence
     cause: Cause
     shares: tuple[tuple[Cause, float], ...]
     doubt: float
     bad: tuple[BadFlow, ...]
+    open: tuple[BadFlow, ...]
     good: int
-
-    @property
-    def open(self) -> tuple[BadFlow, ...]:
-        """Those that are bad now."""
-        return tuple(flow for flow in self.bad if flow.open)
 
     @property
     def own(self) -> tuple[BadFlow, ...]:
@@ -61,6 +57,7 @@ def _case(evidence: Evidence, suspect: Suspect) -> Case:
         shares=tuple((causes[column], share) for column, share in suspect.shares),
         doubt=suspect.doubt,
         bad=bad,
+        open=tuple(flow for flow in bad if flow.open),
         good=int(evidence.good[best]),
     )
 
@@ -81,8 +78,12 @@ def _hits(cause: Cause, flow: BadFlow) -> bool:
 
 def common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
     """Return the agents that every one of the 5-tuples has at an end."""
-    ends = [{a for a in (f.prober, f.responder) if a is not None} for f in flows]
-    return set.intersection(*ends) if ends else set()
+    found: set[str | None] = {flows[0].prober, flows[0].responder} if flows else set()
+    for flow in flows:
+        found &= {flow.prober, flow.responder}
+        if not found:
+            break
+    return {agent for agent in found if agent is not None}
 
 
 def loss_counts(case: Case) -> list[str]:

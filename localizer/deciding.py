@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from localizer.agent_claims import dead_agents
 from localizer.anomalies import FAMILY, Family, Symptom
+from localizer.bad_flows import BadFlows
 from localizer.cases import Case, cases
 from localizer.causes import Reason
 from localizer.chain_claims import ChainClaims
 from localizer.claims import Claim
-from localizer.config_core import CoreConfig
+from localizer.config_core import GRID_NS, CoreConfig
 from localizer.evidence import gather
 from localizer.flow_index import NOTHING
 from localizer.index_cache import IndexCache
@@ -17,7 +18,7 @@ from localizer.kinds import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
-from localizer.suspicion import BadFlow, Sources, bad_flows
+from localizer.suspicion import BadFlow, Sources
 from localizer.told import Told
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
@@ -27,6 +28,9 @@ from schemas.records import FaultEvent
 # A fault that lasts is looked at less often: nothing began or ended for so long.
 CALM_NS = 30 * SECOND_NS
 CALM_GRID_NS = 2 * SECOND_NS
+# As many bad 5-tuples more make the next decision a grid step later, up to the greatest step.
+STORM_FLOWS = 16_384
+STORM_GRID_NS = 2 * SECOND_NS
 # Latency that begins within this time after a fault was resolved belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
 
@@ -42,9 +46,13 @@ class Decider:
         self._tables = tables
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources, tables)
-        self._chains = ChainClaims(sources, tables)
+        self._flows = BadFlows(sources)
+        self._chains = ChainClaims(sources, tables, self._flows)
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
+        self._next_ns = 0
+        # Of board and roster, when what has left was dropped last.
+        self._tidied = (-1, -1)
         self._echoes: frozenset[FlowKey] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
 
@@ -79,7 +87,12 @@ class Decider:
         return self._lifecycle.step(claims, situation, now_ns)
 
     def _settled(self, now_ns: int) -> bool:
-        """Say whether nothing has begun or ended for long, and this grid point can be left out."""
+        """Say whether this grid point can be left out.
+
+        It is when nothing has begun or ended for long, and when so much is wrong that deciding
+        takes longer than time does: the first verdict of a storm comes at once, what follows
+        it later.
+        """
         sources = self._sources
         state = (
             sources.board.version,
@@ -91,26 +104,41 @@ class Decider:
         )
         if state != self._state:
             self._state, self._changed_ns = state, now_ns
-        return now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0
+        if now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0:
+            return True
+        if now_ns < self._next_ns:
+            return True
+        share = len(sources.board) // STORM_FLOWS
+        self._next_ns = now_ns + min(GRID_NS * (1 + share), STORM_GRID_NS)
+        return False
 
     def _tidy(self, now_ns: int) -> None:
         """Let agents die, and forget what nobody repeats or what left in order."""
         sources = self._sources
-        witnesses = {
-            sources.roster.agent_of(key[1])
-            for key, symptoms in sources.board.family(Family.LOSS)
-            if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
-        }
+        # Whether or not it is asked for: a little at a time, and not all when something breaks.
+        self._index.get()
         sources.liveness.declare(
             now_ns,
-            frozenset(w for w in witnesses if w is not None),
+            self._witnesses() if sources.liveness.silent(now_ns) else frozenset(),
             sources.roster.deserted_agents(),
             lambda agent: self._answers(agent, now_ns),
         )
         sources.board.expire(now_ns, frozenset(sources.liveness.dead))
-        for key in sources.board.flows():
-            if sources.roster.left(key[0]) or sources.roster.left(key[1]):
-                sources.board.drop(key)
+        versions = (sources.board.version, sources.roster.version)
+        if versions != self._tidied:
+            for key in sources.board.flows():
+                if sources.roster.left(key[0]) or sources.roster.left(key[1]):
+                    sources.board.drop(key)
+            self._tidied = versions
+
+    def _witnesses(self) -> frozenset[str]:
+        """Return the agents to whose endpoints probes of others fail."""
+        found = {
+            self._sources.roster.agent_of(key[1])
+            for key, symptoms in self._sources.board.family(Family.LOSS)
+            if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
+        }
+        return frozenset(agent for agent in found if agent is not None)
 
     def _answers(self, agent_id: str, now_ns: int) -> bool:
         """Say whether most of what other agents probe at this one is without loss."""
@@ -141,7 +169,7 @@ class Decider:
             for i in self._lifecycle.open_faults()
             if i.event.fault_kind in PARTIAL
         )
-        bad = bad_flows(self._sources, family, now_ns, explained, leaky)
+        bad = self._flows.suspect(family, now_ns, explained, leaky)
         resolved = self._lifecycle.resolved_faults()
         told = Told(resolved, self._sources.paths, self._index.replies())
         if not any(flow.open for flow in bad):
@@ -269,13 +297,15 @@ class Decider:
         return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
 
     def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
+        agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.troubled()
         return frozenset(
             key
             for key, symptoms in self._sources.board.family(family)
-            if not self._targets_fault(key, symptoms, now_ns)
+            if (agent := agent_of(key[1])) not in troubled
+            or not self._is_agents(agent, symptoms, now_ns)
         )
 
-    def _targets_fault(self, key: FlowKey, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
-        agent = self._sources.roster.agent_of(key[1])
+    def _is_agents(self, agent: str | None, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
+        """Say whether all symptoms are the target's agent's own matter."""
         excused = self._sources.liveness.excused
         return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)

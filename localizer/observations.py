@@ -25,6 +25,9 @@ HOPS_NS: Final = 60 * SECOND_NS
 # A hop is late when its round trip rose by this share of what whole round trips
 # did: half of it belongs to each direction, and a hop's answer may come another way.
 HOP_LATE_SHARE: Final = 0.3
+# 5-tuples whose traces are looked at. All losses are traced at once: a hundred thousand of a
+# storm say no more of where it is than these do, and the rest of the fabric is well.
+MAX_TRACED: Final = 16_384
 NONE: Final[frozenset[str]] = frozenset()
 # A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
 LATE_CHANCE: Final = 0.1
@@ -155,7 +158,7 @@ def hop_rows(
     known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
     late = {flow.key: flow.late for flow in bad if flow.late}
     # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
-    for key in sources.paths.traced_since(since_ns):
+    for key in _spread(sources.paths.traced_since(since_ns)):
         if key in explained:
             continue
         prober, responder = agents.get(
@@ -194,6 +197,11 @@ def hop_rows(
             weight = 1.0 / spoilt[probe.traced_ns]
             rows.add(known[ends], bad=True, weight=weight, maybe=maybe)
     return rows.block(1.0)
+
+
+def _spread(keys: list[FlowKey]) -> list[FlowKey]:
+    """Return the keys, of too many every second, third and so on."""
+    return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
 
 
 def _outcome(family: Family, probe: HopProbe, late_ns: float) -> bool | None:

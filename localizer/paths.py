@@ -28,9 +28,9 @@ EVIDENCE: Final = 6
 EVIDENCE_NS: Final = 120 * SECOND_NS
 # Of these, so many say what is passed now: more than one, since a hop may keep silent.
 LATEST: Final = 2
-# 5-tuples remembered. Ten targets of four 5-tuples for 2,048 RNICs are 82,000;
+# 5-tuples remembered. Eight targets of two 5-tuples for 65,536 RNICs are a million;
 # beyond the bound the one traced longest ago is forgotten.
-MAX_FLOWS: Final = 500_000
+MAX_FLOWS: Final = 2_000_000
 # What path.trace.v1 holds at most.
 MAX_HOPS: Final = 64
 
@@ -52,6 +52,23 @@ class HopProbe:
     target: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What traces say of a 5-tuple that is cut off, since that began.
+
+    `traced`: there is one; `passed`: what packets have passed for certain while the target did
+    not answer; `only_target_silent`: every hop answered but the last, in one of several, since
+    a hop that forwards may keep silent now and then.
+    """
+
+    traced: bool
+    passed: frozenset[str]
+    only_target_silent: bool
+
+
+UNTRACED: Final = Account(False, frozenset(), False)
+
+
 @dataclass(slots=True)
 class _Trace:
     traced_ns: int
@@ -68,6 +85,8 @@ class _Flow:
     complete: list[_Trace] = field(default_factory=list)
     calm: list[_Trace] = field(default_factory=list)
     recent: list[_Trace] = field(default_factory=list)
+    # As of a topology, since when, and whether there was a trace.
+    account: tuple[tuple[int, int, bool], Account] | None = None
 
 
 class PathBook:
@@ -126,6 +145,7 @@ class PathBook:
                 _keep(flow.calm, made, CALM_REFERENCES)
             if before is None or before.components != self.path(key).components:
                 self._changed.add(key)
+        flow.account = None
         _keep(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
@@ -212,29 +232,31 @@ class PathBook:
             found += trace.probes[1]
         return found
 
-    def passed(self, key: FlowKey, since_ns: int) -> frozenset[str]:
-        """Return what packets have passed for certain while the target did not answer.
+    def account(self, key: FlowKey, since_ns: int) -> Account:
+        """Return what the traces since then say of a 5-tuple that is cut off.
 
-        Of traces that broke off since then: everything before the last hop that answered.
+        Of those that broke off: everything before the last hop that answered has been passed.
         Not that hop itself: a switch answers also when it forwards nothing.
         """
-        return frozenset(
-            component
-            for usual, last in self._broken_off(key, since_ns)
-            for component in usual.prefixes[last]
-            if component != usual.nodes[last]
-        )
-
-    def traced_after(self, key: FlowKey, since_ns: int) -> bool:
-        """Say whether a trace of the 5-tuple was finished since then."""
-        return self._traced_ns.get(key, since_ns - 1) >= since_ns
-
-    def only_target_silent(self, key: FlowKey, since_ns: int) -> bool:
-        """Say whether every hop answered but the last, in a trace that broke off since then.
-
-        In one of several: a hop that forwards may keep silent now and then.
-        """
-        return any(last == len(usual.nodes) - 2 for usual, last in self._broken_off(key, since_ns))
+        flow = self._flows.get(key)
+        if flow is None:
+            return UNTRACED
+        traced = self._traced_ns.get(key, since_ns - 1) >= since_ns
+        basis = (self._topology.version, since_ns, traced)
+        if flow.account is None or flow.account[0] != basis:
+            broken = list(self._broken_off(key, since_ns))
+            account = Account(
+                traced=traced,
+                passed=frozenset(
+                    component
+                    for usual, last in broken
+                    for component in usual.prefixes[last]
+                    if component != usual.nodes[last]
+                ),
+                only_target_silent=any(last == len(u.nodes) - 2 for u, last in broken),
+            )
+            flow.account = basis, account if traced or broken else UNTRACED
+        return flow.account[1]
 
     def _broken_off(self, key: FlowKey, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
         """Yield traces that broke off since then: the usual path, the last hop that answered."""
