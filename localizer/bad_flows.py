@@ -134,9 +134,9 @@ class BadFlows:
         if known is None or known[0] is not flow or known[1] is not account:
             cleared = flow
             if account is not UNTRACED:
-                cleared = replace(
-                    flow,
-                    components=tuple(c for c in flow.components if c not in account.passed),
+                passed = account.passed
+                cleared = flow.cleared(
+                    tuple([c for c in flow.components if c not in passed]),
                     replyless=account.only_target_silent,
                     traced=account.traced,
                 )

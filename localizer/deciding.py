@@ -12,6 +12,7 @@ from localizer.claims import Claim
 from localizer.config_core import GRID_NS, CoreConfig
 from localizer.evidence import gather
 from localizer.flow_index import NOTHING
+from localizer.incident import Incident
 from localizer.index_cache import IndexCache
 from localizer.judge import Judge
 from localizer.kinds import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
@@ -175,8 +176,9 @@ class Decider:
         if not any(flow.open for flow in bad):
             return []
         if family is Family.LOSS:
+            faults = self._old_faults()
             bad = [
-                self._passed_before(flow)
+                _passed_before(flow, faults)
                 for flow in bad
                 if flow.open or flow.ended_ns > told.until_ns(flow.key, flow.components)
             ]
@@ -210,17 +212,10 @@ class Decider:
         ]
         return [claim for claim in claims if claim is not None]
 
-    def _passed_before(self, flow: BadFlow) -> BadFlow:
-        """Note which faults on its way had let a 5-tuple pass."""
-        late = frozenset(
-            i.event.component_id
-            for i in self._lifecycle.open_faults()
-            if i.group == LOSS
-            and i.event.decided
-            and i.event.component_id in flow.components
-            and i.let_pass(flow.key, flow.onset_ns)
-        )
-        return replace(flow, late=late) if late else flow
+    def _old_faults(self) -> list[Incident]:
+        """Return the decided open faults that lose packets."""
+        faults = self._lifecycle.open_faults()
+        return [i for i in faults if i.group == LOSS and i.event.decided]
 
     def _note_echoes(self, found: list[Case]) -> None:
         """Remember which 5-tuples only lose the replies of what open faults lose.
@@ -309,3 +304,17 @@ class Decider:
         """Say whether all symptoms are the target's agent's own matter."""
         excused = self._sources.liveness.excused
         return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
+
+
+def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
+    """Note which faults on its way had let a 5-tuple pass."""
+    late = (
+        frozenset(
+            i.event.component_id
+            for i in faults
+            if i.event.component_id in flow.components and i.let_pass(flow.key, flow.onset_ns)
+        )
+        if faults
+        else None
+    )
+    return replace(flow, late=late) if late else flow

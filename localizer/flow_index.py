@@ -81,7 +81,7 @@ class FlowIndex:
         self.ends[place] = [self._endpoint(key[0]), self._endpoint(key[1])]
         self.live[place] = True
         for one in found:
-            self.crossing[one] += 1
+            self.crossing[one] += one != NOTHING
         self._changed.add(place)
 
     def drop(self, key: FlowKey) -> None:

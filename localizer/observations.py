@@ -25,9 +25,9 @@ HOPS_NS: Final = 60 * SECOND_NS
 # A hop is late when its round trip rose by this share of what whole round trips
 # did: half of it belongs to each direction, and a hop's answer may come another way.
 HOP_LATE_SHARE: Final = 0.3
-# 5-tuples whose traces are looked at. All losses are traced at once: a hundred thousand of a
-# storm say no more of where it is than these do, and the rest of the fabric is well.
-MAX_TRACED: Final = 16_384
+# 5-tuples whose traces are looked at, of the bad ones and of the others. All losses are traced
+# at once: a hundred thousand of a storm say no more of where it is than these do.
+MAX_TRACED: Final = 4_096
 NONE: Final[frozenset[str]] = frozenset()
 # A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
 LATE_CHANCE: Final = 0.1
@@ -158,7 +158,9 @@ def hop_rows(
     known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
     late = {flow.key: flow.late for flow in bad if flow.late}
     # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
-    for key in _spread(sources.paths.traced_since(since_ns)):
+    mine = [k for k in agents if (sources.paths.traced_ns(k) or 0) >= since_ns]
+    others = sources.paths.traced_since(since_ns, MAX_TRACED)
+    for key in sorted({*_spread(mine), *(k for k in others if k not in agents)}):
         if key in explained:
             continue
         prober, responder = agents.get(

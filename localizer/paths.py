@@ -4,7 +4,7 @@ A path is known from the newest complete trace, else from the topology as far as
 the topology alone decides it.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -108,7 +108,10 @@ class PathBook:
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
         # 5-tuples whose path may have changed, since last asked.
         self._changed: set[FlowKey] = set()
+        # When 5-tuples were traced last, and which were in each second.
         self._traced_ns: dict[FlowKey, int] = {}
+        self._traced_in: defaultdict[int, set[FlowKey]] = defaultdict(set)
+        self._oldest_s = 0
         self._newest_ns = 0
         # Traces that saw the same share their path.
         self._shared: dict[tuple[str, str, tuple[str | None, ...], bool], KnownPath] = {}
@@ -152,21 +155,26 @@ class PathBook:
         self._note_time(key, newest_ns)
         while len(self._flows) > self._max_flows:
             gone, _ = self._flows.popitem(last=False)
-            self._traced_ns.pop(gone, None)
+            at_ns = self._traced_ns.pop(gone, None)
+            if at_ns is not None:
+                self._traced_in[at_ns // SECOND_NS].discard(gone)
             self._changed.add(gone)
             self.forgotten += 1
 
     def _note_time(self, key: FlowKey, traced_ns: int) -> None:
         """Remember when a 5-tuple was traced; forget what is no evidence any more."""
-        # Last in the dict is newest; what is before the horizon stands in front.
-        self._traced_ns.pop(key, None)
+        before_ns = self._traced_ns.get(key)
+        if before_ns is not None and before_ns // SECOND_NS != traced_ns // SECOND_NS:
+            self._traced_in[before_ns // SECOND_NS].discard(key)
         self._traced_ns[key] = traced_ns
+        self._traced_in[traced_ns // SECOND_NS].add(key)
         self._newest_ns = max(self._newest_ns, traced_ns)
-        while self._traced_ns:
-            first = next(iter(self._traced_ns))
-            if self._traced_ns[first] >= self._newest_ns - EVIDENCE_NS:
-                return
-            del self._traced_ns[first]
+        oldest = (self._newest_ns - EVIDENCE_NS) // SECOND_NS
+        while self._oldest_s < oldest:
+            for gone in self._traced_in.pop(self._oldest_s, ()):
+                del self._traced_ns[gone]
+            # Seconds without a trace are skipped.
+            self._oldest_s = min(oldest, min(self._traced_in, default=oldest))
 
     def take_changes(self) -> set[FlowKey]:
         """Return the 5-tuples whose path may have changed since the last call.
@@ -176,9 +184,18 @@ class PathBook:
         found, self._changed = self._changed, set()
         return found
 
-    def traced_since(self, since_ns: int) -> list[FlowKey]:
-        """Return the 5-tuples that were traced since then, sorted."""
-        return sorted(key for key, at_ns in self._traced_ns.items() if at_ns >= since_ns)
+    def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowKey]:
+        """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
+        found: list[FlowKey] = []
+        for second in sorted(self._traced_in, reverse=True):
+            if second < since_ns // SECOND_NS or len(found) >= most:
+                break
+            found += sorted(k for k in self._traced_in[second] if self._traced_ns[k] >= since_ns)
+        return sorted(found[:most])
+
+    def traced_ns(self, key: FlowKey) -> int | None:
+        """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
+        return self._traced_ns.get(key)
 
     def is_traced(self, key: FlowKey) -> bool:
         """Say whether a complete trace of the 5-tuple is known."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from localizer.blocks import Ints
+from localizer.blocks import Bools, Ints
 from localizer.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Numbers
 from localizer.paths import FlowKey
 from localizer.topology import Topology
@@ -18,9 +18,12 @@ from schemas.enums import ComponentKind
 
 Leaves = frozenset[str]
 Shares = dict[str, float]
+Pair = tuple[int, int]
 NONE: Final[Shares] = {}
 # Leaves of an endpoint that nobody has asked for.
 UNASKED: Final = -1
+# Bits of a word that hold a number of the index.
+WORD: Final = 32
 
 
 class ReplyWays:
@@ -41,12 +44,15 @@ class ReplyWays:
         # Leaves of an endpoint by number, 0 where they are not known; by the index's numbers
         # of endpoints: those of their leaves, -1 where nobody has asked.
         self._groups: dict[Leaves, int] = {frozenset(): 0}
+        self._ranks: list[list[str]] = [[]]
         self._group: Ints = np.full(FIRST, UNASKED)
-        self._between: dict[tuple[int, int], Shares] = {}
+        self._between: dict[Pair, Shares] = {}
+        self._ways: dict[int, dict[int, tuple[int, dict[str, int]]]] = {}
         # By number of leaves: which of `_between` they take part in; the shares of their cables.
-        self._pairs: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+        self._pairs: defaultdict[int, set[Pair]] = defaultdict(set)
         self._leaving: dict[int, Shares] = {}
-        self._fabric: dict[str, bool] = {}
+        # By the index's number whether a component belongs to the fabric.
+        self._fabric = np.full(FIRST, UNASKED, np.int8)
 
     def forget(self, keys: Iterable[FlowKey]) -> None:
         """Note that some 5-tuples have come or gone, or take another way."""
@@ -55,6 +61,7 @@ class ReplyWays:
             for pair in self._pairs.pop(group, ()):
                 self._between.pop(pair, None)
             self._leaving.pop(group, None)
+            self._ways.pop(group, None)
 
     def of(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
@@ -69,40 +76,67 @@ class ReplyWays:
         pair = (a, b) if a <= b else (b, a)
         found = self._between.get(pair)
         if found is None:
-            found = self._between[pair] = self._counted(pair)
+            found = self._between[pair] = self._shares(pair)
             self._pairs[a].add(pair)
             self._pairs[b].add(pair)
         return found
 
-    def _counted(self, pair: tuple[int, int]) -> Shares:
+    def _shares(self, pair: Pair) -> Shares:
         """Return the shares among all known ways between two groups of leaves."""
-        by_number = list(self._groups)
-        groups = [by_number[number] for number in pair]
-        index = self._index
-        leaves = min(groups, key=sorted)
-        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in sorted(leaves)]
-        places = np.unique(np.concatenate(near))
-        group = self._groups_of(index.ends[places])
-        ways = index.rows[places[(np.sort(group, axis=1) == pair).all(axis=1)], CROSSED:]
-        numbers, counts = np.unique(ways, return_counts=True)
-        crossed = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
-        crossed.pop(NOTHING, None)
-        shares = {index.name(n): count / len(ways) for n, count in crossed.items()}
-        shares = {c: share for c, share in sorted(shares.items()) if self._shared(c)}
-        if len(ways) and pair[0] != pair[1]:
+        first, second = sorted(pair, key=lambda number: self._ranks[number])
+        ways = self._ways.get(first)
+        if ways is None:
+            ways = self._ways[first] = self._counted(first)
+        count, crossed = ways.get(second, (0, {}))
+        shares = {c: n / count for c, n in crossed.items()}
+        if count and first != second:
             # Few ways are known between two leaves, and more of those that leave either.
-            for number in sorted(pair, key=lambda n: sorted(by_number[n])):
-                for uplink, share in self._uplinks(number, by_number[number]).items():
+            for number in (first, second):
+                for uplink, share in self._uplinks(number).items():
                     shares[uplink] = max(share, shares.get(uplink, 0.0))
         return shares
 
-    def _uplinks(self, number: int, leaves: Leaves) -> Shares:
+    def _counted(self, number: int) -> dict[int, tuple[int, dict[str, int]]]:
+        """Return how many ways are known between some leaves and all others, and what they cross.
+
+        By the other's number; of all at once, since most of it is the same for all.
+        """
+        index = self._index
+        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in self._ranks[number]]
+        places = np.unique(np.concatenate(near))
+        group = self._groups_of(index.ends[places])
+        mine = (group == number).any(axis=1)
+        other = np.where(group[:, 0] == number, group[:, 1], group[:, 0])[mine]
+        others, which, counts = np.unique(other, return_inverse=True, return_counts=True)
+        rows = index.rows[places[mine], CROSSED:].astype(np.int64)
+        words, crossing = np.unique((which[:, None] << WORD) | rows, return_counts=True)
+        wanted = self._of_fabric(words & ((1 << WORD) - 1))
+        found: list[dict[str, int]] = [{} for _ in others]
+        for word, n in zip(words[wanted].tolist(), crossing[wanted].tolist(), strict=True):
+            found[word >> WORD][index.name(word & ((1 << WORD) - 1))] = n
+        return {
+            o: (n, dict(sorted(crossed.items())))
+            for o, n, crossed in zip(others.tolist(), counts.tolist(), found, strict=True)
+        }
+
+    def _of_fabric(self, numbers: Ints) -> Bools:
+        """Return which of the index's numbers are components that belong to the fabric."""
+        more = len(self._index.crossing) - len(self._fabric)
+        if more > 0:
+            self._fabric = np.append(self._fabric, np.full(more, UNASKED, np.int8))
+        unknown = np.unique(numbers[self._fabric[numbers] == UNASKED])
+        for number in unknown.tolist():
+            self._fabric[number] = number != NOTHING and self._shared(self._index.name(number))
+        found: Bools = self._fabric[numbers] == 1
+        return found
+
+    def _uplinks(self, number: int) -> Shares:
         """Return the shares of all that leaves some leaves, or comes to them, by its cable."""
         found = self._leaving.get(number)
         if found is None:
             crossed = {
                 cable: self._index.count(cable)
-                for leaf in sorted(leaves)
+                for leaf in self._ranks[number]
                 for cable in self._topology.links_at(leaf)
                 if self._shared(cable)
             }
@@ -125,20 +159,19 @@ class ReplyWays:
         return found
 
     def _number(self, leaves: Leaves) -> int:
-        return self._groups.setdefault(leaves, len(self._groups))
+        found = self._groups.get(leaves)
+        if found is None:
+            found = self._groups[leaves] = len(self._ranks)
+            self._ranks.append(sorted(leaves))
+        return found
 
     def _shared(self, component_id: str) -> bool:
         """Say whether a component belongs to the fabric, and not to one host."""
-        found = self._fabric.get(component_id)
-        if found is None:
-            known = self._topology.get(component_id)
-            if known is None or known.kind is ComponentKind.SWITCH:
-                found = known is not None
-            else:
-                kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
-                found = known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
-            self._fabric[component_id] = found
-        return found
+        known = self._topology.get(component_id)
+        if known is None or known.kind is ComponentKind.SWITCH:
+            return known is not None
+        kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
+        return known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
 
     def _leaves(self, endpoint_id: str) -> Leaves:
         """Return the leaves that an endpoint's RNIC is joined to."""

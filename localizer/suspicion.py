@@ -1,6 +1,6 @@
 """Which 5-tuples are bad so that the network may be at fault for it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from localizer.anomalies import AnomalyBoard, Symptom
@@ -72,3 +72,18 @@ class BadFlow:
         put(self, "onset_ns", min([s.onset_ns for s in symptoms]))
         put(self, "seen_ns", min([s.seen_ns for s in symptoms]))
         put(self, "ended_ns", max([s.last_ns for s in symptoms]))
+
+    def cleared(self, components: tuple[str, ...], *, replyless: bool, traced: bool) -> "BadFlow":
+        """Return the same with what its traces say; `replace` would work out all else anew."""
+        made, put = object.__new__(BadFlow), object.__setattr__
+        for name in KEPT:
+            put(made, name, getattr(self, name))
+        put(made, "components", components)
+        put(made, "replyless", replyless)
+        put(made, "traced", traced)
+        return made
+
+
+KEPT: Final = tuple(
+    f.name for f in fields(BadFlow) if f.name not in {"components", "replyless", "traced"}
+)

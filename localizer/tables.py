@@ -14,18 +14,19 @@ from localizer.blocks import Block, Bools, Floats, Ints
 
 
 class Unlisted(Protocol):
-    """Good observations of weight 1 that no row stands for yet.
+    """Good observations of weight 1 that no row stands for yet."""
 
-    Attributes
-    ----------
-    total : how many
-    lag : as of a block, the same for all
-    counts : how many of them cross each column, shape (columns,)
-    """
+    @property
+    def total(self) -> int:
+        """How many."""
 
-    total: int
-    lag: float
-    counts: Floats
+    @property
+    def lag(self) -> float:
+        """As of a block, the same for all."""
+
+    @property
+    def counts(self) -> Floats:
+        """How many of them cross each column, shape (columns,)."""
 
     def take(self, column: int) -> Ints:
         """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
