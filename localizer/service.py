@@ -1,5 +1,6 @@
 """The localizer's loop: Kafka in, effective times, the core, transactions out."""
 
+import gc
 import time
 from collections import Counter
 from itertools import groupby
@@ -120,6 +121,9 @@ class Service:
     def _note_ready(self, caught_up: bool) -> None:
         if caught_up:
             self._ready = True
+            # A million paths stay: the collector would walk over all of them again and again.
+            gc.collect()
+            gc.freeze()
             self._log.info("localizer.ready", records=self._counts["records"])
 
     def _check_stall(self, reader: Reader) -> None:
