@@ -1,5 +1,7 @@
 """What each suspect of an explanation accounts for, and what can be said of it. Pure."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from localizer.anomalies import Family
@@ -42,15 +44,29 @@ class Case:
 
 def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     """Return what each suspect of an explanation accounts for."""
-    return [_case(evidence, suspect) for suspect in explanation.suspects]
-
-
-def _case(evidence: Evidence, suspect: Suspect) -> Case:
-    causes = evidence.causes
     # The best rival may be better than the chosen one by a hair: ties go by name.
-    best = suspect.shares[0][0] if suspect.shares else suspect.column
+    best = [s.shares[0][0] if s.shares else s.column for s in explanation.suspects]
+    blamed = {c.name for c in (evidence.causes[b] for b in best) if c.reason is Reason.COMPONENT}
+    through: defaultdict[str, list[BadFlow]] = defaultdict(list)
+    for flow in evidence.bad if blamed else ():
+        for component in flow.components:
+            if component in blamed and component not in flow.late:
+                through[component].append(flow)
+    return [
+        _case(evidence, suspect, place, through)
+        for suspect, place in zip(explanation.suspects, best, strict=True)
+    ]
+
+
+def _case(
+    evidence: Evidence, suspect: Suspect, best: int, through: Mapping[str, list[BadFlow]]
+) -> Case:
+    causes = evidence.causes
     cause = causes[best]
-    bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
+    if cause.reason is Reason.COMPONENT:
+        bad = tuple(through.get(cause.name, ()))
+    else:
+        bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
     return Case(
         evidence=evidence,
         cause=cause,
@@ -64,15 +80,13 @@ def _case(evidence: Evidence, suspect: Suspect) -> Case:
 
 def _hits(cause: Cause, flow: BadFlow) -> bool:
     match cause.reason:
-        case Reason.COMPONENT:
-            return cause.name in flow.components and cause.name not in flow.late
         case Reason.PROBER:
             return cause.name == flow.prober
         case Reason.RESPONDER:
             return cause.name == flow.responder
         case Reason.REPLY:
             return flow.replyless
-        case Reason.EVERYTHING:
+        case _:
             return True
 
 

@@ -91,8 +91,9 @@ class Side:
         kinds, kind = np.unique(outcomes, axis=1, return_inverse=True)
         ids = [self._id(_State(bool(bad), float(lag))) for bad, lag in kinds.T]
         self._state = np.array(ids, np.int64)[kind.reshape(-1)] if ids else self._state
-        every = np.arange(len(table))
-        self._count(every, self._state, 1.0)
+        if ids:
+            every = np.arange(len(table))
+            self._spread(every, kind.reshape(-1), None, np.array(ids, np.int64))
         worth = table.weight * self._worth[self._state]
         self.value, self.bound = float(worth.sum()), float(worth[~table.bad].sum())
         if table.unlisted is not None:
@@ -129,23 +130,26 @@ class Side:
 
     def _move(self, column: int, rows: Ints, factors: Floats | None) -> None:
         """Put rows into the states that a column makes of theirs; None: that it leaves behind."""
-        old = self._state[rows]
+        if not len(rows):
+            return
+        before = self._state[rows]
         if factors is None:
-            pairs, place = np.unique(old, return_inverse=True)
-            new = [self._without(state, column) for state in pairs.tolist()]
+            pairs, place = np.unique(before, return_inverse=True)
+            old = pairs
+            made = [self._without(state, column) for state in old.tolist()]
         else:
             values, which = np.unique(factors, return_inverse=True)
-            pairs, place = np.unique(old * len(values) + which, return_inverse=True)
-            new = [
-                self._with(pair // len(values), column, float(values[pair % len(values)]))
-                for pair in pairs.tolist()
+            pairs, place = np.unique(before * len(values) + which, return_inverse=True)
+            old, used = pairs // len(values), values[pairs % len(values)]
+            made = [
+                self._with(state, column, factor)
+                for state, factor in zip(old.tolist(), used.tolist(), strict=True)
             ]
-        to = np.array(new, np.int64)[place] if new else old
-        self._count(rows, old, -1.0)
-        self._count(rows, to, 1.0)
-        weight = self.table.weight[rows]
-        self.value += float((weight * (self._worth[to] - self._worth[old])).sum())
-        self._state[rows] = to
+        new = np.array(made, np.int64)
+        self._spread(rows, place, old, new)
+        gained = np.bincount(place, self.table.weight[rows], len(pairs))
+        self.value += float(gained @ (self._worth[new] - self._worth[old]))
+        self._state[rows] = new[place]
 
     def _with(self, state: int, column: int, factor: float) -> int:
         before = self._states[state]
@@ -157,41 +161,56 @@ class Side:
         factors = tuple(f for f in before.factors if f[0] != column)
         return self._id(_State(before.bad, before.lag, factors))
 
-    def _count(self, rows: Ints, state: Ints, sign: float) -> None:
-        """Add (or take away) what rows in some states gain by each column."""
-        if not len(rows):
-            return
-        table, width = self.table, self.table.width + 1
-        weight = sign * table.weight[rows]
-        crossed = table.crossed[rows]
-        states, place = np.unique(state, return_inverse=True)
-        most = crossed.shape[1]
-        if len(states) <= len(self.grid):
-            # A sum for each state serves all severities.
-            flat = (place[:, None] * width + crossed).ravel()
-            sums = np.bincount(flat, np.repeat(weight, most), len(states) * width)
-            self.gains += self._delta[:, states] @ sums.reshape(len(states), width)[:, :-1]
-        else:
-            delta, flat = self._delta[:, state], crossed.ravel()
-            for index in range(len(self.grid)):
-                each = np.repeat(weight * delta[index], most)
-                self.gains[index] += np.bincount(flat, each, width)[:-1]
-        self._count_maybes(rows, state, weight)
+    def _spread(self, rows: Ints, place: Ints, old: Ints | None, new: Ints) -> None:
+        """Tell the gains that rows have gone from some states into others.
 
-    def _count_maybes(self, rows: Ints, state: Ints, weight: Floats) -> None:
-        group = self.table.group[rows]
-        unsure = np.flatnonzero(group)
-        if not len(unsure):
+        Parameters
+        ----------
+        place
+            Which of the states a row goes from and into, shape (rows,).
+        old, new
+            The states, shape (kinds of moves,); None: the rows were not counted before.
+        """
+        table, width, kinds = self.table, self.table.width + 1, len(new)
+        weight, crossed = table.weight[rows], table.crossed[rows]
+        delta = self._delta[:, new]
+        if old is not None:
+            delta = delta - self._delta[:, old]
+        most = crossed.shape[1]
+        if kinds <= len(self.grid):
+            # A sum for each kind of move serves all severities.
+            flat = (place[:, None] * width + crossed).ravel()
+            sums = np.bincount(flat, np.repeat(weight, most), kinds * width)
+            self.gains += delta @ sums.reshape(kinds, width)[:, :-1]
+        else:
+            flat = crossed.ravel()
+            for index, each in enumerate(delta):
+                one = np.repeat(weight * each[place], most)
+                self.gains[index] += np.bincount(flat, one, width)[:-1]
+        self._spread_maybes(table.group[rows] * kinds + place, weight, old, new)
+
+    def _spread_maybes(self, key: Ints, weight: Floats, old: Ints | None, new: Ints) -> None:
+        """Tell them of what the rows may cross; `key`: group and kind of move in one."""
+        kinds = len(new)
+        unsure = key >= kinds
+        if not unsure.any():
             return
-        chances, count = self.table.chances, len(self._states)
-        keys, place = np.unique(group[unsure] * count + state[unsure], return_inverse=True)
+        keys, place = np.unique(key[unsure], return_inverse=True)
         sums = np.bincount(place, weight[unsure])
-        entries, which = chances.entries(keys // count)
-        states = (keys % count)[which]
-        columns, odds = chances.columns[entries], chances.chance[entries]
-        bad, lag, good = self._bad[states], self._lag[states], self._good[states]
-        then = terms(bad, lag, good * (1.0 - odds * self._severity[:, None]))
-        each = sums[which] * (then - self._worth[states])
+        entries, which = self.table.chances.entries(keys // kinds)
+        columns, odds = self.table.chances.columns[entries], self.table.chances.chance[entries]
+        move = (keys % kinds)[which]
+        each = self._unsure(new[move], odds)
+        if old is not None:
+            each -= self._unsure(old[move], odds)
+        each *= sums[which]
         width, most = self.table.width, len(self.grid)
         flat = (np.arange(most)[:, None] * width + columns).ravel()
         self.gains += np.bincount(flat, each.ravel(), most * width).reshape(most, width)
+
+    def _unsure(self, states: Ints, odds: Floats) -> Floats:
+        """Return what rows gain by a column that they cross with a chance, (grid, entries)."""
+        bad, lag, good = self._bad[states], self._lag[states], self._good[states]
+        then = terms(bad, lag, good * (1.0 - odds * self._severity[:, None]))
+        gained: Floats = then - self._worth[states]
+        return gained
