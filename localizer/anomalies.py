@@ -132,14 +132,15 @@ class AnomalyBoard:
             host_delay_ns=anomaly.host_delay_ns,
         )
         self._open.setdefault(key, {})[anomaly.kind] = symptom
-        self._file(key)
+        self._file(key, FAMILY[anomaly.kind])
         self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 
     def drop(self, key: FlowKey) -> None:
         """Forget everything about a 5-tuple."""
         gone = self._open.pop(key, None), self._brief.pop(key, None)
-        self._file(key)
+        for family in Family:
+            self._file(key, family)
         self.version += gone != (None, None)
 
     def expire(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
@@ -187,29 +188,28 @@ class AnomalyBoard:
                     del kinds[kind]
                     self.stale += 1
                     self.version += 1
-                    self._file(key)
+                    self._file(key, FAMILY[kind])
                 else:
                     self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
             if not kinds:
                 del self._open[key]
 
-    def _file(self, key: FlowKey) -> None:
-        """Put the open anomalies of a 5-tuple with their families."""
-        symptoms = self._open.get(key, {}).values()
-        for family, filed in self._filed.items():
-            found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
-            if bool(found) != (key in filed):
-                self._order[family] = None
-            if found:
-                filed[key] = found
-            else:
-                filed.pop(key, None)
+    def _file(self, key: FlowKey, family: Family) -> None:
+        """Put the open anomalies of a 5-tuple with those of their family."""
+        filed, symptoms = self._filed[family], self._open.get(key, {}).values()
+        found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
+        if bool(found) != (key in filed):
+            self._order[family] = None
+        if found:
+            filed[key] = found
+        else:
+            filed.pop(key, None)
 
     def _clear(self, key: FlowKey, known: Symptom, event_ns: int) -> None:
         del self._open[key][known.kind]
         if not self._open[key]:
             del self._open[key]
-        self._file(key)
+        self._file(key, FAMILY[known.kind])
         brief = event_ns - known.onset_ns <= BRIEF_NS
         if known.kind is AnomalyKind.CONNECTIVITY and brief and len(self._brief) < self._max_flows:
             self._brief[key] = Symptom(

@@ -121,8 +121,7 @@ class FlowIndex:
         """Return the live rows that have a number, in no order that matters."""
         if number == NOTHING or not self.crossing[number]:
             return np.empty(0, np.int64)
-        if len(self._changed) > FIRST + len(self.by_key) // STALE_SHARE:
-            self._sort()
+        self.settle()
         changed = np.fromiter(self._changed, np.int64, len(self._changed))
         found = np.empty(0, np.int64)
         if number + 1 < len(self._starts):
@@ -134,8 +133,13 @@ class FlowIndex:
             found = np.concatenate([found, np.sort(more)])
         return found
 
-    def _sort(self) -> None:
-        """Put all rows in the order of their numbers: one sort of words of number and row."""
+    def settle(self) -> None:
+        """Put all rows in the order of their numbers, if many have changed since the last time.
+
+        One sort of words of number and row; `at` does it, too, but in haste.
+        """
+        if len(self._changed) <= FIRST + len(self.by_key) // STALE_SHARE:
+            return
         places = np.flatnonzero(self.live)
         rows = self.rows[places]
         words = (rows.astype(np.int64) << 32) | places[:, None]

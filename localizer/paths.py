@@ -128,19 +128,11 @@ class PathBook:
         if flow is None:
             flow = self._flows[key] = _Flow()
         self._flows.move_to_end(key)
-        hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
-        ttls = range(1, max(hops, default=0) + 1)
-        made = _Trace(
-            traced_ns=us_to_ns(trace.traced_at),
-            addresses=tuple(hops[ttl].address if ttl in hops else None for ttl in ttls),
-            rtts_ns=tuple(hops[ttl].rtt_ns if ttl in hops else None for ttl in ttls),
-            complete=trace.complete,
-        )
+        made = _made(trace)
         # The target need not be in the topology: the record names it.
-        on_the_way = made.addresses[:-1] if trace.complete else made.addresses
-        self.unknown_addresses += sum(
-            a is not None and self._topology.at_address(a) is None for a in on_the_way
-        )
+        for address in made.addresses[:-1] if trace.complete else made.addresses:
+            if address is not None and self._topology.at_address(address) is None:
+                self.unknown_addresses += 1
         if trace.complete:
             before = self.path(key) if flow.complete else None
             _keep(flow.complete, made, REFERENCES)
@@ -285,10 +277,13 @@ class PathBook:
         for trace in flow.recent[-LATEST:]:
             if trace.traced_ns < since_ns or trace.complete:
                 continue
-            own = self._resolved(key, trace)
-            last = max((i for i, a in enumerate(trace.addresses) if a is not None), default=-1)
+            last = len(trace.addresses) - 1
+            while last >= 0 and trace.addresses[last] is None:
+                last -= 1
+            if not 0 <= last < len(usual.nodes):
+                continue
             # Only along the way that was known before: another one is another matter.
-            if 0 <= last < len(usual.nodes) and own.nodes[last] == usual.nodes[last]:
+            if self._topology.at_address(trace.addresses[last] or "") == usual.nodes[last]:
                 yield usual, last
 
     def _probes(
@@ -345,12 +340,27 @@ class PathBook:
         return path
 
 
+def _made(trace: PathTrace) -> _Trace:
+    """Return what a record tells of each hop; hops may be missing, or in any order."""
+    hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
+    most = max(hops, default=0)
+    found = [hops.get(ttl) for ttl in range(1, most + 1)]
+    return _Trace(
+        traced_ns=us_to_ns(trace.traced_at),
+        addresses=tuple([None if hop is None else hop.address for hop in found]),
+        rtts_ns=tuple([None if hop is None else hop.rtt_ns for hop in found]),
+        complete=trace.complete,
+    )
+
+
 def _keep(traces: list[_Trace], new: _Trace, most: int) -> None:
     """Insert by time what is not there yet; of too many, the oldest go."""
     if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
         return
+    late = bool(traces) and new.traced_ns <= traces[-1].traced_ns
     traces.append(new)
-    traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))
+    if late:
+        traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))
     del traces[: max(0, len(traces) - most)]
 
 
