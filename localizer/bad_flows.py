@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from localizer.anomalies import FAMILY, Family, Symptom
-from localizer.paths import UNTRACED, Account, FlowKey
 from localizer.suspicion import (
     EARLIER_NS,
     OWN_DELAY_SHARE,
@@ -13,6 +12,7 @@ from localizer.suspicion import (
     BadFlow,
     Sources,
 )
+from localizer.traces import UNTRACED, Account, FlowKey
 from schemas.enums import AnomalyKind
 
 Made = tuple[tuple[Symptom, ...], tuple[str, ...], str | None, BadFlow]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from localizer.agent_claims import dead_agents
-from localizer.anomalies import FAMILY, Family, Symptom
+from localizer.anomalies import Family, Symptom
 from localizer.bad_flows import BadFlows
 from localizer.cases import Case, cases
 from localizer.causes import Reason
@@ -11,7 +11,6 @@ from localizer.chain_claims import ChainClaims
 from localizer.claims import Claim
 from localizer.config_core import GRID_NS, CoreConfig
 from localizer.evidence import gather
-from localizer.flow_index import NOTHING
 from localizer.incident import Incident
 from localizer.index_cache import IndexCache
 from localizer.judge import Judge
@@ -20,10 +19,10 @@ from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
 from localizer.suspicion import BadFlow, Sources
+from localizer.tidying import Tidier
 from localizer.told import Told
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
-from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 
 # A fault that lasts is looked at less often: nothing began or ended for so long.
@@ -52,10 +51,9 @@ class Decider:
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
         self._next_ns = 0
-        # Of board and roster, when what has left was dropped last.
-        self._tidied = (-1, -1)
         self._echoes: frozenset[FlowKey] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
+        self._tidier = Tidier(sources, self._index)
 
     @property
     def idle(self) -> bool:
@@ -70,7 +68,7 @@ class Decider:
 
     def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
         """Decide at a grid point; `silent`: follow the evidence, but make no transitions."""
-        self._tidy(now_ns)
+        self._tidier.tidy(now_ns)
         if self._settled(now_ns):
             return []
         if (
@@ -113,45 +111,6 @@ class Decider:
         share = len(sources.board) // STORM_FLOWS
         self._next_ns = now_ns + min(GRID_NS * (1 + share), STORM_GRID_NS)
         return False
-
-    def _tidy(self, now_ns: int) -> None:
-        """Let agents die, and forget what nobody repeats or what left in order."""
-        sources = self._sources
-        # Whether or not it is asked for: a little at a time, and not all when something breaks.
-        self._index.get()
-        sources.liveness.declare(
-            now_ns,
-            self._witnesses() if sources.liveness.silent(now_ns) else frozenset(),
-            sources.roster.deserted_agents(),
-            lambda agent: self._answers(agent, now_ns),
-        )
-        sources.board.expire(now_ns, frozenset(sources.liveness.dead))
-        versions = (sources.board.version, sources.roster.version)
-        if versions != self._tidied:
-            for key in sources.board.flows():
-                if sources.roster.left(key[0]) or sources.roster.left(key[1]):
-                    sources.board.drop(key)
-            self._tidied = versions
-
-    def _witnesses(self) -> frozenset[str]:
-        """Return the agents to whose endpoints probes of others fail."""
-        found = {
-            self._sources.roster.agent_of(key[1])
-            for key, symptoms in self._sources.board.family(Family.LOSS)
-            if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
-        }
-        return frozenset(agent for agent in found if agent is not None)
-
-    def _answers(self, agent_id: str, now_ns: int) -> bool:
-        """Say whether most of what other agents probe at this one is without loss."""
-        sources, index = self._sources, self._index.get()
-        failing = probed = 0
-        for place in index.at(index.responders.get(agent_id, NOTHING)).tolist():
-            key, prober = index.key(place), index.prober(place)
-            if prober != agent_id and sources.liveness.heard(prober, now_ns):
-                probed += 1
-                failing += any(FAMILY[kind] is Family.LOSS for kind in sources.board.open(key))
-        return bool(probed) and 2 * failing <= probed
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = dead_agents(self._sources)

@@ -11,11 +11,11 @@ from localizer.blocks import Block, Maybes
 from localizer.causes import Columns, Maybe
 from localizer.good import GoodRows
 from localizer.liveness import ONSET_SLACK_NS
-from localizer.paths import FlowKey, HopProbe
 from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
 from localizer.tables import Chances, Table
 from localizer.told import Told
+from localizer.traces import FlowKey, HopProbe
 from localizer.units import SECOND_NS
 
 # A brief cut counts half: it may have been a moment of a busy machine.

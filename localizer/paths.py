@@ -4,18 +4,28 @@ A path is known from the newest complete trace, else from the topology as far as
 the topology alone decides it.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from localizer.routes import NOTHING, KnownPath, derived, traced
 from localizer.topology import Topology
-from localizer.units import SECOND_NS, us_to_ns
+from localizer.trace_times import EVIDENCE_NS, TraceTimes
+from localizer.traces import (
+    UNTRACED,
+    Account,
+    FlowKey,
+    HopProbe,
+    Trace,
+    keep,
+    late_by_ns,
+    made_of,
+)
 from schemas.enums import TraceCause
 from schemas.records import PathTrace
 
-FlowKey = tuple[str, str, int]
+__all__ = ["EVIDENCE_NS", "FlowKey", "PathBook"]
 
 # Complete traces kept for each 5-tuple: one from before a fault survives those
 # that were made during it, and a baseline is the least of several.
@@ -25,66 +35,18 @@ REFERENCES: Final = 4
 CALM_REFERENCES: Final = 2
 # Traces kept as evidence, and for how long: longer than any verdict waits.
 EVIDENCE: Final = 6
-EVIDENCE_NS: Final = 120 * SECOND_NS
 # Of these, so many say what is passed now: more than one, since a hop may keep silent.
 LATEST: Final = 2
 # 5-tuples remembered. Eight targets of two 5-tuples for 65,536 RNICs are a million;
 # beyond the bound the one traced longest ago is forgotten.
 MAX_FLOWS: Final = 2_000_000
-# What path.trace.v1 holds at most.
-MAX_HOPS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class HopProbe:
-    """One probe of a trace: what it had to cross, and what became of it.
-
-    `late_ns` is its round trip less the least seen to that hop in calm traces before; None
-    where it did not answer or nothing is known from before. `target`: the last
-    hop, the endpoint itself.
-    """
-
-    flow: FlowKey
-    traced_ns: int
-    components: tuple[str, ...]
-    answered: bool
-    late_ns: int | None
-    target: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What traces say of a 5-tuple that is cut off, since that began.
-
-    `traced`: there is one; `passed`: what packets have passed for certain while the target did
-    not answer; `only_target_silent`: every hop answered but the last, in one of several, since
-    a hop that forwards may keep silent now and then.
-    """
-
-    traced: bool
-    passed: frozenset[str]
-    only_target_silent: bool
-
-
-UNTRACED: Final = Account(False, frozenset(), False)
-
-
-@dataclass(slots=True)
-class _Trace:
-    traced_ns: int
-    addresses: tuple[str | None, ...]
-    rtts_ns: tuple[int | None, ...]
-    complete: bool
-    # What was derived last, with what it was derived from.
-    path: tuple[int, KnownPath] | None = None
-    probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
 
 
 @dataclass(slots=True)
 class _Flow:
-    complete: list[_Trace] = field(default_factory=list)
-    calm: list[_Trace] = field(default_factory=list)
-    recent: list[_Trace] = field(default_factory=list)
+    complete: list[Trace] = field(default_factory=list)
+    calm: list[Trace] = field(default_factory=list)
+    recent: list[Trace] = field(default_factory=list)
     # As of a topology, since when, and whether there was a trace.
     account: tuple[tuple[int, int, bool], Account] | None = None
 
@@ -108,11 +70,7 @@ class PathBook:
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
         # 5-tuples whose path may have changed, since last asked.
         self._changed: set[FlowKey] = set()
-        # When 5-tuples were traced last, and which were in each second.
-        self._traced_ns: dict[FlowKey, int] = {}
-        self._traced_in: defaultdict[int, set[FlowKey]] = defaultdict(set)
-        self._oldest_s = 0
-        self._newest_ns = 0
+        self._times = TraceTimes()
         # Traces that saw the same share their path.
         self._shared: dict[tuple[str, str, tuple[str | None, ...], bool], KnownPath] = {}
         self._shared_version = -1
@@ -128,45 +86,28 @@ class PathBook:
         if flow is None:
             flow = self._flows[key] = _Flow()
         self._flows.move_to_end(key)
-        made = _made(trace)
+        made = made_of(trace)
         # The target need not be in the topology: the record names it.
         for address in made.addresses[:-1] if trace.complete else made.addresses:
             if address is not None and self._topology.at_address(address) is None:
                 self.unknown_addresses += 1
         if trace.complete:
             before = self.path(key) if flow.complete else None
-            _keep(flow.complete, made, REFERENCES)
+            keep(flow.complete, made, REFERENCES)
             if trace.cause is TraceCause.DISCOVERY:
-                _keep(flow.calm, made, CALM_REFERENCES)
+                keep(flow.calm, made, CALM_REFERENCES)
             if before is None or before.components != self.path(key).components:
                 self._changed.add(key)
         flow.account = None
-        _keep(flow.recent, made, EVIDENCE)
+        keep(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
-        self._note_time(key, newest_ns)
+        self._times.note(key, newest_ns)
         while len(self._flows) > self._max_flows:
             gone, _ = self._flows.popitem(last=False)
-            at_ns = self._traced_ns.pop(gone, None)
-            if at_ns is not None:
-                self._traced_in[at_ns // SECOND_NS].discard(gone)
+            self._times.forget(gone)
             self._changed.add(gone)
             self.forgotten += 1
-
-    def _note_time(self, key: FlowKey, traced_ns: int) -> None:
-        """Remember when a 5-tuple was traced; forget what is no evidence any more."""
-        before_ns = self._traced_ns.get(key)
-        if before_ns is not None and before_ns // SECOND_NS != traced_ns // SECOND_NS:
-            self._traced_in[before_ns // SECOND_NS].discard(key)
-        self._traced_ns[key] = traced_ns
-        self._traced_in[traced_ns // SECOND_NS].add(key)
-        self._newest_ns = max(self._newest_ns, traced_ns)
-        oldest = (self._newest_ns - EVIDENCE_NS) // SECOND_NS
-        while self._oldest_s < oldest:
-            for gone in self._traced_in.pop(self._oldest_s, ()):
-                del self._traced_ns[gone]
-            # Seconds without a trace are skipped.
-            self._oldest_s = min(oldest, min(self._traced_in, default=oldest))
 
     def take_changes(self) -> set[FlowKey]:
         """Return the 5-tuples whose path may have changed since the last call.
@@ -178,16 +119,11 @@ class PathBook:
 
     def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowKey]:
         """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
-        found: list[FlowKey] = []
-        for second in sorted(self._traced_in, reverse=True):
-            if second < since_ns // SECOND_NS or len(found) >= most:
-                break
-            found += sorted(k for k in self._traced_in[second] if self._traced_ns[k] >= since_ns)
-        return sorted(found[:most])
+        return self._times.since(since_ns, most)
 
     def traced_ns(self, key: FlowKey) -> int | None:
         """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
-        return self._traced_ns.get(key)
+        return self._times.of(key)
 
     def is_traced(self, key: FlowKey) -> bool:
         """Say whether a complete trace of the 5-tuple is known."""
@@ -250,7 +186,7 @@ class PathBook:
         flow = self._flows.get(key)
         if flow is None:
             return UNTRACED
-        traced = self._traced_ns.get(key, since_ns - 1) >= since_ns
+        traced = (self._times.of(key) or since_ns - 1) >= since_ns
         basis = (self._topology.version, since_ns, traced)
         if flow.account is None or flow.account[0] != basis:
             broken = list(self._broken_off(key, since_ns))
@@ -287,7 +223,7 @@ class PathBook:
                 yield usual, last
 
     def _probes(
-        self, key: FlowKey, trace: _Trace, calm: list[_Trace], model: list[_Trace]
+        self, key: FlowKey, trace: Trace, calm: list[Trace], model: list[Trace]
     ) -> list[HopProbe]:
         own = self._resolved(key, trace)
         usual = self._resolved(key, model[0]) if model else NOTHING
@@ -302,7 +238,7 @@ class PathBook:
                 crossed = usual.prefixes[index]
             elif expected is not None and own.nodes[index] in (expected, None):
                 crossed = usual.prefixes[index]
-                late_ns = _late_ns(trace, index, calm)
+                late_ns = late_by_ns(trace, index, calm)
             else:
                 if expected is not None:
                     # Another way than before: from here on only this trace counts.
@@ -314,7 +250,7 @@ class PathBook:
             )
         return probes
 
-    def _resolved(self, key: FlowKey, trace: _Trace) -> KnownPath:
+    def _resolved(self, key: FlowKey, trace: Trace) -> KnownPath:
         version = self._topology.version
         if trace.path is None or trace.path[0] != version:
             if self._shared_version != version or len(self._shared) >= self._max_flows:
@@ -338,39 +274,3 @@ class PathBook:
         path = derived(self._topology, src, dst)
         self._untraced[src, dst] = (version, path)
         return path
-
-
-def _made(trace: PathTrace) -> _Trace:
-    """Return what a record tells of each hop; hops may be missing, or in any order."""
-    hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
-    most = max(hops, default=0)
-    found = [hops.get(ttl) for ttl in range(1, most + 1)]
-    return _Trace(
-        traced_ns=us_to_ns(trace.traced_at),
-        addresses=tuple([None if hop is None else hop.address for hop in found]),
-        rtts_ns=tuple([None if hop is None else hop.rtt_ns for hop in found]),
-        complete=trace.complete,
-    )
-
-
-def _keep(traces: list[_Trace], new: _Trace, most: int) -> None:
-    """Insert by time what is not there yet; of too many, the oldest go."""
-    if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
-        return
-    late = bool(traces) and new.traced_ns <= traces[-1].traced_ns
-    traces.append(new)
-    if late:
-        traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))
-    del traces[: max(0, len(traces) - most)]
-
-
-def _late_ns(trace: _Trace, index: int, calm: list[_Trace]) -> int | None:
-    rtt_ns = trace.rtts_ns[index]
-    earlier = [
-        known
-        for t in calm
-        if index < len(t.rtts_ns)
-        and (known := t.rtts_ns[index]) is not None
-        and t.addresses[index] == trace.addresses[index]
-    ]
-    return None if rtt_ns is None or not earlier else rtt_ns - min(earlier)
