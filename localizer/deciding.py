@@ -29,8 +29,8 @@ from schemas.records import FaultEvent
 CALM_NS = 30 * SECOND_NS
 CALM_GRID_NS = 2 * SECOND_NS
 # As many bad 5-tuples more make the next decision a grid step later, up to the greatest step.
-STORM_FLOWS = 16_384
-STORM_GRID_NS = 2 * SECOND_NS
+STORM_FLOWS = 4_096
+STORM_GRID_NS = 8 * SECOND_NS
 # Latency that begins within this time after a fault was resolved belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
 

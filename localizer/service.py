@@ -1,6 +1,5 @@
 """The localizer's loop: Kafka in, effective times, the core, transactions out."""
 
-import gc
 import time
 from collections import Counter
 from itertools import groupby
@@ -8,6 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Message
 
+from localizer import heap
 from localizer.config import LocalizerConfig
 from localizer.core import Core
 from localizer.history import published
@@ -121,9 +121,7 @@ class Service:
     def _note_ready(self, caught_up: bool) -> None:
         if caught_up:
             self._ready = True
-            # A million paths stay: the collector would walk over all of them again and again.
-            gc.collect()
-            gc.freeze()
+            heap.settle()
             self._log.info("localizer.ready", records=self._counts["records"])
 
     def _check_stall(self, reader: Reader) -> None:

@@ -85,7 +85,8 @@ class Troubles:
     at_ns
         When they begin.
     at_once
-        Whether all is told at one time, when the last of it is known.
+        Whether all anomalies are told at one time, when the last of them is known; then
+        their traces come within the second after it.
     """
 
     def __init__(
@@ -99,8 +100,7 @@ class Troubles:
         self.anomalies = 0
         self._recs = [rec for fault in faults for rec in self._of(fault)]
         if at_once:
-            last_ns = max(rec.at_ns for rec in self._recs)
-            self._recs = [replace(rec, at_ns=last_ns) for rec in self._recs]
+            self._recs = _at_once(self._recs)
         self._recs.sort(key=lambda rec: rec.at_ns)
 
     @property
@@ -228,3 +228,16 @@ def spine_off(world: World) -> Fault:
     """Return the death of the first spine."""
     number = world.cluster.fabric.numbers(2).start
     return Fault("spine off", world.cluster.names[number], number)
+
+
+def _at_once(recs: list[Rec]) -> list[Rec]:
+    """Return the records with all anomalies at the time of the last, and traces after it."""
+    onsets = [rec for rec in recs if isinstance(rec.record, Anomaly)]
+    first_ns = min(rec.at_ns for rec in onsets)
+    last_ns = max(rec.at_ns for rec in onsets)
+    return [
+        replace(rec, at_ns=last_ns)
+        if isinstance(rec.record, Anomaly)
+        else replace(rec, at_ns=rec.at_ns + last_ns - first_ns)
+        for rec in recs
+    ]
