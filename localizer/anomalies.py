@@ -1,6 +1,6 @@
 """Which anomalies are open on which 5-tuple, folded from `anomaly.v1`. Event time only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -86,6 +86,12 @@ class AnomalyBoard:
         self._max_flows = max_flows
         self._open: dict[FlowKey, dict[AnomalyKind, Symptom]] = {}
         self._brief: dict[FlowKey, Symptom] = {}
+        # The open ones by family, and their 5-tuples in order; None: not put in order since.
+        self._filed: dict[Family, dict[FlowKey, tuple[Symptom, ...]]] = {f: {} for f in Family}
+        self._order: dict[Family, list[FlowKey] | None] = dict.fromkeys(Family)
+        # No open anomaly was said last before, less those of the agents that are frozen.
+        self._oldest_ns = 0
+        self._frozen: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -126,25 +132,21 @@ class AnomalyBoard:
             host_delay_ns=anomaly.host_delay_ns,
         )
         self._open.setdefault(key, {})[anomaly.kind] = symptom
+        self._file(key, FAMILY[anomaly.kind])
+        self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 
     def drop(self, key: FlowKey) -> None:
         """Forget everything about a 5-tuple."""
         gone = self._open.pop(key, None), self._brief.pop(key, None)
+        for family in Family:
+            self._file(key, family)
         self.version += gone != (None, None)
 
     def expire(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
         """Forget what nobody repeats, less what dead agents saw: they cannot."""
-        for key in list(self._open):
-            kinds = self._open[key]
-            for kind, symptom in list(kinds.items()):
-                silent = now_ns - symptom.last_ns > STALE_NS
-                if silent and symptom.agent_id not in frozen_agents:
-                    del kinds[kind]
-                    self.stale += 1
-                    self.version += 1
-            if not kinds:
-                del self._open[key]
+        if now_ns - self._oldest_ns > STALE_NS or frozen_agents != self._frozen:
+            self._forget_stale(now_ns, frozen_agents)
         for key, symptom in list(self._brief.items()):
             if symptom.over_ns is None or now_ns - symptom.over_ns > MEMORY_NS:
                 del self._brief[key]
@@ -155,15 +157,20 @@ class AnomalyBoard:
         return self._open.get(key, {})
 
     def flows(self) -> list[FlowKey]:
-        """Return the 5-tuples with an open anomaly, sorted."""
-        return sorted(self._open)
+        """Return the 5-tuples with an open anomaly."""
+        return list(self._open)
+
+    def keys(self, family: Family) -> KeysView[FlowKey]:
+        """Return the 5-tuples with open anomalies of a family."""
+        return self._filed[family].keys()
 
     def family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
         """Yield the 5-tuples with open anomalies of a family, sorted, and these."""
-        for key in sorted(self._open):
-            found = tuple(s for s in self._open[key].values() if FAMILY[s.kind] is family)
-            if found:
-                yield key, found
+        filed, order = self._filed[family], self._order[family]
+        if order is None:
+            order = self._order[family] = sorted(filed)
+        for key in order:
+            yield key, filed[key]
 
     def brief_cuts(self) -> Iterator[tuple[FlowKey, Symptom]]:
         """Yield 5-tuples whose connectivity was lost for a moment only, sorted."""
@@ -171,10 +178,38 @@ class AnomalyBoard:
             if key not in self._open:
                 yield key, self._brief[key]
 
+    def _forget_stale(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
+        self._frozen, self._oldest_ns = frozen_agents, now_ns
+        for key, kinds in list(self._open.items()):
+            for kind, symptom in list(kinds.items()):
+                if symptom.agent_id in frozen_agents:
+                    continue
+                if now_ns - symptom.last_ns > STALE_NS:
+                    del kinds[kind]
+                    self.stale += 1
+                    self.version += 1
+                    self._file(key, FAMILY[kind])
+                else:
+                    self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
+            if not kinds:
+                del self._open[key]
+
+    def _file(self, key: FlowKey, family: Family) -> None:
+        """Put the open anomalies of a 5-tuple with those of their family."""
+        filed, symptoms = self._filed[family], self._open.get(key, {}).values()
+        found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
+        if bool(found) != (key in filed):
+            self._order[family] = None
+        if found:
+            filed[key] = found
+        else:
+            filed.pop(key, None)
+
     def _clear(self, key: FlowKey, known: Symptom, event_ns: int) -> None:
         del self._open[key][known.kind]
         if not self._open[key]:
             del self._open[key]
+        self._file(key, FAMILY[known.kind])
         brief = event_ns - known.onset_ns <= BRIEF_NS
         if known.kind is AnomalyKind.CONNECTIVITY and brief and len(self._brief) < self._max_flows:
             self._brief[key] = Symptom(

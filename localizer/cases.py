@@ -1,5 +1,7 @@
 """What each suspect of an explanation accounts for, and what can be said of it. Pure."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from localizer.anomalies import Family
@@ -12,19 +14,15 @@ from schemas.enums import AnomalyKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A suspect with what it explains."""
+    """A suspect with what it explains; `open`: those of the bad ones that are bad now."""
 
     evidence: Evidence
     cause: Cause
     shares: tuple[tuple[Cause, float], ...]
     doubt: float
     bad: tuple[BadFlow, ...]
+    open: tuple[BadFlow, ...]
     good: int
-
-    @property
-    def open(self) -> tuple[BadFlow, ...]:
-        """Those that are bad now."""
-        return tuple(flow for flow in self.bad if flow.open)
 
     @property
     def own(self) -> tuple[BadFlow, ...]:
@@ -46,43 +44,60 @@ class Case:
 
 def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     """Return what each suspect of an explanation accounts for."""
-    return [_case(evidence, suspect) for suspect in explanation.suspects]
-
-
-def _case(evidence: Evidence, suspect: Suspect) -> Case:
-    causes = evidence.causes
     # The best rival may be better than the chosen one by a hair: ties go by name.
-    best = suspect.shares[0][0] if suspect.shares else suspect.column
+    best = [s.shares[0][0] if s.shares else s.column for s in explanation.suspects]
+    blamed = {c.name for c in (evidence.causes[b] for b in best) if c.reason is Reason.COMPONENT}
+    through: defaultdict[str, list[BadFlow]] = defaultdict(list)
+    for flow in evidence.bad if blamed else ():
+        for component in flow.components:
+            if component in blamed and component not in flow.late:
+                through[component].append(flow)
+    return [
+        _case(evidence, suspect, place, through)
+        for suspect, place in zip(explanation.suspects, best, strict=True)
+    ]
+
+
+def _case(
+    evidence: Evidence, suspect: Suspect, best: int, through: Mapping[str, list[BadFlow]]
+) -> Case:
+    causes = evidence.causes
     cause = causes[best]
-    bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
+    if cause.reason is Reason.COMPONENT:
+        bad = tuple(through.get(cause.name, ()))
+    else:
+        bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
     return Case(
         evidence=evidence,
         cause=cause,
         shares=tuple((causes[column], share) for column, share in suspect.shares),
         doubt=suspect.doubt,
         bad=bad,
-        good=evidence.good[best],
+        open=tuple(flow for flow in bad if flow.open),
+        good=int(evidence.good[best]),
     )
 
 
 def _hits(cause: Cause, flow: BadFlow) -> bool:
     match cause.reason:
-        case Reason.COMPONENT:
-            return cause.name in flow.components and cause.name not in flow.late
         case Reason.PROBER:
             return cause.name == flow.prober
         case Reason.RESPONDER:
             return cause.name == flow.responder
         case Reason.REPLY:
             return flow.replyless
-        case Reason.EVERYTHING:
+        case _:
             return True
 
 
 def common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
     """Return the agents that every one of the 5-tuples has at an end."""
-    ends = [{a for a in (f.prober, f.responder) if a is not None} for f in flows]
-    return set.intersection(*ends) if ends else set()
+    found: set[str | None] = {flows[0].prober, flows[0].responder} if flows else set()
+    for flow in flows:
+        found &= {flow.prober, flow.responder}
+        if not found:
+            break
+    return {agent for agent in found if agent is not None}
 
 
 def loss_counts(case: Case) -> list[str]:

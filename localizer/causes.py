@@ -3,7 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from typing import Final
 
+# A hundred thousand components may be thinkable at once, and the same again a moment later.
+REMEMBERED: Final = 1 << 18
 # Columns with the chance that they are crossed.
 Maybe = tuple[tuple[int, float], ...]
 
@@ -27,9 +31,13 @@ class Cause:
     reason: Reason
 
     @classmethod
+    @lru_cache(maxsize=REMEMBERED)
     def make(cls, reason: Reason, name: str = "") -> "Cause":
         """Return the cause; ties are broken by this order."""
-        return cls(list(Reason).index(reason), name, reason)
+        return cls(ORDER[reason], name, reason)
+
+
+ORDER = {reason: order for order, reason in enumerate(Reason)}
 
 
 @dataclass(frozen=True, slots=True)

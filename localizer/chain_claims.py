@@ -4,11 +4,12 @@ from collections import defaultdict
 from dataclasses import replace
 
 from localizer.anomalies import Family
+from localizer.bad_flows import BadFlows
 from localizer.claims import Claim, make_claim
 from localizer.kinds import KINDS
 from localizer.overlay import Break, ChainFault, FlowTables
 from localizer.paths import FlowKey
-from localizer.suspicion import BadFlow, Sources, bad_flows
+from localizer.suspicion import BadFlow, Sources
 from schemas.enums import ComponentKind
 
 # A table that lacks the entry that lost packets need leaves little doubt.
@@ -18,18 +19,24 @@ REPLAY_CONFIDENCE = 0.99
 class ChainClaims:
     """Replays the chains of what is cut off."""
 
-    def __init__(self, sources: Sources, tables: FlowTables) -> None:
+    def __init__(self, sources: Sources, tables: FlowTables, flows: BadFlows) -> None:
         self._sources = sources
         self._tables = tables
+        self._flows = flows
+        # By pair, as of some tables and a topology.
+        self._versions = (-1, -1)
+        self._replayed: dict[tuple[str, str], ChainFault | None] = {}
 
     def find(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowKey]]:
         """Replay the chains of all that is cut off; return claims, and what they explain."""
         found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
         broken: set[FlowKey] = set()
-        for flow in bad_flows(self._sources, Family.LOSS, now_ns, frozenset()):
+        if not len(self._tables):
+            return [], frozenset()
+        for flow in self._flows.find(Family.LOSS, now_ns):
             if not flow.cut:
                 continue
-            fault = self._tables.round_trip(flow.key[0], flow.key[1])
+            fault = self._round_trip(flow.key[0], flow.key[1])
             if fault is not None:
                 fault = self._of_switch(fault)
                 broken.add(flow.key)
@@ -37,6 +44,15 @@ class ChainClaims:
                     found[fault.node, fault.how].append((flow, fault))
         places = sorted(found, key=lambda place: (place[0], place[1].value))
         return [self._claim(*place, found[place]) for place in places], frozenset(broken)
+
+    def _round_trip(self, src: str, dst: str) -> ChainFault | None:
+        """Replay the chains of a pair, once as long as no table and no component changes."""
+        versions = (self._tables.version, self._sources.topology.version)
+        if versions != self._versions:
+            self._versions, self._replayed = versions, {}
+        if (src, dst) not in self._replayed:
+            self._replayed[src, dst] = self._tables.round_trip(src, dst)
+        return self._replayed[src, dst]
 
     def _of_switch(self, fault: ChainFault) -> ChainFault:
         """Name the virtual switch of a loop: its table is what all loops of a host share."""

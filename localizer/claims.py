@@ -86,7 +86,8 @@ def make_claim(
     found = component_kind or sources.topology.kind(component_id)
     known = sources.topology.get(component_id)
     layer = kind.layer or LAYER_OF.get(found) or (known.layer if known else Layer.UNKNOWN)
-    hit = {t for key in keys for end in key[:2] for t in sources.roster.tasks_of(end)}
+    ends = {end for key in keys for end in key[:2]}
+    hit = {t for end in ends for t in sources.roster.tasks_of(end)}
     kept = [(c, round(s, 6)) for c, s in candidates if s >= LEAST_SHARE or c == component_id]
     return Claim(
         component_id=component_id,

@@ -6,7 +6,7 @@ the events and their effective times alone, not on how calls were batched.
 """
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from operator import itemgetter
 
 from localizer.anomalies import AnomalyBoard
 from localizer.config_core import GRID_NS, CoreConfig
@@ -22,6 +22,8 @@ from localizer.suspicion import Sources
 from localizer.topology import Topology
 from localizer.units import us_to_ns
 from schemas.records import FaultEvent
+
+Order = tuple[int, str, str, int, int]
 
 
 class Core:
@@ -68,12 +70,14 @@ class Core:
         self._forced = 0
         last_ns = us_to_ns(self._published[-1].event_at) if self._published else 0
         self._silent_ns = max(decided_ns, last_ns)
-        self._pending: list[tuple[tuple[int, str, str, int, int], Event]] = []
+        # Those that wait, the next one last, and those that have not been put in order yet.
+        self._pending: list[tuple[Order, Event]] = []
+        self._fed: list[tuple[Order, Event]] = []
 
     def feed(self, event: Event) -> None:
         """Take in an event; it is folded in when its time comes, or at once when that is past."""
         self.late += self.now_ns is not None and event.at_ns < self.now_ns
-        heappush(self._pending, (event.order, event))
+        self._fed.append((event.order, event))
 
     def advance(self, to_ns: int) -> list[FaultEvent]:
         """Decide up to a time; all events up to it must have been fed.
@@ -85,6 +89,11 @@ class Core:
         """
         out: list[FaultEvent] = []
         last_ns = to_ns // GRID_NS * GRID_NS
+        if self._fed:
+            # One sort of runs that are in order already; a heap takes three times as long.
+            self._pending += self._fed
+            self._pending.sort(key=itemgetter(0), reverse=True)
+            self._fed = []
         while True:
             next_ns = self._next_ns(last_ns)
             if next_ns is None:
@@ -95,13 +104,13 @@ class Core:
     @property
     def pending(self) -> int:
         """Events that wait for their time."""
-        return len(self._pending)
+        return len(self._pending) + len(self._fed)
 
     def _next_ns(self, last_ns: int) -> int | None:
         """Return the next grid point up to `last_ns`; stretches without anything are skipped."""
         follows_ns = None if self.now_ns is None else self.now_ns + GRID_NS
         if follows_ns is None or self._decider.idle:
-            times = [self._pending[0][0][0]] if self._pending else []
+            times = [self._pending[-1][0][0]] if self._pending else []
             times += [us_to_ns(e.event_at) for e in self._published[self._forced :][:1]]
             if not times:
                 return None
@@ -112,8 +121,8 @@ class Core:
 
     def _step(self, now_ns: int) -> list[FaultEvent]:
         self.steps += 1
-        while self._pending and self._pending[0][0][0] <= now_ns:
-            _, event = heappop(self._pending)
+        while self._pending and self._pending[-1][0][0] <= now_ns:
+            _, event = self._pending.pop()
             self.intake.apply(event, now_ns)
         silent = self._take_over(now_ns)
         return self._decider.decide(now_ns, silent=silent)

@@ -4,28 +4,33 @@ from dataclasses import replace
 
 from localizer.agent_claims import dead_agents
 from localizer.anomalies import Family, Symptom
+from localizer.bad_flows import BadFlows
 from localizer.cases import Case, cases
 from localizer.causes import Reason
 from localizer.chain_claims import ChainClaims
 from localizer.claims import Claim
-from localizer.config_core import CoreConfig
+from localizer.config_core import GRID_NS, CoreConfig
 from localizer.evidence import gather
+from localizer.incident import Incident
 from localizer.index_cache import IndexCache
 from localizer.judge import Judge
 from localizer.kinds import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.lifecycle import Lifecycle, Situation
 from localizer.overlay import FlowTables
 from localizer.paths import FlowKey
-from localizer.suspicion import BadFlow, Sources, bad_flows
+from localizer.suspicion import BadFlow, Sources
+from localizer.tidying import Tidier
 from localizer.told import Told
 from localizer.underlay import explain
 from localizer.units import SECOND_NS
-from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 
 # A fault that lasts is looked at less often: nothing began or ended for so long.
 CALM_NS = 30 * SECOND_NS
 CALM_GRID_NS = 2 * SECOND_NS
+# As many bad 5-tuples more make the next decision a grid step later, up to the greatest step.
+STORM_FLOWS = 4_096
+STORM_GRID_NS = 8 * SECOND_NS
 # Latency that begins within this time after a fault was resolved belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
 
@@ -41,11 +46,14 @@ class Decider:
         self._tables = tables
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources, tables)
-        self._chains = ChainClaims(sources, tables)
+        self._flows = BadFlows(sources)
+        self._chains = ChainClaims(sources, tables, self._flows)
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
+        self._next_ns = 0
         self._echoes: frozenset[FlowKey] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
+        self._tidier = Tidier(sources, self._index)
 
     @property
     def idle(self) -> bool:
@@ -60,7 +68,7 @@ class Decider:
 
     def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
         """Decide at a grid point; `silent`: follow the evidence, but make no transitions."""
-        self._tidy(now_ns)
+        self._tidier.tidy(now_ns)
         if self._settled(now_ns):
             return []
         if (
@@ -68,6 +76,7 @@ class Decider:
             and not self._sources.liveness.dead
             and not self._lifecycle.open_faults()
         ):
+            self._index.get().settle()
             self._lifecycle.observe([], self._situation([], now_ns), now_ns)
             return []
         claims = self._claims(now_ns)
@@ -78,7 +87,12 @@ class Decider:
         return self._lifecycle.step(claims, situation, now_ns)
 
     def _settled(self, now_ns: int) -> bool:
-        """Say whether nothing has begun or ended for long, and this grid point can be left out."""
+        """Say whether this grid point can be left out.
+
+        It is when nothing has begun or ended for long, and when so much is wrong that deciding
+        takes longer than time does: the first verdict of a storm comes at once, what follows
+        it later.
+        """
         sources = self._sources
         state = (
             sources.board.version,
@@ -90,39 +104,13 @@ class Decider:
         )
         if state != self._state:
             self._state, self._changed_ns = state, now_ns
-        return now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0
-
-    def _tidy(self, now_ns: int) -> None:
-        """Let agents die, and forget what nobody repeats or what left in order."""
-        sources = self._sources
-        witnesses = {
-            sources.roster.agent_of(key[1])
-            for key, symptoms in sources.board.family(Family.LOSS)
-            if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
-        }
-        sources.liveness.declare(
-            now_ns,
-            frozenset(w for w in witnesses if w is not None),
-            sources.roster.deserted_agents(),
-            lambda agent: self._answers(agent, now_ns),
-        )
-        sources.board.expire(now_ns, frozenset(sources.liveness.dead))
-        for key in sources.board.flows():
-            if sources.roster.left(key[0]) or sources.roster.left(key[1]):
-                sources.board.drop(key)
-
-    def _answers(self, agent_id: str, now_ns: int) -> bool:
-        """Say whether most of what other agents probe at this one is without loss."""
-        sources, index = self._sources, self._index.get()
-        rows = (index.flows[place] for place in index.of.get(agent_id, ()))
-        probed = [
-            row.key
-            for row in rows
-            if row.responder == agent_id != row.prober
-            and sources.liveness.heard(row.prober, now_ns)
-        ]
-        failing = {key for key, _ in sources.board.family(Family.LOSS)}
-        return bool(probed) and 2 * sum(key in failing for key in probed) <= len(probed)
+        if now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0:
+            return True
+        if now_ns < self._next_ns:
+            return True
+        share = len(sources.board) // STORM_FLOWS
+        self._next_ns = now_ns + min(GRID_NS * (1 + share), STORM_GRID_NS)
+        return False
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = dead_agents(self._sources)
@@ -142,14 +130,15 @@ class Decider:
             for i in self._lifecycle.open_faults()
             if i.event.fault_kind in PARTIAL
         )
-        bad = bad_flows(self._sources, family, now_ns, explained, leaky)
+        bad = self._flows.suspect(family, now_ns, explained, leaky)
         resolved = self._lifecycle.resolved_faults()
         told = Told(resolved, self._sources.paths, self._index.replies())
         if not any(flow.open for flow in bad):
             return []
         if family is Family.LOSS:
+            faults = self._old_faults()
             bad = [
-                self._passed_before(flow)
+                _passed_before(flow, faults)
                 for flow in bad
                 if flow.open or flow.ended_ns > told.until_ns(flow.key, flow.components)
             ]
@@ -183,17 +172,10 @@ class Decider:
         ]
         return [claim for claim in claims if claim is not None]
 
-    def _passed_before(self, flow: BadFlow) -> BadFlow:
-        """Note which faults on its way had let a 5-tuple pass."""
-        late = frozenset(
-            i.event.component_id
-            for i in self._lifecycle.open_faults()
-            if i.group == LOSS
-            and i.event.decided
-            and i.event.component_id in flow.components
-            and i.let_pass(flow.key, flow.onset_ns)
-        )
-        return replace(flow, late=late) if late else flow
+    def _old_faults(self) -> list[Incident]:
+        """Return the decided open faults that lose packets."""
+        faults = self._lifecycle.open_faults()
+        return [i for i in faults if i.group == LOSS and i.event.decided]
 
     def _note_echoes(self, found: list[Case]) -> None:
         """Remember which 5-tuples only lose the replies of what open faults lose.
@@ -270,13 +252,29 @@ class Decider:
         return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
 
     def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
+        agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.troubled()
         return frozenset(
             key
             for key, symptoms in self._sources.board.family(family)
-            if not self._targets_fault(key, symptoms, now_ns)
+            if (agent := agent_of(key[1])) not in troubled
+            or not self._is_agents(agent, symptoms, now_ns)
         )
 
-    def _targets_fault(self, key: FlowKey, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
-        agent = self._sources.roster.agent_of(key[1])
+    def _is_agents(self, agent: str | None, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
+        """Say whether all symptoms are the target's agent's own matter."""
         excused = self._sources.liveness.excused
         return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
+
+
+def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
+    """Note which faults on its way had let a 5-tuple pass."""
+    late = (
+        frozenset(
+            i.event.component_id
+            for i in faults
+            if i.event.component_id in flow.components and i.let_pass(flow.key, flow.onset_ns)
+        )
+        if faults
+        else None
+    )
+    return replace(flow, late=late) if late else flow

@@ -1,14 +1,16 @@
 """From open anomalies, good paths and traces to the observations that inference explains."""
 
-from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from localizer.anomalies import Family
+from localizer.blocks import Ints
 from localizer.causes import Cause, Columns, Reason
 from localizer.flow_index import FlowIndex
+from localizer.good import Good
 from localizer.lag import shown_by_now
 from localizer.observations import flow_rows, hop_rows
 from localizer.paths import FlowKey
@@ -23,18 +25,17 @@ from schemas.enums import ComponentKind
 class Evidence:
     """Observations of one family at one time.
 
-    `good` counts the good 5-tuples of each column, shape (columns,); `probed` and
-    `well` count, by agent, the 5-tuples at its endpoints and the good ones of these.
-    `known`: components of faults that are open; `echoing`: bad 5-tuples that cross none of
-    them, but whose replies may.
+    `good` counts the good 5-tuples of each column, shape (columns,); `well` counts those at
+    an agent's endpoints. `known`: components of faults that are open; `echoing`: bad 5-tuples
+    that cross none of them, but whose replies may.
     """
 
     family: Family
     bad: tuple[BadFlow, ...]
     causes: tuple[Cause, ...]
     problem: Problem
-    good: tuple[int, ...]
-    well: dict[str, int]
+    good: Ints
+    well: Callable[[str], int]
     known: frozenset[str]
     echoing: frozenset[FlowKey]
 
@@ -105,9 +106,9 @@ def gather(
     allow_everything
         Whether "everything at once" is still an explanation.
     """
-    places, bad_keys = _nearby(sources, index, family, bad, now_ns)
-    suspects = sorted({c for flow in bad for c in flow.components if _blamable(sources, c)})
-    total = len(bad) + _good_count(sources, index, bad_keys, now_ns)
+    good = Good.of(index, *_not_good(sources, index, family, bad, now_ns))
+    suspects = sorted(c for c in {c for f in bad for c in f.components} if _blamable(sources, c))
+    total = len(bad) + good.total
     causes = [Cause.make(Reason.COMPONENT, c) for c in suspects]
     causes += [Cause.make(Reason.PROBER, a) for a in sorted({f.prober for f in bad})]
     causes += [
@@ -122,19 +123,17 @@ def gather(
     if not causes:
         return None
     column = Columns.of(causes)
-    rest = max(0, total - len(bad) - len(places))
     onset_ns = min(flow.onset_ns for flow in bad)
     lag = shown_by_now(family, bad, now_ns=now_ns, known=known)
-    flows, good = flow_rows(
-        index, replies, bad, places, column, width=len(causes), rest=rest, lag=lag
-    )
+    unlisted = good.columns(column, len(causes), lag)
+    counts = unlisted.counts.astype(np.int64)
     problem = Problem(
         names=tuple(f"{cause.order}{cause.name}" for cause in causes),
         log_prior=np.array(
             [_log_prior(sources, family, cause, known, onset_ns) for cause in causes]
         ),
         blamable=np.ones(len(causes), dtype=np.bool_),
-        flows=flows,
+        flows=flow_rows(replies, bad, column, unlisted),
         hops=hop_rows(
             sources,
             family,
@@ -148,22 +147,17 @@ def gather(
         chance=CHANCE[family],
         hop_chance=HOP_CHANCE[family],
     )
-    well: defaultdict[str, int] = defaultdict(int)
-    for place in places:
-        row = index.flows[place]
-        for agent in {row.prober, row.responder} - {None}:
-            well[str(agent)] += 1
     return Evidence(
         family=family,
         bad=tuple(bad),
         causes=tuple(causes),
         problem=problem,
-        good=tuple(good),
-        well=dict(well),
+        good=counts,
+        well=good.at_agent,
         known=known,
         echoing=frozenset(
             flow.key
-            for flow in bad
+            for flow in (bad if known else ())
             if known.isdisjoint(flow.components) and not known.isdisjoint(replies.of(*flow.key[:2]))
         ),
     )
@@ -186,33 +180,14 @@ def _log_prior(
     return prior
 
 
-def _good_count(sources: Sources, index: FlowIndex, bad_keys: set[FlowKey], now_ns: int) -> int:
-    mute = {a for a in index.of if not sources.liveness.speaks(a, now_ns)}
-    if not mute:
-        return len(index.flows) - len(bad_keys & index.by_key.keys())
-    silent = {place for agent in mute for place in index.of[agent]}
-    silent |= {index.by_key[key] for key in bad_keys & index.by_key.keys()}
-    return len(index.flows) - len(silent)
-
-
-def _nearby(
+def _not_good(
     sources: Sources, index: FlowIndex, family: Family, bad: list[BadFlow], now_ns: int
-) -> tuple[list[int], set[FlowKey]]:
-    """Return good 5-tuples that share anything with a bad one, and all keys that are not good."""
-    spoilt = {key for key, _ in sources.board.family(family)} | {flow.key for flow in bad}
+) -> tuple[set[FlowKey], list[str]]:
+    """Return the 5-tuples that are not good, and the agents that do not say that theirs are."""
+    board = sources.board
+    spoilt = {flow.key for flow in bad} | board.keys(family)
     if family is Family.LATENCY:
         # Where probes are lost, those that arrive say little about the round trip.
-        spoilt |= {key for key, _ in sources.board.family(Family.LOSS)}
-    suspects = {c for flow in bad for c in flow.components if _blamable(sources, c)}
-    agents = {a for flow in bad for a in (flow.prober, flow.responder) if a is not None}
-    near = {place for c in suspects for place in index.at.get(c, ())}
-    near |= {place for a in agents for place in index.of.get(a, ())}
-    speaks = {a: sources.liveness.speaks(a, now_ns) for a in index.of}
-    good = [
-        place
-        for place in sorted(near)
-        if (row := index.flows[place]).key not in spoilt
-        and speaks[row.prober]
-        and (row.responder is None or speaks[row.responder])
-    ]
-    return good, spoilt
+        spoilt |= board.keys(Family.LOSS)
+    speaks = sources.liveness.speaks
+    return spoilt, [a for a in index.agents() if not speaks(a, now_ns)]

@@ -1,51 +1,178 @@
-"""All 5-tuples that are probed now, by the components they cross: where good paths come from."""
+"""All 5-tuples that are probed now, by what they cross: where good paths come from.
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+Kept up change by change: of a million 5-tuples a few have another path than a moment ago.
+What a 5-tuple crosses is a row of numbers, so that all good ones are counted at once.
+"""
 
-from localizer.paths import FlowKey, PathBook
-from localizer.roster import Roster
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localizer.blocks import Bools, Ints
+from localizer.paths import FlowKey
+
+Numbers = NDArray[np.int32]
+
+# What rows are padded with; also the responder whom nobody knows.
+NOTHING: Final = 0
+# Places of the ends' agents in a row; components follow.
+PROBER, RESPONDER, CROSSED = 0, 1, 2
+FIRST: Final = 1_024
+# The postings are made anew when one row in so many has changed since.
+STALE_SHARE: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """A 5-tuple with its path and the agents at its ends."""
-
-    key: FlowKey
-    components: tuple[str, ...]
-    prober: str
-    responder: str | None
-
-
-@dataclass(slots=True)
 class FlowIndex:
     """The 5-tuples on a ping list between registered endpoints whose path is known by trace.
 
-    `at` maps components, `of` agents (at either end) to places in `flows`.
+    Attributes
+    ----------
+    rows
+        Numbers of prober, responder and components, shape (capacity, most), padded by 0.
+    ends
+        Numbers of the two endpoints, shape (capacity, 2).
+    live
+        Rows that are in use, shape (capacity,).
+    crossing
+        How many live rows have each number, shape (at least all numbers,).
+    components, probers, responders
+        Numbers by id; none is used twice.
+    endpoints
+        Numbers by id, apart from the others.
+    by_key
+        Rows in use, by 5-tuple.
     """
 
-    flows: list[Probed] = field(default_factory=list)
-    by_key: dict[FlowKey, int] = field(default_factory=dict)
-    at: dict[str, list[int]] = field(default_factory=dict)
-    of: dict[str, list[int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.rows: Numbers = np.zeros((FIRST, CROSSED), np.int32)
+        self.ends: Numbers = np.zeros((FIRST, 2), np.int32)
+        self.live: Bools = np.zeros(FIRST, np.bool_)
+        self.crossing: Ints = np.zeros(FIRST, np.int64)
+        self.components: dict[str, int] = {}
+        self.probers: dict[str, int] = {}
+        self.responders: dict[str, int] = {}
+        self.endpoints: dict[str, int] = {}
+        self.by_key: dict[FlowKey, int] = {}
+        self._keys: list[FlowKey] = []
+        self._free: list[int] = []
+        # By number; nothing has none.
+        self._names: list[str] = [""]
+        # Rows in the order of their numbers as of a while ago, and what has changed since.
+        self._order: Ints = np.empty(0, np.int64)
+        self._starts: Ints = np.zeros(1, np.int64)
+        self._changed: set[int] = set()
 
-    @classmethod
-    def build(cls, roster: Roster, paths: PathBook) -> "FlowIndex":
-        """Make the index anew."""
-        index = cls()
-        at: defaultdict[str, list[int]] = defaultdict(list)
-        of: defaultdict[str, list[int]] = defaultdict(list)
-        for agent_id, key in roster.probed():
-            if key in index.by_key or not paths.is_traced(key):
-                continue
-            place = len(index.flows)
-            responder = roster.agent_of(key[1])
-            components = paths.path(key).components
-            index.flows.append(Probed(key, components, agent_id, responder))
-            index.by_key[key] = place
-            for component in components:
-                at[component].append(place)
-            for agent in {agent_id, responder} - {None}:
-                of[str(agent)].append(place)
-        index.at, index.of = dict(at), dict(of)
-        return index
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def put(
+        self, key: FlowKey, components: Iterable[str], prober: str, responder: str | None
+    ) -> None:
+        """Add a 5-tuple, or say anew what it crosses and whose it is."""
+        number = self._number
+        found = [number(self.probers, prober)]
+        found.append(NOTHING if responder is None else number(self.responders, responder))
+        found += [number(self.components, c) for c in components]
+        self.drop(key)
+        place = self._place(key, len(found))
+        self.rows[place, : len(found)] = found
+        self.ends[place] = [self._endpoint(key[0]), self._endpoint(key[1])]
+        self.live[place] = True
+        for one in found:
+            self.crossing[one] += one != NOTHING
+        self._changed.add(place)
+
+    def drop(self, key: FlowKey) -> None:
+        """Forget a 5-tuple."""
+        place = self.by_key.pop(key, None)
+        if place is None:
+            return
+        for one in self.rows[place].tolist():
+            if one != NOTHING:
+                self.crossing[one] -= 1
+        self.rows[place] = NOTHING
+        self.live[place] = False
+        self._free.append(place)
+        self._changed.add(place)
+
+    def key(self, place: int) -> FlowKey:
+        """Return the 5-tuple of a row."""
+        return self._keys[place]
+
+    def name(self, number: int) -> str:
+        """Return the id that has a number."""
+        return self._names[number]
+
+    def prober(self, place: int) -> str:
+        """Return the agent that probes a row's 5-tuple."""
+        return self.name(int(self.rows[place, PROBER]))
+
+    def agents(self) -> set[str]:
+        """Return the agents at either end of the 5-tuples."""
+        return self.probers.keys() | self.responders.keys()
+
+    def count(self, component: str) -> int:
+        """Return how many cross a component."""
+        return int(self.crossing[self.components.get(component, NOTHING)])
+
+    def at(self, number: int) -> Ints:
+        """Return the live rows that have a number, in no order that matters."""
+        if number == NOTHING or not self.crossing[number]:
+            return np.empty(0, np.int64)
+        self.settle()
+        changed = np.fromiter(self._changed, np.int64, len(self._changed))
+        found = np.empty(0, np.int64)
+        if number + 1 < len(self._starts):
+            found = self._order[self._starts[number] : self._starts[number + 1]]
+            if len(changed) and len(found):
+                found = found[~np.isin(found, changed)]
+        if len(changed):
+            more = changed[(self.rows[changed] == number).any(axis=1)]
+            found = np.concatenate([found, np.sort(more)])
+        return found
+
+    def settle(self) -> None:
+        """Put all rows in the order of their numbers, if many have changed since the last time.
+
+        One sort of words of number and row; `at` does it, too, but in haste.
+        """
+        if len(self._changed) <= FIRST + len(self.by_key) // STALE_SHARE:
+            return
+        places = np.flatnonzero(self.live)
+        rows = self.rows[places]
+        words = (rows.astype(np.int64) << 32) | places[:, None]
+        words = np.sort(words[rows != NOTHING])
+        self._order = words & 0xFFFFFFFF
+        self._starts = np.searchsorted(words, np.arange(len(self._names) + 1) << 32)
+        self._changed.clear()
+
+    def _number(self, known: dict[str, int], name: str) -> int:
+        found = known.get(name)
+        if found is None:
+            found = known[name] = len(self._names)
+            self._names.append(name)
+            if len(self._names) >= len(self.crossing):
+                self.crossing = np.append(self.crossing, np.zeros_like(self.crossing))
+        return found
+
+    def _endpoint(self, name: str) -> int:
+        return self.endpoints.setdefault(name, len(self.endpoints))
+
+    def _place(self, key: FlowKey, most: int) -> int:
+        """Return a row for a 5-tuple that is in no row yet."""
+        if self._free:
+            place = self._free.pop()
+            self._keys[place] = key
+        else:
+            place = len(self._keys)
+            self._keys.append(key)
+        room, width = self.rows.shape
+        if place >= room or most > width:
+            more = ((0, room if place >= room else 0), (0, max(0, most - width)))
+            self.rows = np.pad(self.rows, more)
+            self.ends = np.pad(self.ends, (more[0], (0, 0)))
+            self.live = np.pad(self.live, more[0])
+        self.by_key[key] = place
+        return place

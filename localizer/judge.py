@@ -184,7 +184,7 @@ class Judge:
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         onset_ns = min(flow.onset_ns for flow in case.open)
         for agent in common_agents(case.open):
-            well = case.evidence.well.get(agent, 0)
+            well = case.evidence.well(agent)
             if len(case.open) < STALL_SHARE * (len(case.open) + well):
                 continue
             lives = self._sources.liveness.alive_after(agent, onset_ns + SECOND_NS)

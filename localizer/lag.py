@@ -60,7 +60,7 @@ def shown_by_now(
         Components of open faults: what crosses them is no news, and the clock runs
         from the first of the news.
     """
-    fresh = [flow for flow in bad if not known.intersection(flow.components)]
+    fresh = [flow for flow in bad if known.isdisjoint(flow.components)]
     if not fresh:
         return MOST["latency" if family is Family.LATENCY else "cut"]
     if family is Family.LATENCY:

@@ -186,6 +186,20 @@ class Liveness:
             for silent_ns, back_ns in agent.silences
         )
 
+    def troubled(self) -> set[str]:
+        """Return the agents that may be excused for anything: all others never are."""
+        found = {a.agent_id for a in self._agents.values() if a.leaving or a.silences}
+        return found | self.dead.keys()
+
+    def silent(self, now_ns: int) -> bool:
+        """Say whether any agent is silent for so long that it may be dead."""
+        return any(
+            now_ns - a.heard_ns > SILENT_INTERVALS * a.interval_ns
+            and not a.leaving
+            and a.agent_id not in self.dead
+            for a in self._agents.values()
+        )
+
     def returned_ns(self, agent_id: str) -> int | None:
         """Return when an agent was heard again after its latest silence; None: it had none."""
         agent = self._agents.get(agent_id)

@@ -9,12 +9,13 @@ import numpy as np
 from localizer.anomalies import Family
 from localizer.blocks import Block, Maybes
 from localizer.causes import Columns, Maybe
-from localizer.flow_index import FlowIndex
+from localizer.good import GoodRows
 from localizer.liveness import ONSET_SLACK_NS
-from localizer.paths import FlowKey, HopProbe
 from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
+from localizer.tables import Chances, Table
 from localizer.told import Told
+from localizer.traces import FlowKey, HopProbe
 from localizer.units import SECOND_NS
 
 # A brief cut counts half: it may have been a moment of a busy machine.
@@ -24,54 +25,64 @@ HOPS_NS: Final = 60 * SECOND_NS
 # A hop is late when its round trip rose by this share of what whole round trips
 # did: half of it belongs to each direction, and a hop's answer may come another way.
 HOP_LATE_SHARE: Final = 0.3
+# 5-tuples whose traces are looked at, of the bad ones and of the others. All losses are traced
+# at once: a hundred thousand of a storm say no more of where it is than these do.
+MAX_TRACED: Final = 4_096
 NONE: Final[frozenset[str]] = frozenset()
 # A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
 LATE_CHANCE: Final = 0.1
 
 
 def flow_rows(
-    index: FlowIndex,
     replies: ReplyWays,
     bad: list[BadFlow],
-    places: list[int],
     column: Columns,
-    *,
-    width: int,
-    rest: int,
-    lag: float,
-) -> tuple[Block, list[int]]:
-    """Return the block of 5-tuples, and how many good ones cross each of `width` columns.
+    unlisted: GoodRows,
+) -> Table:
+    """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted.
 
-    Parameters
-    ----------
-    bad, places
-        The bad ones; the good ones that share something with them, by place in `index`.
-    rest
-        How many good ones share nothing with a bad one.
-    lag
-        Share of the truly bad that are known by now.
+    Probes of a pair of leaves share the ways of their replies: what is not certain is said
+    once for all of them that cross the same part of it anyway.
     """
-    good = [0] * width
-    rows = _Rows()
-    for flow, weight in zip(bad, _weights(bad), strict=True):
-        sure = [c for c in flow.components if c not in flow.late]
-        crossed = column.crossed(sure, flow.prober, flow.responder)
+    width = len(unlisted.counts)
+    crossed = np.full((len(bad), 1 + max(len(f.components) for f in bad) + 3), width)
+    groups: dict[tuple[object, ...], int] = {}
+    ways: list[Maybe] = [()]
+    group = np.zeros(len(bad), np.int64)
+    for row, flow in enumerate(bad):
+        sure = [c for c in flow.components if c not in flow.late] if flow.late else flow.components
+        found = column.crossed(sure, flow.prober, flow.responder)
         if flow.replyless and column.reply is not None:
-            crossed = (*crossed, column.reply)
+            found = (*found, column.reply)
+        crossed[row, : len(found)] = found
         unsure = replies.of(*flow.key[:2])
         if flow.late:
             unsure = {**unsure, **dict.fromkeys(flow.late, LATE_CHANCE)}
-        rows.add(crossed, bad=True, weight=weight, maybe=column.maybe(unsure, crossed))
-    for row in (index.flows[place] for place in places):
-        crossed = column.crossed(row.components, row.prober, row.responder)
-        rows.add(crossed, bad=False)
-        for place in crossed:
-            good[place] += 1
-    if rest:
-        # What shares nothing with a bad 5-tuple is one observation with the weight of all.
-        everything = () if column.everything is None else (column.everything,)
-        rows.add(everything, bad=False, weight=float(rest))
-    return rows.block(lag), good
+        if not unsure:
+            continue
+        anyway = tuple([c for c in sure if c in unsure])
+        # Of one pair of leaves it is one object.
+        known = (row, anyway) if flow.late else (id(unsure), anyway)
+        place = groups.get((flow.late, *known))
+        if place is None:
+            place = groups[flow.late, *known] = len(ways)
+            ways.append(column.maybe(unsure, found))
+        group[row] = place
+    sizes = [len(maybe) for maybe in ways]
+    return Table(
+        width,
+        bad=np.ones(len(bad), np.bool_),
+        weight=np.array(_weights(bad)),
+        lag=np.full(len(bad), unlisted.lag),
+        crossed=crossed,
+        group=group,
+        chances=Chances(
+            starts=np.cumsum([0, *sizes]),
+            columns=np.array([c for maybe in ways for c, _ in maybe], np.int64),
+            chance=np.array([chance for maybe in ways for _, chance in maybe], np.float64),
+        ),
+        unlisted=unlisted,
+    )
 
 
 class _Rows:
@@ -147,7 +158,9 @@ def hop_rows(
     known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
     late = {flow.key: flow.late for flow in bad if flow.late}
     # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
-    for key in sources.paths.traced_since(since_ns):
+    mine = [k for k in agents if (sources.paths.traced_ns(k) or 0) >= since_ns]
+    others = sources.paths.traced_since(since_ns, MAX_TRACED)
+    for key in sorted({*_spread(mine), *(k for k in others if k not in agents)}):
         if key in explained:
             continue
         prober, responder = agents.get(
@@ -186,6 +199,11 @@ def hop_rows(
             weight = 1.0 / spoilt[probe.traced_ns]
             rows.add(known[ends], bad=True, weight=weight, maybe=maybe)
     return rows.block(1.0)
+
+
+def _spread(keys: list[FlowKey]) -> list[FlowKey]:
+    """Return the keys, of too many every second, third and so on."""
+    return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
 
 
 def _outcome(family: Family, probe: HopProbe, late_ns: float) -> bool | None:

@@ -11,11 +11,21 @@ from typing import Final
 
 from localizer.routes import NOTHING, KnownPath, derived, traced
 from localizer.topology import Topology
-from localizer.units import SECOND_NS, us_to_ns
+from localizer.trace_times import EVIDENCE_NS, TraceTimes
+from localizer.traces import (
+    UNTRACED,
+    Account,
+    FlowKey,
+    HopProbe,
+    Trace,
+    keep,
+    late_by_ns,
+    made_of,
+)
 from schemas.enums import TraceCause
 from schemas.records import PathTrace
 
-FlowKey = tuple[str, str, int]
+__all__ = ["EVIDENCE_NS", "FlowKey", "PathBook"]
 
 # Complete traces kept for each 5-tuple: one from before a fault survives those
 # that were made during it, and a baseline is the least of several.
@@ -25,49 +35,20 @@ REFERENCES: Final = 4
 CALM_REFERENCES: Final = 2
 # Traces kept as evidence, and for how long: longer than any verdict waits.
 EVIDENCE: Final = 6
-EVIDENCE_NS: Final = 120 * SECOND_NS
 # Of these, so many say what is passed now: more than one, since a hop may keep silent.
 LATEST: Final = 2
-# 5-tuples remembered. Ten targets of four 5-tuples for 2,048 RNICs are 82,000;
+# 5-tuples remembered. Eight targets of two 5-tuples for 65,536 RNICs are a million;
 # beyond the bound the one traced longest ago is forgotten.
-MAX_FLOWS: Final = 500_000
-# What path.trace.v1 holds at most.
-MAX_HOPS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class HopProbe:
-    """One probe of a trace: what it had to cross, and what became of it.
-
-    `late_ns` is its round trip less the least seen to that hop in calm traces before; None
-    where it did not answer or nothing is known from before. `target`: the last
-    hop, the endpoint itself.
-    """
-
-    flow: FlowKey
-    traced_ns: int
-    components: tuple[str, ...]
-    answered: bool
-    late_ns: int | None
-    target: bool
-
-
-@dataclass(slots=True)
-class _Trace:
-    traced_ns: int
-    addresses: tuple[str | None, ...]
-    rtts_ns: tuple[int | None, ...]
-    complete: bool
-    # What was derived last, with what it was derived from.
-    path: tuple[int, KnownPath] | None = None
-    probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
+MAX_FLOWS: Final = 2_000_000
 
 
 @dataclass(slots=True)
 class _Flow:
-    complete: list[_Trace] = field(default_factory=list)
-    calm: list[_Trace] = field(default_factory=list)
-    recent: list[_Trace] = field(default_factory=list)
+    complete: list[Trace] = field(default_factory=list)
+    calm: list[Trace] = field(default_factory=list)
+    recent: list[Trace] = field(default_factory=list)
+    # As of a topology, since when, and whether there was a trace.
+    account: tuple[tuple[int, int, bool], Account] | None = None
 
 
 class PathBook:
@@ -79,19 +60,17 @@ class PathBook:
         Hops that answered with an address that no component of the topology has.
     forgotten
         5-tuples dropped because there were too many.
-    version
-        Grows when a path may have changed.
     """
 
     def __init__(self, topology: Topology, max_flows: int = MAX_FLOWS) -> None:
         self.unknown_addresses = 0
         self.forgotten = 0
-        self.version = 0
         self._topology = topology
         self._max_flows = max_flows
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
-        self._traced_ns: dict[FlowKey, int] = {}
-        self._newest_ns = 0
+        # 5-tuples whose path may have changed, since last asked.
+        self._changed: set[FlowKey] = set()
+        self._times = TraceTimes()
         # Traces that saw the same share their path.
         self._shared: dict[tuple[str, str, tuple[str | None, ...], bool], KnownPath] = {}
         self._shared_version = -1
@@ -107,49 +86,44 @@ class PathBook:
         if flow is None:
             flow = self._flows[key] = _Flow()
         self._flows.move_to_end(key)
-        hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
-        ttls = range(1, max(hops, default=0) + 1)
-        made = _Trace(
-            traced_ns=us_to_ns(trace.traced_at),
-            addresses=tuple(hops[ttl].address if ttl in hops else None for ttl in ttls),
-            rtts_ns=tuple(hops[ttl].rtt_ns if ttl in hops else None for ttl in ttls),
-            complete=trace.complete,
-        )
+        made = made_of(trace)
         # The target need not be in the topology: the record names it.
-        on_the_way = made.addresses[:-1] if trace.complete else made.addresses
-        self.unknown_addresses += sum(
-            a is not None and self._topology.at_address(a) is None for a in on_the_way
-        )
+        for address in made.addresses[:-1] if trace.complete else made.addresses:
+            if address is not None and self._topology.at_address(address) is None:
+                self.unknown_addresses += 1
         if trace.complete:
             before = self.path(key) if flow.complete else None
-            _keep(flow.complete, made, REFERENCES)
+            keep(flow.complete, made, REFERENCES)
             if trace.cause is TraceCause.DISCOVERY:
-                _keep(flow.calm, made, CALM_REFERENCES)
-            self.version += before is None or before.components != self.path(key).components
-        _keep(flow.recent, made, EVIDENCE)
+                keep(flow.calm, made, CALM_REFERENCES)
+            if before is None or before.components != self.path(key).components:
+                self._changed.add(key)
+        flow.account = None
+        keep(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
-        self._note_time(key, newest_ns)
+        self._times.note(key, newest_ns)
         while len(self._flows) > self._max_flows:
             gone, _ = self._flows.popitem(last=False)
-            self._traced_ns.pop(gone, None)
+            self._times.forget(gone)
+            self._changed.add(gone)
             self.forgotten += 1
 
-    def _note_time(self, key: FlowKey, traced_ns: int) -> None:
-        """Remember when a 5-tuple was traced; forget what is no evidence any more."""
-        # Last in the dict is newest; what is before the horizon stands in front.
-        self._traced_ns.pop(key, None)
-        self._traced_ns[key] = traced_ns
-        self._newest_ns = max(self._newest_ns, traced_ns)
-        while self._traced_ns:
-            first = next(iter(self._traced_ns))
-            if self._traced_ns[first] >= self._newest_ns - EVIDENCE_NS:
-                return
-            del self._traced_ns[first]
+    def take_changes(self) -> set[FlowKey]:
+        """Return the 5-tuples whose path may have changed since the last call.
 
-    def traced_since(self, since_ns: int) -> list[FlowKey]:
-        """Return the 5-tuples that were traced since then, sorted."""
-        return sorted(key for key, at_ns in self._traced_ns.items() if at_ns >= since_ns)
+        Not those whose path is another one by a change of the topology.
+        """
+        found, self._changed = self._changed, set()
+        return found
+
+    def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowKey]:
+        """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
+        return self._times.since(since_ns, most)
+
+    def traced_ns(self, key: FlowKey) -> int | None:
+        """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
+        return self._times.of(key)
 
     def is_traced(self, key: FlowKey) -> bool:
         """Say whether a complete trace of the 5-tuple is known."""
@@ -203,29 +177,31 @@ class PathBook:
             found += trace.probes[1]
         return found
 
-    def passed(self, key: FlowKey, since_ns: int) -> frozenset[str]:
-        """Return what packets have passed for certain while the target did not answer.
+    def account(self, key: FlowKey, since_ns: int) -> Account:
+        """Return what the traces since then say of a 5-tuple that is cut off.
 
-        Of traces that broke off since then: everything before the last hop that answered.
+        Of those that broke off: everything before the last hop that answered has been passed.
         Not that hop itself: a switch answers also when it forwards nothing.
         """
-        return frozenset(
-            component
-            for usual, last in self._broken_off(key, since_ns)
-            for component in usual.prefixes[last]
-            if component != usual.nodes[last]
-        )
-
-    def traced_after(self, key: FlowKey, since_ns: int) -> bool:
-        """Say whether a trace of the 5-tuple was finished since then."""
-        return self._traced_ns.get(key, since_ns - 1) >= since_ns
-
-    def only_target_silent(self, key: FlowKey, since_ns: int) -> bool:
-        """Say whether every hop answered but the last, in a trace that broke off since then.
-
-        In one of several: a hop that forwards may keep silent now and then.
-        """
-        return any(last == len(usual.nodes) - 2 for usual, last in self._broken_off(key, since_ns))
+        flow = self._flows.get(key)
+        if flow is None:
+            return UNTRACED
+        traced = (self._times.of(key) or since_ns - 1) >= since_ns
+        basis = (self._topology.version, since_ns, traced)
+        if flow.account is None or flow.account[0] != basis:
+            broken = list(self._broken_off(key, since_ns))
+            account = Account(
+                traced=traced,
+                passed=frozenset(
+                    component
+                    for usual, last in broken
+                    for component in usual.prefixes[last]
+                    if component != usual.nodes[last]
+                ),
+                only_target_silent=any(last == len(u.nodes) - 2 for u, last in broken),
+            )
+            flow.account = basis, account if traced or broken else UNTRACED
+        return flow.account[1]
 
     def _broken_off(self, key: FlowKey, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
         """Yield traces that broke off since then: the usual path, the last hop that answered."""
@@ -237,14 +213,17 @@ class PathBook:
         for trace in flow.recent[-LATEST:]:
             if trace.traced_ns < since_ns or trace.complete:
                 continue
-            own = self._resolved(key, trace)
-            last = max((i for i, a in enumerate(trace.addresses) if a is not None), default=-1)
+            last = len(trace.addresses) - 1
+            while last >= 0 and trace.addresses[last] is None:
+                last -= 1
+            if not 0 <= last < len(usual.nodes):
+                continue
             # Only along the way that was known before: another one is another matter.
-            if 0 <= last < len(usual.nodes) and own.nodes[last] == usual.nodes[last]:
+            if self._topology.at_address(trace.addresses[last] or "") == usual.nodes[last]:
                 yield usual, last
 
     def _probes(
-        self, key: FlowKey, trace: _Trace, calm: list[_Trace], model: list[_Trace]
+        self, key: FlowKey, trace: Trace, calm: list[Trace], model: list[Trace]
     ) -> list[HopProbe]:
         own = self._resolved(key, trace)
         usual = self._resolved(key, model[0]) if model else NOTHING
@@ -259,7 +238,7 @@ class PathBook:
                 crossed = usual.prefixes[index]
             elif expected is not None and own.nodes[index] in (expected, None):
                 crossed = usual.prefixes[index]
-                late_ns = _late_ns(trace, index, calm)
+                late_ns = late_by_ns(trace, index, calm)
             else:
                 if expected is not None:
                     # Another way than before: from here on only this trace counts.
@@ -271,7 +250,7 @@ class PathBook:
             )
         return probes
 
-    def _resolved(self, key: FlowKey, trace: _Trace) -> KnownPath:
+    def _resolved(self, key: FlowKey, trace: Trace) -> KnownPath:
         version = self._topology.version
         if trace.path is None or trace.path[0] != version:
             if self._shared_version != version or len(self._shared) >= self._max_flows:
@@ -295,24 +274,3 @@ class PathBook:
         path = derived(self._topology, src, dst)
         self._untraced[src, dst] = (version, path)
         return path
-
-
-def _keep(traces: list[_Trace], new: _Trace, most: int) -> None:
-    """Insert by time what is not there yet; of too many, the oldest go."""
-    if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
-        return
-    traces.append(new)
-    traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))
-    del traces[: max(0, len(traces) - most)]
-
-
-def _late_ns(trace: _Trace, index: int, calm: list[_Trace]) -> int | None:
-    rtt_ns = trace.rtts_ns[index]
-    earlier = [
-        known
-        for t in calm
-        if index < len(t.rtts_ns)
-        and (known := t.rtts_ns[index]) is not None
-        and t.addresses[index] == trace.addresses[index]
-    ]
-    return None if rtt_ns is None or not earlier else rtt_ns - min(earlier)

@@ -4,16 +4,26 @@ A trace follows the probe. What comes back has another 5-tuple, and between the 
 leaves it may take any way that probes between them are known to take, in either direction.
 """
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
-from localizer.flow_index import FlowIndex
+import numpy as np
+
+from localizer.blocks import Bools, Ints
+from localizer.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Numbers
+from localizer.paths import FlowKey
 from localizer.topology import Topology
 from schemas.enums import ComponentKind
 
 Leaves = frozenset[str]
 Shares = dict[str, float]
+Pair = tuple[int, int]
 NONE: Final[Shares] = {}
+# Leaves of an endpoint that nobody has asked for.
+UNASKED: Final = -1
+# Bits of a word that hold a number of the index.
+WORD: Final = 32
 
 
 class ReplyWays:
@@ -31,7 +41,27 @@ class ReplyWays:
         self._topology = topology
         self._index = index
         self._joined: dict[str, Leaves] = {}
-        self._between: dict[frozenset[Leaves], Shares] = {}
+        # Leaves of an endpoint by number, 0 where they are not known; by the index's numbers
+        # of endpoints: those of their leaves, -1 where nobody has asked.
+        self._groups: dict[Leaves, int] = {frozenset(): 0}
+        self._ranks: list[list[str]] = [[]]
+        self._group: Ints = np.full(FIRST, UNASKED)
+        self._between: dict[Pair, Shares] = {}
+        self._ways: dict[int, dict[int, tuple[int, dict[str, int]]]] = {}
+        # By number of leaves: which of `_between` they take part in; the shares of their cables.
+        self._pairs: defaultdict[int, set[Pair]] = defaultdict(set)
+        self._leaving: dict[int, Shares] = {}
+        # By the index's number whether a component belongs to the fabric.
+        self._fabric = np.full(FIRST, UNASKED, np.int8)
+
+    def forget(self, keys: Iterable[FlowKey]) -> None:
+        """Note that some 5-tuples have come or gone, or take another way."""
+        ends = {end for key in keys for end in key[:2]}
+        for group in {self._number(self._leaves(end)) for end in ends}:
+            for pair in self._pairs.pop(group, ()):
+                self._between.pop(pair, None)
+            self._leaving.pop(group, None)
+            self._ways.pop(group, None)
 
     def of(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
@@ -40,42 +70,100 @@ class ReplyWays:
         replies would excuse the RNIC itself. Empty where the topology does not say which
         leaves the endpoints are joined to.
         """
-        groups = frozenset((self._leaves(src), self._leaves(dst)))
-        if not all(groups):
+        a, b = self._number(self._leaves(src)), self._number(self._leaves(dst))
+        if not a or not b:
             return NONE
-        if groups not in self._between:
-            self._between[groups] = self._counted(groups)
-        return self._between[groups]
+        pair = (a, b) if a <= b else (b, a)
+        found = self._between.get(pair)
+        if found is None:
+            found = self._between[pair] = self._shares(pair)
+            self._pairs[a].add(pair)
+            self._pairs[b].add(pair)
+        return found
 
-    def _counted(self, groups: frozenset[Leaves]) -> Shares:
+    def _shares(self, pair: Pair) -> Shares:
         """Return the shares among all known ways between two groups of leaves."""
-        leaves = min(groups, key=sorted)
-        flows, at = self._index.flows, self._index.at
-        places = {place for leaf in leaves for place in at.get(leaf, ())}
-        ways = [
-            flow.components
-            for flow in (flows[place] for place in places)
-            if {self._leaves(end) for end in flow.key[:2]} == groups
-        ]
-        crossed = Counter(c for way in ways for c in way)
-        shares = {c: n / len(ways) for c, n in sorted(crossed.items()) if self._shared(c)}
-        if ways and len(groups) > 1:
+        first, second = sorted(pair, key=lambda number: self._ranks[number])
+        ways = self._ways.get(first)
+        if ways is None:
+            ways = self._ways[first] = self._counted(first)
+        count, crossed = ways.get(second, (0, {}))
+        shares = {c: n / count for c, n in crossed.items()}
+        if count and first != second:
             # Few ways are known between two leaves, and more of those that leave either.
-            for group in sorted(groups, key=sorted):
-                for uplink, share in self._uplinks(group).items():
+            for number in (first, second):
+                for uplink, share in self._uplinks(number).items():
                     shares[uplink] = max(share, shares.get(uplink, 0.0))
         return shares
 
-    def _uplinks(self, leaves: Leaves) -> Shares:
-        """Return the shares of all that leaves some leaves, or comes to them, by its cable."""
-        crossed = {
-            cable: len(self._index.at.get(cable, ()))
-            for leaf in sorted(leaves)
-            for cable in self._topology.links_at(leaf)
-            if self._shared(cable)
+    def _counted(self, number: int) -> dict[int, tuple[int, dict[str, int]]]:
+        """Return how many ways are known between some leaves and all others, and what they cross.
+
+        By the other's number; of all at once, since most of it is the same for all.
+        """
+        index = self._index
+        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in self._ranks[number]]
+        places = np.unique(np.concatenate(near))
+        group = self._groups_of(index.ends[places])
+        mine = (group == number).any(axis=1)
+        other = np.where(group[:, 0] == number, group[:, 1], group[:, 0])[mine]
+        others, which, counts = np.unique(other, return_inverse=True, return_counts=True)
+        rows = index.rows[places[mine], CROSSED:].astype(np.int64)
+        words, crossing = np.unique((which[:, None] << WORD) | rows, return_counts=True)
+        wanted = self._of_fabric(words & ((1 << WORD) - 1))
+        found: list[dict[str, int]] = [{} for _ in others]
+        for word, n in zip(words[wanted].tolist(), crossing[wanted].tolist(), strict=True):
+            found[word >> WORD][index.name(word & ((1 << WORD) - 1))] = n
+        return {
+            o: (n, dict(sorted(crossed.items())))
+            for o, n, crossed in zip(others.tolist(), counts.tolist(), found, strict=True)
         }
-        total = sum(crossed.values())
-        return {cable: count / total for cable, count in crossed.items() if count}
+
+    def _of_fabric(self, numbers: Ints) -> Bools:
+        """Return which of the index's numbers are components that belong to the fabric."""
+        more = len(self._index.crossing) - len(self._fabric)
+        if more > 0:
+            self._fabric = np.append(self._fabric, np.full(more, UNASKED, np.int8))
+        unknown = np.unique(numbers[self._fabric[numbers] == UNASKED])
+        for number in unknown.tolist():
+            self._fabric[number] = number != NOTHING and self._shared(self._index.name(number))
+        found: Bools = self._fabric[numbers] == 1
+        return found
+
+    def _uplinks(self, number: int) -> Shares:
+        """Return the shares of all that leaves some leaves, or comes to them, by its cable."""
+        found = self._leaving.get(number)
+        if found is None:
+            crossed = {
+                cable: self._index.count(cable)
+                for leaf in self._ranks[number]
+                for cable in self._topology.links_at(leaf)
+                if self._shared(cable)
+            }
+            total = sum(crossed.values())
+            found = {cable: count / total for cable, count in crossed.items() if count}
+            self._leaving[number] = found
+        return found
+
+    def _groups_of(self, ends: Numbers) -> Ints:
+        """Return the leaves of endpoints, both by number."""
+        if len(self._index.endpoints) > len(self._group):
+            more = len(self._index.endpoints)
+            self._group = np.append(self._group, np.full(more, UNASKED))
+        found: Ints = self._group[ends]
+        if (found == UNASKED).any():
+            for name, number in self._index.endpoints.items():
+                if self._group[number] == UNASKED:
+                    self._group[number] = self._number(self._leaves(name))
+            found = self._group[ends]
+        return found
+
+    def _number(self, leaves: Leaves) -> int:
+        found = self._groups.get(leaves)
+        if found is None:
+            found = self._groups[leaves] = len(self._ranks)
+            self._ranks.append(sorted(leaves))
+        return found
 
     def _shared(self, component_id: str) -> bool:
         """Say whether a component belongs to the fabric, and not to one host."""

@@ -26,6 +26,8 @@ class Roster:
         self._tasks_of: dict[str, set[str]] = {}
         self._planned_agent: dict[str, str] = {}
         self._lists: dict[str, PingList] = {}
+        # Agents with another ping list and endpoints with another agent, since last asked.
+        self._changed: tuple[set[str], set[str]] = (set(), set())
         # As of a version: it is asked for several times a second.
         self._deserted: tuple[int, frozenset[str]] = (0, frozenset())
 
@@ -40,6 +42,7 @@ class Roster:
             self._gone[endpoint_id] = None
             while len(self._gone) > MAX_GONE:
                 del self._gone[next(iter(self._gone))]
+        self._changed[1].add(endpoint_id)
         self.version += 1
 
     def put_task(self, task_id: str, task: Task | None) -> None:
@@ -57,6 +60,7 @@ class Roster:
             for member in task.endpoints:
                 self._tasks_of.setdefault(member.endpoint_id, set()).add(task_id)
                 self._planned_agent[member.endpoint_id] = member.agent_id
+                self._changed[1].add(member.endpoint_id)
                 self._gone.pop(member.endpoint_id, None)
         elif task is not None:
             for member in task.endpoints:
@@ -71,6 +75,7 @@ class Roster:
             if known is not None and known.version > pinglist.version:
                 pinglist = known
             self._lists[agent_id] = pinglist
+        self._changed[0].add(agent_id)
         self.version += 1
 
     def left(self, endpoint_id: str) -> bool:
@@ -111,10 +116,30 @@ class Roster:
             self._deserted = self.version, frozenset(self._agents - here)
         return self._deserted[1]
 
+    def take_changes(self) -> tuple[set[str], set[str]]:
+        """Return whose ping lists and which endpoints have changed since the last call."""
+        found, self._changed = self._changed, (set(), set())
+        return found
+
+    def listed(self) -> list[str]:
+        """Return the agents with a ping list, sorted."""
+        return sorted(self._lists)
+
+    def named_by(self, agent_id: str) -> set[str]:
+        """Return the endpoints on an agent's ping list, registered or not."""
+        known = self._lists.get(agent_id)
+        return set() if known is None else {end for t in known.targets for end in (t.src, t.dst)}
+
+    def probed_by(self, agent_id: str) -> Iterator[FlowKey]:
+        """Yield the 5-tuples of an agent's ping list between registered endpoints."""
+        known = self._lists.get(agent_id)
+        for target in () if known is None else known.targets:
+            if target.src in self._endpoints and target.dst in self._endpoints:
+                for flow in range(target.flows):
+                    yield target.src, target.dst, flow
+
     def probed(self) -> Iterator[tuple[str, FlowKey]]:
         """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""
-        for agent_id in sorted(self._lists):
-            for target in self._lists[agent_id].targets:
-                if target.src in self._endpoints and target.dst in self._endpoints:
-                    for flow in range(target.flows):
-                        yield agent_id, (target.src, target.dst, flow)
+        for agent_id in self.listed():
+            for key in self.probed_by(agent_id):
+                yield agent_id, key

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Message
 
+from localizer import heap
 from localizer.config import LocalizerConfig
 from localizer.core import Core
 from localizer.history import published
@@ -120,6 +121,7 @@ class Service:
     def _note_ready(self, caught_up: bool) -> None:
         if caught_up:
             self._ready = True
+            heap.settle()
             self._log.info("localizer.ready", records=self._counts["records"])
 
     def _check_stall(self, reader: Reader) -> None:

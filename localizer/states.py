@@ -167,6 +167,8 @@ class StateBook:
 
     def fresh(self, component_id: str, family: Family, onset_ns: int) -> list[Finding]:
         """Return the findings that began about when something else did."""
+        if component_id not in self._states:
+            return []
         return [
             f
             for f in self.findings(component_id, family)

@@ -33,7 +33,9 @@ from typing import Final
 
 import numpy as np
 
-from localizer.blocks import Block, Bools, Floats, Ints, Side
+from localizer.blocks import Block, Bools, Floats, Ints
+from localizer.sides import Side
+from localizer.tables import Table
 
 # A partial fault flags every second 5-tuple or fewer, a cut all of them.
 FLOW_SEVERITIES: Final = (0.1, 0.25, 0.5, 0.8, 0.97, 0.999)
@@ -42,7 +44,7 @@ HOP_SEVERITIES: Final = (0.05, 0.1, 0.2, 0.5, 0.95, 0.999)
 # Severities are equally likely beforehand.
 LOG_SEVERITY: Final = -float(np.log(len(FLOW_SEVERITIES)))
 # More faults at once than that are one larger thing, or none.
-MAX_FAULTS: Final = 16
+MAX_FAULTS: Final = 64
 # Traces say where, not whether: what explains no bad 5-tuple is not at fault,
 # however late or lost single probes across it were.
 MIN_FLOW_GAIN: Final = 1.0
@@ -50,6 +52,8 @@ MIN_FLOW_GAIN: Final = 1.0
 MAX_ROUNDS: Final = 8
 # Scores closer than this are a tie: sums of thousands of terms in different order.
 TIE: Final = 1e-7
+# Rivals with less belief than this are not told: of a hundred thousand columns all but a few.
+LEAST_BELIEF: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class Problem:
     names: tuple[str, ...]
     log_prior: Floats
     blamable: Bools
-    flows: Block
+    flows: Block | Table
     hops: Block
     chance: tuple[tuple[float, float], ...]
     hop_chance: float
@@ -108,8 +112,13 @@ class Explanation:
 def explain(problem: Problem) -> Explanation:
     """Return the best explanation; without suspects when chance alone is better."""
     best: tuple[float, float, _Search] | None = None
+    width = len(problem.names)
+    tables = _table(problem.flows, width), _table(problem.hops, width)
     for chance, log_weight in problem.chance:
-        search = _Search(problem, chance)
+        search = _Search(problem, tables, chance)
+        # More than this it cannot come to, whatever is chosen.
+        if best is not None and search.bound() + log_weight <= best[0] + TIE:
+            continue
         search.run()
         score = search.score() + log_weight
         if best is None or score > best[0] + TIE:
@@ -120,24 +129,37 @@ def explain(problem: Problem) -> Explanation:
     return Explanation(search.suspects(), chance, score)
 
 
+def _table(observed: Block | Table, width: int) -> Table:
+    return observed if isinstance(observed, Table) else Table.of(observed, width)
+
+
 class _Search:
-    def __init__(self, problem: Problem, chance: float) -> None:
+    def __init__(self, problem: Problem, tables: tuple[Table, Table], chance: float) -> None:
         self._problem = problem
-        columns = len(problem.names)
         self._sides = (
-            Side(problem.flows, FLOW_SEVERITIES, chance, columns),
-            Side(problem.hops, HOP_SEVERITIES, problem.hop_chance, columns),
+            Side(tables[0], FLOW_SEVERITIES, chance),
+            Side(tables[1], HOP_SEVERITIES, problem.hop_chance),
         )
         # Column to the places of its severities in the two grids.
         self._chosen: dict[int, tuple[int, int]] = {}
+        # Chosen columns that were better than all others when they were looked at last, with
+        # what they gained; nothing near them has changed since.
+        self._settled: dict[int, float] = {}
+        self._totals: tuple[Floats, tuple[Ints, Ints]] | None = None
 
     def run(self) -> None:
         """Search: as long as one more component, with what follows from it, is a gain."""
         score = self.score()
         while len(self._chosen) < MAX_FAULTS:
-            column, places, gain = self._best(self._totals())
+            column, places, gain = self._best()
             if gain <= TIE:
-                return
+                # Until now only what is near a change was looked at again.
+                self._settled.clear()
+                self._improve()
+                if self.score() <= score + TIE:
+                    return
+                score = self.score()
+                continue
             before = dict(self._chosen)
             self._add(column, places)
             self._improve()
@@ -153,10 +175,14 @@ class _Search:
         for column, places in chosen.items():
             self._add(column, places)
 
+    def bound(self) -> float:
+        """Return what no score exceeds: all that is bad explained, nothing that is good spoilt."""
+        return sum(side.bound for side in self._sides)
+
     def score(self) -> float:
         """Return the log-posterior of what is chosen, up to a constant."""
         prior = sum(float(self._problem.log_prior[c]) + 2 * LOG_SEVERITY for c in self._chosen)
-        return self._likelihood() + prior
+        return sum(side.value for side in self._sides) + prior
 
     def suspects(self) -> tuple[Suspect, ...]:
         """Return what is chosen, each with its rivals."""
@@ -164,14 +190,15 @@ class _Search:
         for column in sorted(self._chosen):
             flow, hop = self._chosen[column]
             self._remove(column)
-            totals, _ = self._totals()
-            rivals = np.where(self._selectable(), totals, -np.inf)
+            rivals = np.where(self._selectable(), self._gains()[0], -np.inf)
             self._add(column, (flow, hop))
-            scores = np.append(rivals, 0.0)
-            belief = np.exp(scores - scores.max())
-            belief /= belief.sum()
+            top = max(float(rivals.max(initial=-np.inf)), 0.0)
+            belief = np.exp(rivals - top)
+            doubt = float(np.exp(-top))
+            whole = float(belief.sum()) + doubt
+            belief /= whole
             order = sorted(
-                np.flatnonzero(belief[:-1] > 0),
+                np.flatnonzero(belief > LEAST_BELIEF),
                 key=lambda c: (-round(float(belief[c]), 9), self._problem.names[c]),
             )
             found.append(
@@ -180,29 +207,28 @@ class _Search:
                     FLOW_SEVERITIES[flow],
                     HOP_SEVERITIES[hop],
                     tuple((int(c), float(belief[c])) for c in order),
-                    float(belief[-1]),
+                    doubt / whole,
                 )
             )
         return tuple(found)
-
-    def _likelihood(self) -> float:
-        return sum(side.log_likelihood() for side in self._sides)
 
     def _selectable(self) -> Bools:
         free = self._problem.blamable.copy()
         free[list(self._chosen)] = False
         return free
 
-    def _totals(self) -> tuple[Floats, tuple[Ints, Ints]]:
+    def _gains(self) -> tuple[Floats, tuple[Ints, Ints]]:
         """Return the gain of each column at its best severities, and their places."""
-        flow, hop = (side.gains() for side in self._sides)
-        flow_gain = flow.max(axis=0)
-        totals = self._problem.log_prior + 2 * LOG_SEVERITY + flow_gain + hop.max(axis=0)
-        totals[flow_gain < MIN_FLOW_GAIN] = -np.inf
-        return totals, (flow.argmax(axis=0), hop.argmax(axis=0))
+        if self._totals is None:
+            flow, hop = (side.gains for side in self._sides)
+            flow_gain = flow.max(axis=0)
+            totals = self._problem.log_prior + 2 * LOG_SEVERITY + flow_gain + hop.max(axis=0)
+            totals[flow_gain < MIN_FLOW_GAIN] = -np.inf
+            self._totals = totals, (flow.argmax(axis=0), hop.argmax(axis=0))
+        return self._totals
 
-    def _best(self, found: tuple[Floats, tuple[Ints, Ints]]) -> tuple[int, tuple[int, int], float]:
-        totals, (flow, hop) = found
+    def _best(self) -> tuple[int, tuple[int, int], float]:
+        totals, (flow, hop) = self._gains()
         free = self._selectable()
         if not free.any():
             return -1, (0, 0), -np.inf
@@ -215,29 +241,56 @@ class _Search:
         self._chosen[column] = places
         for side, place in zip(self._sides, places, strict=True):
             side.add(column, side.grid[place])
+        self._touch(column)
 
     def _remove(self, column: int) -> None:
-        places = self._chosen.pop(column)
-        for side, place in zip(self._sides, places, strict=True):
-            side.remove(column, side.grid[place])
+        self._chosen.pop(column)
+        self._settled.pop(column, None)
+        for side in self._sides:
+            side.remove(column)
+        self._touch(column)
+
+    def _touch(self, column: int) -> None:
+        """Note that a column came or went: what shares an observation with it is unsettled."""
+        self._totals = None
+        for side in self._sides:
+            near = side.table.near(column)
+            for settled in [c for c in self._settled if _holds(near, c)]:
+                del self._settled[settled]
 
     def _improve(self) -> None:
         """Adjust, swap or remove what is chosen, one after another, while it gains."""
         for _ in range(MAX_ROUNDS):
             before = self.score()
             for column in sorted(self._chosen):
-                places = self._chosen[column]
-                self._remove(column)
-                totals, (flow, hop) = self._totals()
-                other, new_places, gain = self._best((totals, (flow, hop)))
-                mine = float(totals[column])
-                if gain > TIE:
-                    keep = mine >= gain - TIE
-                    self._add(
-                        column if keep else other,
-                        (int(flow[column]), int(hop[column])) if keep else new_places,
-                    )
-                elif mine > TIE:
-                    self._add(column, places)
+                if column not in self._settled or self._best()[2] > self._settled[column]:
+                    self._adjust(column)
             if self.score() <= before + TIE:
                 return
+
+    def _adjust(self, column: int) -> None:
+        """Put in the place of a chosen column what is best there: mostly itself."""
+        places = self._chosen[column]
+        settled, marks = dict(self._settled), [side.mark(column) for side in self._sides]
+        self._remove(column)
+        totals, (flow, hop) = self._gains()
+        other, new_places, gain = self._best()
+        mine = float(totals[column])
+        if gain > TIE:
+            keep = mine >= gain - TIE
+            best = (int(flow[column]), int(hop[column])) if keep else new_places
+            if keep and best == places:
+                for side, mark in zip(self._sides, marks, strict=True):
+                    side.go_back(mark)
+                self._chosen[column], self._totals = places, None
+                self._settled = {**settled, column: mine}
+            else:
+                self._add(column if keep else other, best)
+        elif mine > TIE:
+            self._add(column, places)
+
+
+def _holds(places: Ints, place: int) -> bool:
+    """Say whether sorted places hold one."""
+    at = int(np.searchsorted(places, place))
+    return at < len(places) and int(places[at]) == place

@@ -20,6 +20,7 @@ def score(problem: Problem, faults: Faults, chance: float, log_weight: float) ->
     for column in faults:
         total += float(problem.log_prior[column]) + 2 * LOG_SEVERITY
     for block, base, place in ((problem.flows, chance, 0), (problem.hops, problem.hop_chance, 1)):
+        assert isinstance(block, Block)
         for row in range(len(block.bad)):
             good = 1.0 - base
             for column in crossed(block, row) & faults.keys():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localizer.flow_index import FlowIndex, Probed
+from localizer.flow_index import FlowIndex
 from localizer.replies import ReplyWays
 from schemas.enums import ComponentKind
 from tests.unit.localizer.made import component, link, small_fabric
@@ -12,9 +12,7 @@ def index(*flows: tuple[str, str, str]) -> FlowIndex:
     """Return an index of (source, target, components)."""
     made = FlowIndex()
     for place, (src, dst, crossed) in enumerate(flows):
-        made.flows.append(Probed((src, dst, place), tuple(crossed.split()), "a", None))
-        for name in crossed.split():
-            made.at.setdefault(name, []).append(place)
+        made.put((src, dst, place), crossed.split(), "a", None)
     return made
 
 

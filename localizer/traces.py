@@ -1,0 +1,97 @@
+"""What a trace shows of its hops, and what is kept of it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from localizer.routes import KnownPath
+from localizer.units import us_to_ns
+from schemas.records import PathTrace
+
+FlowKey = tuple[str, str, int]
+
+# What path.trace.v1 holds at most.
+MAX_HOPS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HopProbe:
+    """One probe of a trace: what it had to cross, and what became of it.
+
+    `late_ns` is its round trip less the least seen to that hop in calm traces before; None
+    where it did not answer or nothing is known from before. `target`: the last
+    hop, the endpoint itself.
+    """
+
+    flow: FlowKey
+    traced_ns: int
+    components: tuple[str, ...]
+    answered: bool
+    late_ns: int | None
+    target: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What traces say of a 5-tuple that is cut off, since that began.
+
+    `traced`: there is one; `passed`: what packets have passed for certain while the target did
+    not answer; `only_target_silent`: every hop answered but the last, in one of several, since
+    a hop that forwards may keep silent now and then.
+    """
+
+    traced: bool
+    passed: frozenset[str]
+    only_target_silent: bool
+
+
+UNTRACED: Final = Account(False, frozenset(), False)
+
+
+@dataclass(slots=True)
+class Trace:
+    """A trace as it is kept."""
+
+    traced_ns: int
+    addresses: tuple[str | None, ...]
+    rtts_ns: tuple[int | None, ...]
+    complete: bool
+    # What was derived last, with what it was derived from.
+    path: tuple[int, KnownPath] | None = None
+    probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
+
+
+def made_of(trace: PathTrace) -> Trace:
+    """Return what a record tells of each hop; hops may be missing, or in any order."""
+    hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
+    most = max(hops, default=0)
+    found = [hops.get(ttl) for ttl in range(1, most + 1)]
+    return Trace(
+        traced_ns=us_to_ns(trace.traced_at),
+        addresses=tuple([None if hop is None else hop.address for hop in found]),
+        rtts_ns=tuple([None if hop is None else hop.rtt_ns for hop in found]),
+        complete=trace.complete,
+    )
+
+
+def keep(traces: list[Trace], new: Trace, most: int) -> None:
+    """Insert by time what is not there yet; of too many, the oldest go."""
+    if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
+        return
+    late = bool(traces) and new.traced_ns <= traces[-1].traced_ns
+    traces.append(new)
+    if late:
+        traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))
+    del traces[: max(0, len(traces) - most)]
+
+
+def late_by_ns(trace: Trace, index: int, calm: list[Trace]) -> int | None:
+    """Return a hop's round trip less the least in calm traces before; None: not known."""
+    rtt_ns = trace.rtts_ns[index]
+    earlier = [
+        known
+        for t in calm
+        if index < len(t.rtts_ns)
+        and (known := t.rtts_ns[index]) is not None
+        and t.addresses[index] == trace.addresses[index]
+    ]
+    return None if rtt_ns is None or not earlier else rtt_ns - min(earlier)
