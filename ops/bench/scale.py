@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Final
 
-from ops.bench import scale_pinglists, scale_skeleton
+from ops.bench import scale_localizer, scale_pinglists, scale_skeleton
 from ops.bench.report import Figure
 
 COMMAND: Final = "make bench-scale"
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 Part = Callable[[int, Say], list[Figure]]
 
 # Whoever measures another part adds its module here.
-MODULES: Final[tuple[ModuleType, ...]] = (scale_skeleton, scale_pinglists)
+MODULES: Final[tuple[ModuleType, ...]] = (scale_skeleton, scale_pinglists, scale_localizer)
 PARTS: Final[Mapping[str, Part]] = {
     name: part for module in MODULES for name, part in module.PARTS.items()
 }
