@@ -14,7 +14,7 @@ help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
 	@echo "make test            set up, then lint, types, architecture contracts and all tests"
 	@echo "make test-rdma       set up, then real RDMA verbs in a throw-away machine with Soft-RoCE (4 minutes)"
-	@echo "make setup           the environment in $(VENV), and Apache Kafka's jars in the user's cache"
+	@echo "make setup           the environment in $(VENV), Apache Kafka's jars in the user's cache, compiled kernels"
 	@echo "make lint            ruff, mypy, import contracts"
 	@echo "make unit            the tests that need no broker"
 	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
@@ -38,6 +38,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 setup: $(STAMP)
 	$(BIN)/skeletonhunter broker fetch
+	$(BIN)/python -m streams.warm
 
 demo: setup
 	$(BIN)/skeletonhunter demo

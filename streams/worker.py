@@ -18,11 +18,11 @@ from streams.config import WorkerConfig
 from streams.consumer import RoundConsumer
 from streams.engine import PROCESS, Engine
 from streams.errors import WorkerSetupError
-from streams.feed import warm
 from streams.metrics import Metrics
 from streams.publisher import Publisher
 from streams.session import Restorer
 from streams.source import Source
+from streams.warm import warm
 from streams.watchdog import Watchdog
 
 SETUP_TIMEOUT_S: Final = 10.0

@@ -19,8 +19,9 @@ from ops.bench.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from streams.config import DetectionConfig
-from streams.feed import Feed, warm
+from streams.feed import Feed
 from streams.partition import Identity, PartitionMachine
+from streams.warm import warm
 
 # As a worker of two holds of four.
 PARTITIONS: Final = 2

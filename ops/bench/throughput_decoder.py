@@ -16,8 +16,8 @@ from ops.bench.load import Load, LoadShape
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
 from streams.columns import Int64s, round_columns
-from streams.feed import warm
 from streams.kernels import HAS_KERNELS
+from streams.warm import warm
 
 if TYPE_CHECKING:
     from streams.columnar.plan import Plan

@@ -1,0 +1,96 @@
+"""Has the kernels ready before they are needed: `python -m streams.warm`, or a worker's start.
+
+Making them takes half a minute, once after an installation; reading them from disk about a
+second.
+"""
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import Message
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.enums import ClockSource, ProbeStatus, Transport
+from schemas.records import ProbeResult, ProbeRound
+from streams.config import SECOND_NS, DetectionConfig
+from streams.detectors.latency import MIN_ANSWERS
+from streams.feed import Feed, window_bytes
+from streams.kernels import HAS_KERNELS
+from streams.partition import Identity, PartitionMachine
+from streams.window_records import WindowBatch
+
+if TYPE_CHECKING:
+    from streams.columnar.window_bytes import WindowBytes
+
+US_PER_S: Final = 10**6
+# The look-back and the lateness, in windows of a second; then other rounds, until the 5-tuple of
+# the first ones is forgotten.
+WARMING_ROUNDS: Final = 20
+LATER_ROUNDS: Final = 4
+LATER_STEP_S: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A message that no broker sent."""
+
+    raw: bytes
+    number: int
+
+    def value(self) -> bytes:
+        return self.raw
+
+    def offset(self) -> int:
+        return self.number
+
+
+def warm(codec: Codec) -> bool:
+    """Have the kernels compiled, or read from disk, by rounds that nobody sees.
+
+    Returns whether there are kernels.
+    """
+    if HAS_KERNELS:
+        machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
+        encoder = window_bytes(codec, "none")
+        if encoder is not None:
+            machine.windows_to = partial(_encoded, encoder)
+        # Enough of them to close windows, and to judge one by those before.
+        rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
+        messages = [_Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
+        for _ in Feed(machine, codec).take(cast(list[Message], messages)):
+            pass
+    return HAS_KERNELS
+
+
+def _encoded(encoder: "WindowBytes", windows: WindowBatch) -> None:
+    encoder.encode(windows)
+
+
+def _round(number: int) -> ProbeRound:
+    """Return a round of as many answers as a window has to have."""
+    later = max(0, number - WARMING_ROUNDS + 1)
+    second, agent = number + later * LATER_STEP_S, "b" if later else "a"
+    result = ProbeResult(
+        src="a", dst="b", flow=0, sent_offset_ns=0, transport=Transport.UDP,
+        status=ProbeStatus.OK, rtt_ns=1, clock=ClockSource.SOFTWARE,
+    )  # fmt: skip
+    return ProbeRound(
+        cluster="none", agent_id=agent, host_id="h", incarnation=0, round_seq=number,
+        started_at=second * US_PER_S, interval_ns=SECOND_NS, results=(result,) * MIN_ANSWERS,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Have the kernels ready, and say so."""
+    began = time.monotonic()
+    if warm(Codec()):
+        print(f"kernels: ready after {time.monotonic() - began:.1f} s")
+    else:
+        print("kernels: none, numba is not installed; rounds go one by one")
+
+
+if __name__ == "__main__":
+    main()
