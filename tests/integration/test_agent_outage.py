@@ -94,7 +94,8 @@ def test_after_an_outage_the_latest_rounds_arrive_and_all_are_accounted_for(
         watcher.until("probing", lambda: len(watcher.of(topics.PROBE_ROUND, "agent-a")) >= 5)
         broker.kill()
         feed(publisher, 100, 1_500)
-        live_through(group, "a", seconds=4)
+        # Longer than from one heartbeat to the next: one says that the broker is away.
+        live_through(group, "a", seconds=11)
         assert publisher.broker_away()
         assert publisher.counts.rounds_dropped > 800
         broker.restart()
