@@ -17,6 +17,8 @@ MAX_FLOW: Final = 65_535
 # Year 2200: keeps every time in nanoseconds within int64.
 MAX_TIME_US: Final = 7_258_118_400_000_000
 MISSING: Final = -1
+# Before every time.
+NEVER_NS: Final = -(2**62)
 OK: Final = ProbeStatus.OK.value
 
 Int64s = NDArray[np.int64]

@@ -6,7 +6,7 @@ where numba is missing, go one by one through fastavro and the machine. The outp
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Message
 
@@ -20,6 +20,21 @@ from streams.partition import PartitionMachine, RefusedRoundError
 if TYPE_CHECKING:
     from streams.columnar.rounds import Block
     from streams.columnar.window_bytes import WindowBytes
+
+
+class Made(NamedTuple):
+    """A message that no broker sent: as much of one as a feed looks at."""
+
+    raw: bytes
+    number: int
+
+    def value(self) -> bytes:
+        """Return its bytes."""
+        return self.raw
+
+    def offset(self) -> int:
+        """Return its place in the log."""
+        return self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +116,7 @@ class Feed:
         except DecodeError as error:
             return Taken(refused=Refused(message, error, "undecodable"))
         try:
-            if self._machine.live:
-                outputs = self._machine.process(datum, offset)
-            else:
-                outputs = []
-                self._machine.warm(datum, offset)
+            outputs = self._machine.process(datum, offset)
         except RefusedRoundError as error:
             reason = DecodeError(
                 str(error), topic=topics.PROBE_ROUND.name, partition=self._partition, offset=offset

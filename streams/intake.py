@@ -12,14 +12,11 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streams.columns import NEVER_NS, Int64s
 from streams.config import MAX_ADVANCE_NS
 
-Int64s = NDArray[np.int64]
-
 CONFIRMING_ROUNDS: Final = 5
-NEVER_NS: Final = -(2**62)
 ROUNDS_IN_CHUNK: Final = 4_096
 
 RoundId = tuple[str, int, int, int]

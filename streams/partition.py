@@ -6,8 +6,8 @@ what its probes show; windows that its time closes and what they show; on the
 refresh grid, the open anomalies once more; on the progress grid, how far the
 partition is decided.
 
-`warm` takes a round for its effect on the state only: a restart warms the
-machine with the look-back, then gives it the published tail by `restore`.
+While it is not `live`, rounds have an effect on the state only: a restart gives the
+machine the look-back so, then the published tail by `restore`.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from streams.anchors import Anchor, Anchors, horizon_ns, retire_ns
 from streams.board import US_NS, Alarm, Board
-from streams.columns import Bools, Int64s, RoundColumns, round_columns
+from streams.columns import NEVER_NS, Bools, Int64s, RoundColumns, round_columns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.intake import ClockState, SeenRounds, step
 from streams.metrics import Metric
@@ -32,7 +32,7 @@ from streams.outputs import (
     window_output,
 )
 from streams.probe_alarms import ProbeAlarms
-from streams.recent import NEVER_NS, RecentProbes
+from streams.recent import RecentProbes
 from streams.window_alarms import WindowAlarms
 from streams.window_records import WindowBatch, window_batch
 from streams.windows import ClosedWindow, Windows
@@ -159,7 +159,7 @@ class PartitionMachine:
         """
         before = self.clock
         self._board.next_round()
-        taken = self._take(datum, offset, live=True, columns=columns)
+        taken = self._take(datum, offset, columns)
         if taken is None:
             return []
         anomalies, closed = taken
@@ -184,10 +184,6 @@ class PartitionMachine:
         anomalies = self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=self.live)
         watermark_ns = self.clock.watermark_ns or 0
         closed = self.windows.close(watermark_ns - self.config.lateness_ns)
-        if not self.live:
-            self._retire(before)
-            self._first_open = self.windows.first_open
-            return []
         return self._told(before, anomalies, closed)
 
     def answered(self, rows: Int64s, sent_ns: Int64s, before_ns: Int64s) -> None:
@@ -206,6 +202,10 @@ class PartitionMachine:
         self, before: ClockState, anomalies: list[Anomaly], closed: list[ClosedWindow]
     ) -> list[Output]:
         """Return what a round makes known: by its probes, its windows, its time."""
+        if not self.live:
+            self._retire(before)
+            self._first_open = self.windows.first_open
+            return []
         outputs = [anomaly_output(a) for a in anomalies]
         for window in closed:
             batch = window_batch(window, self.recent, self.identity.cluster, self.config.window_ns)
@@ -226,21 +226,8 @@ class PartitionMachine:
         )
         return outputs
 
-    def warm(self, datum: dict[str, Any], offset: int) -> None:
-        """Take a round of the look-back: state only, nothing is decided or told."""
-        counts, self.counts = self.counts, Counter()
-        before = self.clock
-        try:
-            self._take(datum, offset, live=False)
-            self._retire(before)
-        except RefusedRoundError:
-            pass
-        finally:
-            self.counts = counts
-            self._first_open = self.windows.first_open
-
     def restore(self, windows: Iterable[PathWindow], anomalies: Iterable[Anomaly]) -> None:
-        """After `warm`, set what the published tail says was decided.
+        """After the look-back, set what the published tail says was decided.
 
         Parameters
         ----------
@@ -257,9 +244,7 @@ class PartitionMachine:
         self,
         datum: dict[str, Any],
         offset: int,
-        *,
-        live: bool,
-        columns: RoundColumns | None = None,
+        columns: RoundColumns | None,
     ) -> tuple[list[Anomaly], list[ClosedWindow]] | None:
         """Update the state by a round; None for a duplicate."""
         self.anchors.note(offset, self.clock)
@@ -284,7 +269,7 @@ class PartitionMachine:
             return None
         self.clock = clock
         self.recent.advance(self.clock.reach_ns)
-        anomalies = self._probes(columns, live=live)
+        anomalies = self._probes(columns)
         return anomalies, self.windows.close(watermark_ns - self.config.lateness_ns)
 
     @staticmethod
@@ -299,7 +284,7 @@ class PartitionMachine:
         rows, here = self.recent.known_rows(columns.keys)
         self.windows.add_repeats(rows, columns.sent_ns[here])
 
-    def _probes(self, columns: RoundColumns, *, live: bool) -> list[Anomaly]:
+    def _probes(self, columns: RoundColumns) -> list[Anomaly]:
         """Take the results that come in time into windows and rings."""
         if not columns.count:
             return []
@@ -310,7 +295,11 @@ class PartitionMachine:
         before_ns: Int64s = self.recent.flows["last_ns"][rows]
         self.recent.add(columns, rows, timely)
         return self._probe_alarms.on_results(
-            rows[timely], columns.sent_ns[timely], columns.ok[timely], before_ns[timely], live=live
+            rows[timely],
+            columns.sent_ns[timely],
+            columns.ok[timely],
+            before_ns[timely],
+            live=self.live,
         )
 
     def _on_time(self, before: ClockState) -> list[Anomaly]:

@@ -8,11 +8,11 @@ import numpy as np
 from schemas.enums import AnomalyKind
 from schemas.records import Anomaly
 from streams.board import Alarm, Board, Evidence
-from streams.columns import Bools, FlowKey, Int64s
+from streams.columns import NEVER_NS, Bools, FlowKey, Int64s
 from streams.config import DetectionConfig
 from streams.detectors.connectivity import HEALTHY, Run, Runs
 from streams.detectors.loss import RING_S, SPANS, LossFinding, loss_finding
-from streams.recent import NEVER_NS, RecentProbes
+from streams.recent import RecentProbes
 
 # A CONNECTIVITY record says how many probes of these last seconds were lost.
 COUNT_SPAN_S: Final = 10

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.enums import Transport
-from streams.columns import Bools, FlowKey, Int64s, RoundColumns
+from streams.columns import NEVER_NS, Bools, FlowKey, Int64s, RoundColumns
 from streams.config import SECOND_NS
 from streams.detectors.loss import OUTAGE_PROBES, RING_S
 from streams.table import Column, Table
 
 # A power of two above RING_S.
 SLOTS: Final = 64
-NEVER_NS: Final = -(2**62)
 SortKey = tuple[str, str, int, str]
 RINGS: Final = ("sampled", "sent", "lost")
 TRANSPORTS: Final = tuple(t.value for t in Transport)

@@ -5,7 +5,6 @@ second.
 """
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,7 +16,7 @@ from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
 from streams.config import SECOND_NS, DetectionConfig
 from streams.detectors.latency import MIN_ANSWERS
-from streams.feed import Feed, window_bytes
+from streams.feed import Feed, Made, window_bytes
 from streams.kernels import HAS_KERNELS
 from streams.partition import Identity, PartitionMachine
 from streams.window_records import WindowBatch
@@ -33,20 +32,6 @@ LATER_ROUNDS: Final = 4
 LATER_STEP_S: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A message that no broker sent."""
-
-    raw: bytes
-    number: int
-
-    def value(self) -> bytes:
-        return self.raw
-
-    def offset(self) -> int:
-        return self.number
-
-
 def warm(codec: Codec) -> bool:
     """Have the kernels compiled, or read from disk, by rounds that nobody sees.
 
@@ -59,7 +44,7 @@ def warm(codec: Codec) -> bool:
             machine.windows_to = partial(_encoded, encoder)
         # Enough of them to close windows, and to judge one by those before.
         rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
-        messages = [_Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
+        messages = [Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
         for _ in Feed(machine, codec).take(cast(list[Message], messages)):
             pass
     return HAS_KERNELS

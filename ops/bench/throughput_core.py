@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from confluent_kafka import Message
 
@@ -19,7 +19,7 @@ from ops.bench.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from streams.config import DetectionConfig
-from streams.feed import Feed
+from streams.feed import Feed, Made
 from streams.partition import Identity, PartitionMachine
 from streams.warm import warm
 
@@ -32,21 +32,6 @@ BATCH: Final = 1_000
 WARM: Final = 60
 # A window begins with it.
 START_US: Final = 1_790_000_010 * 10**6
-
-
-class Made(NamedTuple):
-    """A message that no broker sent."""
-
-    raw: bytes
-    number: int
-
-    def value(self) -> bytes:
-        """Return its bytes."""
-        return self.raw
-
-    def offset(self) -> int:
-        """Return its place in the log."""
-        return self.number
 
 
 Logs = list[list[bytes]]

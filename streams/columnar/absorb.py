@@ -20,13 +20,12 @@ from streams.columns import MAX_TIME_US, MISSING
 from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS, SECOND_NS
 from streams.detectors.connectivity import CUT
 from streams.detectors.loss import OUTAGE_PROBES, RING_S
+from streams.recent import SLOTS
 
 # Windows that a round can lie in at a time; one of a few seconds may have more, which are rare.
 LANES: Final = 4
 # Results of a window that are gathered before they become one of its chunks.
 LANE_ROWS: Final = 16_384
-# A power of two above RING_S.
-SLOTS: Final = 64
 
 # Results of a round: more are not plain. As many may wait to be looked at.
 MOST_RESULTS: Final = 4_096

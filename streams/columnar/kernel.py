@@ -178,6 +178,26 @@ def key_end(data: NDArray[np.uint8], at: int, end: int) -> int:
     return at if at <= end else BAD
 
 
+@inlined
+def _block(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """Return how many items an array's next block has, 0 at its end, and where they begin; or BAD.
+
+    Each item takes a byte at least, whatever the count claims.
+    """
+    if at >= end:
+        return 0, BAD
+    count, at = varint(data, at)
+    if at >= 0 and count < 0:
+        # A block that tells its size in bytes, for those who skip it.
+        size, at = varint(data, at)
+        if size < 0:
+            return 0, BAD
+        count = -count
+    if at < 0 or count < 0 or count > end - at:
+        return 0, BAD
+    return count, at
+
+
 @compiled
 def read_round(
     data: NDArray[np.uint8],
@@ -211,22 +231,11 @@ def read_round(
     guess = int(names.first_row[agent])
     place = first
     while True:
-        if at >= end:
-            return BAD
-        count, at = varint(data, at)
+        count, at = _block(data, at, end)
         if at < 0:
             return BAD
         if count == 0:
             break
-        if count < 0:
-            # A block that tells its size in bytes, for those who skip it.
-            size, at = varint(data, at)
-            if at < 0 or size < 0:
-                return BAD
-            count = -count
-        # Each result takes a byte at least, whatever the count claims.
-        if count < 0 or count > end - at:
-            return BAD
         if count > len(rows) - place:
             return FULL
         for _ in range(count):
@@ -317,20 +326,11 @@ def key_spans(
         return BAD
     place = 0
     while True:
-        if at >= end:
-            return BAD
-        count, at = varint(data, at)
-        if at < 0:
+        count, at = _block(data, at, end)
+        if at < 0 or count > len(spans) - place:
             return BAD
         if count == 0:
             return place
-        if count < 0:
-            size, at = varint(data, at)
-            if at < 0 or size < 0:
-                return BAD
-            count = -count
-        if count < 0 or count > end - at or count > len(spans) - place:
-            return BAD
         for _ in range(count):
             spans[place, 0] = at
             at = key_end(data, at, end)

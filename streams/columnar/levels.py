@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from streams.columnar.compiled import compiled
 from streams.columns import Bools, Int64s
 from streams.detectors.levels import NORMAL_MAD
+from streams.detectors.lof import Floats
 
-Floats = NDArray[np.float64]
 # Windows of a look-back, at most.
 ROOM: Final = 64
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.avro import SchemaVersion
-from schemas.enums import ProbeStatus, Transport
+from schemas.enums import ProbeStatus
+from streams.recent import TRANSPORT_CODES
 
 # A schema with more instructions is not one of ours, and each costs time per result. The
 # kernel counts on it: it looks at a message's end once per item.
@@ -86,7 +87,7 @@ ITEMS: Final = {
 NAMES: Final = ("cluster", "agent_id")
 # What a writer's symbol is in a column.
 ENUMS: Final[Mapping[str, Mapping[str, int]]] = {
-    "transport": {t.value: number for number, t in enumerate(Transport)},
+    "transport": TRANSPORT_CODES,
     "status": {s.value: int(s is ProbeStatus.OK) for s in ProbeStatus},
 }
 # Of symbols that this reader does not know; the schemas' default.

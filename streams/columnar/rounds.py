@@ -14,12 +14,11 @@ from schemas.avro import MAX_VALUE_BYTES, SchemaVersion
 from schemas.framing import Framer
 from streams.columnar.kernel import PAD_BYTES
 from streams.columnar.plan import Plan, PlanError, make_plan
+from streams.columns import Int64s
 
 # Headers remembered; there are as many as the topic's schema has versions.
 MAX_HEADERS: Final = 64
 TOPIC: Final = topics.PROBE_ROUND.name
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,9 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from streams.columns import Bools, Int64s
+from streams.detectors.lof import Floats
 
 # The standard deviation of a normal distribution in units of its median distance.
 NORMAL_MAD: Final = 1.4826
@@ -36,7 +34,7 @@ def levels(features: Int64s, rows: Int64s, valid: Bools, column: int) -> tuple[F
     return medians, _deviations(values, valid)
 
 
-def _medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
+def _medians(values: Floats, counts: Int64s) -> Floats:
     """Return the median of each row's `counts` least values; nan for none."""
     ordered = np.sort(values, axis=1)
     row = np.arange(len(values))

@@ -1,6 +1,5 @@
 """Rounds read by the kernel and by fastavro, in one form to compare."""
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from streams.columnar.index import FlowIndex, Names
 from streams.columnar.kernel import NULL
 from streams.columnar.plan import FIELDS, ITEMS, Field, Item
 from streams.columnar.rounds import TOPIC, Blocks
+from streams.feed import Made
 from streams.recent import TRANSPORT_CODES
 
 Datum = dict[str, Any]
@@ -27,25 +27,9 @@ def framed(datum: Datum, schema: SchemaVersion | None = None) -> bytes:
     return FRAMER.header(schema) + avro.write_datum(schema, datum)
 
 
-@dataclass(frozen=True)
-class _Raw:
-    """As much of a message as a feed looks at."""
-
-    data: bytes
-    at: int
-
-    def value(self) -> bytes:
-        """Return the bytes."""
-        return self.data
-
-    def offset(self) -> int:
-        """Return the place in the log."""
-        return self.at
-
-
 def raw_message(value: bytes, offset: int) -> Message:
     """Return what stands in for a consumer's message."""
-    return cast(Message, _Raw(value, offset))
+    return cast(Message, Made(value, offset))
 
 
 def message(datum: Datum, offset: int) -> Message:
