@@ -72,12 +72,21 @@ def main() -> int:
         help=f"agent: how long the broker is away ({agent.LASTS_S:.0f}); "
         f"soak: how long it lasts ({soak.LASTS_S:.0f})",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="labs: go on after the last whole turn of an earlier run that was broken off",
+    )
     options = parser.parse_args()
     bench = BENCHES[options.name]
     timed = hasattr(bench, "LASTS_S")
     if options.seconds is not None and not (timed and options.seconds > 0):
         parser.error("--seconds: a number above 0, for agent and soak only")
-    lasting = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
+    if options.resume and not hasattr(bench, "RESUMES"):
+        parser.error("--resume: for labs only")
+    further = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
+    if hasattr(bench, "RESUMES"):
+        further = {"resume": options.resume}
     for part in options.only or ():
         if part not in bench.PARTS:
             parser.error(f"--only {part}: {_parts()}")
@@ -86,7 +95,7 @@ def main() -> int:
         for part in options.only or bench.PARTS:
             progress(f"== {part}")
             runs = options.runs or bench.DEFAULT_RUNS.get(part, bench.RUNS)
-            figures += bench.PARTS[part](runs, progress, **lasting)
+            figures += bench.PARTS[part](runs, progress, **further)
             # After each part: what was measured is kept, whatever happens to the next.
             write_json(options.name, merged(options.name, figures))
     rows = merged(options.name, figures)

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,13 +40,15 @@ class Run:
 class SuiteResult:
     """All injections in one kind of lab, and the cases that it has no fault for.
 
-    `cut_short` says why the rest was not put in: the lab did not become calm again.
+    `cut_short` says why the rest was not put in: the lab did not become calm again. `next_turn`
+    is the first turn of which nothing was put in.
     """
 
     lab: str
     runs: tuple[Run, ...]
     lacking: tuple[str, ...]
     cut_short: str | None = None
+    next_turn: int = 1
 
     @property
     def right_share(self) -> float:
@@ -141,30 +142,43 @@ def run_suite(
     say: Say,
     cases: Sequence[Case] = SUITE,
     baseline_s: float = BASELINE_S,
+    first: int = 0,
+    found: Callable[[int, Run], None] | None = None,
+    ended: Callable[[int, str | None], None] | None = None,
 ) -> SuiteResult:
-    """Inject every fault `runs` times, one after another, in a lab of that kind.
+    """Inject every fault in the turns from `first` to `runs`, in a lab of that kind.
 
-    Each time it is at another place of the plan that looks the same.
+    Each time it is at another place of the plan that looks the same. `found` is told of each
+    injection with its turn, `ended` of the end of a turn and why it was cut short.
     """
     mine = [case for case in cases if case.in_lab(kind)]
     lacking = tuple(case.name for case in cases if not case.in_lab(kind))
-    found: list[Run] = []
+    put_in: list[Run] = []
     cut_short: str | None = None
+    turn = first
     with bench(kind, bootstrap, say) as faults:
         say(f"{baseline_s:.0f} s of health first")
         faults.healthy(baseline_s)
         names = places(lab_kind(kind).suite)
-        for turn, (number, case) in product(range(runs), enumerate(mine)):
-            here = placed(case, names[(number + NEXT_RUN * turn) % len(names)])
-            try:
-                outcome = faults.run(here)
-            except TimeoutError as error:
-                say(f"{turn + 1}/{runs} {case.name} at {here.target}: not put in, {error}")
-                cut_short = str(error)
-                break
-            found.append(Run(here, outcome))
-            say(f"{turn + 1}/{runs} {case.name} at {here.target}: {sentence(outcome)}")
-    return SuiteResult(lab=kind, runs=tuple(found), lacking=lacking, cut_short=cut_short)
+        while turn < runs and cut_short is None:
+            for number, case in enumerate(mine):
+                here = placed(case, names[(number + NEXT_RUN * turn) % len(names)])
+                try:
+                    outcome = faults.run(here)
+                except TimeoutError as error:
+                    say(f"{turn + 1}/{runs} {case.name} at {here.target}: not put in, {error}")
+                    cut_short = str(error)
+                    break
+                put_in.append(Run(here, outcome))
+                if found is not None:
+                    found(turn, put_in[-1])
+                say(f"{turn + 1}/{runs} {case.name} at {here.target}: {sentence(outcome)}")
+            if ended is not None:
+                ended(turn, cut_short)
+            turn += 1
+    return SuiteResult(
+        lab=kind, runs=tuple(put_in), lacking=lacking, cut_short=cut_short, next_turn=turn
+    )
 
 
 def sentence(outcome: Outcome) -> str:

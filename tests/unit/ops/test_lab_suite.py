@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from ops.bench.cases import SUITE, Case
 from ops.bench.faults import Outcome
+from ops.bench.labs import figures
 from ops.bench.suite import Run, SuiteResult
+from ops.bench.turns import Kept, Turns
 from ops.cli.app import build
 from ops.cli.lab_suite import show
 from ops.lab.errors import LabUsageError
@@ -136,3 +138,34 @@ def test_a_starved_process_runs_a_part_of_the_time_and_goes_on_afterwards() -> N
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_what_a_broken_off_bench_measured_is_gone_on_with(tmp_path: Path) -> None:
+    """Whole turns stay, the one that was broken off begins anew; without --resume all does."""
+    turns = Turns(tmp_path, "rxe")
+    assert turns.begin(resume=True) == 0
+    for turn in (0, 1):
+        turns.add(turn, Run(HARD, outcome(HARD)))
+        turns.add(turn, Run(SOFT, outcome(SOFT, right=False, after_s=None)))
+        turns.end(turn, "not calm" if turn else None)
+    turns.add(2, Run(HARD, outcome(HARD)))
+    assert turns.begin(resume=True) == 2
+    kept = list(turns.runs())
+    assert [(run.turn, run.right) for run in kept] == [
+        (0, True), (0, False), (1, True), (1, False)
+    ]  # fmt: skip
+    assert kept[1].delay_s == SOFT.timeout_s
+    assert turns.begin(resume=False) == 0
+    assert list(turns.runs()) == []
+
+
+def test_the_figures_count_what_was_not_put_in() -> None:
+    """A turn that was cut short shows as faults that are missing."""
+    kept = Kept(
+        turn=0, case="a", target="b", hard=True, delay_s=2.0, right=True, kind_right=False,
+        verdicts=[],
+    )  # fmt: skip
+    put_in, right, kind, delay = figures("netns", 2, [kept] * 3)
+    assert (put_in.value, put_in.met, right.value, kind.value) == (3, False, 1, 0)
+    assert put_in.bar == 2 * sum(case.in_lab("netns") for case in SUITE)
+    assert (delay.value, delay.met) == (2.0, True)
