@@ -9,6 +9,7 @@ rebalance that waits for that thread: both stood still for good.)
 
 import threading
 import time
+from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -135,7 +136,7 @@ class RoundConsumer:
             raise SessionLostError("a partition was taken and given back at once")
         if self._lost_at is not None and time.monotonic() - self._lost_at > self._rejoin_s:
             raise SessionLostError(f"lost its partitions, got none for {self._rejoin_s:.0f} s")
-        good = [m for m in messages if self._is_round(m)]
+        good = [m for m in messages if m.error() is None or self._passes(m)]
         return self._batch(good) if good else None
 
     def commit(self, offsets: list[TopicPartition], wait: bool) -> None:
@@ -195,19 +196,20 @@ class RoundConsumer:
 
     def _batch(self, messages: list[Message]) -> Batch:
         starts: dict[int, int] = {}
-        kept = []
-        for message in messages:
-            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+        kept: dict[int, list[Message]] = {}
+        # A partition's messages come in long runs: no look-up for each of them.
+        for place, run in groupby(messages, Message.partition):
+            partition, taken = int(place or 0), list(run)
             if partition not in self._next:
                 continue
             starts.setdefault(partition, self._next[partition])
-            self._next[partition] = offset + 1
-            kept.append(message)
+            self._next[partition] = int(taken[-1].offset() or 0) + 1
+            kept.setdefault(partition, []).extend(taken)
         self._number += 1
         return Batch(self._number, {p: self._epochs[p] for p in starts}, starts, kept)
 
-    def _is_round(self, message: Message) -> bool:
-        """Tell messages from errors, which the client delivers as messages."""
+    def _passes(self, message: Message) -> bool:
+        """Take an error, which the client delivers as a message: False if it passes by itself."""
         error = message.error()
         if error is None:
             return True

@@ -20,6 +20,7 @@ from schemas.connection import KafkaSettings
 from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
 from schemas.enums import AnomalyState
 from schemas.eventlog import EventLog
+from streams import heap
 from streams.batch import Batch
 from streams.errors import SessionLostError
 from streams.feed import Refused, window_bytes
@@ -104,9 +105,10 @@ class Engine:
             new = list(sessions)
             self._sessions.update({s.partition: s for s in new})
             for session in new:
-                encoder = window_bytes(self._codec, self._settings.cluster)
+                encoder = window_bytes(self._codec, session.machine)
                 session.machine.windows_to = partial(self._publish_windows, session, encoder)
             self._idle.update({s.partition: _Idle(since=time.monotonic()) for s in new})
+            heap.settle()
             self._commit_now(new, wait=True)
             self._moved()
 
@@ -189,14 +191,8 @@ class Engine:
                     f"partition {partition}: batch begins at {batch.starts[partition]}, "
                     f"expected {self._sessions[partition].next_offset}"
                 )
-        by_partition: dict[int, list[Message]] = {p: [] for p in sorted(current)}
-        for message in batch.messages:
-            partition = int(message.partition() or 0)
-            if partition in current:
-                by_partition[partition].append(message)
-        for partition, messages in by_partition.items():
-            if messages:
-                self._take(self._sessions[partition], messages)
+        for partition in sorted(current):
+            self._take(self._sessions[partition], batch.messages[partition])
         if current:
             self._drained().drain()
             self._metrics.add("batches")

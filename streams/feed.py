@@ -127,10 +127,13 @@ class Feed:
         return Taken(outputs)
 
 
-def window_bytes(codec: Codec, cluster: str) -> "WindowBytes | None":
-    """Return what encodes closed windows many at a time; None without kernels."""
+def window_bytes(codec: Codec, machine: PartitionMachine) -> "WindowBytes | None":
+    """Return what encodes a machine's closed windows many at a time; None without kernels."""
     if not HAS_KERNELS:
         return None
     from streams.columnar.window_bytes import make  # noqa: PLC0415
 
-    return make(codec, cluster)
+    made = make(codec, machine.identity.cluster)
+    if made is not None:
+        machine.recent.flows.on_removed.append(made.forget)
+    return made

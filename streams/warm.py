@@ -39,7 +39,7 @@ def warm(codec: Codec) -> bool:
     """
     if HAS_KERNELS:
         machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
-        encoder = window_bytes(codec, "none")
+        encoder = window_bytes(codec, machine)
         if encoder is not None:
             machine.windows_to = partial(_encoded, encoder)
         # Enough of them to close windows, and to judge one by those before.

@@ -1,5 +1,6 @@
 """Closed windows in the order of `probe.window.v1`: columns to judge, records to publish."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +29,7 @@ class WindowBatch:
     ----------
     start_at, end_at : microseconds
     rows : (n,) int64; rows of the 5-tuples in `streams.recent`, until one is retired
-    keys : 5-tuples
+    key_of : gives the 5-tuple of a row
     values : (n, len(COLUMNS)) int64; `NONE` where no probe answered or nothing was measured
     sent, ok, repeats : (n,) int64
     transports : (n,) int8; of the last probe, places in TRANSPORTS
@@ -38,7 +39,7 @@ class WindowBatch:
     start_at: int
     end_at: int
     rows: Int64s
-    keys: list[FlowKey]
+    key_of: Callable[[int], FlowKey]
     values: Int64s
     sent: Int64s
     ok: Int64s
@@ -46,7 +47,7 @@ class WindowBatch:
     transports: NDArray[np.int8]
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.rows)
 
     @property
     def features(self) -> Int64s:
@@ -56,7 +57,7 @@ class WindowBatch:
 
     def record(self, place: int) -> PathWindow:
         """Return one of the windows as a record."""
-        agent, src, dst, flow = self.keys[place]
+        agent, src, dst, flow = self.key_of(int(self.rows[place]))
         statistics = {
             name: None if value == NONE else value
             for name, value in zip(COLUMNS, self.values[place].tolist(), strict=True)
@@ -96,7 +97,7 @@ def window_batch(
         start_at=window.index * window_ns // US_NS,
         end_at=(window.index + 1) * window_ns // US_NS,
         rows=rows,
-        keys=list(map(recent.flows.key, rows.tolist())),
+        key_of=recent.flows.key,
         values=window.values[order],
         sent=window.sent[order],
         ok=window.ok[order],

@@ -6,13 +6,14 @@ one pass gives the statistics of every 5-tuple in it
 (`streams.statistics`, `streams.columnar.closing`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from streams.columns import MISSING, Bools, Int64s, RoundColumns
 from streams.kernels import HAS_KERNELS
+from streams.statistics import COLUMNS
 
 if HAS_KERNELS:
     from streams.columnar.closing import window_values
@@ -20,15 +21,18 @@ else:
     from streams.statistics import window_values
 
 
+# Row, round-trip time (-1: lost), delays in the prober's and the responder's host (-1: not
+# measured) of some results.
+Chunk = tuple[Int64s, Int64s, Int64s, Int64s]
+# Rows, results sent, answered, and statistics by row, as `window_values` returns them.
+Values = tuple[Int64s, Int64s, Int64s, Int64s]
+
+
 @dataclass(slots=True)
 class _Open:
-    """Chunks of one open window; `repeats` are rows of duplicate results.
+    """Chunks of one open window; `repeats` are rows of duplicate results."""
 
-    A chunk is row, round-trip time (-1: lost), delays in the prober's and the responder's host
-    (-1: not measured) of some results.
-    """
-
-    chunks: list[tuple[Int64s, Int64s, Int64s, Int64s]] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
     repeats: list[Int64s] = field(default_factory=list)
 
 
@@ -57,6 +61,12 @@ class Windows:
         Length of a window.
     floor_ns
         Windows that end by this time are closed already (a restart knows).
+
+    Attributes
+    ----------
+    before_closing, values_of
+        For somebody who gathers results: says which windows it has some of (`hold`), and gives
+        the values of one, of its own results and of what is in the chunks.
     """
 
     def __init__(self, window_ns: int, floor_ns: int = 0) -> None:
@@ -66,8 +76,8 @@ class Windows:
         self._next = 0
         # Results before this time were published by windows of another length.
         self._floor_ns = floor_ns
-        # For somebody who gathers results before adding them.
         self.before_closing: Callable[[], None] = _nothing
+        self.values_of: Callable[[int, Sequence[Chunk]], Values] = _values
 
     @property
     def closed_ns(self) -> int:
@@ -103,6 +113,10 @@ class Windows:
         """Add results of one window that is open; -1 as in the chunks."""
         self._window(window).chunks.append((rows, rtt_ns, host_ns, responder_ns))
 
+    def hold(self, window: int) -> None:
+        """Have a window closed of which somebody else gathers the results."""
+        self._window(window)
+
     def add_repeats(self, rows: Int64s, sent_ns: Int64s) -> None:
         """Note duplicate results in the windows that are still open."""
         index = sent_ns // self.window_ns
@@ -118,7 +132,19 @@ class Windows:
         self._next = upto
         due = sorted(index for index in self._open if index < upto)
         popped = [(index, self._open.pop(index)) for index in due]
-        return [_closed(index, window) for index, window in popped if window.chunks]
+        closed = [self._closed(index, window) for index, window in popped]
+        return [window for window in closed if len(window.rows)]
+
+    def _closed(self, index: int, window: _Open) -> ClosedWindow:
+        rows, sent, ok, values = self.values_of(index, window.chunks)
+        return ClosedWindow(
+            index=index,
+            rows=rows,
+            sent=sent,
+            ok=ok,
+            repeats=_repeats(rows, window.repeats),
+            values=values,
+        )
 
     def _window(self, index: int) -> _Open:
         window = self._open.get(index)
@@ -131,19 +157,12 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _closed(index: int, window: _Open) -> ClosedWindow:
-    rows_in, rtt, host, responder = (
-        np.concatenate(column) for column in zip(*window.chunks, strict=True)
-    )
-    rows, sent, ok, values = window_values(rows_in, rtt, host, responder)
-    return ClosedWindow(
-        index=index,
-        rows=rows,
-        sent=sent,
-        ok=ok,
-        repeats=_repeats(rows, window.repeats),
-        values=values,
-    )
+def _values(_index: int, chunks: Sequence[Chunk]) -> Values:
+    if not chunks:
+        none = np.zeros(0, np.int64)
+        return none, none, none, np.zeros((0, len(COLUMNS)), np.int64)
+    rows, rtt, host, responder = (np.concatenate(column) for column in zip(*chunks, strict=True))
+    return window_values(rows, rtt, host, responder)
 
 
 def _repeats(rows: Int64s, chunks: list[Int64s]) -> Int64s:

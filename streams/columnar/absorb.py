@@ -16,16 +16,17 @@ from streams.columnar.compiled import compiled, inlined
 from streams.columnar.index import FlowArrays, NameArrays
 from streams.columnar.kernel import NULL, read_round
 from streams.columnar.plan import Field, Item, Plan
+from streams.columnar.slots import MOST
 from streams.columns import MAX_TIME_US, MISSING
 from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS, SECOND_NS
 from streams.detectors.connectivity import CUT
 from streams.detectors.loss import OUTAGE_PROBES, RING_S
 from streams.recent import SLOTS
 
-# Windows that a round can lie in at a time; one of a few seconds may have more, which are rare.
+# Windows that a round can lie in at a time; one of a second may have more, which are rare.
 LANES: Final = 4
-# Results of a window that are gathered before they become one of its chunks.
-LANE_ROWS: Final = 16_384
+# Results that no slot holds and that are gathered before they become a chunk of their window.
+SPILL: Final = 16_384
 
 # Results of a round: more are not plain. As many may wait to be looked at.
 MOST_RESULTS: Final = 4_096
@@ -105,13 +106,20 @@ class RecentArrays(NamedTuple):
 
 
 class LaneArrays(NamedTuple):
-    """Results gathered by window (index modulo LANES); rtt -1: lost, delays -1: not measured."""
+    """Results gathered by window (index modulo the lanes); rtt -1: lost, delays -1: not measured.
 
-    used: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    rtt_ns: NDArray[np.int64]
-    host_ns: NDArray[np.int64]
-    responder_ns: NDArray[np.int64]
+    Attributes
+    ----------
+    counts : (lanes, rows) int32; slots used
+    slots : (lanes, 3, slots, rows) int32; round trip, prober's and responder's delay
+    spilled : (lanes,); how many results no slot held: values too large, slots too few
+    spill : (lanes, 4, SPILL) int64; their rows and values
+    """
+
+    counts: NDArray[np.int32]
+    slots: NDArray[np.int32]
+    spilled: NDArray[np.int64]
+    spill: NDArray[np.int64]
 
 
 class NoteArrays(NamedTuple):
@@ -220,13 +228,14 @@ def _take(
         return NOT_PLAIN
     first = (started_ns + least) // bounds.window_ns
     last = (started_ns + most) // bounds.window_ns
-    if last - bounds.first_open >= LANES or last - first > 1:
+    width = len(lanes.spilled)
+    if last - bounds.first_open >= width or last - first > 1:
         return NOT_PLAIN
     used = seen.used[0]
     if used >= len(seen.rounds) or now[NOTED] + count > MOST_RESULTS or now[GRID] >= GRIDS:
         return NO_ROOM
-    for lane in (first % LANES, last % LANES):
-        if lanes.used[lane] + count > lanes.rows.shape[1]:
+    for lane in (first % width, last % width):
+        if lanes.spilled[lane] + count > SPILL:
             return NO_ROOM
 
     # From here on it counts.
@@ -362,15 +371,26 @@ def _gather(
 ) -> None:
     """Put the results where those of their window are gathered."""
     bound_ns = last * window_ns
+    width = len(lanes.spilled)
+    most = lanes.slots.shape[2]
     for place in range(count):
         later = started_ns + items[_OFFSET_NS, place] >= bound_ns
-        lane = (last if later else first) % LANES
-        used = lanes.used[lane]
-        host = items[_HOST_NS, place]
-        responder = items[_RESPONDER_NS, place]
-        lanes.rows[lane, used] = rows[place]
-        lost = _is_lost(items, place)
-        lanes.rtt_ns[lane, used] = MISSING if lost else max(items[_RTT_NS, place], 0)
-        lanes.host_ns[lane, used] = MISSING if host == NULL else host
-        lanes.responder_ns[lane, used] = MISSING if responder == NULL else responder
-        lanes.used[lane] = used + 1
+        lane = (last if later else first) % width
+        row = rows[place]
+        # Whatever is negative, null's mark among it, is not measured.
+        host = max(items[_HOST_NS, place], MISSING)
+        responder = max(items[_RESPONDER_NS, place], MISSING)
+        rtt = MISSING if _is_lost(items, place) else max(items[_RTT_NS, place], 0)
+        slot = lanes.counts[lane, row]
+        if slot < most and max(rtt, host, responder) <= MOST:
+            lanes.slots[lane, 0, slot, row] = rtt
+            lanes.slots[lane, 1, slot, row] = host
+            lanes.slots[lane, 2, slot, row] = responder
+            lanes.counts[lane, row] = slot + 1
+        else:
+            used = lanes.spilled[lane]
+            lanes.spill[lane, 0, used] = row
+            lanes.spill[lane, 1, used] = rtt
+            lanes.spill[lane, 2, used] = host
+            lanes.spill[lane, 3, used] = responder
+            lanes.spilled[lane] = used + 1

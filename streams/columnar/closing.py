@@ -103,7 +103,7 @@ def _sort(values: NDArray[np.int64], room: NDArray[np.int64]) -> None:
 
 
 @compiled
-def _rank(count: int, percent: int) -> int:
+def rank(count: int, percent: int) -> int:
     """Return the 0-based nearest rank."""
     return (percent * count + 99) // 100 - 1
 
@@ -123,7 +123,7 @@ def _middle(
         if count == 0:
             continue
         mine = grouped[starts[group] : starts[group] + count]
-        middle = _rank(count, 50)
+        middle = rank(count, 50)
         if count > FEW:
             _sort(mine, room)
             values[group, column] = mine[middle]
@@ -149,22 +149,29 @@ def _describe(
             continue
         mine = grouped[starts[group] : starts[group] + count]
         _sort(mine, room)
-        values[group, 0] = mine[_rank(count, _P25)]
-        values[group, 1] = mine[_rank(count, _P50)]
-        values[group, 2] = mine[_rank(count, _P75)]
-        values[group, 3] = mine[_rank(count, _P90)]
-        values[group, 4] = mine[_rank(count, _P99)]
-        values[group, _MIN] = mine[0]
-        values[group, _MAX] = mine[count - 1]
-        total = 0
-        for number in range(count):
-            total += mine[number]
-        mean = (2 * total + count) // (2 * count)
-        values[group, _MEAN] = mean
-        squares = 0.0
-        for number in range(count):
-            centred = float(mine[number] - mean)
-            squares += centred * centred
-        shift = float(total - mean * count) / float(count)
-        variance = squares / float(count) - shift * shift
-        values[group, _STD] = int(np.rint(np.sqrt(max(variance, 0.0))))
+        describe_sorted(mine, values, group)
+
+
+@compiled
+def describe_sorted(mine: NDArray[np.int64], values: NDArray[np.int64], group: int) -> None:
+    """Write what these values, ascending, say of a group."""
+    count = len(mine)
+    values[group, 0] = mine[rank(count, _P25)]
+    values[group, 1] = mine[rank(count, _P50)]
+    values[group, 2] = mine[rank(count, _P75)]
+    values[group, 3] = mine[rank(count, _P90)]
+    values[group, 4] = mine[rank(count, _P99)]
+    values[group, _MIN] = mine[0]
+    values[group, _MAX] = mine[count - 1]
+    total = 0
+    for number in range(count):
+        total += mine[number]
+    mean = (2 * total + count) // (2 * count)
+    values[group, _MEAN] = mean
+    squares = 0.0
+    for number in range(count):
+        centred = float(mine[number] - mean)
+        squares += centred * centred
+    shift = float(total - mean * count) / float(count)
+    variance = squares / float(count) - shift * shift
+    values[group, _STD] = int(np.rint(np.sqrt(max(variance, 0.0))))

@@ -9,16 +9,14 @@ import numpy as np
 from streams.columnar import absorb, kernel
 from streams.columnar.absorb import (
     GRIDS,
-    LANE_ROWS,
-    LANES,
     MOST_RESULTS,
     Bounds,
-    LaneArrays,
     NoteArrays,
     RecentArrays,
     SeenArrays,
 )
 from streams.columnar.index import NONE, FlowIndex, Names
+from streams.columnar.lanes import Lanes
 from streams.columnar.plan import Field, Item, Plan
 from streams.columnar.rounds import Block
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
@@ -46,13 +44,7 @@ class PlainRounds:
         self._items = np.zeros((len(Item), MOST_RESULTS), np.int64)
         self._rows = np.zeros(MOST_RESULTS, np.int32)
         self._now = np.zeros(absorb.NOW_PLACES, np.int64)
-        self._lanes = LaneArrays(
-            used=np.zeros(LANES, np.int64),
-            rows=np.zeros((LANES, LANE_ROWS), np.int32),
-            rtt_ns=np.zeros((LANES, LANE_ROWS), np.int64),
-            host_ns=np.zeros((LANES, LANE_ROWS), np.int64),
-            responder_ns=np.zeros((LANES, LANE_ROWS), np.int64),
-        )
+        self._lanes = Lanes(machine.windows, machine.config.lateness_ns)
         self._notes = NoteArrays(
             row=np.zeros(MOST_RESULTS, np.int64),
             sent_ns=np.zeros(MOST_RESULTS, np.int64),
@@ -61,7 +53,6 @@ class PlainRounds:
             sampled=np.zeros(MOST_RESULTS, np.bool_),
             grid=np.zeros(GRIDS, np.int64),
         )
-        machine.windows.before_closing = self._gathered
         machine.recent.flows.on_removed.append(self._flows.forget)
 
     def take(self, block: Block, at: int) -> tuple[int, list[Output]]:
@@ -169,6 +160,7 @@ class PlainRounds:
             quiet=machine.open_anomalies == 0,
         )
         flows, rings, seen = machine.recent.flows, machine.recent.rings, machine.seen
+        self._lanes.fit(flows.capacity)
         at, why = absorb.absorb(
             block.data,
             block.starts,
@@ -194,7 +186,7 @@ class PlainRounds:
                 sent=rings["sent"],
                 lost=rings["lost"],
             ),
-            self._lanes,
+            self._lanes.arrays,
             self._notes,
             SeenArrays(used=seen.used, rounds=seen.rounds, latest_ns=seen.latest_ns),
         )
@@ -205,24 +197,8 @@ class PlainRounds:
             machine.counts["results"] += int(now[absorb.RESULTS])
         return at, why
 
-    def _gathered(self) -> None:
-        """Give what the lanes hold to the windows."""
-        lanes, windows = self._lanes, self._machine.windows
-        for lane in np.flatnonzero(lanes.used).tolist():
-            used = int(lanes.used[lane])
-            first = windows.first_open
-            window = first + (lane - first) % LANES
-            windows.add_chunk(
-                window,
-                lanes.rows[lane, :used].astype(np.int64),
-                lanes.rtt_ns[lane, :used].copy(),
-                lanes.host_ns[lane, :used].copy(),
-                lanes.responder_ns[lane, :used].copy(),
-            )
-            lanes.used[lane] = 0
-
     def _make_room(self) -> None:
         """See that another round fits, whichever place was full."""
-        self._gathered()
         machine = self._machine
+        self._lanes.spill()
         machine.seen.make_room((machine.clock.watermark_ns or 0) - machine.seen.horizon_ns)

@@ -55,6 +55,8 @@ class Blocks:
 
     def make(self, values: Sequence[bytes]) -> list[Block]:
         """Return the messages in blocks, in order."""
+        if (only := self._only_plan(values)) is not None:
+            return [self._block(0, values, only)]
         blocks = []
         at = 0
         for _, group in groupby(map(self._plan_of, values), key=id):
@@ -62,6 +64,13 @@ class Blocks:
             blocks.append(self._block(at, values[at : at + len(plans)], plans[0]))
             at += len(plans)
         return blocks
+
+    def _only_plan(self, values: Sequence[bytes]) -> Plan | None:
+        """Return the plan of all messages, None where they may have several: they rarely do."""
+        headers = {value[: self._header_bytes] for value in values}
+        if len(headers) != 1 or max(map(len, values)) > MAX_VALUE_BYTES:
+            return None
+        return self._headers.get(headers.pop())
 
     def _plan_of(self, value: bytes) -> Plan | None:
         header = value[: self._header_bytes]

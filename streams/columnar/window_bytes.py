@@ -23,11 +23,12 @@ from streams.window_records import OF_TRANSPORT, WindowBatch
 
 TOPIC: Final = topics.PROBE_WINDOW
 # Transport, and the numbers, null's mark with each: ten bytes and one at most.
+ARENA_BYTES: Final = 16_384
 MOST_BYTES: Final = 1 + 11 * (6 + len(COLUMNS))
 
 
 class WindowBytes:
-    """Encodes closed windows; remembers the beginnings of their records by 5-tuple."""
+    """Encodes one machine's closed windows; remembers the beginnings of their records by row."""
 
     def __init__(self, codec: Codec, cluster: str) -> None:
         self._header = codec.framer.header(avro.current(TOPIC.name))
@@ -35,32 +36,59 @@ class WindowBytes:
         self._end = np.frombuffer(b"\x02" + _text(PRODUCER_VERSION), np.uint8)
         symbols = _transport_symbols()
         self._transports = np.array([symbols.index(t.value) for t in OF_TRANSPORT], np.int64)
-        self._known: dict[FlowKey, tuple[bytes, bytes]] = {}
+        # By row: the message's key, and where in the arena its beginning is; length 0: not known.
+        self._keys: list[bytes] = []
+        self._at = np.zeros(0, np.int64)
+        self._lengths = np.zeros(0, np.int64)
+        self._arena = np.zeros(ARENA_BYTES, np.uint8)
+        self._used = 0
+        self._dead = 0
+
+    def forget(self, row: int) -> None:
+        """Let a row go, which another 5-tuple may have next."""
+        if row < len(self._keys):
+            self._dead += int(self._lengths[row])
+            self._lengths[row] = 0
 
     def encode(self, windows: WindowBatch) -> tuple[list[bytes], list[bytes]]:
         """Return keys and values of the windows' messages, in order."""
-        known = list(map(self._beginning, windows.keys))
-        # Only what is probed now will come again.
-        self._known = dict(zip(windows.keys, known, strict=True))
-        beginnings = [begin for _, begin in known]
-        lengths = np.fromiter(map(len, beginnings), np.int64, len(beginnings))
-        data = np.frombuffer(b"".join(beginnings), np.uint8)
-        room = int(lengths.sum()) + len(known) * (MOST_BYTES + len(self._end))
-        out, ends = np.empty(room, np.uint8), np.empty(len(known), np.int64)
+        rows = windows.rows
+        self._know(windows)
+        lengths = self._lengths[rows]
+        room = int(lengths.sum()) + len(rows) * (MOST_BYTES + len(self._end))
+        out, ends = np.empty(room, np.uint8), np.empty(len(rows), np.int64)
         _encode(
-            data, lengths, self._transports[windows.transports], windows.start_at, windows.end_at,
-            windows.sent, windows.ok, windows.repeats, windows.values, self._end, out, ends,
+            self._arena, self._at[rows], lengths, self._transports[windows.transports],
+            windows.start_at, windows.end_at, windows.sent, windows.ok, windows.repeats,
+            windows.values, self._end, out, ends,
         )  # fmt: skip
         bounds = [0, *ends.tolist()]
         raw = out[: bounds[-1]].tobytes()
         values = [raw[a:b] for a, b in pairwise(bounds)]
-        return [key for key, _ in known], values
+        return list(map(self._keys.__getitem__, rows.tolist())), values
+
+    def _know(self, windows: WindowBatch) -> None:
+        """See that the beginnings of these windows are in the arena."""
+        more = int(windows.rows.max(initial=-1)) + 1 - len(self._keys)
+        if more > 0:
+            more = max(more, len(self._keys))
+            self._keys += [b""] * more
+            self._at = np.pad(self._at, (0, more))
+            self._lengths = np.pad(self._lengths, (0, more))
+        if 2 * self._dead > len(self._arena):
+            # What is still there is written anew, with what is not.
+            self._lengths[:] = 0
+            self._used = self._dead = 0
+        for row in windows.rows[self._lengths[windows.rows] == 0].tolist():
+            self._keys[row], begin = self._beginning(windows.key_of(row))
+            if self._used + len(begin) > len(self._arena):
+                self._arena = np.pad(self._arena, (0, len(self._arena) + len(begin)))
+            self._arena[self._used : self._used + len(begin)] = np.frombuffer(begin, np.uint8)
+            self._at[row], self._lengths[row] = self._used, len(begin)
+            self._used += len(begin)
 
     def _beginning(self, key: FlowKey) -> tuple[bytes, bytes]:
         """Return the message's key, and header and fields up to the agent's name."""
-        found = self._known.get(key)
-        if found is not None:
-            return found
         agent, src, dst, flow = key
         path = path_id(src, dst)
         begin = b"".join(
@@ -81,12 +109,13 @@ def make(codec: Codec, cluster: str) -> WindowBytes | None:
     values[1, ::2] = NONE
     sample = WindowBatch(
         cluster=cluster, start_at=1_700_000_000_000_000, end_at=1_700_000_030_000_000,
-        rows=np.arange(n), keys=keys, values=values, sent=np.array([30, 1_000_000]),
+        rows=np.arange(n), key_of=keys.__getitem__, values=values, sent=np.array([30, 1_000_000]),
         ok=np.array([29, 0]), repeats=np.array([0, 7]),
         transports=np.array([1, len(TRANSPORTS) - 1], np.int8),
     )  # fmt: skip
     wanted = [codec.encode(TOPIC, record) for record in sample.records()]
-    return encoder if encoder.encode(sample)[1] == wanted else None
+    # One that knows nothing yet: the sample's rows are nobody's.
+    return WindowBytes(codec, cluster) if encoder.encode(sample)[1] == wanted else None
 
 
 @inlined
@@ -103,7 +132,8 @@ def _put(out: NDArray[np.uint8], at: int, value: int) -> int:
 
 @compiled
 def _encode(
-    beginnings: NDArray[np.uint8],
+    arena: NDArray[np.uint8],
+    begins: NDArray[np.int64],
     lengths: NDArray[np.int64],
     transports: NDArray[np.int64],
     start_at: int,
@@ -118,12 +148,11 @@ def _encode(
 ) -> None:
     """Write all records one behind the other; `ends` gets where each ends."""
     at = 0
-    begin = 0
     for number in range(len(lengths)):
+        begin = begins[number]
         for place in range(begin, begin + lengths[number]):
-            out[at] = beginnings[place]
+            out[at] = arena[place]
             at += 1
-        begin += lengths[number]
         at = _put(out, at, transports[number])
         at = _put(out, at, start_at)
         at = _put(out, at, end_at)

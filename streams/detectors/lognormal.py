@@ -13,7 +13,7 @@ a restart reads them from `probe.window.v1`.
 """
 
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, sqrt
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from streams.columns import FlowKey, Int64s
+from streams.kernels import HAS_KERNELS
 from streams.table import Column, Table
+
+if HAS_KERNELS:
+    from streams.columnar.logarithm import logarithms
+else:
+    from streams.detectors.logarithm import logarithms
 
 # Earlier blocks that a block is compared with.
 REFERENCES: Final = 3
@@ -154,8 +160,7 @@ class Trend:
             self.table["effect_ns"][new, place] = effects_ns[~begun]
             for name in ("windows", "total", "squares"):
                 self.table[name][new, place] = 0
-        # Not numpy's logarithm, which differs in the last bit from machine to machine.
-        values = np.array([log(max(p50, 1)) for p50 in p50_ns.tolist()])
+        values = logarithms(p50_ns)
         self.table["windows"][rows, place] += 1
         self.table["total"][rows, place] += values
         self.table["squares"][rows, place] += values * values

@@ -11,8 +11,11 @@ from schemas.codec import Codec
 from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
 from streams.columnar import closing, window_bytes
 from streams.columnar import levels as kernels
+from streams.columnar.logarithm import logarithms as columnar_logarithms
+from streams.columnar.slots import MOST, network, slot_values
 from streams.columnar.window_bytes import make
 from streams.detectors import levels
+from streams.detectors.logarithm import logarithms
 from streams.outputs import window_output
 from streams.recent import TRANSPORTS
 from streams.statistics import COLUMNS, NONE, window_values
@@ -118,19 +121,22 @@ KEYS = st.tuples(NAMES, NAMES, NAMES, st.integers(0, 65_535))
 def test_bytes_of_windows_are_the_codecs(
     keys: list[tuple[str, str, str, int]], seed: int, start_s: int, framer: Framer
 ) -> None:
-    """Any names, counts and statistics, in any framing, again and again."""
+    """Any names, counts and statistics, in any framing, again and again, rows used anew."""
     rng = np.random.default_rng(seed)
     codec = Codec(framer)
     encoder = make(codec, "c1")
     assert encoder is not None
-    for _ in range(2):
+    for _ in range(8):
         n = len(keys)
+        # A part of the rows closes in a window, in some order.
+        rows = rng.permutation(n)[: rng.integers(0, n + 1)]
+        n = len(rows)
         values = rng.integers(0, 2 ** rng.integers(1, 62), (n, len(COLUMNS)))
         values[rng.random(values.shape) < 0.2] = NONE
         sent = rng.integers(1, 10**5, n)
         batch = WindowBatch(
             cluster="c1", start_at=start_s * 10**6, end_at=(start_s + 30) * 10**6,
-            rows=np.arange(n), keys=keys, values=values, sent=sent, ok=sent // 2,
+            rows=rows, key_of=keys.__getitem__, values=values, sent=sent, ok=sent // 2,
             repeats=rng.integers(0, 5, n),
             transports=rng.integers(0, len(TRANSPORTS), n).astype(np.int8),
         )  # fmt: skip
@@ -139,10 +145,56 @@ def test_bytes_of_windows_are_the_codecs(
             [o.key.encode() for o in outputs],
             [codec.encode(o.topic, o.record) for o in outputs],
         )
-        keys = keys[::-1]
+        # Rows change hands, as they do in `streams.table`.
+        for row in rng.permutation(len(keys))[: rng.integers(0, len(keys) + 1)].tolist():
+            encoder.forget(row)
+            keys[row] = (f"agent{row}", *keys[row][1:])
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.integers(-1, 2**40), max_size=40))
+def test_logarithms(values: list[int]) -> None:
+    """To the last bit those of Python."""
+    numbers = np.array(values, np.int64)
+    assert columnar_logarithms(numbers).tolist() == logarithms(numbers).tolist()
 
 
 def test_another_order_of_the_schema_gives_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather none than one that writes what nobody can read."""
     monkeypatch.setattr(window_bytes, "_transport_symbols", lambda: [*TRANSPORTS[::-1]])
     assert make(Codec(), "c1") is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(0, 80),
+    slots=st.sampled_from([1, 2, 5, 32, 48]),
+    largest=st.sampled_from([1, 10**6, MOST]),
+    lost=st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, lost: float) -> None:
+    """Planes of slots say what the same results in a list do."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, slots + 1, rows).astype(np.int32)
+    counts[rng.random(rows) < 0.3] = 0
+    planes = rng.integers(0, largest, (3, slots, rows), endpoint=True).astype(np.int32)
+    planes[rng.random(planes.shape) < lost] = -1
+    nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
+    for wanted, found in zip(
+        window_values(of, *(plane[nth, of].astype(np.int64) for plane in planes)),
+        slot_values(counts, *planes),
+        strict=True,
+    ):
+        assert_array_equal(found, wanted)
+
+
+@settings(max_examples=100, deadline=None)
+@given(slots=st.integers(1, 128), seed=st.integers(0, 2**32))
+def test_the_network_sorts(slots: int, seed: int) -> None:
+    """Noughts and ones, which is enough for any values (Knuth, 5.3.4, theorem Z)."""
+    values = np.random.default_rng(seed).integers(0, 2, (slots, 200))
+    wanted = np.sort(values, axis=0)
+    for one, other in network(slots).tolist():
+        values[[one, other]] = np.sort(values[[one, other]], axis=0)
+    assert_array_equal(values, wanted)

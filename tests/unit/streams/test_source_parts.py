@@ -14,7 +14,7 @@ from streams.source import Outbox
 
 def batch(number: int) -> Batch:
     """Return an empty batch."""
-    return Batch(number, {}, {}, [])
+    return Batch(number, {}, {}, {})
 
 
 def test_announcements_that_were_lost_lose_no_batch() -> None:
