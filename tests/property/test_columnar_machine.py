@@ -112,3 +112,26 @@ def test_nearly_all_rounds_of_a_healthy_network_are_plain() -> None:
     # Twenty first ones, and an anchor every 5 s.
     assert fed.counts["rounds_alone"] <= 20 + 60 / 5 + 1
     assert fed.counts["rounds"] == 20 * 60
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), repeat=st.sampled_from([1, 5, 12]), batch=st.integers(1, 200))
+def test_more_results_than_slots_and_values_beyond_them(seed: int, repeat: int, batch: int) -> None:
+    """A 5-tuple probed many times a second, round trips and delays of seconds, new 5-tuples."""
+    random = Random(seed)
+    values = []
+    for second, datum in enumerate(World(seed=seed % 1000, agent="agent-h0").rounds(70)):
+        results = []
+        for result in datum["results"]:
+            if second % 30 == 20:
+                result["flow"] += second
+            for nth in range(repeat if result["flow"] == 0 else 1):
+                slow = random.random() < 0.02 and result["rtt_ns"] is not None
+                results.append(
+                    result
+                    | {"sent_offset_ns": result["sent_offset_ns"] + nth * 10_000_000}
+                    | ({"rtt_ns": random.choice([2**31 - 2, 2**31, 5 * 10**9])} if slow else {})
+                    | ({"responder_delay_ns": 2**40} if random.random() < 0.01 else {})
+                )
+        values.append(framed(datum | {"results": results}))
+    check(DetectionConfig(), values, list(range(batch, len(values), batch)))
