@@ -168,6 +168,16 @@ class Load:
         for number in range(intervals):
             yield from self.interval(number, start_us)
 
+    def data(self, agent: int, rounds: int, start_us: int) -> Iterator[dict[str, Any]]:
+        """Yield rounds of one agent as decoded data, each drawn anew; nothing goes wrong."""
+        one = self._agents[agent]
+        for number in range(rounds):
+            began_us = start_us + number * self.shape.interval_ns // US_NS + one.phase_us
+            yield {
+                **one.header, "round_seq": number, "started_at": began_us + self._late_us(),
+                "results": self._results(one),
+            }  # fmt: skip
+
     def _later(self, number: int, sent: Sent) -> None:
         self._waiting.setdefault(number, []).append(sent)
 
@@ -253,9 +263,7 @@ class _Agent:
         self.cut_left = self.cut_place = 0
         count = len(pairs)
         self._base_ns = BASE_NS * np.exp(rng.normal(0.0, PATH_SIGMA, count))
-        self._slot_ns = np.array(
-            spread_ns(count, min(SPREAD_NS, shape.interval_ns)), np.int64
-        )
+        self._slot_ns = np.array(spread_ns(count, min(SPREAD_NS, shape.interval_ns)), np.int64)
 
     def draw(self, rng: np.random.Generator) -> tuple[Int64s, ...]:
         """Return offsets, round trips, delays of prober and of responder of one round, ns."""
