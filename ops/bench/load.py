@@ -23,6 +23,7 @@ import numpy as np
 from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
 from probers.pacing import shuffled, spread_ns, stagger_ns
+from probers.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.topics import PROBE_ROUND
@@ -169,13 +170,13 @@ class Load:
             yield from self.interval(number, start_us)
 
     def data(self, agent: int, rounds: int, start_us: int) -> Iterator[dict[str, Any]]:
-        """Yield rounds of one agent as decoded data, each drawn anew; nothing goes wrong."""
+        """Yield rounds of one agent, each drawn anew, with all digits; nothing goes wrong."""
         one = self._agents[agent]
         for number in range(rounds):
             began_us = start_us + number * self.shape.interval_ns // US_NS + one.phase_us
             yield {
                 **one.header, "round_seq": number, "started_at": began_us + self._late_us(),
-                "results": self._results(one),
+                "results": self._results(one, step_ns=1),
             }  # fmt: skip
 
     def _later(self, number: int, sent: Sent) -> None:
@@ -222,9 +223,10 @@ class Load:
             raise RuntimeError("the results are no longer the last field of a round")
         return whole[len(head) :]
 
-    def _results(self, agent: "_Agent") -> list[dict[str, Any]]:
+    def _results(self, agent: "_Agent", step_ns: int = TOLD_NS) -> list[dict[str, Any]]:
         """Return a round's results, all answered."""
-        columns = agent.draw(self._rng)
+        offset, rtt, *delays = agent.draw(self._rng)
+        columns = [offset - offset % step_ns, rtt, *(d - d % step_ns for d in delays)]
         return [
             {
                 "src": src, "dst": dst, "flow": 0, "sent_offset_ns": offset,
@@ -292,7 +294,7 @@ def _lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bo
     }  # fmt: skip
     results[place] = lost
     for attempt in range(1, again + 1):
-        offset = answer["sent_offset_ns"] + attempt * TIMEOUT_NS
+        offset = told_ns(answer["sent_offset_ns"] + attempt * TIMEOUT_NS)
         back = answered and attempt == again
         results.append({**(answer if back else lost), "sent_offset_ns": offset})
     results.sort(key=lambda r: int(r["sent_offset_ns"]))

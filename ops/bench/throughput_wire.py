@@ -11,10 +11,10 @@ from ops.bench.throughput_rig import Rig
 from schemas.topics import PROBE_ROUND
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-# Enough for the broker's own bytes to count for nothing; every body once, so that nothing in
-# the log is there twice.
-SHAPE: Final = LoadShape(agents=200, bodies=8)
-INTERVALS: Final = 8
+# Enough for the broker's own bytes to count for nothing; each body once, so that nothing in the
+# log is there twice.
+SHAPE: Final = LoadShape(agents=1_600, bodies=1, twice=0)
+INTERVALS: Final = 1
 BAR_BYTES: Final = 8.0
 
 
