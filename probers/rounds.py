@@ -19,9 +19,9 @@ from schemas.records import ProbeResult
 
 # Offsets and delays are told in whole multiples of this, rounded down. A round's start is told to
 # the microsecond, and a delay is software's, some ten to some hundred microseconds: the digits
-# below say nothing, and are a tenth of what a result takes on the broker, since no codec makes
-# noise smaller. A power of two, so that what is cut off is bits that a codec sees. Round trips,
-# which detectors read, are told to the nanosecond.
+# below say nothing, and no codec makes noise smaller: 8 % (lz4) to 15 % (zstd) of what a result
+# takes on the broker. A power of two, so that what is cut off is bits that a codec sees. Round
+# trips, which detectors read, are told to the nanosecond.
 TOLD_NS: Final = 1_024
 
 

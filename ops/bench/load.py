@@ -2,8 +2,8 @@
 
 Pure and seeded. Agents of 8 RNICs with 10 targets each probe at 1 Hz, in the order and at the
 pace of real ones; round trips are log-normal around each path's own base, as on RoCE, delays of
-prober and responder are those of this project's agents. Some probes are lost and sent again,
-some 5-tuples are cut off for a few rounds, some rounds come late or twice.
+prober and responder are those of this project's agents. Some probes are lost and sent again, some
+5-tuples are cut off for a few rounds, some rounds come late or twice.
 
 Tens of millions of results are needed, and a round costs the codec half a millisecond. So the
 results of each agent are encoded for some rounds only, through the project's codec, and each

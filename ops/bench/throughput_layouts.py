@@ -33,10 +33,10 @@ AGENTS: Final = 4
 TOGETHER: Final = 50
 # Of a Kafka record batch, magic 2, never compressed.
 BATCH_BYTES: Final = 61
-# librdkafka's default level is zstd's own, 3.
+# librdkafka's default levels are lz4's quickest and zstd's own, 3; cramjam has others.
 CODECS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "none": bytes,
-    "lz4": lambda data: bytes(cramjam.lz4.compress(data)),
+    "lz4": lambda data: bytes(cramjam.lz4.compress(data, level=0)),
     "zstd 1": lambda data: bytes(cramjam.zstd.compress(data, level=1)),
     "zstd 3": lambda data: bytes(cramjam.zstd.compress(data, level=3)),
     "zstd 9": lambda data: bytes(cramjam.zstd.compress(data, level=9)),
