@@ -1,9 +1,9 @@
 """A load for the benchmarks: what the agents of a large job publish, as framed bytes.
 
-Pure and seeded. Agents of 8 RNICs with 10 targets each probe at 1 Hz; round trips are
-log-normal around each path's own base, agents start at their own phase and a little late.
-Some probes are lost and sent again, some 5-tuples are cut off for a few rounds, some rounds
-come late or twice.
+Pure and seeded. Agents of 8 RNICs with 10 targets each probe at 1 Hz, in the order and at the
+pace of real ones; round trips are log-normal around each path's own base, as on RoCE, delays of
+prober and responder are those of this project's agents. Some probes are lost and sent again, some
+5-tuples are cut off for a few rounds, some rounds come late or twice.
 
 Tens of millions of results are needed, and a round costs the codec half a millisecond. So the
 results of each agent are encoded for some rounds only, through the project's codec, and each
@@ -20,19 +20,10 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
-from arena.agents import (
-    CONFIRM,
-    DELAY_SIGMA,
-    LATE_NS,
-    PACE_NS,
-    PROBER_DELAY_NS,
-    RESPONDER_DELAY_NS,
-    SPREAD_NS,
-    TIMEOUT_NS,
-    TRANSPORT,
-)
+from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
-from probers.pacing import spread_ns, stagger_ns
+from probers.pacing import shuffled, spread_ns, stagger_ns
+from probers.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.topics import PROBE_ROUND
@@ -43,6 +34,23 @@ US_NS: Final = 1_000
 CLUSTER: Final = "bench"
 # Three switches on a rail-optimised fabric, as the published system reports it.
 BASE_NS: Final = 16_000
+# As agents spread a round by default.
+SPREAD_NS: Final = 300_000_000
+# From rounds of this project's agents, recorded in loopback labs on two cores that had little
+# else to do. A slot's first probe leaves so much after its time, at the least and on average
+# beyond that.
+WAKE_NS: Final = 60_000
+WAKE_MORE_NS: Final = 50_000
+# Between two probes of a slot: 14, 18, 30 and 130 µs at the 1st, 50th, 90th and 99th percentile.
+SEND_NS: Final = 13_500
+SEND_MORE_NS: Final = 4_500
+SEND_SIGMA: Final = 1.1
+# Replies are handled after the whole slot has been sent: 23, 210 and 950 µs at the 1st, 50th and
+# 99th percentile. The responder is an agent as well: 38, 260 and 1,100 µs.
+PROBER_DELAY_NS: Final = 200_000
+PROBER_SIGMA: Final = 0.7
+RESPONDER_DELAY_NS: Final = 250_000
+RESPONDER_SIGMA: Final = 0.6
 # A late round waited in its agent for the broker: mostly less than the workers allow (5 s).
 LATE_ROUNDS: Final = (1, 8)
 # An agent that heard no acknowledgement sends its round again.
@@ -161,6 +169,16 @@ class Load:
         for number in range(intervals):
             yield from self.interval(number, start_us)
 
+    def data(self, agent: int, rounds: int, start_us: int) -> Iterator[dict[str, Any]]:
+        """Yield rounds of one agent, each drawn anew, with all digits; nothing goes wrong."""
+        one = self._agents[agent]
+        for number in range(rounds):
+            began_us = start_us + number * self.shape.interval_ns // US_NS + one.phase_us
+            yield {
+                **one.header, "round_seq": number, "started_at": began_us + self._late_us(),
+                "results": self._results(one, step_ns=1),
+            }  # fmt: skip
+
     def _later(self, number: int, sent: Sent) -> None:
         self._waiting.setdefault(number, []).append(sent)
 
@@ -205,9 +223,10 @@ class Load:
             raise RuntimeError("the results are no longer the last field of a round")
         return whole[len(head) :]
 
-    def _results(self, agent: "_Agent") -> list[dict[str, Any]]:
+    def _results(self, agent: "_Agent", step_ns: int = TOLD_NS) -> list[dict[str, Any]]:
         """Return a round's results, all answered."""
-        columns = agent.draw(self._rng)
+        offset, rtt, *delays = agent.draw(self._rng)
+        columns = [offset - offset % step_ns, rtt, *(d - d % step_ns for d in delays)]
         return [
             {
                 "src": src, "dst": dst, "flow": 0, "sent_offset_ns": offset,
@@ -228,11 +247,14 @@ class _Agent:
         name = f"job7-w{number}"
         self.key = f"agent-{name}".encode()
         # Targets are on the same rail of other workers, as ping lists have it.
-        pairs = [
-            (f"{name}/r{rail}", f"job7-w{(number + 1 + k) % max(shape.agents, 64)}/r{rail}")
-            for k in range(shape.targets)
-            for rail in range(shape.rnics)
-        ]
+        pairs = shuffled(
+            (
+                (f"{name}/r{rail}", f"job7-w{(number + 1 + k) % max(shape.agents, 64)}/r{rail}")
+                for k in range(shape.targets)
+                for rail in range(shape.rnics)
+            ),
+            self.key.decode(),
+        )
         self.src, self.dst = [src for src, _ in pairs], [dst for _, dst in pairs]
         self.phase_us = stagger_ns(name, shape.interval_ns) // US_NS
         self.header: dict[str, Any] = {
@@ -243,23 +265,22 @@ class _Agent:
         self.cut_left = self.cut_place = 0
         count = len(pairs)
         self._base_ns = BASE_NS * np.exp(rng.normal(0.0, PATH_SIGMA, count))
-        self._slot_ns = np.array(
-            spread_ns(count, SPREAD_NS * shape.interval_ns // SECOND_NS), np.int64
-        )
+        self._slot_ns = np.array(spread_ns(count, min(SPREAD_NS, shape.interval_ns)), np.int64)
 
     def draw(self, rng: np.random.Generator) -> tuple[Int64s, ...]:
         """Return offsets, round trips, delays of prober and of responder of one round, ns."""
         count = len(self.src)
         # A slot's timer fires late, its probes leave one after another.
-        _, slot = np.unique(self._slot_ns, return_inverse=True)
-        late = rng.exponential(LATE_NS, slot.max() + 1)[slot]
-        within = np.arange(count) - np.searchsorted(self._slot_ns, self._slot_ns)
-        offset = self._slot_ns + late + PACE_NS * (within + rng.random(count))
+        first = np.searchsorted(self._slot_ns, self._slot_ns)
+        slots, slot = np.unique(first, return_inverse=True)
+        wake = WAKE_NS + rng.exponential(WAKE_MORE_NS, len(slots))[slot]
+        sent = np.cumsum(SEND_NS + SEND_MORE_NS * np.exp(rng.normal(0.0, SEND_SIGMA, count)))
+        offset = self._slot_ns + wake + sent - sent[first]
         rtt = self._base_ns * np.exp(rng.normal(0.0, PROBE_SIGMA, count))
         tail = rng.random(count) < TAIL_RATE
         rtt += tail * np.minimum(TAIL_NS * (1 + rng.pareto(TAIL_SHAPE, count)), MAX_TAIL_NS)
-        delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
-        prober, responder = PROBER_DELAY_NS * delays[0], RESPONDER_DELAY_NS * delays[1]
+        prober = PROBER_DELAY_NS * np.exp(rng.normal(0.0, PROBER_SIGMA, count))
+        responder = RESPONDER_DELAY_NS * np.exp(rng.normal(0.0, RESPONDER_SIGMA, count))
         return tuple(np.rint(c).astype(np.int64) for c in (offset, rtt, prober, responder))
 
 
@@ -273,7 +294,7 @@ def _lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bo
     }  # fmt: skip
     results[place] = lost
     for attempt in range(1, again + 1):
-        offset = answer["sent_offset_ns"] + attempt * TIMEOUT_NS
+        offset = told_ns(answer["sent_offset_ns"] + attempt * TIMEOUT_NS)
         back = answered and attempt == again
         results.append({**(answer if back else lost), "sent_offset_ns": offset})
     results.sort(key=lambda r: int(r["sent_offset_ns"]))

@@ -6,6 +6,7 @@ from typing import Final
 
 from ops.bench import (
     throughput_delay,
+    throughput_layouts,
     throughput_peers,
     throughput_replay,
     throughput_start,
@@ -106,9 +107,18 @@ PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "peers": on_rig(throughput_peers.peers),
     "source": on_rig(throughput_peers.source),
     "wire": on_rig(throughput_wire.wire),
+    "layouts": throughput_layouts.layouts,
     "delay": on_rig(throughput_delay.delay),
     # No other member is waited for, as in a group that has been there for long.
     "start": on_rig(throughput_start.start, join_ms=0),
     "replay": on_rig(throughput_replay.replay, join_ms=0),
 }
-DEFAULT_RUNS: Final = {"peers": 3, "source": 3, "wire": 1, "delay": 1, "start": 3, "replay": 1}
+DEFAULT_RUNS: Final = {
+    "peers": 3,
+    "source": 3,
+    "wire": 1,
+    "layouts": 3,
+    "delay": 1,
+    "start": 3,
+    "replay": 1,
+}

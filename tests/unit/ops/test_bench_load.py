@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ops.bench.load import AGAIN_ROUNDS, LATE_ROUNDS, Load, LoadShape, Sent
+from probers.pacing import shuffled
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
 from streams.columns import round_columns
@@ -76,6 +77,32 @@ def test_round_trips_are_log_normal_and_vary() -> None:
     quarters = [np.subtract(*np.percentile(log, [75, 25])) / 1.349 for log in logs]
     assert np.median(quarters) == pytest.approx(0.06, rel=0.25)
     assert len({tuple(trips[:5]) for trips in by_path.values()}) > 0.9 * len(by_path)
+
+
+def test_probes_leave_as_agents_send_them() -> None:
+    """In the agent's own shuffled order, the same each round; in slots, 14 µs and more apart."""
+    orders = {
+        (datum["agent_id"], tuple((r["src"], r["dst"]) for r in datum["results"]))
+        for _, datum in rounds(SMOOTH, 10)
+    }
+    assert len(orders) == SMOOTH.agents
+    for agent_id, order in orders:
+        assert list(order) == shuffled(order, agent_id) != sorted(order)
+    load = Load(SMOOTH)
+    for datum in load.data(0, 20, START_US):
+        offsets = np.array([r["sent_offset_ns"] for r in datum["results"]])
+        assert offsets[0] > 60_000
+        assert offsets[-1] < 300_000_000
+        assert np.diff(offsets).min() >= 13_500
+
+
+def test_offsets_and_delays_are_told_as_agents_tell_them(published: list[Any]) -> None:
+    """In multiples of 1,024 ns; round trips are not."""
+    results = [r for _, datum in published for r in datum["results"] if r["rtt_ns"] is not None]
+    for name in ("sent_offset_ns", "prober_delay_ns", "responder_delay_ns"):
+        assert all(r[name] % 1_024 == 0 for r in results), name
+        assert len({r[name] for r in results}) > 100
+    assert sum(r["rtt_ns"] % 1_024 == 0 for r in results) < 0.1 * len(results)
 
 
 def test_lost_probes_are_sent_again(published: list[Any]) -> None:

@@ -1,7 +1,7 @@
 """A round: when what is sent, what is sent again, when it is over."""
 
 from probers.clock import Instant
-from probers.rounds import Round
+from probers.rounds import Round, told_ns
 from probers.rtt import Timestamps
 from probers.transport import Completion, Reason
 from schemas.enums import ClockSource, ProbeStatus
@@ -84,7 +84,7 @@ def test_results_stand_in_the_order_sent_and_a_round_ends_with_its_last() -> Non
     probing.sent(3, again, at(260))
     probing.completed(ok(3))
     assert probing.done
-    assert [(r.dst, r.sent_offset_ns // MS, r.status) for r in probing.results()] == [
+    assert [(r.dst, round(r.sent_offset_ns / MS), r.status) for r in probing.results()] == [
         ("w1/r0", 0, ProbeStatus.TIMEOUT),
         ("w2/r0", 100, ProbeStatus.OK),
         ("w1/r0", 260, ProbeStatus.OK),
@@ -98,13 +98,30 @@ def test_a_result_has_numbers_only_when_it_is_ok() -> None:
     probing.sent(1, order, at(0))
     _, good = probing.completed(ok(1))
     assert good is not None
-    assert (good.rtt_ns, good.prober_delay_ns, good.responder_delay_ns) == (40_000, 10_000, 10_000)
+    assert (good.rtt_ns, good.prober_delay_ns, good.responder_delay_ns) == (40_000, 9_216, 9_216)
     assert good.clock is ClockSource.KERNEL
     (order,) = probing.due(at(100))
     probing.sent(2, order, at(100))
     _, bad = probing.completed(lost(2))
     assert bad is not None
     assert (bad.rtt_ns, bad.prober_delay_ns, bad.responder_delay_ns) == (None, None, None)
+
+
+def test_offsets_and_delays_are_told_without_the_digits_that_say_nothing() -> None:
+    """In multiples of 1,024 ns, rounded down, so that order stays; round trips to the ns."""
+    told = [told_ns(ns) for ns in range(0, 5_000, 7)]
+    assert told == sorted(told)
+    assert all(0 <= ns - each < 1_024 for each, ns in zip(told, range(0, 5_000, 7), strict=True))
+    probing = a_round(confirm=0)
+    (order,) = probing.due(at(0))
+    probing.sent(1, order, at(0) + 5_000)
+    times = Timestamps(posted_ns=0, sent_ns=0, received_ns=43_211, handled_ns=54_321, hold_ns=7_777)
+    _, result = probing.completed(
+        Completion(token=1, status=ProbeStatus.OK, clock=ClockSource.HARDWARE, times=times)
+    )
+    assert result is not None
+    assert (result.sent_offset_ns, result.rtt_ns) == (4_096, 43_211 - 7_777)
+    assert (result.prober_delay_ns, result.responder_delay_ns) == (10_240, 7_168)
 
 
 def test_an_ok_without_believable_times_is_a_bad_reply() -> None:
