@@ -185,6 +185,7 @@ class RecentProbes:
         return out
 
     def _new_row(self, key: FlowKey) -> int:
+        used = self.flows.rows_ever
         row = self.flows.row(key)
         self._sorted.append(((*key[1:], key[0]), row))
         self._is_sorted = False
@@ -192,7 +193,8 @@ class RecentProbes:
         for name, ring in self.rings.items():
             if more:
                 self.rings[name] = np.pad(ring, ((0, 0), (0, more)))
-            else:
+            elif used == self.flows.rows_ever:
+                # Somebody's before.
                 ring[:, row] = 0
         return row
 

@@ -55,6 +55,11 @@ class Table(Generic[K]):
         return self._arrays[name]
 
     @property
+    def rows_ever(self) -> int:
+        """Rows that have been used; those behind them are fresh."""
+        return len(self._keys)
+
+    @property
     def capacity(self) -> int:
         """Rows that fit before the arrays grow."""
         return len(next(iter(self._arrays.values())))
@@ -97,13 +102,13 @@ class Table(Generic[K]):
         if self._free:
             row = self._free.pop()
             self._keys[row] = key
+            for name, column in self._columns.items():
+                self._arrays[name][row] = column.fresh
         else:
             row = len(self._keys)
             self._keys.append(key)
             if row == self.capacity:
                 self._grow()
-        for name, column in self._columns.items():
-            self._arrays[name][row] = column.fresh
         self._rows[key] = row
         return row
 

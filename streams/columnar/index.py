@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streams.columnar.compiled import compiled, inlined, load_word
+from streams.columns import Int64s
 
 T = TypeVar("T", bound=np.generic)
 
@@ -159,6 +160,58 @@ def put_flow(flows: FlowArrays, row: int, seed: np.uint64) -> None:
 
 
 @compiled
+def put_flows(
+    flows: FlowArrays,
+    rows: NDArray[np.int64],
+    agent: int,
+    data: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    used: int,
+    seed: np.uint64,
+) -> tuple[int, int]:
+    """Enter rows with an agent's keys at `spans` of `data`, unless they are there.
+
+    Returns the bytes of the arena that are used then, and how many were entered.
+    """
+    entered = 0
+    for number in range(len(rows)):
+        row = rows[number]
+        if flows.agent[row] != NONE:
+            continue
+        begin, end = spans[number, 0], spans[number, 1]
+        for place in range(begin, end):
+            flows.arena[used + place - begin] = data[place]
+        flows.agent[row] = agent
+        flows.at[row] = used
+        flows.length[row] = end - begin
+        put_flow(flows, row, seed)
+        used += end - begin
+        entered += 1
+    return used, entered
+
+
+@compiled
+def put_again(flows: FlowArrays, rows: NDArray[np.int64], seed: np.uint64) -> None:
+    """Enter rows into slots that are new."""
+    for number in range(len(rows)):
+        put_flow(flows, rows[number], seed)
+
+
+@compiled
+def pack(flows: FlowArrays, rows: NDArray[np.int64], arena: NDArray[np.uint8]) -> int:
+    """Move the rows' keys into another arena, one behind the other; return the bytes used."""
+    used = 0
+    for number in range(len(rows)):
+        row = rows[number]
+        begin = flows.at[row]
+        for place in range(flows.length[row]):
+            arena[used + place] = flows.arena[begin + place]
+        flows.at[row] = used
+        used += flows.length[row]
+    return used
+
+
+@compiled
 def remove_flow(flows: FlowArrays, row: int, seed: np.uint64) -> None:
     """Take a row out."""
     mask = len(flows.slots) - 1
@@ -231,17 +284,20 @@ class FlowIndex:
             next_row=np.full(256, NONE, np.int32),
         )
 
-    def enter(self, row: int, agent: int, key: NDArray[np.uint8]) -> None:
-        """Enter a row, unless it is there (then by other bytes of the same meaning)."""
-        if row < len(self.arrays.agent) and self.arrays.agent[row] != NONE:
-            return
-        self._make_room(row, len(key))
-        flows = self.arrays
-        flows.arena[self._used : self._used + len(key)] = key
-        flows.agent[row], flows.at[row], flows.length[row] = agent, self._used, len(key)
-        self._used += len(key)
-        self._entries += 1
-        put_flow(flows, row, self.seed)
+    def enter(self, rows: Int64s, agent: int, data: NDArray[np.uint8], spans: Int64s) -> None:
+        """Enter rows, unless they are there (then by other bytes of the same meaning).
+
+        Parameters
+        ----------
+        spans
+            (n, 2); where each row's key begins and ends in `data`.
+        """
+        size = int((spans[:, 1] - spans[:, 0]).sum())
+        self._make_room(int(rows.max(initial=-1)), len(rows), size)
+        self._used, entered = put_flows(
+            self.arrays, rows, agent, data, spans, self._used, self.seed
+        )
+        self._entries += entered
 
     def forget(self, row: int) -> None:
         """Take a row out, if it is there."""
@@ -249,7 +305,7 @@ class FlowIndex:
             self._dead += int(self.arrays.length[row])
             remove_flow(self.arrays, row, self.seed)
 
-    def _make_room(self, row: int, count: int) -> None:
+    def _make_room(self, row: int, rows: int, count: int) -> None:
         flows = self.arrays
         while row >= len(flows.agent):
             flows = flows._replace(
@@ -260,8 +316,8 @@ class FlowIndex:
             )
         if self._used + count + PAD_BYTES > len(flows.arena):
             flows = self._packed(flows, count)
-        if 2 * self._entries >= len(flows.slots):
-            flows = self._spread(flows)
+        if 2 * (self._entries + rows) > len(flows.slots):
+            flows = self._spread(flows, rows)
         self.arrays = flows
 
     def _packed(self, flows: FlowArrays, count: int) -> FlowArrays:
@@ -269,22 +325,15 @@ class FlowIndex:
         live = np.flatnonzero(flows.agent != NONE)
         needed = self._used - self._dead + count + PAD_BYTES
         arena = np.zeros(2 * needed, np.uint8)
-        used = 0
-        for row in live.tolist():
-            begin, length = int(flows.at[row]), int(flows.length[row])
-            arena[used : used + length] = flows.arena[begin : begin + length]
-            flows.at[row] = used
-            used += length
-        self._used, self._dead = used, 0
+        self._used, self._dead = pack(flows, live, arena), 0
         return flows._replace(arena=arena)
 
-    def _spread(self, flows: FlowArrays) -> FlowArrays:
-        """Return the arrays with slots for twice the rows in use, without the gone ones."""
+    def _spread(self, flows: FlowArrays, more: int) -> FlowArrays:
+        """Return the arrays with slots for twice the rows in use and more, without the gone ones."""
         live = np.flatnonzero(flows.agent != NONE)
-        size = 1 << max(10, (4 * len(live)).bit_length())
+        """Return the arrays with slots for twice the rows there will be, without the gone ones."""
         flows = flows._replace(slots=np.full(size, NONE, np.int32))
-        for row in live.tolist():
-            put_flow(flows, row, self.seed)
+        put_again(flows, live, self.seed)
         self._entries = len(live)
         return flows
 

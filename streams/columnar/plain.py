@@ -19,6 +19,7 @@ from streams.columnar.index import NONE, FlowIndex, Names
 from streams.columnar.lanes import Lanes
 from streams.columnar.plan import Field, Item, Plan
 from streams.columnar.rounds import Block
+from streams.columns import Int64s
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
 from streams.intake import ClockState
 from streams.outputs import Output
@@ -122,7 +123,7 @@ class PlainRounds:
         )
         if None in known or not known:
             return
-        rows = [row for row in known if row is not None]
+        rows = np.array(known, np.int64)
         if self._is_known(rows):
             return
         number = machine.seen.number(agent)
@@ -133,12 +134,11 @@ class PlainRounds:
             block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
         )
         if found == len(rows):
-            for row, (begin, end) in zip(rows, spans.tolist(), strict=True):
-                self._flows.enter(row, number, block.data[begin:end])
+            self._flows.enter(rows, number, block.data, spans)
 
-    def _is_known(self, rows: list[int]) -> bool:
+    def _is_known(self, rows: Int64s) -> bool:
         agents = self._flows.arrays.agent
-        return all(row < len(agents) and agents[row] != NONE for row in rows)
+        return bool(rows.max() < len(agents) and (agents[rows] != NONE).all())
 
     def _run(self, block: Block, plan: Plan, at: int, watermark_ns: int) -> tuple[int, int]:
         """Let the kernel run, with the machine's clock and state."""

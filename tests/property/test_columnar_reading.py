@@ -182,9 +182,15 @@ def test_the_index_finds_what_was_entered_and_not_removed(
         if (agent, key) in held and random.random() < 0.6:
             flows.forget(held.pop((agent, key)))
         elif (agent, key) not in held:
-            row = next(n for n in range(step + 1) if n not in held.values())
-            held[agent, key] = row
-            flows.enter(row, agent, np.frombuffer(key, np.uint8))
+            # Some at once, one of them twice.
+            fresh = [key, *(k for k in keys[:3] if k != key and (agent, k) not in held)]
+            free = [n for n in range(step + len(keys) + 4) if n not in held.values()]
+            rows = np.array([*free[: len(fresh)], free[0]], np.int64)
+            data = b"".join([*fresh, key])
+            ends = np.cumsum([*map(len, fresh), len(key)])
+            spans = np.stack([np.r_[0, ends[:-1]], ends], axis=1)
+            held |= {(agent, k): n for k, n in zip(fresh, rows.tolist(), strict=False)}
+            flows.enter(rows, agent, np.frombuffer(data, np.uint8), spans)
     for agent in range(3):
         for key in keys:
             padded = np.frombuffer(key + bytes(PAD_BYTES), np.uint8)

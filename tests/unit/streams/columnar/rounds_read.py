@@ -76,11 +76,10 @@ class Reader:
             spans,
         )
         assert found == len(datum["results"])
-        for r, (begin, end) in zip(datum["results"], spans[:found].tolist(), strict=True):
-            key = (datum["agent_id"], r["src"], r["dst"], r["flow"])
-            if key not in self.keys:
-                self.keys.append(key)
-            self.flows.enter(self.keys.index(key), agent, block.data[begin:end])
+        keys = [(datum["agent_id"], r["src"], r["dst"], r["flow"]) for r in datum["results"]]
+        self.keys += [key for key in dict.fromkeys(keys) if key not in self.keys]
+        rows = np.array(list(map(self.keys.index, keys)), np.int64)
+        self.flows.enter(rows, agent, block.data, spans[:found])
 
     def read(self, value: bytes) -> tuple[Any, ...] | int:
         """Return what the kernel reads, or why it does not."""
