@@ -329,9 +329,9 @@ class FlowIndex:
         return flows._replace(arena=arena)
 
     def _spread(self, flows: FlowArrays, more: int) -> FlowArrays:
-        """Return the arrays with slots for twice the rows in use and more, without the gone ones."""
-        live = np.flatnonzero(flows.agent != NONE)
         """Return the arrays with slots for twice the rows there will be, without the gone ones."""
+        live = np.flatnonzero(flows.agent != NONE)
+        size = 1 << max(10, (4 * (len(live) + more)).bit_length())
         flows = flows._replace(slots=np.full(size, NONE, np.int32))
         put_again(flows, live, self.seed)
         self._entries = len(live)
