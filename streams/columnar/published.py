@@ -80,7 +80,7 @@ def make_window_plan(writer: SchemaVersion, header: bytes) -> WindowPlan:
     PlanError
         If the schema has something that no plan can express.
     """
-    fields = [(f["name"], f["type"]) for f in writer.parsed["fields"]]
+    fields = [(f["name"], _plain(f["type"])) for f in writer.parsed["fields"]]
     if tuple(fields[: len(KEY)]) != KEY:
         raise PlanError(f"a window begins with {fields[: len(KEY)]}")
     rest = fields[len(KEY) :]
@@ -96,6 +96,15 @@ def make_window_plan(writer: SchemaVersion, header: bytes) -> WindowPlan:
         program=np.array(program, np.int32),
         symbols=np.array(symbols, np.int32),
     )
+
+
+def _plain(node: Any) -> Any:
+    """Return {"type": "long"}, which is left of a logical type, as "long"."""
+    if isinstance(node, list):
+        return [_plain(branch) for branch in node]
+    if isinstance(node, dict) and set(node) == {"type"} and isinstance(node["type"], str):
+        return node["type"]
+    return node
 
 
 def _instruction(name: str, node: Any, symbols: list[int]) -> tuple[int, int, int]:
