@@ -39,7 +39,7 @@ class LogReader:
     """
 
     def __init__(self, settings: KafkaSettings, beat: Callable[[], None] = lambda: None) -> None:
-        self._beat = beat
+        self.beat = beat
         self._consumer = Consumer(
             {
                 **settings.librdkafka(),
@@ -105,7 +105,7 @@ class LogReader:
         heard = time.monotonic()
         try:
             while True:
-                self._beat()
+                self.beat()
                 messages: list[Message] = self._consumer.consume(BATCH, POLL_S)
                 if messages:
                     heard = time.monotonic()

@@ -229,6 +229,7 @@ class Restorer:
         )
         warmed = 0
         while messages := list(islice(rounds, WARMED_AT_ONCE)):
+            reader.beat()
             feed.warm(messages)
             warmed += len(messages)
         return warmed
