@@ -105,8 +105,11 @@ class Engine:
         self._check_stop()
 
     def waiting(self) -> None:
-        """Note that a machine waits for what is being read, which is no stall; raises the same."""
-        self.moved_at = time.monotonic()
+        """Note that a machine waits for what is being read, which is no stall; raises the same.
+
+        Of the consuming thread neither, which may wait for the machine meanwhile.
+        """
+        self.moved_at = self.beat_at = time.monotonic()
         self._check_stop()
 
     def _check_stop(self) -> None:
