@@ -141,8 +141,9 @@ class KernelReader:
         # Of each header met; None: not by the kernel.
         self._plans: dict[bytes, WindowPlan | None] = {}
         self._flows = FlowIndex(secrets.randbits(SEED_BITS))
-        # By row of the index.
+        # By row of the index; the array has one more, for BAD, which is the last.
         self._numbers: list[int] = []
+        self._known = np.array([NOT_OURS], np.int64)
         self._before = np.full(1, NONE, np.int64)
 
     def read(self, values: Sequence[bytes]) -> WindowColumns:
@@ -166,14 +167,20 @@ class KernelReader:
             if message < len(values) and (message == begun or self._plan(values[message]) is plan):
                 one_by_one.append((message, self._slow.read_one(values[message], out[:, message])))
                 message += 1
+        entered: dict[bytes, int] = {}
         for number in np.flatnonzero(rows == NEW).tolist():
-            begin = int(starts[number]) + self._header_bytes
-            rows[number] = self._enter(data[begin : behind[number]])
-            if rows[number] == BAD:
+            raw = data[int(starts[number]) + self._header_bytes : behind[number]]
+            name = raw.tobytes()
+            row = entered.get(name, NEW)
+            if row == NEW:
+                row = entered[name] = self._enter(name, raw)
+            rows[number] = row
+            if row == BAD:
                 found = self._slow.read_one(values[number], out[:, number])
                 one_by_one.append((number, found))
-        known = np.array([*self._numbers, NOT_OURS], np.int64)
-        numbers = known[rows]
+        if entered:
+            self._known = np.array([*self._numbers, NOT_OURS], np.int64)
+        numbers = self._known[rows]
         for number, found in one_by_one:
             numbers[number] = found
         columns = WindowColumns(self._slow.keys.list, numbers, out)
@@ -194,14 +201,10 @@ class KernelReader:
             self._plans[header] = found
         return self._plans[header]
 
-    def _enter(self, raw: NDArray[np.uint8]) -> int:
+    def _enter(self, name: bytes, raw: NDArray[np.uint8]) -> int:
         """Enter a 5-tuple by its bytes; return its row, BAD where fastavro has to look at it."""
-        padded = np.concatenate((raw, np.zeros(PAD_BYTES, np.uint8)))
-        row = int(find_flow(self._flows.arrays, padded, 0, len(raw), ONE_AGENT, self._flows.seed))
-        if row >= 0:
-            return row
         try:
-            cluster, key = parse_key(raw.tobytes())
+            cluster, key = parse_key(name)
         except ValueError:
             return BAD
         row = len(self._numbers)
