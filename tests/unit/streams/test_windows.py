@@ -130,6 +130,7 @@ def test_closed_windows_keep_nothing_of_chunks() -> None:
     values = rows(2, 5)
     for index in (floor - 1, floor):
         windows.add_chunk(index, rows(2), values, values, values)
+        assert windows.hold(index) == (index == floor)
     assert [w.index for w in windows.close((floor + 1) * window_ns)] == [floor]
     assert windows.entry_ns == windows.closed_ns
 
