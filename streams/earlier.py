@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+from weakref import WeakSet
 
 from confluent_kafka import Message
 
@@ -133,11 +134,15 @@ class Background:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="earlier")
+        self._started: WeakSet[EarlierWindows] = WeakSet()
 
     def start(self, earlier: EarlierWindows) -> None:
         """Let it read these when those before have come."""
+        self._started.add(earlier)
         self._executor.submit(earlier.run)
 
     def shut_down(self) -> None:
-        """End the thread, when all are read or cancelled."""
-        self._executor.shutdown()
+        """End the thread, whatever is still to be read."""
+        for earlier in list(self._started):
+            earlier.cancel()
+        self._executor.shutdown(cancel_futures=True)

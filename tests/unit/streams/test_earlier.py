@@ -94,7 +94,6 @@ def test_who_waits_is_asked_again_and_again_and_hears_of_the_end() -> None:
     background.start(windows)
     with pytest.raises(SessionLostError, match="to stop"):
         windows.wait()
-    windows.cancel()
     background.shut_down()
     assert took.keys == []
     with pytest.raises(SessionLostError, match="given up"):
