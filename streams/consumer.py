@@ -30,7 +30,7 @@ from streams.errors import SessionLostError
 from streams.lookback import LogReader
 from streams.metrics import Metrics
 from streams.publisher import CLIENT_LOG
-from streams.session import Restorer
+from streams.session import Restorer, Session
 
 BATCH: Final = 2000
 POLL_S: Final = 0.05
@@ -225,11 +225,11 @@ class RoundConsumer:
         if not partitions:
             consumer.incremental_assign([])
             return
+        sessions: list[Session] = []
         try:
             committed = consumer.committed(partitions, timeout=TIMEOUT_S)
             self._epoch += 1
-            sessions = []
-            with LogReader(self._settings, self._engine.beat) as reader:
+            with LogReader(self._settings, self._engine.rebuilding) as reader:
                 for place in committed:
                     if place.error is not None:
                         raise SessionLostError(f"committed offset: {place.error.str()}")
@@ -248,10 +248,13 @@ class RoundConsumer:
             self._engine.take_over(sessions)
             if self._paused:
                 consumer.pause(partitions)
+            return
         except (KafkaException, SessionLostError) as error:
             self._failure = SessionLostError(f"assignment: {error}")
         except Exception as error:  # noqa: BLE001 - the client swallows what a callback raises
             self._failure = error
+        for session in sessions:
+            session.give_up()
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Finish, confirm and commit what was begun, then let go."""

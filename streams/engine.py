@@ -83,15 +83,43 @@ class Engine:
         # Monotonic times of the last progress and of the last sign of life of the
         # thread that consumes; the watchdog reads them.
         self.moved_at = self.beat_at = time.monotonic()
+        self._stopping = False
 
     def beat(self) -> None:
         """Note that the consuming thread runs."""
         self.beat_at = time.monotonic()
 
+    def stop(self) -> None:
+        """Let no long work go on; from any thread."""
+        self._stopping = True
+
+    def rebuilding(self) -> None:
+        """Note that the consuming thread runs while partitions are rebuilt.
+
+        Raises
+        ------
+        SessionLostError
+            If the worker is to stop: nothing is lost with what was not begun.
+        """
+        self.beat()
+        self._check_stop()
+
+    def waiting(self) -> None:
+        """Note that a machine waits for what is being read, which is no stall; raises the same.
+
+        Of the consuming thread neither, which may wait for the machine meanwhile.
+        """
+        self.moved_at = self.beat_at = time.monotonic()
+        self._check_stop()
+
+    def _check_stop(self) -> None:
+        if self._stopping:
+            raise SessionLostError("the worker is to stop")
+
     def open(self, publisher: Publisher, commit: Commit) -> None:
         """Begin with no partitions, a fresh publisher, and a way to commit."""
         with self._lock:
-            self._sessions.clear()
+            self._drop_all()
             self._idle.clear()
             self._publisher, self._commit = publisher, commit
 
@@ -120,6 +148,7 @@ class Engine:
         with self._lock:
             gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
             for session in gone:
+                session.give_up()
                 self._idle.pop(session.partition, None)
                 self._metrics.take(session.machine.counts)
             self._moved()
@@ -155,7 +184,7 @@ class Engine:
                 self._process(batch)
             except BaseException:
                 # Machines may be ahead of what is published: nothing of theirs is committed.
-                self._sessions.clear()
+                self._drop_all()
                 raise
 
     def commit_failed(self, partitions: Iterable[int]) -> None:
@@ -200,6 +229,11 @@ class Engine:
                 self._metrics.take(session.machine.counts)
             self._moved()
             self.commit_due()
+
+    def _drop_all(self) -> None:
+        for session in self._sessions.values():
+            session.give_up()
+        self._sessions.clear()
 
     def _moved(self) -> None:
         self._held = {p: s.next_offset for p, s in sorted(self._sessions.items())}

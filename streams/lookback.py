@@ -39,7 +39,7 @@ class LogReader:
     """
 
     def __init__(self, settings: KafkaSettings, beat: Callable[[], None] = lambda: None) -> None:
-        self._beat = beat
+        self.beat = beat
         self._consumer = Consumer(
             {
                 **settings.librdkafka(),
@@ -91,6 +91,13 @@ class LogReader:
         SessionLostError
             If the broker does not give them.
         """
+        for messages in self.read_many(topic, partition, start, end):
+            yield from messages
+
+    def read_many(
+        self, topic: str, partition: int, start: int, end: int
+    ) -> Iterator[list[Message]]:
+        """Yield the same, as many at a time as have come; never none."""
         if start >= end:
             return
         where = TopicPartition(topic, partition, start)
@@ -98,24 +105,17 @@ class LogReader:
         heard = time.monotonic()
         try:
             while True:
-                self._beat()
+                self.beat()
                 messages: list[Message] = self._consumer.consume(BATCH, POLL_S)
                 if messages:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > SILENCE_S:
                     raise SessionLostError(f"{topic}[{partition}]: no answer from the broker")
-                for message in messages:
-                    error = message.error()
-                    if error is not None:
-                        # The end can come before `end`: records vanish by retention.
-                        if error.code() == KafkaError._PARTITION_EOF:
-                            return
-                        raise SessionLostError(f"{topic}[{partition}]: {error.str()}")
-                    if (message.offset() or 0) >= end:
-                        return
-                    yield message
-                    if (message.offset() or 0) >= end - 1:
-                        return
+                good, over = _until(messages, end, f"{topic}[{partition}]")
+                if good:
+                    yield good
+                if over:
+                    return
         finally:
             self._consumer.unassign()
 
@@ -131,3 +131,18 @@ class LogReader:
                 if code not in UNSETTLED or time.monotonic() > deadline:
                     raise SessionLostError(f"{where}: {error}") from error
                 time.sleep(RETRY_S)
+
+
+def _until(messages: list[Message], end: int, where: str) -> tuple[list[Message], bool]:
+    """Return the messages before `end`, and whether these are the last."""
+    for place, message in enumerate(messages):
+        error = message.error()
+        if error is None:
+            continue
+        # The end can come before `end`: records vanish by retention.
+        if error.code() == KafkaError._PARTITION_EOF:
+            return _until(messages[:place], end, where)[0], True
+        raise SessionLostError(f"{where}: {error.str()}")
+    if not messages or (messages[-1].offset() or 0) < end - 1:
+        return messages, False
+    return [m for m in messages if (m.offset() or 0) < end], True

@@ -7,7 +7,7 @@ refresh grid, the open anomalies once more; on the progress grid, how far the
 partition is decided.
 
 While it is not `live`, rounds have an effect on the state only: a restart gives the
-machine the look-back so, then the published tail by `restore`.
+machine the look-back so, then the published tail by `restore`, or by `rebuild` and `expect`.
 """
 
 from collections import Counter
@@ -24,6 +24,7 @@ from streams.board import US_NS, Alarm, Board
 from streams.columns import NEVER_NS, Bools, Int64s, RoundColumns, round_columns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.intake import ClockState, SeenRounds, step
+from streams.long_term import Earlier
 from streams.metrics import Metric
 from streams.outputs import (
     Output,
@@ -32,6 +33,7 @@ from streams.outputs import (
     window_output,
 )
 from streams.probe_alarms import ProbeAlarms
+from streams.published import WindowColumns, columns_of
 from streams.recent import RecentProbes
 from streams.window_alarms import WindowAlarms
 from streams.window_records import WindowBatch, window_batch
@@ -127,6 +129,11 @@ class PartitionMachine:
         # Clearings within the look-back windows, and the last refresh.
         span_ns = (config.lookback_windows + 4) * config.window_ns + 2 * REFRESH_STEP_NS
         return max(windows_ns, 0), max(self.closed_ns - span_ns, 0)
+
+    @property
+    def lookback_start_ns(self) -> int:
+        """Event time from which on `rebuild` needs published windows."""
+        return max(self.closed_ns - self._window_alarms.lookback_ns, 0)
 
     @property
     def open_anomalies(self) -> int:
@@ -236,9 +243,38 @@ class PartitionMachine:
         anomalies
             Published anomalies since the second, in order.
         """
+        self._rebuild([columns_of(list(windows))], anomalies, long_term=True)
+
+    def rebuild(self, parts: Iterable[WindowColumns], anomalies: Iterable[Anomaly]) -> None:
+        """Do the same but for the long-term test, whose windows `expect` announces.
+
+        Parameters
+        ----------
+        parts
+            Published windows since `lookback_start_ns`, in order, all of one reader.
+        anomalies
+            As for `restore`.
+        """
+        self._rebuild(parts, anomalies, long_term=False)
+
+    def _rebuild(
+        self, parts: Iterable[WindowColumns], anomalies: Iterable[Anomaly], *, long_term: bool
+    ) -> None:
         told = list(anomalies)
         self._board.restore(told)
-        self._window_alarms.restore(windows, told, self.windows.first_open)
+        self._window_alarms.rebuild(parts, told, self.windows.first_open, long_term=long_term)
+
+    def expect(self, earlier: Earlier) -> None:
+        """After `rebuild`, let the long-term test wait for the windows that go to `add_earlier`.
+
+        They begin with the first of `history_starts_ns`, and end where new ones begin. It waits
+        when a block ends; rarely here, for what an open anomaly has to say.
+        """
+        self._window_alarms.expect(earlier, self.windows.first_open, self.clock.watermark_ns or 0)
+
+    def add_earlier(self, part: WindowColumns) -> None:
+        """Take windows that are expected, in order, all of one reader; from one other thread."""
+        self._window_alarms.add_earlier(part)
 
     def _take(
         self,

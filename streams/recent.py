@@ -79,6 +79,11 @@ class RecentProbes:
         here = np.array([row is not None for row in found], np.bool_)
         return np.array([row for row in found if row is not None], np.int64), here
 
+    def known_key(self, key: FlowKey) -> FlowKey:
+        """Return the key that is kept for a 5-tuple already, or this one."""
+        row = self.flows.find(key)
+        return key if row is None else self.flows.key(row)
+
     def advance(self, reach_ns: int) -> None:
         """Move the rings on to the second of `reach_ns`."""
         head_s = reach_ns // SECOND_NS

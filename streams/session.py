@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from confluent_kafka import Message
+
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.connection import KafkaSettings
@@ -32,11 +34,13 @@ from schemas.topics import Topic
 from streams.anchors import Anchor, horizon_ns
 from streams.checkpoint import Checkpoint
 from streams.config import DetectionConfig
+from streams.earlier import Background, Beat, EarlierWindows, nothing
 from streams.feed import Feed
 from streams.intake import ClockState
 from streams.lookback import LogReader
 from streams.outputs import Output, window_identity
 from streams.partition import Identity, PartitionMachine
+from streams.published import make_reader
 
 MS_NS = 1_000_000
 # Rounds of the look-back that go through the kernels together.
@@ -60,6 +64,8 @@ class Session:
     published
         Outputs of rounds from the committed offset on that a predecessor
         published, with their offsets.
+    earlier
+        Windows of the long-term test that are still being read.
     """
 
     partition: int
@@ -69,7 +75,13 @@ class Session:
     next_offset: int
     ends: dict[str, int]
     published: dict[str, list[int]] = field(default_factory=dict)
+    earlier: EarlierWindows | None = None
     committed: int = -1
+
+    def give_up(self) -> None:
+        """End what goes on beside: the partition is another's from now on."""
+        if self.earlier is not None:
+            self.earlier.cancel()
 
     def checkpoint(self) -> Checkpoint:
         """Return what to commit; valid when all outputs are confirmed."""
@@ -102,12 +114,22 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Rebuilds sessions from the log."""
+    """Rebuilds sessions from the log.
+
+    Attributes
+    ----------
+    background
+        Reads the windows that a worker can begin without.
+    waiting
+        Is called while a machine waits for these, and may raise.
+    """
 
     settings: KafkaSettings
     config: DetectionConfig
     codec: Codec
     log: EventLog
+    background: Background = field(default_factory=Background)
+    waiting: Beat = nothing
 
     def restore(
         self, reader: LogReader, partition: int, epoch: int, committed: tuple[int, str | None]
@@ -130,14 +152,8 @@ class Restorer:
             point.closed_ns,
         )  # fmt: skip
         feed = Feed(machine, self.codec)
-        rounds = reader.read(
-            self._name(topics.PROBE_ROUND), partition, point.lookback.offset, point.offset
-        )
-        warmed = 0
-        while messages := list(islice(rounds, WARMED_AT_ONCE)):
-            feed.warm(messages)
-            warmed += len(messages)
-        self._restore_published(reader, machine, partition, point)
+        warmed = self._warm(reader, feed, point, partition)
+        earlier = self._rebuild(reader, machine, point)
         session = Session(
             partition=partition,
             epoch=epoch,
@@ -148,6 +164,7 @@ class Restorer:
             published=self._published(reader, partition, point),
             committed=point.offset if Checkpoint.parse(*committed) == point else -1,
         )
+        self._begin(session, earlier)
         self.log.info(
             "partition.restored",
             partition=partition,
@@ -205,24 +222,61 @@ class Restorer:
             return min(reader.offset_for_time(topic, partition, time_ms), begin)
         return begin
 
-    def _restore_published(
-        self, reader: LogReader, machine: PartitionMachine, partition: int, point: Checkpoint
-    ) -> None:
-        windows_ns, anomalies_ns = machine.history_starts_ns()
-        starts = {
-            topic.name: reader.offset_for_time(self._name(topic), partition, start_ns // MS_NS)
-            for topic, start_ns in (
-                (topics.PROBE_WINDOW, windows_ns), (topics.ANOMALY, anomalies_ns),
-            )
-        }  # fmt: skip
-        machine.restore(
-            self._records(
-                reader, topics.PROBE_WINDOW, partition, starts[WINDOWS], point.window_offset
-            ),
-            self._records(
-                reader, topics.ANOMALY, partition, starts[ANOMALIES], point.anomaly_offset
-            ),
+    def _warm(self, reader: LogReader, feed: Feed, point: Checkpoint, partition: int) -> int:
+        """Take the rounds of the look-back; return how many."""
+        rounds = reader.read(
+            self._name(topics.PROBE_ROUND), partition, point.lookback.offset, point.offset
         )
+        warmed = 0
+        while messages := list(islice(rounds, WARMED_AT_ONCE)):
+            reader.beat()
+            feed.warm(messages)
+            warmed += len(messages)
+        return warmed
+
+    def _rebuild(
+        self, reader: LogReader, machine: PartitionMachine, point: Checkpoint
+    ) -> EarlierWindows:
+        """Rebuild what the published windows and anomalies say; the long-term test's later."""
+        partition = machine.identity.partition
+        name = self._name(topics.PROBE_WINDOW)
+        long_ns, anomalies_ns = machine.history_starts_ns()
+        long_start, start = (
+            reader.offset_for_time(name, partition, time_ns // MS_NS)
+            for time_ns in (long_ns, machine.lookback_start_ns)
+        )
+        anomalies_start = reader.offset_for_time(
+            self._name(topics.ANOMALY), partition, anomalies_ns // MS_NS
+        )
+        windows = make_reader(
+            self.codec, self.settings.cluster, self._undecodable, machine.recent.known_key
+        )
+        machine.rebuild(
+            (
+                windows.read([m.value() or b"" for m in messages])
+                for messages in reader.read_many(name, partition, start, point.window_offset)
+            ),
+            self._records(reader, topics.ANOMALY, partition, anomalies_start, point.anomaly_offset),
+        )
+
+        def read(offset: int, check: Beat) -> Iterator[list[Message]]:
+            with LogReader(self.settings, check) as beside:
+                yield from beside.read_many(name, partition, offset, point.window_offset)
+
+        return EarlierWindows(machine, windows, read, long_start, beat=self.waiting, log=self.log)
+
+    def _begin(self, session: Session, earlier: EarlierWindows) -> None:
+        """Let the earlier windows be read, as long as the session is wanted."""
+        session.earlier = earlier
+        self.background.start(earlier)
+        try:
+            session.machine.expect(earlier)
+        except BaseException:
+            session.give_up()
+            raise
+
+    def _undecodable(self, error: DecodeError) -> None:
+        self.log.warning("output.undecodable", reason=str(error))
 
     def _published(
         self, reader: LogReader, partition: int, point: Checkpoint
@@ -256,7 +310,7 @@ class Restorer:
                     topic, message.value() or b"", partition=partition, offset=offset
                 )
             except DecodeError as error:
-                self.log.warning("output.undecodable", reason=str(error))
+                self._undecodable(error)
                 continue
             if record.cluster == self.settings.cluster:
                 yield offset, record

@@ -89,7 +89,8 @@ class Source:
             self._done.set()
 
     async def stopped(self) -> None:
-        """Wait until `run` has given all partitions back."""
+        """End what takes long; wait until `run` has given all partitions back."""
+        self._engine.stop()
         await self._done.wait()
 
     async def _run(self, stopping: Callable[[], bool]) -> None:
@@ -98,6 +99,8 @@ class Source:
                 await self._in_thread(self._open)
                 await self._take(stopping)
             except SessionLostError as error:
+                if stopping():
+                    break
                 self._metrics.add("sessions_lost")
                 self._log.warning("session.lost", reason=str(error))
                 await self._in_thread(self._close)

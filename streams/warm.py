@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from confluent_kafka import Message
 
 from schemas import topics
-from schemas.codec import Codec
+from schemas.codec import Codec, DecodeError
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
 from streams.config import SECOND_NS, DetectionConfig
@@ -19,6 +19,7 @@ from streams.detectors.latency import MIN_ANSWERS
 from streams.feed import Feed, Made, window_bytes
 from streams.kernels import HAS_KERNELS
 from streams.partition import Identity, PartitionMachine
+from streams.published import Reader, make_reader
 from streams.window_records import WindowBatch
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def warm(codec: Codec) -> bool:
     if HAS_KERNELS:
         machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
         encoder = window_bytes(codec, machine)
+        reader = make_reader(codec, "none", _fail, lambda key: key)
         if encoder is not None:
-            machine.windows_to = partial(_encoded, encoder)
+            machine.windows_to = partial(_encoded, encoder, reader)
         # Enough of them to close windows, and to judge one by those before.
         rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
         messages = [Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
@@ -50,8 +52,12 @@ def warm(codec: Codec) -> bool:
     return HAS_KERNELS
 
 
-def _encoded(encoder: "WindowBytes", windows: WindowBatch) -> None:
-    encoder.encode(windows)
+def _encoded(encoder: "WindowBytes", reader: Reader, windows: WindowBatch) -> None:
+    reader.read(encoder.encode(windows)[1])
+
+
+def _fail(error: DecodeError) -> None:
+    raise error
 
 
 def _round(number: int) -> ProbeRound:

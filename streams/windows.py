@@ -85,6 +85,17 @@ class Windows:
         return max(self._next * self.window_ns, self._floor_ns)
 
     @property
+    def entry_ns(self) -> int:
+        """Time from which on results may be added by `add_chunk`: at a restart before `closed_ns`.
+
+        Of windows that are closed for good nothing is kept then. Where the floor lies inside a
+        window, only `add` can tell its results apart.
+        """
+        if self._floor_ns % self.window_ns:
+            return self.closed_ns
+        return self._next * self.window_ns
+
+    @property
     def first_open(self) -> int:
         """Index of the first window that is not closed."""
         return self._next
@@ -111,11 +122,18 @@ class Windows:
         self, window: int, rows: Int64s, rtt_ns: Int64s, host_ns: Int64s, responder_ns: Int64s
     ) -> None:
         """Add results of one window that is open; -1 as in the chunks."""
-        self._window(window).chunks.append((rows, rtt_ns, host_ns, responder_ns))
+        if self._is_wanted(window):
+            self._window(window).chunks.append((rows, rtt_ns, host_ns, responder_ns))
 
-    def hold(self, window: int) -> None:
-        """Have a window closed of which somebody else gathers the results."""
-        self._window(window)
+    def hold(self, window: int) -> bool:
+        """Have a window closed of which somebody else gathers the results.
+
+        Returns whether they are wanted: not of one that is closed for good.
+        """
+        wanted = self._is_wanted(window)
+        if wanted:
+            self._window(window)
+        return wanted
 
     def add_repeats(self, rows: Int64s, sent_ns: Int64s) -> None:
         """Note duplicate results in the windows that are still open."""
@@ -145,6 +163,9 @@ class Windows:
             repeats=_repeats(rows, window.repeats),
             values=values,
         )
+
+    def _is_wanted(self, window: int) -> bool:
+        return (window + 1) * self.window_ns > self._floor_ns
 
     def _window(self, index: int) -> _Open:
         window = self._open.get(index)

@@ -16,6 +16,7 @@ from schemas.registry import codec_for
 from streams.app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
 from streams.config import WorkerConfig
 from streams.consumer import RoundConsumer
+from streams.earlier import Background
 from streams.engine import PROCESS, Engine
 from streams.errors import WorkerSetupError
 from streams.metrics import Metrics
@@ -79,7 +80,8 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     began = time.monotonic()
     log.info("kernels.ready", found=warm(codec), after_s=round(time.monotonic() - began, 2))
     engine = Engine(settings, codec, log, metrics, config.commit_s)
-    restorer = Restorer(settings, config.detection(), codec, log)
+    background = Background()
+    restorer = Restorer(settings, config.detection(), codec, log, background, engine.waiting)
     group = quiet_group(settings, config)
     app = make_app(settings, group)
     wiring = Wiring(app, settings, codec, log, metrics)
@@ -116,6 +118,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     except Exception:  # noqa: BLE001 - logged where it happened
         code = FAILED_EXIT_CODE
     source.shut_down()
+    background.shut_down()
     forget_group(admin, group)
     log.info("worker.stopped", **wiring.report())
     return FAILED_EXIT_CODE if wiring.failed else code

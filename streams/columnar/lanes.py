@@ -69,8 +69,8 @@ class Lanes:
                 rows, rtt_ns, host_ns, responder_ns = arrays.spill[lane, :, :used].copy()
                 self._windows.add_chunk(window, rows, rtt_ns, host_ns, responder_ns)
                 arrays.spilled[lane] = 0
-            if arrays.counts[lane].any():
-                self._windows.hold(window)
+            if arrays.counts[lane].any() and not self._windows.hold(window):
+                arrays.counts[lane] = 0
 
     def _values(self, window: int, chunks: Sequence[Chunk]) -> Values:
         """Return what a window says of each row; its lane is free afterwards."""

@@ -151,7 +151,7 @@ class PlainRounds:
         bounds = Bounds(
             cluster=self._cluster,
             window_ns=window_ns,
-            closed_ns=machine.windows.closed_ns,
+            closed_ns=machine.windows.entry_ns,
             first_open=first_open,
             step_ns=PROGRESS_STEP_NS,
             due_ns=(clock.reach_ns // REFRESH_STEP_NS + 1) * REFRESH_STEP_NS,

@@ -90,7 +90,7 @@ class Blocks:
     def _planned(self, schema: SchemaVersion) -> Plan | None:
         if schema.fingerprint not in self._plans:
             try:
-                _check_resolves(schema)
+                check_resolves(schema)
                 plan: Plan | None = make_plan(schema)
             except PlanError:
                 plan = None
@@ -104,10 +104,16 @@ class Blocks:
         return Block(first, plan, data, starts, ends)
 
 
-def _check_resolves(schema: SchemaVersion) -> None:
-    """Let fastavro read one made-up datum: a plan resolves none of the fields that it skips."""
+def check_resolves(schema: SchemaVersion) -> None:
+    """Let fastavro read one made-up datum: a plan resolves none of the fields that it skips.
+
+    Raises
+    ------
+    PlanError
+        If it cannot.
+    """
     try:
         example = avro.write_datum(schema, generate_one(schema.parsed))
-        avro.read_datum(schema, avro.current(TOPIC), example)
+        avro.read_datum(schema, avro.current(schema.topic), example)
     except ValueError as error:
         raise PlanError(str(error)) from error

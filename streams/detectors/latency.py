@@ -78,6 +78,16 @@ def least_effect_ns(config: DetectionConfig, transport: Transport) -> int:
     return config.effect_rdma_ns if transport is Transport.RDMA_UD else config.effect_ns
 
 
+def least_effects_ns(config: DetectionConfig) -> Floats:
+    """Return the same of each transport, in their order."""
+    return np.array([least_effect_ns(config, t) for t in Transport], np.float64)
+
+
+def outlasted(config: DetectionConfig, onset_at: int, end_at: int) -> bool:
+    """Return whether an anomaly lasted so long that its level is the new normal; microseconds."""
+    return (end_at - onset_at) * 1000 >= config.latency_max_ns
+
+
 class LookBack:
     """The look-back windows of all 5-tuples of a partition."""
 

@@ -228,3 +228,37 @@ def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettin
     worker = harness.start("worker")
     assert worker.process.wait(60) == 3
     assert "same number of partitions" in worker.log_tail()
+
+
+# A long look-back of few rounds.
+SLOW_LOOKBACK = """
+import time
+from streams import feed, session
+session.WARMED_AT_ONCE = 1
+warm = feed.Feed.warm
+def slow(self, messages):
+    print("rebuilding", flush=True)
+    time.sleep(1)
+    warm(self, messages)
+feed.Feed.warm = slow
+"""
+
+
+def test_worker_that_rebuilds_hears_that_it_is_to_stop(harness: Harness) -> None:
+    """Its look-back takes minutes: SIGTERM ends it at once, and the next worker goes on exactly."""
+    log = faulty_log()
+    first = harness.start("first")
+    harness.wait_ready(first)
+    harness.publish(log[: len(log) // 2])
+    harness.wait_processed(first)
+    assert harness.stop("first") == 0
+    second = harness.start_code("second", SLOW_LOOKBACK)
+    harness.wait(lambda: "rebuilding" in second.log.read_text(), "rebuilding", second)
+    began = time.monotonic()
+    # Not killed, and so within what `stop` waits; whole, it takes more than a minute.
+    assert harness.stop("second") == 0
+    assert time.monotonic() - began < 15
+    third = harness.start("third")
+    harness.publish(log[len(log) // 2 :])
+    harness.wait_processed(third)
+    assert assert_exact(harness) > 500

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Anomaly, PathWindow
 from streams.checkpoint import Checkpoint
@@ -14,6 +15,7 @@ from streams.config import SECOND_NS, DetectionConfig
 from streams.feed import Feed
 from streams.outputs import Output
 from streams.partition import PartitionMachine, RefusedRoundError
+from streams.published import PublishedReader, Reader, make_reader
 from tests.unit.streams.columnar.rounds_read import message
 from tests.unit.streams.worlds import (
     IDENTITY,
@@ -37,6 +39,15 @@ SMALL = {
     )
     for window_s in (5, 10)
 }
+
+
+# Windows read at a time: an odd number, so that those of an index are often parted.
+SOME = 7
+
+
+def refuse(error: Exception) -> None:
+    """Fail: nothing undecodable was written."""
+    raise AssertionError(error)
 
 
 def disordered(log: list[Datum], rng: np.random.Generator, disorder: float) -> list[Datum]:
@@ -65,6 +76,30 @@ def first_at(outputs: list[Output], kind: type, event_ms: int) -> int:
     return next((place for place, t in enumerate(times) if t >= event_ms), len(times))
 
 
+class Late:
+    """Published windows that come when they were asked for so often, or at last waited for."""
+
+    def __init__(
+        self, again: PartitionMachine, reader: Reader, messages: list[bytes], asked: int
+    ) -> None:
+        self._machine, self._reader, self._messages = again, reader, messages
+        self._asked = asked
+
+    def ready(self) -> bool:
+        """Let them come if it is time."""
+        self._asked -= 1
+        if self._asked < 0:
+            self.wait()
+        return self._asked < 0
+
+    def wait(self) -> None:
+        """Let them come."""
+        messages, self._messages = self._messages, []
+        for place in range(0, len(messages), SOME):
+            self._machine.add_earlier(self._reader.read(messages[place : place + SOME]))
+        self._asked = 0
+
+
 def restarted(
     config: DetectionConfig,
     log: list[Datum],
@@ -72,18 +107,31 @@ def restarted(
     point: Checkpoint,
     *,
     kernels: bool,
+    late: int | None = None,
 ) -> tuple[PartitionMachine, Feed]:
-    """Return a machine that was rebuilt at a checkpoint from the log and what was published."""
+    """Return a machine that was rebuilt at a checkpoint from the log and what was published.
+
+    With `late` the windows of the long-term test come after so many questions.
+    """
     again = PartitionMachine(config, IDENTITY, point.lookback, point.closed_ns)
     feed = Feed(again, Codec(), kernels=kernels)
     feed.warm([message(log[n], n) for n in range(point.lookback.offset, point.offset)])
     windows_ns, anomalies_ns = again.history_starts_ns()
     windows = [o.record for o in before if isinstance(o.record, PathWindow)]
     anomalies = [o.record for o in before if isinstance(o.record, Anomaly)]
-    again.restore(
-        through_wire(windows[first_at(before, PathWindow, windows_ns // 10**6) :]),
-        through_wire(anomalies[first_at(before, Anomaly, anomalies_ns // 10**6) :]),
-    )
+    long_start = first_at(before, PathWindow, windows_ns // 10**6)
+    told = through_wire(anomalies[first_at(before, Anomaly, anomalies_ns // 10**6) :])
+    if late is None:
+        again.restore(through_wire(windows[long_start:]), told)
+        return again, feed
+    values = [Codec().encode(topics.PROBE_WINDOW, window) for window in windows]
+    reader: Reader = PublishedReader(Codec(), IDENTITY.cluster, refuse, again.recent.known_key)
+    if kernels:
+        reader = make_reader(Codec(), IDENTITY.cluster, refuse, again.recent.known_key)
+    start = first_at(before, PathWindow, again.lookback_start_ns // 10**6)
+    parts = [values[n : n + SOME] for n in range(start, len(values), SOME)]
+    again.rebuild(map(reader.read, parts), told)
+    again.expect(Late(again, reader, values[long_start:], late))
     return again, feed
 
 
@@ -152,7 +200,8 @@ def test_restart_continues_with_the_same_bytes(
         parsed = Checkpoint.parse(offset, point.metadata())
         assert parsed == point
         kernels = data.draw(st.booleans())
-        again, feed = restarted(config, log, outputs[:told], parsed, kernels=kernels)
+        late = data.draw(st.sampled_from([None, 0, 2, 10**9]))
+        again, feed = restarted(config, log, outputs[:told], parsed, kernels=kernels, late=late)
         assert again.counts.total() == 0
         later = [message(log[n], n) for n in range(offset, len(log))]
         rest = [output for taken in feed.take(later) for output in taken.outputs]

@@ -119,3 +119,24 @@ def test_floor_keeps_published_results_out() -> None:
     assert windows.closed_ns == T + 20 * SECOND_NS
     (closed,) = windows.close(T + 60 * SECOND_NS)
     assert closed.sent.tolist() == [1]
+
+
+def test_closed_windows_keep_nothing_of_chunks() -> None:
+    """After a restart rounds of published windows are taken; no window is made of them again."""
+    window_ns = 30 * SECOND_NS
+    floor = T // window_ns + 2
+    windows = Windows(window_ns, floor * window_ns)
+    assert windows.entry_ns == 0 < windows.closed_ns
+    values = rows(2, 5)
+    for index in (floor - 1, floor):
+        windows.add_chunk(index, rows(2), values, values, values)
+        assert windows.hold(index) == (index == floor)
+    assert [w.index for w in windows.close((floor + 1) * window_ns)] == [floor]
+    assert windows.entry_ns == windows.closed_ns
+
+
+def test_floor_within_a_window_lets_no_chunk_in() -> None:
+    """The windows were longer before: a chunk cannot tell its results apart."""
+    floor_ns = T // (30 * SECOND_NS) * 30 * SECOND_NS + SECOND_NS
+    windows = Windows(30 * SECOND_NS, floor_ns)
+    assert windows.entry_ns == floor_ns
