@@ -168,17 +168,23 @@ class KernelReader:
                 one_by_one.append((message, self._slow.read_one(values[message], out[:, message])))
                 message += 1
         entered: dict[bytes, int] = {}
+        new_rows: list[int] = []
+        spans: list[tuple[int, int]] = []
         for number in np.flatnonzero(rows == NEW).tolist():
-            raw = data[int(starts[number]) + self._header_bytes : behind[number]]
-            name = raw.tobytes()
+            span = int(starts[number]) + self._header_bytes, int(behind[number])
+            name = data[slice(*span)].tobytes()
             row = entered.get(name, NEW)
             if row == NEW:
-                row = entered[name] = self._enter(name, raw)
+                row = entered[name] = self._new_row(name)
+                if row != BAD:
+                    new_rows.append(row)
+                    spans.append(span)
             rows[number] = row
             if row == BAD:
                 found = self._slow.read_one(values[number], out[:, number])
                 one_by_one.append((number, found))
-        if entered:
+        if new_rows:
+            self._flows.enter(np.array(new_rows), ONE_AGENT, data, np.array(spans))
             self._known = np.array([*self._numbers, NOT_OURS], np.int64)
         numbers = self._known[rows]
         for number, found in one_by_one:
@@ -201,8 +207,8 @@ class KernelReader:
             self._plans[header] = found
         return self._plans[header]
 
-    def _enter(self, name: bytes, raw: NDArray[np.uint8]) -> int:
-        """Enter a 5-tuple by its bytes; return its row, BAD where fastavro has to look at it."""
+    def _new_row(self, name: bytes) -> int:
+        """Return the row of a new 5-tuple, BAD where fastavro has to look at it."""
         try:
             cluster, key = parse_key(name)
         except ValueError:
@@ -210,7 +216,6 @@ class KernelReader:
         row = len(self._numbers)
         ours = cluster == self._cluster
         self._numbers.append(self._slow.keys.number(key) if ours else NOT_OURS)
-        self._flows.enter(row, ONE_AGENT, raw)
         return row
 
 
