@@ -202,26 +202,17 @@ class Load:
             return Sent(agent.key, value, at_ms, self.shape.per_round, None)
         results = self._results(agent)
         if place is not None:
-            _lose(results, place, again=CONFIRM, answered=False)
+            lose(results, place, again=CONFIRM, answered=False)
         else:
-            _lose(results, chance.randrange(self.shape.per_round), again=1, answered=True)
+            lose(results, chance.randrange(self.shape.per_round), again=1, answered=True)
         cut = None if place is None else (agent.src[place], agent.dst[place])
         return Sent(agent.key, head + self._body(agent, results), at_ms, len(results), cut)
 
     def _head(self, agent: "_Agent", number: int, started_us: int) -> bytes:
-        """Return a framed round up to its results."""
-        datum = {**agent.header, "round_seq": number, "started_at": started_us, "results": []}
-        # What is cut off is the mark that the array ends.
-        return self._codec.encode_datum(PROBE_ROUND, datum)[:-1]
+        return round_head(self._codec, agent.header, number, started_us)
 
     def _body(self, agent: "_Agent", results: list[dict[str, Any]]) -> bytes:
-        """Return the results as they stand behind the header."""
-        datum = {**agent.header, "round_seq": 0, "started_at": 0, "results": results}
-        whole = self._codec.encode_datum(PROBE_ROUND, datum)
-        head = self._head(agent, 0, 0)
-        if not whole.startswith(head):
-            raise RuntimeError("the results are no longer the last field of a round")
-        return whole[len(head) :]
+        return round_body(self._codec, agent.header, results)
 
     def _results(self, agent: "_Agent", step_ns: int = TOLD_NS) -> list[dict[str, Any]]:
         """Return a round's results, all answered."""
@@ -284,7 +275,24 @@ class _Agent:
         return tuple(np.rint(c).astype(np.int64) for c in (offset, rtt, prober, responder))
 
 
-def _lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bool) -> None:
+def round_head(codec: Codec, header: dict[str, Any], number: int, started_us: int) -> bytes:
+    """Return a framed round up to its results."""
+    datum = {**header, "round_seq": number, "started_at": started_us, "results": []}
+    # What is cut off is the mark that the array ends.
+    return codec.encode_datum(PROBE_ROUND, datum)[:-1]
+
+
+def round_body(codec: Codec, header: dict[str, Any], results: list[dict[str, Any]]) -> bytes:
+    """Return the results as they stand behind the header of any round of the agent."""
+    datum = {**header, "round_seq": 0, "started_at": 0, "results": results}
+    whole = codec.encode_datum(PROBE_ROUND, datum)
+    head = round_head(codec, header, 0, 0)
+    if not whole.startswith(head):
+        raise RuntimeError("the results are no longer the last field of a round")
+    return whole[len(head) :]
+
+
+def lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bool) -> None:
     """Let the probe at `place` be lost, and send it `again` so often; the last may be answered."""
     answer = results[place]
     status = LOST[place % len(LOST)]
