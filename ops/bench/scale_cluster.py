@@ -15,6 +15,8 @@ from skeleton_job.pinglists import MAX_LIST_BYTES
 COMMAND: Final = "make bench-scale"
 # Workers commit each second, and are looked at twice a second.
 CAUGHT_UP_S: Final = 3.0
+# Of a simulator that is later, the agents were not at 1 Hz, and nobody was put to the test.
+SIMULATOR_LATE_S: Final = 2.0
 KIB: Final = 1_024
 MB: Final = 1e6
 
@@ -73,7 +75,7 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
         row("containers created", [t["containers"] / t["seconds"] * 60 for t in said], "a minute",
             sense=">="),
         row("messages that the simulator published late, the latest",
-            [t["behind_s"] for t in said], "s", worst=True),
+            [t["behind_s"] for t in said], "s", bar=SIMULATOR_LATE_S, worst=True),
         row("messages not published", [t["unpublished"] for t in said], "", bar=0, worst=True),
         row("workers behind at the end", [r.lag_s for r in runs], "s", bar=CAUGHT_UP_S, worst=True),
         row("workers behind, the most", [r.worst_lag_s for r in runs], "s", worst=True),

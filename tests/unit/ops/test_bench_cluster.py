@@ -322,6 +322,7 @@ def test_what_goes_wrong_misses_its_bar() -> None:
         (blamed, "false verdicts"),
         (silent, "x: named"),
         (died, "processes that ended by themselves"),
+        (a_run(behind_s=9.0), "messages that the simulator published late, the latest"),
         (a_run(unpublished=1), "messages not published"),
         (a_run(lists_needless=1), "lists published needlessly"),
         (a_run(lists_wrong=1), "lists that are wrong at the end"),
