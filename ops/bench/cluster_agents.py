@@ -20,7 +20,6 @@ from arena.agents import (
     PACE_NS,
     PROBER_DELAY_NS,
     RESPONDER_DELAY_NS,
-    SPREAD_NS,
     TIMEOUT_NS,
     TRANSPORT,
 )
@@ -30,8 +29,10 @@ from arena.tracing import REFRESH_NS
 from ops.bench.cluster_paths import Dead, Paths, rnic_of
 from ops.bench.cluster_reports import counters, heartbeat, samples
 from ops.bench.cluster_shape import CLUSTER, ClusterShape
-from ops.bench.load import OK, lose, round_body, round_head
+from ops.bench.load import OK, SPREAD_NS, lose
+from ops.bench.round_bytes import round_body, round_head
 from probers.pacing import spread_ns, stagger_ns
+from probers.rounds import TOLD_NS
 from schemas.codec import Codec
 from schemas.enums import ClockSource, TraceCause
 from schemas.records import PingList
@@ -244,7 +245,12 @@ class Fleet:
         offset = slots + rng.exponential(LATE_NS, count) + PACE_NS * rng.random(count)
         rtt = paths.base_ns * np.exp(rng.normal(0.0, PROBE_SIGMA, count))
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
-        columns = (offset, rtt, PROBER_DELAY_NS * delays[0], RESPONDER_DELAY_NS * delays[1])
+        # Told as agents tell them, in multiples.
+        offset, prober, responder = (
+            TOLD_NS * np.floor(c / TOLD_NS)
+            for c in (offset, PROBER_DELAY_NS * delays[0], RESPONDER_DELAY_NS * delays[1])
+        )
+        columns = (offset, rtt, prober, responder)
         results = [
             {
                 "src": src, "dst": dst, "flow": flow, "sent_offset_ns": at, "transport": TRANSPORT,

@@ -22,11 +22,11 @@ import numpy as np
 
 from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
+from ops.bench.round_bytes import round_body, round_head
 from probers.pacing import shuffled, spread_ns, stagger_ns
 from probers.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
 from schemas.enums import ClockSource, ProbeStatus
-from schemas.topics import PROBE_ROUND
 from streams.columns import Int64s
 
 SECOND_NS: Final = 10**9
@@ -273,23 +273,6 @@ class _Agent:
         prober = PROBER_DELAY_NS * np.exp(rng.normal(0.0, PROBER_SIGMA, count))
         responder = RESPONDER_DELAY_NS * np.exp(rng.normal(0.0, RESPONDER_SIGMA, count))
         return tuple(np.rint(c).astype(np.int64) for c in (offset, rtt, prober, responder))
-
-
-def round_head(codec: Codec, header: dict[str, Any], number: int, started_us: int) -> bytes:
-    """Return a framed round up to its results."""
-    datum = {**header, "round_seq": number, "started_at": started_us, "results": []}
-    # What is cut off is the mark that the array ends.
-    return codec.encode_datum(PROBE_ROUND, datum)[:-1]
-
-
-def round_body(codec: Codec, header: dict[str, Any], results: list[dict[str, Any]]) -> bytes:
-    """Return the results as they stand behind the header of any round of the agent."""
-    datum = {**header, "round_seq": 0, "started_at": 0, "results": results}
-    whole = codec.encode_datum(PROBE_ROUND, datum)
-    head = round_head(codec, header, 0, 0)
-    if not whole.startswith(head):
-        raise RuntimeError("the results are no longer the last field of a round")
-    return whole[len(head) :]
 
 
 def lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bool) -> None:
