@@ -22,11 +22,11 @@ import numpy as np
 
 from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
+from ops.bench.round_bytes import round_body, round_head
 from probers.pacing import shuffled, spread_ns, stagger_ns
 from probers.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
 from schemas.enums import ClockSource, ProbeStatus
-from schemas.topics import PROBE_ROUND
 from streams.columns import Int64s
 
 SECOND_NS: Final = 10**9
@@ -202,26 +202,17 @@ class Load:
             return Sent(agent.key, value, at_ms, self.shape.per_round, None)
         results = self._results(agent)
         if place is not None:
-            _lose(results, place, again=CONFIRM, answered=False)
+            lose(results, place, again=CONFIRM, answered=False)
         else:
-            _lose(results, chance.randrange(self.shape.per_round), again=1, answered=True)
+            lose(results, chance.randrange(self.shape.per_round), again=1, answered=True)
         cut = None if place is None else (agent.src[place], agent.dst[place])
         return Sent(agent.key, head + self._body(agent, results), at_ms, len(results), cut)
 
     def _head(self, agent: "_Agent", number: int, started_us: int) -> bytes:
-        """Return a framed round up to its results."""
-        datum = {**agent.header, "round_seq": number, "started_at": started_us, "results": []}
-        # What is cut off is the mark that the array ends.
-        return self._codec.encode_datum(PROBE_ROUND, datum)[:-1]
+        return round_head(self._codec, agent.header, number, started_us)
 
     def _body(self, agent: "_Agent", results: list[dict[str, Any]]) -> bytes:
-        """Return the results as they stand behind the header."""
-        datum = {**agent.header, "round_seq": 0, "started_at": 0, "results": results}
-        whole = self._codec.encode_datum(PROBE_ROUND, datum)
-        head = self._head(agent, 0, 0)
-        if not whole.startswith(head):
-            raise RuntimeError("the results are no longer the last field of a round")
-        return whole[len(head) :]
+        return round_body(self._codec, agent.header, results)
 
     def _results(self, agent: "_Agent", step_ns: int = TOLD_NS) -> list[dict[str, Any]]:
         """Return a round's results, all answered."""
@@ -284,7 +275,7 @@ class _Agent:
         return tuple(np.rint(c).astype(np.int64) for c in (offset, rtt, prober, responder))
 
 
-def _lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bool) -> None:
+def lose(results: list[dict[str, Any]], place: int, *, again: int, answered: bool) -> None:
     """Let the probe at `place` be lost, and send it `again` so often; the last may be answered."""
     answer = results[place]
     status = LOST[place % len(LOST)]

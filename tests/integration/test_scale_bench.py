@@ -1,0 +1,67 @@
+"""The live parts of `make bench-scale` at their smallest: real Kafka, processes and messages.
+
+A benchmark of ten minutes on forty thousand RNICs must not rot between two of its runs.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.bench.cluster_run import measure
+from ops.bench.cluster_shape import RNIC, SPINE, ClusterShape
+from ops.bench.load import LoadShape
+from ops.bench.scale_cluster import figures
+from ops.bench.scale_workers import life
+from ops.bench.throughput_rig import Rig
+from schemas.connection import KafkaSettings
+
+pytestmark = pytest.mark.broker
+
+SHAPE = ClusterShape(agents=20, seconds=20)
+LIFE = LoadShape(agents=12, rnics=2, targets=5, bodies=3, late=0.0)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """Give a broker that waits for nobody."""
+    with Rig(tmp_path / "rig", join_ms=0) as made:
+        yield made
+
+
+def test_a_small_cluster_lives_and_its_faults_are_named(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    """Workers keep up, lists follow the churn and nothing else, both faults get their verdicts."""
+    run = measure(
+        SHAPE, tmp_path, lambda _: None, workers=1, bootstrap=kafka.bootstrap,
+        prefix=kafka.topic_prefix,
+    )  # fmt: skip
+    told = run.told
+    assert told is not None
+    assert run.ended == []
+    assert run.drained_s is not None
+    assert (told["unpublished"], told["lists_needless"], told["lists_wrong"]) == (0, 0, 0)
+    assert told["containers"] >= 2
+    assert told["lists"] >= told["agents_changed"] >= 2 * told["containers"] - 4 > 0
+    # Eight RNICs to at least one peer by four 5-tuples, of sixteen hosts or so.
+    assert told["results"] > 20 * 12 * 32
+    assert [fault.what for fault in run.verdicts.injected] == [RNIC, SPINE]
+    for fault in run.verdicts.injected:
+        delay_s = run.verdicts.delay_s(fault)
+        assert delay_s is not None
+        assert 0.5 < delay_s < 15
+    assert run.verdicts.false(begun=False) == []
+    rows = {row.figure.partition(": ")[2]: row for row in figures([run])}
+    assert rows["simulator: CPU, of a core"].value
+    assert rows["worker: CPU, of a core"].value
+    assert all(row.value is not None for row in rows.values() if row.bar is not None)
+
+
+def test_workers_come_and_go_and_no_result_is_lost_or_double(rig: Rig) -> None:
+    """One joins, one is killed: all windows that are due say what was sent, once."""
+    rows = life(rig, 1, lambda _: None, shape=LIFE, plan=("join", "kill"), step_s=7.0)
+    judged, lost, double, *_ = (row.value for row in rows)
+    assert judged is not None
+    assert judged > 12 * 10 * 15
+    assert (lost, double) == (0, 0)
