@@ -92,12 +92,11 @@ class Decoder:
         self._kernel.key_spans(
             block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
         )
-        for r, (begin, end) in zip(results, spans.tolist(), strict=True):
-            key = (agent, r["src"], r["dst"], r["flow"])
-            if key not in self._rows_of:
-                self._rows_of[key] = len(self._rows_of)
-                number = self._numbers[agent]
-                self._flows.enter(self._rows_of[key], number, block.data[begin:end])
+        rows = [
+            self._rows_of.setdefault((agent, r["src"], r["dst"], r["flow"]), len(self._rows_of))
+            for r in results
+        ]
+        self._flows.enter(np.array(rows, np.int64), self._numbers[agent], block.data, spans)
 
 
 def main() -> int:

@@ -20,10 +20,9 @@ class Counting(Engine):
     """Takes batches as the engine does, and lets their rounds fall."""
 
     def _process(self, batch: Batch) -> None:
-        for message in batch.messages:
-            session = self._sessions.get(int(message.partition() or 0))
-            if session is not None:
-                session.next_offset = int(message.offset() or 0) + 1
+        for partition, messages in batch.messages.items():
+            if partition in self._sessions:
+                self._sessions[partition].next_offset = int(messages[-1].offset() or 0) + 1
         self._moved()
         self.commit_due()
 
