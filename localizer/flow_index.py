@@ -108,6 +108,11 @@ class FlowIndex:
         self._free.append(place)
         self._change(place, ())
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers are in use, nothing's included."""
+        return len(self._names)
+
     def place(self, key: FlowKey, components: Iterable[str]) -> int:
         """Return the row of a 5-tuple if it crosses just these, as one object; else -1."""
         place = self.by_key.get(key, -1)

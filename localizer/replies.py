@@ -6,6 +6,7 @@ leaves it may take any way that probes between them are known to take, in either
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -53,8 +54,20 @@ class ReplyWays:
         # By number of leaves: which of `_between` they take part in; the shares of their cables.
         self._pairs: defaultdict[int, set[Pair]] = defaultdict(set)
         self._leaving: dict[int, Shares] = {}
+        # Endpoints and numbers of the index that have been asked for already.
+        self._asked = (0, 1)
         # By the index's number whether a component belongs to the fabric.
         self._fabric = np.full(FIRST, UNASKED, np.int8)
+
+    def settle(self) -> None:
+        """Ask for the leaves of new endpoints and for new components, before anything breaks."""
+        index, asked = self._index, self._asked
+        self._make_room()
+        for name, number in islice(index.endpoints.items(), asked[0], None):
+            if self._group[number] == UNASKED:
+                self._group[number] = self._number(self._leaves(name))
+        self.of_fabric(np.arange(asked[1], index.numbers))
+        self._asked = len(index.endpoints), index.numbers
 
     def forget(self, keys: Iterable[FlowKey]) -> None:
         """Note that some 5-tuples have come or gone, or take another way."""
@@ -135,9 +148,7 @@ class ReplyWays:
 
     def of_fabric(self, numbers: Ints | Numbers) -> Bools:
         """Return which of the index's numbers are components that belong to the fabric."""
-        more = len(self._index.crossing) - len(self._fabric)
-        if more > 0:
-            self._fabric = np.append(self._fabric, np.full(more, UNASKED, np.int8))
+        self._make_room()
         known = self._fabric[numbers]
         if (known == UNASKED).any():
             for number in np.unique(numbers[known == UNASKED]).tolist():
@@ -163,9 +174,7 @@ class ReplyWays:
 
     def groups_of(self, ends: Numbers) -> Ints:
         """Return the leaves of endpoints, both by number."""
-        if len(self._index.endpoints) > len(self._group):
-            more = len(self._index.endpoints)
-            self._group = np.append(self._group, np.full(more, UNASKED))
+        self._make_room()
         found: Ints = self._group[ends]
         if (found == UNASKED).any():
             for name, number in self._index.endpoints.items():
@@ -173,6 +182,15 @@ class ReplyWays:
                     self._group[number] = self._number(self._leaves(name))
             found = self._group[ends]
         return found
+
+    def _make_room(self) -> None:
+        """Follow the index, which has new endpoints and new numbers."""
+        more = len(self._index.endpoints)
+        if more > len(self._group):
+            self._group = np.append(self._group, np.full(more, UNASKED))
+        more = len(self._index.crossing) - len(self._fabric)
+        if more > 0:
+            self._fabric = np.append(self._fabric, np.full(more, UNASKED, np.int8))
 
     def _number(self, leaves: Leaves) -> int:
         found = self._groups.get(leaves)
