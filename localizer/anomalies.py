@@ -1,11 +1,12 @@
 """Which anomalies are open on which 5-tuple, folded from `anomaly.v1`. Event time only."""
 
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from sys import intern
 from typing import Final
 
-from localizer.paths import FlowKey
+from localizer.traces import FlowKey, key_of
 from localizer.units import SECOND_NS, us_to_ns
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
@@ -19,6 +20,7 @@ BRIEF_NS: Final = 10 * SECOND_NS
 # How long it speaks for loss afterwards: as long as the loss test looks back.
 MEMORY_NS: Final = 20 * SECOND_NS
 MAX_FLOWS: Final = 262_144
+NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
 
 
 class Family(Enum):
@@ -26,6 +28,9 @@ class Family(Enum):
 
     LOSS = "loss"
     LATENCY = "latency"
+
+    # By identity: an enum's own is a call into Python, several of them for each anomaly.
+    __hash__ = object.__hash__
 
 
 FAMILY: Final = {
@@ -36,9 +41,10 @@ FAMILY: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as they come by the hundred thousand.
+@dataclass(slots=True, kw_only=True)
 class Symptom:
-    """An anomaly on one 5-tuple.
+    """An anomaly on one 5-tuple; nobody changes it.
 
     `onset_ns`: first evidence; `seen_ns`: when it was detected; `last_ns`: when it
     was said last. `over_ns`: a brief cut that is over, when it ended, else None.
@@ -105,8 +111,8 @@ class AnomalyBoard:
         """Take in an onset, a refresh or a clearing; duplicates change nothing."""
         if anomaly.kind not in FAMILY:
             return
-        key = (anomaly.src, anomaly.dst, anomaly.flow)
-        known = self._open.get(key, {}).get(anomaly.kind)
+        key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
+        known = self._open.get(key, NONE).get(anomaly.kind)
         event_ns = us_to_ns(anomaly.event_at)
         if anomaly.state is AnomalyState.CLEARED:
             if known is not None:
@@ -121,7 +127,7 @@ class AnomalyBoard:
         same = known is not None and known.onset_ns == onset_ns
         symptom = Symptom(
             kind=anomaly.kind,
-            agent_id=anomaly.agent_id,
+            agent_id=intern(anomaly.agent_id),
             onset_ns=onset_ns,
             seen_ns=known.seen_ns if known is not None and same else event_ns,
             last_ns=event_ns,
@@ -131,8 +137,14 @@ class AnomalyBoard:
             baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
         )
-        self._open.setdefault(key, {})[anomaly.kind] = symptom
-        self._file(key, FAMILY[anomaly.kind])
+        kinds = self._open.get(key)
+        if kinds is None:
+            self._open[key] = {anomaly.kind: symptom}
+            family = FAMILY[anomaly.kind]
+            self._filed[family][key], self._order[family] = (symptom,), None
+        else:
+            kinds[anomaly.kind] = symptom
+            self._file(key, FAMILY[anomaly.kind])
         self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 

@@ -56,7 +56,9 @@ class BadFlows:
         leaky
             Components that are known to lose a share of the packets.
         """
-        found = [flow for flow in self.find(family, now_ns) if flow.key not in explained]
+        found = self.find(family, now_ns)
+        if explained:
+            found = [flow for flow in found if flow.key not in explained]
         if family is not Family.LOSS:
             return found
         began_ns = _began(flow for flow in found if flow.lossy)
@@ -65,17 +67,21 @@ class BadFlows:
 
     def _open(self, family: Family, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.troubled()
+        agent_of, path = sources.roster.agent_of, sources.paths.path
         before, made = self._made[family], dict[FlowKey, Made]()
         self._made[family] = made
         for key, symptoms in sources.board.family(family):
-            responder = sources.roster.agent_of(key[1])
+            responder = agent_of(key[1])
             kept = symptoms
-            if not all(self._kept(family, key, s, now_ns, troubled) for s in symptoms):
-                kept = tuple(s for s in symptoms if self._kept(family, key, s, now_ns, troubled))
+            for symptom in symptoms:
+                if now_ns - symptom.last_ns > STALE_NS or not self._counts(
+                    family, key, symptom, now_ns, troubled
+                ):
+                    kept = tuple([s for s in kept if s is not symptom])
             if not kept:
                 continue
-            onset_ns = min(s.onset_ns for s in kept)
-            crossed = sources.paths.path(key, before_ns=onset_ns).components
+            onset_ns = kept[0].onset_ns if len(kept) == 1 else min([s.onset_ns for s in kept])
+            crossed = path(key, onset_ns).components
             known = before.get(key)
             if (
                 known is None
@@ -125,6 +131,8 @@ class BadFlows:
         if not flow.cut or not flow.open:
             return flow
         account = self._sources.paths.account(flow.key, flow.onset_ns + TRACE_SLACK_NS)
+        if account is UNTRACED:
+            return flow
         early_ns = flow.onset_ns - EARLIER_NS
         if not account.passed.isdisjoint(leaky) or (
             began_ns and any(began_ns.get(c, early_ns) < early_ns for c in account.passed)
@@ -132,28 +140,21 @@ class BadFlows:
             return replace(flow, traced=account.traced)
         known = before.get(flow.key)
         if known is None or known[0] is not flow or known[1] is not account:
-            cleared = flow
-            if account is not UNTRACED:
-                passed = account.passed
-                cleared = flow.cleared(
-                    tuple([c for c in flow.components if c not in passed]),
-                    replyless=account.only_target_silent,
-                    traced=account.traced,
-                )
+            passed = account.passed
+            cleared = flow.cleared(
+                tuple([c for c in flow.components if c not in passed]),
+                replyless=account.only_target_silent,
+                traced=account.traced,
+            )
             known = flow, account, cleared
         self._cleared[flow.key] = known
         return known[2]
 
-    def _kept(
-        self, family: Family, key: FlowKey, symptom: Symptom, now_ns: int, troubled: set[str]
-    ) -> bool:
-        return now_ns - symptom.last_ns <= STALE_NS and self._counts(
-            family, key, symptom, now_ns, troubled
-        )
-
     def _counts(
         self, family: Family, key: FlowKey, symptom: Symptom, now_ns: int, troubled: set[str]
     ) -> bool:
+        if family is Family.LOSS and not troubled:
+            return True
         sources = self._sources
         for agent in (symptom.agent_id, sources.roster.agent_of(key[1])) if troubled else ():
             # What is over cannot be cleared any more: it is the agent's as long as it is

@@ -76,7 +76,7 @@ class Decider:
             and not self._sources.liveness.dead
             and not self._lifecycle.open_faults()
         ):
-            self._index.get().settle()
+            self._index.settle()
             self._lifecycle.observe([], self._situation([], now_ns), now_ns)
             return []
         claims = self._claims(now_ns)

@@ -107,7 +107,8 @@ def gather(
         Whether "everything at once" is still an explanation.
     """
     good = Good.of(index, *_not_good(sources, index, family, bad, now_ns))
-    suspects = sorted(c for c in {c for f in bad for c in f.components} if _blamable(sources, c))
+    crossed = set[str]().union(*(f.components for f in bad))
+    suspects = sorted(c for c in crossed if _blamable(sources, c))
     total = len(bad) + good.total
     causes = [Cause.make(Reason.COMPONENT, c) for c in suspects]
     causes += [Cause.make(Reason.PROBER, a) for a in sorted({f.prober for f in bad})]

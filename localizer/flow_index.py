@@ -4,6 +4,7 @@ Kept up change by change: of a million 5-tuples a few have another path than a m
 What a 5-tuple crosses is a row of numbers, so that all good ones are counted at once.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -56,13 +57,20 @@ class FlowIndex:
         self.endpoints: dict[str, int] = {}
         self.by_key: dict[FlowKey, int] = {}
         self._keys: list[FlowKey] = []
+        # As they were given, by row.
+        self._crossed: list[Iterable[str]] = []
         self._free: list[int] = []
         # By number; nothing has none.
         self._names: list[str] = [""]
-        # Rows in the order of their numbers as of a while ago, and what has changed since.
+        # Rows in the order of their numbers as of a while ago; which of them have changed since,
+        # and where those are now, by number.
         self._order: Ints = np.empty(0, np.int64)
         self._starts: Ints = np.zeros(1, np.int64)
+        self._stale: Bools = np.zeros(FIRST, np.bool_)
         self._changed: set[int] = set()
+        self._moved: defaultdict[int, set[int]] = defaultdict(set)
+        # So many have changed that the next who asks puts all in order.
+        self._due = False
 
     def __len__(self) -> int:
         return len(self.by_key)
@@ -77,12 +85,13 @@ class FlowIndex:
         found += [number(self.components, c) for c in components]
         self.drop(key)
         place = self._place(key, len(found))
+        self._crossed[place] = components
         self.rows[place, : len(found)] = found
         self.ends[place] = [self._endpoint(key[0]), self._endpoint(key[1])]
         self.live[place] = True
         for one in found:
             self.crossing[one] += one != NOTHING
-        self._changed.add(place)
+        self._change(place, found)
 
     def drop(self, key: FlowKey) -> None:
         """Forget a 5-tuple."""
@@ -92,10 +101,22 @@ class FlowIndex:
         for one in self.rows[place].tolist():
             if one != NOTHING:
                 self.crossing[one] -= 1
+                if one in self._moved:
+                    self._moved[one].discard(place)
         self.rows[place] = NOTHING
         self.live[place] = False
         self._free.append(place)
-        self._changed.add(place)
+        self._change(place, ())
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are in use, nothing's included."""
+        return len(self._names)
+
+    def place(self, key: FlowKey, components: Iterable[str]) -> int:
+        """Return the row of a 5-tuple if it crosses just these, as one object; else -1."""
+        place = self.by_key.get(key, -1)
+        return place if place >= 0 and self._crossed[place] is components else -1
 
     def key(self, place: int) -> FlowKey:
         """Return the 5-tuple of a row."""
@@ -122,15 +143,13 @@ class FlowIndex:
         if number == NOTHING or not self.crossing[number]:
             return np.empty(0, np.int64)
         self.settle()
-        changed = np.fromiter(self._changed, np.int64, len(self._changed))
         found = np.empty(0, np.int64)
         if number + 1 < len(self._starts):
             found = self._order[self._starts[number] : self._starts[number + 1]]
-            if len(changed) and len(found):
-                found = found[~np.isin(found, changed)]
-        if len(changed):
-            more = changed[(self.rows[changed] == number).any(axis=1)]
-            found = np.concatenate([found, np.sort(more)])
+            if self._changed:
+                found = found[~self._stale[found]]
+        if moved := self._moved.get(number):
+            found = np.concatenate([found, np.array(sorted(moved), np.int64)])
         return found
 
     def settle(self) -> None:
@@ -138,7 +157,7 @@ class FlowIndex:
 
         One sort of words of number and row; `at` does it, too, but in haste.
         """
-        if len(self._changed) <= FIRST + len(self.by_key) // STALE_SHARE:
+        if not self._due:
             return
         places = np.flatnonzero(self.live)
         rows = self.rows[places]
@@ -147,6 +166,20 @@ class FlowIndex:
         self._order = words & 0xFFFFFFFF
         self._starts = np.searchsorted(words, np.arange(len(self._names) + 1) << 32)
         self._changed.clear()
+        self._moved.clear()
+        self._stale[:] = False
+        self._due = False
+
+    def _change(self, place: int, numbers: Iterable[int]) -> None:
+        """Note that a row has these numbers now."""
+        self._changed.add(place)
+        self._stale[place] = True
+        self._due |= len(self._changed) > FIRST + len(self.by_key) // STALE_SHARE
+        if self._due:
+            self._moved.clear()
+            return
+        for number in numbers:
+            self._moved[number].add(place)
 
     def _number(self, known: dict[str, int], name: str) -> int:
         found = known.get(name)
@@ -168,11 +201,12 @@ class FlowIndex:
         else:
             place = len(self._keys)
             self._keys.append(key)
+            self._crossed.append(())
         room, width = self.rows.shape
         if place >= room or most > width:
             more = ((0, room if place >= room else 0), (0, max(0, most - width)))
             self.rows = np.pad(self.rows, more)
             self.ends = np.pad(self.ends, (more[0], (0, 0)))
-            self.live = np.pad(self.live, more[0])
+            self.live, self._stale = np.pad(self.live, more[0]), np.pad(self._stale, more[0])
         self.by_key[key] = place
         return place

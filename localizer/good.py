@@ -7,7 +7,7 @@ import numpy as np
 
 from localizer.blocks import Bools, Floats, Ints
 from localizer.causes import Columns
-from localizer.flow_index import NOTHING, FlowIndex
+from localizer.flow_index import CROSSED, NOTHING, FlowIndex
 from localizer.paths import FlowKey
 
 
@@ -34,7 +34,7 @@ class Good:
     def of(cls, index: FlowIndex, spoilt: Iterable[FlowKey], mute: Iterable[str]) -> "Good":
         """Return all but some 5-tuples, and but those of agents that do not speak."""
         by_key = index.by_key
-        places = np.array([by_key[key] for key in spoilt if key in by_key], np.int64)
+        places = np.array([p for key in spoilt if (p := by_key.get(key)) is not None], np.int64)
         numbers = [n for known in (index.probers, index.responders) for a in mute
                    if (n := known.get(a)) is not None]  # fmt: skip
         mask = index.live.copy()
@@ -84,7 +84,7 @@ class GoodRows:
         self.total = good.total
         self.lag = lag
         self.counts = counts
-        self._index = good.index
+        self.index = good.index
         self._waiting = good.mask.copy()
         self._columns = columns
         self._everything = everything
@@ -92,16 +92,21 @@ class GoodRows:
         self._numbers = np.full(len(counts) + 1, NOTHING)
         self._numbers[columns] = np.arange(len(columns))
 
+    def columns_of(self, places: Ints) -> Ints:
+        """Return the columns of what some rows of the index cross, good or not."""
+        found: Ints = self._columns[self.index.rows[places, CROSSED:]]
+        return found
+
     def take(self, column: int) -> Ints:
         """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
         if column == self._everything:
             places = np.flatnonzero(self._waiting)
         else:
-            places = self._index.at(int(self._numbers[column]))
+            places = self.index.at(int(self._numbers[column]))
             places = places[self._waiting[places]]
         self._waiting[places] = False
         self.total -= len(places)
-        rows = self._columns[self._index.rows[places]]
+        rows = self._columns[self.index.rows[places]]
         if self._everything is not None:
             more = np.full((len(rows), 1), self._everything)
             rows = np.concatenate([rows, more], axis=1)

@@ -37,6 +37,11 @@ class IndexCache:
         self._replies.forget(keys)
         return self._index
 
+    def settle(self) -> None:
+        """Do now, while all is calm, what else a decision would do first."""
+        self.get().settle()
+        self._replies.settle()
+
     def replies(self) -> ReplyWays:
         """Return the ways of replies as the current index shows them."""
         self.get()

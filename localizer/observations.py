@@ -7,16 +7,17 @@ from typing import Final
 import numpy as np
 
 from localizer.anomalies import Family
-from localizer.blocks import Block, Maybes
+from localizer.blocks import Block, Ints, Maybes
 from localizer.causes import Columns, Maybe
 from localizer.good import GoodRows
 from localizer.liveness import ONSET_SLACK_NS
 from localizer.replies import ReplyWays
 from localizer.suspicion import BadFlow, Sources
-from localizer.tables import Chances, Table
+from localizer.tables import Table
 from localizer.told import Told
 from localizer.traces import FlowKey, HopProbe
 from localizer.units import SECOND_NS
+from localizer.unsure import LATE_CHANCE, sure_of, unsure_of
 
 # A brief cut counts half: it may have been a moment of a busy machine.
 BRIEF_WEIGHT: Final = 0.5
@@ -29,8 +30,6 @@ HOP_LATE_SHARE: Final = 0.3
 # at once: a hundred thousand of a storm say no more of where it is than these do.
 MAX_TRACED: Final = 4_096
 NONE: Final[frozenset[str]] = frozenset()
-# A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
-LATE_CHANCE: Final = 0.1
 
 
 def flow_rows(
@@ -39,50 +38,41 @@ def flow_rows(
     column: Columns,
     unlisted: GoodRows,
 ) -> Table:
-    """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted.
-
-    Probes of a pair of leaves share the ways of their replies: what is not certain is said
-    once for all of them that cross the same part of it anyway.
-    """
+    """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted."""
     width = len(unlisted.counts)
-    crossed = np.full((len(bad), 1 + max(len(f.components) for f in bad) + 3), width)
-    groups: dict[tuple[object, ...], int] = {}
-    ways: list[Maybe] = [()]
-    group = np.zeros(len(bad), np.int64)
-    for row, flow in enumerate(bad):
-        sure = [c for c in flow.components if c not in flow.late] if flow.late else flow.components
-        found = column.crossed(sure, flow.prober, flow.responder)
-        if flow.replyless and column.reply is not None:
-            found = (*found, column.reply)
-        crossed[row, : len(found)] = found
-        unsure = replies.of(*flow.key[:2])
-        if flow.late:
-            unsure = {**unsure, **dict.fromkeys(flow.late, LATE_CHANCE)}
-        if not unsure:
-            continue
-        anyway = tuple([c for c in sure if c in unsure])
-        # Of one pair of leaves it is one object.
-        known = (row, anyway) if flow.late else (id(unsure), anyway)
-        place = groups.get((flow.late, *known))
-        if place is None:
-            place = groups[flow.late, *known] = len(ways)
-            ways.append(column.maybe(unsure, found))
-        group[row] = place
-    sizes = [len(maybe) for maybe in ways]
+    places = np.array([-1 if f.late else unlisted.index.place(f.key, f.components) for f in bad])
+    group, chances = unsure_of(replies, bad, places, column, unlisted.index)
     return Table(
         width,
         bad=np.ones(len(bad), np.bool_),
         weight=np.array(_weights(bad)),
         lag=np.full(len(bad), unlisted.lag),
-        crossed=crossed,
+        crossed=_crossed(bad, places, column, unlisted),
         group=group,
-        chances=Chances(
-            starts=np.cumsum([0, *sizes]),
-            columns=np.array([c for maybe in ways for c, _ in maybe], np.int64),
-            chance=np.array([chance for maybe in ways for _, chance in maybe], np.float64),
-        ),
+        chances=chances,
         unlisted=unlisted,
     )
+
+
+def _crossed(bad: list[BadFlow], places: Ints, column: Columns, unlisted: GoodRows) -> Ints:
+    """Return the columns of bad 5-tuples, padded; `places`: where the index has just the same."""
+    width = len(unlisted.counts)
+    found = np.full((len(bad), 4), width)
+    found[:, 0] = [column.probers.get(f.prober, width) for f in bad]
+    found[:, 1] = [column.responders.get(f.responder or "", width) for f in bad]
+    if column.reply is not None:
+        found[[row for row, f in enumerate(bad) if f.replyless], 2] = column.reply
+    if column.everything is not None:
+        found[:, 3] = column.everything
+    others = np.flatnonzero(places < 0).tolist()
+    parts = {row: column.crossed(sure_of(bad[row]), "", None) for row in others}
+    same = unlisted.columns_of(places[places >= 0])
+    most = max(same.shape[1], *map(len, parts.values()), 0)
+    through = np.full((len(bad), most), width)
+    through[places >= 0, : same.shape[1]] = same
+    for row, part in parts.items():
+        through[row, : len(part)] = part
+    return np.concatenate([found, through], axis=1)
 
 
 class _Rows:

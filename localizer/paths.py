@@ -19,6 +19,7 @@ from localizer.traces import (
     HopProbe,
     Trace,
     keep,
+    key_of,
     late_by_ns,
     made_of,
 )
@@ -81,7 +82,7 @@ class PathBook:
 
     def put(self, trace: PathTrace) -> None:
         """Take in a trace; the order in which traces come does not matter."""
-        key = (trace.src, trace.dst, trace.flow)
+        key = key_of(trace.src, trace.dst, trace.flow)
         flow = self._flows.get(key)
         if flow is None:
             flow = self._flows[key] = _Flow()
@@ -143,7 +144,7 @@ class PathBook:
         if flow is None or not flow.complete:
             return self._by_topology(key[0], key[1])
         chosen = flow.complete[-1]
-        if before_ns is not None:
+        if before_ns is not None and chosen.traced_ns >= before_ns:
             chosen = next((t for t in reversed(flow.complete) if t.traced_ns < before_ns), chosen)
         return self._resolved(key, chosen)
 
@@ -183,7 +184,7 @@ class PathBook:
         Of those that broke off: everything before the last hop that answered has been passed.
         Not that hop itself: a switch answers also when it forwards nothing.
         """
-        flow = self._flows.get(key)
+        flow = None if self._times.none_since(key, since_ns) else self._flows.get(key)
         if flow is None:
             return UNTRACED
         traced = (self._times.of(key) or since_ns - 1) >= since_ns

@@ -6,6 +6,7 @@ leaves it may take any way that probes between them are known to take, in either
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,8 @@ from schemas.enums import ComponentKind
 Leaves = frozenset[str]
 Shares = dict[str, float]
 Pair = tuple[int, int]
+# How many ways are known, the index's numbers of what they cross, and how many cross each.
+Ways = tuple[int, Ints, Ints]
 NONE: Final[Shares] = {}
 # Leaves of an endpoint that nobody has asked for.
 UNASKED: Final = -1
@@ -47,12 +50,24 @@ class ReplyWays:
         self._ranks: list[list[str]] = [[]]
         self._group: Ints = np.full(FIRST, UNASKED)
         self._between: dict[Pair, Shares] = {}
-        self._ways: dict[int, dict[int, tuple[int, dict[str, int]]]] = {}
+        self._ways: dict[int, dict[int, Ways]] = {}
         # By number of leaves: which of `_between` they take part in; the shares of their cables.
         self._pairs: defaultdict[int, set[Pair]] = defaultdict(set)
         self._leaving: dict[int, Shares] = {}
+        # Endpoints and numbers of the index that have been asked for already.
+        self._asked = (0, 1)
         # By the index's number whether a component belongs to the fabric.
         self._fabric = np.full(FIRST, UNASKED, np.int8)
+
+    def settle(self) -> None:
+        """Ask for the leaves of new endpoints and for new components, before anything breaks."""
+        index, asked = self._index, self._asked
+        self._make_room()
+        for name, number in islice(index.endpoints.items(), asked[0], None):
+            if self._group[number] == UNASKED:
+                self._group[number] = self._number(self._leaves(name))
+        self.of_fabric(np.arange(asked[1], index.numbers))
+        self._asked = len(index.endpoints), index.numbers
 
     def forget(self, keys: Iterable[FlowKey]) -> None:
         """Note that some 5-tuples have come or gone, or take another way."""
@@ -83,51 +98,63 @@ class ReplyWays:
 
     def _shares(self, pair: Pair) -> Shares:
         """Return the shares among all known ways between two groups of leaves."""
-        first, second = sorted(pair, key=lambda number: self._ranks[number])
+        first, second = sorted(pair, key=self._ranks.__getitem__)
         ways = self._ways.get(first)
         if ways is None:
             ways = self._ways[first] = self._counted(first)
-        count, crossed = ways.get(second, (0, {}))
-        shares = {c: n / count for c, n in crossed.items()}
-        if count and first != second:
+        if second not in ways:
+            return {}
+        count, numbers, crossing = ways[second]
+        names = map(self._index.name, numbers.tolist())
+        shares = dict(sorted(zip(names, (crossing / count).tolist(), strict=True)))
+        if first != second:
             # Few ways are known between two leaves, and more of those that leave either.
             for number in (first, second):
                 for uplink, share in self._uplinks(number).items():
-                    shares[uplink] = max(share, shares.get(uplink, 0.0))
+                    if share > shares.get(uplink, 0.0):
+                        shares[uplink] = share
         return shares
 
-    def _counted(self, number: int) -> dict[int, tuple[int, dict[str, int]]]:
-        """Return how many ways are known between some leaves and all others, and what they cross.
+    def _counted(self, number: int) -> dict[int, Ways]:
+        """Return which ways are known between some leaves and all others of no lower rank.
 
         By the other's number; of all at once, since most of it is the same for all.
         """
-        index = self._index
-        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in self._ranks[number]]
-        places = np.unique(np.concatenate(near))
-        group = self._groups_of(index.ends[places])
-        mine = (group == number).any(axis=1)
-        other = np.where(group[:, 0] == number, group[:, 1], group[:, 0])[mine]
-        others, which, counts = np.unique(other, return_inverse=True, return_counts=True)
-        rows = index.rows[places[mine], CROSSED:].astype(np.int64)
-        words, crossing = np.unique((which[:, None] << WORD) | rows, return_counts=True)
-        wanted = self._of_fabric(words & ((1 << WORD) - 1))
-        found: list[dict[str, int]] = [{} for _ in others]
-        for word, n in zip(words[wanted].tolist(), crossing[wanted].tolist(), strict=True):
-            found[word >> WORD][index.name(word & ((1 << WORD) - 1))] = n
+        index, ranks = self._index, self._ranks
+        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in ranks[number]]
+        places = near[0] if len(near) == 1 else np.unique(np.concatenate(near))
+        group = self.groups_of(index.ends[places])
+        other = np.where(group[:, 0] == number, group[:, 1], group[:, 0])
+        own = ranks[number]
+        counts = np.bincount(other[(group == number).any(axis=1)])
+        wanted = [n for n in np.flatnonzero(counts).tolist() if ranks[n] >= own]
+        # As small numbers, by which words are in order; of what is not wanted, none.
+        which = np.full(len(ranks), UNASKED)
+        which[wanted] = np.arange(len(wanted))
+        mine = which[other]
+        mine[(group != number).all(axis=1)] = UNASKED
+        rows = index.rows[places, CROSSED:].astype(np.int64)
+        words = (mine[:, None] << WORD) | rows
+        words = np.sort(words[self.of_fabric(rows) & (mine >= 0)[:, None]])
+        begins = np.flatnonzero(np.diff(words, prepend=UNASKED))
+        crossing = np.diff(begins, append=len(words))
+        words = words[begins]
+        cuts = np.searchsorted(words, np.arange(len(wanted) + 1) << WORD).tolist()
+        numbers = words & ((1 << WORD) - 1)
         return {
-            o: (n, dict(sorted(crossed.items())))
-            for o, n, crossed in zip(others.tolist(), counts.tolist(), found, strict=True)
+            other: (int(counts[other]), numbers[begin:end], crossing[begin:end])
+            for other, begin, end in zip(wanted, cuts, cuts[1:], strict=False)
         }
 
-    def _of_fabric(self, numbers: Ints) -> Bools:
+    def of_fabric(self, numbers: Ints | Numbers) -> Bools:
         """Return which of the index's numbers are components that belong to the fabric."""
-        more = len(self._index.crossing) - len(self._fabric)
-        if more > 0:
-            self._fabric = np.append(self._fabric, np.full(more, UNASKED, np.int8))
-        unknown = np.unique(numbers[self._fabric[numbers] == UNASKED])
-        for number in unknown.tolist():
-            self._fabric[number] = number != NOTHING and self._shared(self._index.name(number))
-        found: Bools = self._fabric[numbers] == 1
+        self._make_room()
+        known = self._fabric[numbers]
+        if (known == UNASKED).any():
+            for number in np.unique(numbers[known == UNASKED]).tolist():
+                self._fabric[number] = number != NOTHING and self._shared(self._index.name(number))
+            known = self._fabric[numbers]
+        found: Bools = known == 1
         return found
 
     def _uplinks(self, number: int) -> Shares:
@@ -145,11 +172,9 @@ class ReplyWays:
             self._leaving[number] = found
         return found
 
-    def _groups_of(self, ends: Numbers) -> Ints:
+    def groups_of(self, ends: Numbers) -> Ints:
         """Return the leaves of endpoints, both by number."""
-        if len(self._index.endpoints) > len(self._group):
-            more = len(self._index.endpoints)
-            self._group = np.append(self._group, np.full(more, UNASKED))
+        self._make_room()
         found: Ints = self._group[ends]
         if (found == UNASKED).any():
             for name, number in self._index.endpoints.items():
@@ -157,6 +182,15 @@ class ReplyWays:
                     self._group[number] = self._number(self._leaves(name))
             found = self._group[ends]
         return found
+
+    def _make_room(self) -> None:
+        """Follow the index, which has new endpoints and new numbers."""
+        more = len(self._index.endpoints)
+        if more > len(self._group):
+            self._group = np.append(self._group, np.full(more, UNASKED))
+        more = len(self._index.crossing) - len(self._fabric)
+        if more > 0:
+            self._fabric = np.append(self._fabric, np.full(more, UNASKED, np.int8))
 
     def _number(self, leaves: Leaves) -> int:
         found = self._groups.get(leaves)

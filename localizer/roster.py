@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from localizer.paths import FlowKey
+from localizer.traces import FlowKey, key_of
 from schemas.records import Endpoint, PingList, Task
 
 # Endpoints remembered as gone: half of all containers live less than an hour, so
@@ -136,7 +136,7 @@ class Roster:
         for target in () if known is None else known.targets:
             if target.src in self._endpoints and target.dst in self._endpoints:
                 for flow in range(target.flows):
-                    yield target.src, target.dst, flow
+                    yield key_of(target.src, target.dst, flow)
 
     def probed(self) -> Iterator[tuple[str, FlowKey]]:
         """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""

@@ -35,9 +35,10 @@ class Sources:
     states: StateBook
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: making one would take half as long again, and a storm makes a hundred thousand.
+@dataclass(slots=True, kw_only=True, eq=False)
 class BadFlow:
-    """A 5-tuple that something is wrong with.
+    """A 5-tuple that something is wrong with; nobody changes it.
 
     `open`: now, not a moment ago. `replyless`: cut off, though every hop of its trace but the
     target answers. `traced`: since it is cut off. `late`: those of its components that are at
@@ -64,26 +65,29 @@ class BadFlow:
 
     def __post_init__(self) -> None:
         """Work out what the symptoms say together."""
-        symptoms, put = self.symptoms, object.__setattr__
+        symptoms = self.symptoms
+        if len(symptoms) == 1:
+            # As nearly all of a storm.
+            only = symptoms[0]
+            self.cut = only.kind is AnomalyKind.CONNECTIVITY
+            self.lossy = only.kind is AnomalyKind.LOSS
+            self.onset_ns, self.seen_ns = only.onset_ns, only.seen_ns
+            self.ended_ns = only.last_ns
+            return
         kinds = [s.kind for s in symptoms]
-        cut = AnomalyKind.CONNECTIVITY in kinds
-        put(self, "cut", cut)
-        put(self, "lossy", not cut and AnomalyKind.LOSS in kinds)
-        put(self, "onset_ns", min([s.onset_ns for s in symptoms]))
-        put(self, "seen_ns", min([s.seen_ns for s in symptoms]))
-        put(self, "ended_ns", max([s.last_ns for s in symptoms]))
+        self.cut = AnomalyKind.CONNECTIVITY in kinds
+        self.lossy = not self.cut and AnomalyKind.LOSS in kinds
+        self.onset_ns = min([s.onset_ns for s in symptoms])
+        self.seen_ns = min([s.seen_ns for s in symptoms])
+        self.ended_ns = max([s.last_ns for s in symptoms])
 
     def cleared(self, components: tuple[str, ...], *, replyless: bool, traced: bool) -> "BadFlow":
         """Return the same with what its traces say; `replace` would work out all else anew."""
-        made, put = object.__new__(BadFlow), object.__setattr__
-        for name in KEPT:
-            put(made, name, getattr(self, name))
-        put(made, "components", components)
-        put(made, "replyless", replyless)
-        put(made, "traced", traced)
+        made = object.__new__(BadFlow)
+        for name in FIELDS:
+            setattr(made, name, getattr(self, name))
+        made.components, made.replyless, made.traced = components, replyless, traced
         return made
 
 
-KEPT: Final = tuple(
-    f.name for f in fields(BadFlow) if f.name not in {"components", "replyless", "traced"}
-)
+FIELDS: Final = tuple(f.name for f in fields(BadFlow))

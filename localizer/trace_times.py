@@ -47,6 +47,11 @@ class TraceTimes:
         """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
         return self._traced_ns.get(key)
 
+    def none_since(self, key: FlowKey, since_ns: int) -> bool:
+        """Say whether it is certain that a 5-tuple was not traced since then."""
+        at_ns = self._traced_ns.get(key)
+        return (self._oldest_s * SECOND_NS if at_ns is None else at_ns + 1) <= since_ns
+
     def forget(self, key: FlowKey) -> None:
         """Forget a 5-tuple."""
         at_ns = self._traced_ns.pop(key, None)

@@ -1,6 +1,7 @@
 """What a trace shows of its hops, and what is kept of it."""
 
 from dataclasses import dataclass
+from sys import intern
 from typing import Final
 
 from localizer.routes import KnownPath
@@ -60,6 +61,11 @@ class Trace:
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
 
 
+def key_of(src: str, dst: str, flow: int) -> FlowKey:
+    """Return a 5-tuple's key; all of an endpoint share its name: to compare, and to hold."""
+    return intern(src), intern(dst), flow
+
+
 def made_of(trace: PathTrace) -> Trace:
     """Return what a record tells of each hop; hops may be missing, or in any order."""
     hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
@@ -67,7 +73,10 @@ def made_of(trace: PathTrace) -> Trace:
     found = [hops.get(ttl) for ttl in range(1, most + 1)]
     return Trace(
         traced_ns=us_to_ns(trace.traced_at),
-        addresses=tuple([None if hop is None else hop.address for hop in found]),
+        # Of a million traces few addresses are different ones.
+        addresses=tuple(
+            [None if hop is None or hop.address is None else intern(hop.address) for hop in found]
+        ),
         rtts_ns=tuple([None if hop is None else hop.rtt_ns for hop in found]),
         complete=trace.complete,
     )

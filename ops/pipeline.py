@@ -118,7 +118,8 @@ class Pipeline:
                 str(self.config_path),
                 "--log-json",
             ],
-            env={"KAFKA_BOOTSTRAP": self.settings.bootstrap},
+            # Matrices are small: threads of the linear algebra wait for each other in a loop.
+            env={"KAFKA_BOOTSTRAP": self.settings.bootstrap, "OPENBLAS_NUM_THREADS": "1"},
         )
 
     def events(self, name: str) -> list[dict[str, Any]]:

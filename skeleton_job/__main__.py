@@ -39,6 +39,7 @@ settings come from flags, then the environment ({ENV_PREFIX}<NAME>), then the
   explore_peers = 1        # sample of other same-rail pairs, two peers for each
   explore_rotate_s = 300
   max_basic_peers = 1023   # as many of them as fit into a list of 64 KB
+  workers = 2              # inferences at a time
 
 example:
   skeletonhunter skeleton run --bootstrap 127.0.0.1:9092 --interval-s 10 --window-s 40
@@ -84,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config.inference(),
         producer_version=importlib.metadata.version("skeletonhunter"),
     )
-    service = Service(settings, core, codec, round((config.window_s + config.interval_s) * S_NS))
+    look_back_ns = round((config.window_s + config.interval_s) * S_NS)
+    service = Service(settings, core, codec, look_back_ns, workers=config.workers)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     EventLog(PROCESS).info("skeleton.started", cluster=settings.cluster, **vars_of(config))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from schemas.connection import ConfigError
@@ -25,6 +25,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "explore_peers": (0, 16),
     "explore_rotate_s": (1.0, 86_400.0),
     "max_basic_peers": (2, 8191),
+    "workers": (1, 64),
 }
 
 
@@ -48,6 +49,9 @@ class SkeletonConfig:
         Event time after which another distance is sampled; each turn publishes all lists.
     max_basic_peers
         Same-rail peers of an endpoint in the basic list; nearer ones in larger jobs.
+    workers
+        Inferences made at a time: one in a thread of the service, more in processes of their
+        own, each of some 250 MB. The default is 2, or 1 on a single core.
     """
 
     interval_s: float = 30.0
@@ -59,6 +63,7 @@ class SkeletonConfig:
     explore_peers: int = 1
     explore_rotate_s: float = 300.0
     max_basic_peers: int = DEFAULT_MAX_PEERS
+    workers: int = field(default_factory=lambda: min(2, os.cpu_count() or 1))
 
     def lists(self) -> ListConfig:
         """Return the part that makes lists."""

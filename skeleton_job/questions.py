@@ -1,6 +1,6 @@
 """When to infer, and what an inference needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from skeleton_job.arrays import S_NS
@@ -40,6 +40,10 @@ class Question:
     job: Job
     window_ns: tuple[int, int]
     readings: Readings
+
+    def without_readings(self) -> "Question":
+        """Return the same, to be kept while another process has the readings."""
+        return replace(self, readings=self.readings.none())
 
     def answer(self) -> Inference:
         """Return the inference; before the job's first reading nothing is missing."""

@@ -68,6 +68,13 @@ class Readings:
             bits=self.bits[rows],
         )
 
+    def none(self) -> "Readings":
+        """Return no readings of nobody."""
+        return replace(
+            self.of(()), time_ns=self.time_ns[:0].copy(), tx_bytes=self.tx_bytes[:0].copy(),
+            rx_bytes=self.rx_bytes[:0].copy(),
+        )  # fmt: skip
+
     def padded(self, column: NDArray[T], rows: Ints) -> NDArray[T]:
         """Return what a column says of some rows, each one's last reading repeated to its end."""
         out = np.empty((rows.size, int((self.end - self.begin)[rows].max())), dtype=column.dtype)

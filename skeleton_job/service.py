@@ -7,7 +7,7 @@ changes nothing that has not changed.
 """
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -29,6 +29,7 @@ from schemas.eventlog import EventLog
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from skeleton_job.core import SkeletonCore
 from skeleton_job.inbox import hand_over, read
+from skeleton_job.inferring import Asked, Inferring, died
 from skeleton_job.outbox import Outbox
 from skeleton_job.questions import Due, Question
 from skeleton_job.skeleton import Inference
@@ -40,6 +41,9 @@ POLL_S: Final = 0.05
 BATCH: Final = 500
 METADATA_TIMEOUT_S: Final = 10.0
 COUNTS_EVERY_S: Final = 60.0
+# What is in the making when the service is told to end has this long to end: an inference of
+# a large job takes two seconds.
+LAST_ANSWERS_S: Final = 5.0
 
 
 class ServiceError(RuntimeError):
@@ -54,12 +58,12 @@ class Service:
     core: SkeletonCore
     codec: Codec
     look_back_ns: int
+    workers: int = 1
     log: EventLog = field(default_factory=lambda: EventLog(PROCESS))
     _stopping: bool = False
     _ready: bool = False
     _behind: set[tuple[str, int]] = field(default_factory=set)
     _names: dict[str, Topic] = field(default_factory=dict)
-    _running: dict[Future[Inference], Question] = field(default_factory=dict)
     _waiting: dict[str, Due] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
 
@@ -89,23 +93,26 @@ class Service:
             }
         )
         outbox = Outbox(self.settings, PROCESS, self.log)
+        inferring = Inferring(self.workers)
         try:
             self._assign(consumer)
-            with ThreadPoolExecutor(1, "inference") as pool:
-                self._loop(consumer, outbox, pool)
+            self._loop(consumer, outbox, inferring)
+            self._take_answers(inferring, outbox, LAST_ANSWERS_S)
         finally:
+            inferring.close()
             left = outbox.flush()
             consumer.close()
             self._log_counts(outbox)
             self.log.info("skeleton.stopped", not_delivered=left)
 
-    def _loop(self, consumer: Consumer, outbox: Outbox, pool: ThreadPoolExecutor) -> None:
+    def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
         next_counts_s = time.monotonic() + COUNTS_EVERY_S
         while not self._stopping:
             for message in consumer.consume(BATCH, POLL_S):
                 self._take(message, outbox)
             if self._ready:
-                self._infer(pool, outbox)
+                self._take_answers(inferring, outbox)
+                self._infer(inferring)
                 self._publish_lists(outbox)
             outbox.poll()
             if time.monotonic() >= next_counts_s:
@@ -188,29 +195,45 @@ class Service:
         self.core.counts["consumer_errors"] += 1
         self.log.warning("skeleton.consumer_error", error=error.str(), topic=message.topic())
 
-    def _infer(self, pool: ThreadPoolExecutor, outbox: Outbox) -> None:
-        for future in [f for f in self._running if f.done()]:
-            question = self._running.pop(future)
-            try:
-                inference = future.result()
-            except (ValueError, ArithmeticError, LookupError) as error:
+    def _take_answers(self, inferring: Inferring, outbox: Outbox, timeout_s: float = 0.0) -> None:
+        for asked in inferring.answered(timeout_s):
+            if died(asked):
+                # Perhaps of this job: it waits for its next window. The others are asked again.
+                lost = inferring.begin_anew()
+                self._failed(asked, "its worker died")
+                self._waiting = {due.task_id: due for due in lost} | self._waiting
+                return
+            error = asked.future.exception()
+            if error is None:
+                self._answered(asked.question, asked.future.result(), outbox)
+            elif isinstance(error, (ValueError, ArithmeticError, LookupError)):
                 # One job's strange counters must not end the service of all others.
-                self.core.counts["inferences_failed"] += 1
-                self.log.error(
-                    "skeleton.inference_failed", task_id=question.job.task_id, error=repr(error)
-                )
+                self._failed(asked, repr(error))
             else:
-                self._answered(question, inference, outbox)
+                raise error
+
+    def _failed(self, asked: Asked, error: str) -> None:
+        self.core.counts["inferences_failed"] += 1
+        self.log.error("skeleton.inference_failed", task_id=asked.due.task_id, error=error)
+
+    def _infer(self, inferring: Inferring) -> None:
         for due in self.core.inferences_due():
             # Where inference is slower than its interval, the newest window counts.
             skipped = self._waiting.pop(due.task_id, None)
             self.core.counts["inferences_skipped"] += skipped is not None
             self._waiting[due.task_id] = due
-        while self._waiting and not self._running:
+        while self._waiting and inferring.has_room:
             # Only now are the readings taken out: those of all jobs at once would fill the memory.
-            asked = self.core.question(self._waiting.pop(next(iter(self._waiting))))
-            if asked is not None:
-                self._running[pool.submit(asked.answer)] = asked
+            due = self._waiting.pop(next(iter(self._waiting)))
+            question = self.core.question(due)
+            if question is None:
+                continue
+            try:
+                inferring.ask(due, question)
+            except BrokenExecutor:
+                # Whoever died is told of with the answers.
+                self._waiting = {due.task_id: due} | self._waiting
+                return
 
     def _answered(self, question: Question, inference: Inference, outbox: Outbox) -> None:
         self.core.counts["inferences"] += 1

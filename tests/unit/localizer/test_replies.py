@@ -71,3 +71,23 @@ def test_without_a_place_in_the_topology_nothing_is_known() -> None:
     assert ways.of("e0", "e9") == {}
     assert ways.of("nobody", "e0") == {}
     assert ways.of("e0", "e1") == {}
+
+
+def test_what_was_asked_for_in_time_is_what_is_found_later() -> None:
+    """Also of endpoints and components that come after it."""
+    fabric = small_fabric(spines=2)
+    known = index(("e0", "e1", over(0)))
+    ways = ReplyWays(fabric, known)
+    ways.settle()
+    for made in (
+        component("l2", ComponentKind.SWITCH), link("l2", "s1"),
+        component("r2", ComponentKind.RNIC), link("r2", "l2"),
+        component("e2", ComponentKind.ENDPOINT, parent="r2"),
+    ):  # fmt: skip
+        fabric.put(made)
+    way = "r2 l2--r2 l2 l2--s1 s1 l1--s1 l1 l1--r1 r1"
+    known.put(("e2", "e1", 0), way.split(), "a", None)
+    ways.forget([("e2", "e1", 0)])
+    ways.settle()
+    assert ways.of("e2", "e1") == ReplyWays(fabric, known).of("e2", "e1")
+    assert ways.of("e0", "e1") == ReplyWays(fabric, known).of("e0", "e1")
