@@ -109,13 +109,19 @@ class Publisher:
         timestamp_ms: int,
         confirmed: Confirmed,
     ) -> None:
-        """Queue many messages of one time, in order; otherwise as `send`."""
+        """Queue many messages of one time, in order; otherwise as `send`.
+
+        `confirmed` gets the offset of the last one alone: those before it have smaller ones.
+        """
         self._check()
+        last = len(values) - 1
         # Not `produce_batch`, which knows no timestamps.
-        produce, delivered = self._producer.produce, self._delivered(confirmed)
+        produce, delivered = self._producer.produce, self._delivered(None)
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
             if number % CHUNK_MESSAGES == 0:
                 self._make_room(CHUNK_MESSAGES)
+            if number == last:
+                delivered = self._delivered(confirmed)
             try:
                 produce(topic, value, key, partition, on_delivery=delivered, timestamp=timestamp_ms)
             except (BufferError, KafkaException) as error:
