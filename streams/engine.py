@@ -39,6 +39,8 @@ IDLE_AFTER_S: Final = 2.0
 # And says so again, so that a localizer that starts later hears it.
 IDLE_REPEAT_S: Final = 5.0
 UNKNOWN_OFFSET: Final = -1
+# Windows encoded and sent at a time: all of a large partition's at once are a hundred megabytes.
+WINDOWS_AT_ONCE: Final = 8_192
 
 Commit = Callable[[list[TopicPartition], bool], None]
 # Partition to the end of its log as the consumer last saw it, negative: unknown.
@@ -269,15 +271,16 @@ class Engine:
             for record in windows.records():
                 self._publish(session, window_output(record))
             return
-        keys, values = encoder.encode(windows)
-        self._drained().send_all(
-            self._settings.topic(topics.PROBE_WINDOW.name),
-            keys,
-            values,
-            partition=session.partition,
-            timestamp_ms=windows.end_at // 1000,
-            confirmed=session.confirmed(topics.PROBE_WINDOW),
-        )
+        for part in windows.parts(WINDOWS_AT_ONCE):
+            keys, values = encoder.encode(part)
+            self._drained().send_all(
+                self._settings.topic(topics.PROBE_WINDOW.name),
+                keys,
+                values,
+                partition=session.partition,
+                timestamp_ms=windows.end_at // 1000,
+                confirmed=session.confirmed(topics.PROBE_WINDOW),
+            )
 
     def _refuse(self, refused: Refused) -> None:
         """Send a message to the dead letters, bytes and key as they came."""

@@ -5,6 +5,7 @@ what was decided: a restart rebuilds it from the log.
 """
 
 from bisect import bisect_left, insort
+from sys import intern
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,9 @@ from streams.table import Column, Table
 # A power of two above RING_S.
 SLOTS: Final = 64
 SortKey = tuple[str, str, int, str]
+# A larger share of new 5-tuples is sorted in with all others, a smaller one put in one by one.
+FEW_NEW: Final = 0.01
+Ring = NDArray[np.uint16]
 RINGS: Final = ("sampled", "sent", "lost")
 TRANSPORTS: Final = tuple(t.value for t in Transport)
 TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
@@ -51,15 +55,17 @@ class RecentProbes:
         )
         # By second first: the 5-tuples of a round lie side by side, and so does what a new
         # second clears.
-        self.rings: dict[str, NDArray[np.int32]] = {
-            name: np.zeros((SLOTS, self.flows.capacity), np.int32) for name in RINGS
+        # Nobody probes a 5-tuple 65,536 times in a second; who claims it is counted from 0 again.
+        self.rings: dict[str, Ring] = {
+            name: np.zeros((SLOTS, self.flows.capacity), np.uint16) for name in RINGS
         }
         # Rows by (agent, source, destination), for tests over all 5-tuples of a path.
-        self._paths: dict[tuple[str, str, str], list[int]] = {}
+        self._paths: dict[tuple[str, str, str], tuple[int, ...]] = {}
         self._losses: dict[int, list[int]] = {}
-        # (source, destination, flow, agent) and row, sorted; new ones behind until asked for.
-        self._sorted: list[tuple[SortKey, int]] = []
-        self._is_sorted = True
+        # Rows in the order of source, destination, flow and agent; new ones beside it until asked
+        # for.
+        self._order: list[int] = []
+        self._new: list[int] = []
         self._rank = np.zeros(0, np.int64)
         self.head_s = reach_ns // SECOND_NS
 
@@ -69,7 +75,8 @@ class RecentProbes:
         if None in found:
             for key in keys:
                 if self.flows.find(key) is None:
-                    self._paths.setdefault(key[:3], []).append(self._new_row(key))
+                    row = self._new_row(key)
+                    self._paths[key[:3]] = (*self._paths.get(key[:3], ()), row)
             found = self.flows.find_all(keys)
         return np.array(found, np.int64)
 
@@ -164,26 +171,31 @@ class RecentProbes:
         gone: list[int] = rows[self.flows["last_ns"][rows] < before_ns].tolist()
         if gone:
             left = set(gone)
-            self._sorted = [pair for pair in self._sorted if pair[1] not in left]
+            self._order = [row for row in self._order if row not in left]
+            self._new = [row for row in self._new if row not in left]
         for row in gone:
             key = self.flows.key(row)
             self.flows.remove(key)
             self._losses.pop(row, None)
-            self._paths[key[:3]].remove(row)
-            if not self._paths[key[:3]]:
-                del self._paths[key[:3]]
+            rest = tuple(other for other in self._paths.pop(key[:3]) if other != row)
+            if rest:
+                self._paths[key[:3]] = rest
         return gone
 
     def rank(self, rows: Int64s) -> Int64s:
         """Return places of 5-tuples in the order of source, destination, flow and agent.
 
-        Comparable with each other only. Sorted anew when 5-tuples came, which is cheap: what
-        is sorted already is one run for Python's sort.
+        Comparable with each other only.
         """
-        if not self._is_sorted:
-            self._sorted.sort()
-            self._is_sorted = True
-            places = np.array([row for _, row in self._sorted], np.int64)
+        if self._new:
+            if len(self._new) > FEW_NEW * len(self._order):
+                self._order += self._new
+                self._order.sort(key=self._sort_key)
+            else:
+                for row in self._new:
+                    insort(self._order, row, key=self._sort_key)
+            self._new = []
+            places = np.array(self._order, np.int64)
             self._rank = np.zeros(self.flows.capacity, np.int64)
             self._rank[places] = np.arange(len(places))
         out: Int64s = self._rank[rows]
@@ -191,9 +203,10 @@ class RecentProbes:
 
     def _new_row(self, key: FlowKey) -> int:
         used = self.flows.rows_ever
-        row = self.flows.row(key)
-        self._sorted.append(((*key[1:], key[0]), row))
-        self._is_sorted = False
+        agent, src, dst, flow = key
+        # Each name is that of many 5-tuples.
+        row = self.flows.row((intern(agent), intern(src), intern(dst), flow))
+        self._new.append(row)
         more = self.flows.capacity - self.rings["sent"].shape[1]
         for name, ring in self.rings.items():
             if more:
@@ -202,6 +215,10 @@ class RecentProbes:
                 # Somebody's before.
                 ring[:, row] = 0
         return row
+
+    def _sort_key(self, row: int) -> SortKey:
+        agent, src, dst, flow = self.flows.key(row)
+        return src, dst, flow, agent
 
     def _samples(self, rows: Int64s, lost: Bools) -> Bools:
         """Mark the first probe of each 5-tuple, unless it tells of an outage and not of a rate.
@@ -238,7 +255,7 @@ class RecentProbes:
             del times[0]
 
 
-def _count(ring: NDArray[np.int32], rows: Int64s, slots: Int64s, *, once: bool) -> None:
+def _count(ring: Ring, rows: Int64s, slots: Int64s, *, once: bool) -> None:
     """Add one at each place; `once`: no place is there twice."""
     if once:
         ring[slots, rows] += 1

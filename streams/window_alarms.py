@@ -5,6 +5,7 @@ anomalies, so that a restart restores it from the output topics.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from streams.rebuilding import Rebuilding
 from streams.statistics import FEATURES
 from streams.table import Links, Table
 from streams.window_records import WindowBatch
+
+# Windows judged at a time: what is computed of them on the way stays small, and near.
+AT_ONCE: Final = 8_192
 
 
 def features_of(window: PathWindow) -> list[int] | None:
@@ -73,6 +77,12 @@ class WindowAlarms:
 
     def on_windows(self, index: int, windows: WindowBatch) -> list[Anomaly]:
         """Judge the closed windows of one index; return what they decide, in their order."""
+        parts = windows.parts(AT_ONCE)
+        anomalies = [found for part in parts for found in self._judged(index, part)]
+        self._lookback.forget(index)
+        return anomalies
+
+    def _judged(self, index: int, windows: WindowBatch) -> list[Anomaly]:
         anomalies: list[Anomaly] = []
         places = np.flatnonzero(windows.ok >= MIN_ANSWERS)
         if len(places):
@@ -89,7 +99,6 @@ class WindowAlarms:
                 anomalies += self._latency(index, window, verdicts, nth)
             if self._trend.windows_per_block:
                 self._long_term.add(index, rows, features[:, P50], least_ns)
-        self._lookback.forget(index)
         return anomalies
 
     def _raised_rows(self) -> list[int]:

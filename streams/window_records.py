@@ -1,8 +1,8 @@
 """Closed windows in the order of `probe.window.v1`: columns to judge, records to publish."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,20 @@ class WindowBatch:
         """The seven features, (n, 7)."""
         out: Int64s = self.values[:, FEATURE_PLACES]
         return out
+
+    def parts(self, length: int) -> Iterator[Self]:
+        """Yield so many of them at a time."""
+        for first in range(0, len(self), length):
+            here = slice(first, first + length)
+            yield replace(
+                self,
+                rows=self.rows[here],
+                values=self.values[here],
+                sent=self.sent[here],
+                ok=self.ok[here],
+                repeats=self.repeats[here],
+                transports=self.transports[here],
+            )
 
     def record(self, place: int) -> PathWindow:
         """Return one of the windows as a record."""

@@ -13,6 +13,7 @@ from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
 from schemas.registry import codec_for
+from streams import heap
 from streams.app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
 from streams.config import WorkerConfig
 from streams.consumer import RoundConsumer
@@ -73,6 +74,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     WorkerSetupError
         If it cannot start.
     """
+    heap.give_back()
     log, metrics, codec = EventLog(PROCESS), Metrics(), codec_for(settings)
     admin = AdminClient(settings.librdkafka())
     check_topics(admin, settings)

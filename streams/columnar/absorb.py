@@ -100,9 +100,9 @@ class RecentArrays(NamedTuple):
     mark: NDArray[np.int64]
     probes: NDArray[np.int32]
     losses: NDArray[np.int32]
-    sampled: NDArray[np.int32]
-    sent: NDArray[np.int32]
-    lost: NDArray[np.int32]
+    sampled: NDArray[np.uint16]
+    sent: NDArray[np.uint16]
+    lost: NDArray[np.uint16]
 
 
 class LaneArrays(NamedTuple):

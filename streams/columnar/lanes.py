@@ -52,7 +52,8 @@ class Lanes:
         slots = arrays.slots.shape[2]
         if rows <= had and self._slots == slots:
             return
-        counts = np.zeros((lanes, max(rows, had)), np.int32)
+        # Some more: rows come by and by, and all is copied.
+        counts = np.zeros((lanes, max(rows + rows // 8, had)), np.int32)
         counts[:, :had] = arrays.counts
         grown = np.zeros((lanes, 3, self._slots, counts.shape[1]), np.int32)
         grown[:, :, :slots, :had] = arrays.slots

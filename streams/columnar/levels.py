@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from streams.columnar.compiled import compiled
 from streams.columns import Bools, Int64s
-from streams.detectors.levels import NORMAL_MAD
+from streams.detectors.levels import NORMAL_MAD, Whole
 from streams.detectors.lof import Floats
 
 # Windows of a look-back, at most.
 ROOM: Final = 64
 
 
-def levels(features: Int64s, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
+def levels(features: Whole, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
     """Return what `streams.detectors.levels.levels` returns."""
     medians = np.empty(len(rows))
     deviations = np.empty(len(rows))
@@ -24,7 +24,7 @@ def levels(features: Int64s, rows: Int64s, valid: Bools, column: int) -> tuple[F
 
 @compiled
 def _levels(
-    features: NDArray[np.int64],
+    features: Whole,
     rows: NDArray[np.int64],
     valid: NDArray[np.bool_],
     column: int,

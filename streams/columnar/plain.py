@@ -160,7 +160,7 @@ class PlainRounds:
             quiet=machine.open_anomalies == 0,
         )
         flows, rings, seen = machine.recent.flows, machine.recent.rings, machine.seen
-        self._lanes.fit(flows.capacity)
+        self._lanes.fit(flows.rows_ever)
         at, why = absorb.absorb(
             block.data,
             block.starts,

@@ -53,6 +53,9 @@ EXTRA_WINDOWS: Final = 2
 P50: Final = 1
 P75: Final = 2
 NEVER: Final = -(2**62)
+# The look-back is the largest part of a 5-tuple's state: 32 bits hold two seconds, and a path
+# whose normal is above that is not told from worse.
+MOST_NS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ class LookBack:
         self._length = config.lookback_windows + EXTRA_WINDOWS
         self.table: Table[FlowKey] = Table(
             {
-                "features": Column(np.int64, 0, (self._length, 7)),
+                # What is slower than MOST_NS is as slow.
+                "features": Column(np.int32, 0, (self._length, 7)),
                 "window": Column(np.int64, NEVER, (self._length,)),
                 "weak": Column(np.int64, NEVER),
             }
@@ -114,7 +118,7 @@ class LookBack:
         """Take a window that is not anomalous, features of shape (7,), into the look-back."""
         row = self.table.row(key)
         place = window % self._length
-        self.table["features"][row, place] = features_ns
+        self.table["features"][row, place] = np.minimum(features_ns, MOST_NS)
         self.table["window"][row, place] = window
 
     def insert_all(self, rows: Int64s, window: int, features_ns: Int64s) -> None:
@@ -126,7 +130,7 @@ class LookBack:
             Their rows of `table`.
         """
         place = window % self._length
-        self.table["features"][rows, place] = features_ns
+        self.table["features"][rows, place] = np.minimum(features_ns, MOST_NS)
         self.table["window"][rows, place] = window
 
     def reset(self, key: FlowKey) -> None:

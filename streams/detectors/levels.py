@@ -6,15 +6,17 @@
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streams.columns import Bools, Int64s
 from streams.detectors.lof import Floats
 
 # The standard deviation of a normal distribution in units of its median distance.
 NORMAL_MAD: Final = 1.4826
+Whole = NDArray[np.int32] | Int64s
 
 
-def levels(features: Int64s, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
+def levels(features: Whole, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
     """Return median and robust standard deviation of a feature over each row's valid windows.
 
     Parameters
