@@ -146,8 +146,11 @@ class Engine:
 
         With `commit` False they are another's already: drop them as they are.
         """
+        numbers = list(partitions)
+        if not commit:
+            self._let_nobody_wait(numbers)
         with self._lock:
-            gone = self._given_up(partitions)
+            gone = self._given_up(numbers)
             self._moved()
             if commit and gone:
                 self._drained().drain()
@@ -229,6 +232,14 @@ class Engine:
                 self._metrics.take(session.machine.counts)
             self._moved()
             self.commit_due()
+
+    def _let_nobody_wait(self, partitions: Iterable[int]) -> None:
+        """End a machine's waiting for windows; takes no lock, which the machine has meanwhile.
+
+        When they come it would go on, and write beside the new owner.
+        """
+        for session in filter(None, map(self._sessions.get, partitions)):
+            session.give_up()
 
     def _given_up(self, partitions: Iterable[int]) -> list[Session]:
         gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]

@@ -111,3 +111,23 @@ def test_what_goes_wrong_is_heard_where_the_windows_are_wanted() -> None:
     windows.run()
     with pytest.raises(ZeroDivisionError):
         windows.wait()
+
+
+def test_who_waits_hears_that_the_broker_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic may be gone for good; who waits holds up everything, and nobody watches it."""
+    monkeypatch.setattr(earlier, "RETRY_S", 0.01)
+    monkeypatch.setattr(earlier, "PATIENCE_S", 0.1)
+
+    def read(start: int, _check: Callable[[], None]) -> Iterator[list[Message]]:
+        if start == 0:
+            yield messages()[:7]
+        raise SessionLostError("no such topic")
+
+    windows, _ = make(read)
+    background = Background()
+    background.start(windows)
+    try:
+        with pytest.raises(SessionLostError, match="no such topic"):
+            windows.wait()
+    finally:
+        background.shut_down()
