@@ -38,8 +38,13 @@ def test_a_machine_that_waits_for_windows_ends_when_its_partition_is_lost() -> N
     )  # fmt: skip
     reading = threading.Thread(target=earlier.run)
     reading.start()
-    # A feed that waits, as one whose round ends a block.
-    feed = SimpleNamespace(take=lambda _messages: earlier.wait() or [])
+
+    def take(_messages: list[Message]) -> list[Any]:
+        # As one whose round ends a block.
+        earlier.wait()
+        return []
+
+    feed = SimpleNamespace(take=take)
     session = Session(
         partition=0, epoch=1, machine=held, feed=cast(Any, feed), next_offset=0,
         ends={WINDOWS: 0, ANOMALIES: 0}, earlier=earlier, committed=0,
