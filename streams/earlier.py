@@ -21,6 +21,9 @@ from streams.published import Reader
 # While somebody waits.
 WAIT_S: Final = 0.25
 RETRY_S: Final = 1.0
+# Somebody waits no longer than this for a broker that gives nothing: who waits holds up all
+# partitions and the group, and is not watched. About what `streams.lookback` grants a silence.
+PATIENCE_S: Final = 15.0
 
 # Messages of a range from an offset on; calls back between them.
 Read = Callable[[int, Callable[[], None]], Iterator[list[Message]]]
@@ -67,6 +70,8 @@ class EarlierWindows:
         self._done = threading.Event()
         self._cancelled = threading.Event()
         self._failure: BaseException | None = None
+        # What the broker said, and since when it has given nothing; None: it gives.
+        self._trouble: tuple[SessionLostError, float] | None = None
 
     def ready(self) -> bool:
         """Return whether all have come; raise what kept them from coming."""
@@ -75,9 +80,19 @@ class EarlierWindows:
         return self._done.is_set()
 
     def wait(self) -> None:
-        """Return when all have come."""
+        """Return when all have come.
+
+        Raises
+        ------
+        SessionLostError
+            If the broker gives nothing for `PATIENCE_S`, or the partition is given up.
+        """
+        began = time.monotonic()
         while not self.ready():
             self._beat()
+            trouble = self._trouble
+            if trouble is not None and time.monotonic() - max(began, trouble[1]) > PATIENCE_S:
+                raise trouble[0]
             self._done.wait(WAIT_S)
 
     def cancel(self) -> None:
@@ -98,7 +113,9 @@ class EarlierWindows:
                     windows += self._take(reader)
                     break
                 except SessionLostError as error:
-                    # The broker is away. The work beside has the same trouble, and decides.
+                    # The broker is away. The work beside has the same trouble, and decides;
+                    # unless it waits.
+                    self._trouble = error, (self._trouble or (error, time.monotonic()))[1]
                     self._log.warning("earlier.waiting", reason=str(error))
                     self._cancelled.wait(RETRY_S)
         except _CancelledError:
@@ -119,6 +136,7 @@ class EarlierWindows:
         """Read from where it stopped; return how many messages."""
         count = 0
         for messages in self._read(self._next, self._check):
+            self._trouble = None
             self._machine.add_earlier(reader.read([m.value() or b"" for m in messages]))
             self._next = int(messages[-1].offset() or 0) + 1
             count += len(messages)

@@ -123,6 +123,7 @@ class Engine:
         with self._lock:
             self._drop_all()
             self._idle.clear()
+            heap.settle()
             self._publisher, self._commit = publisher, commit
 
     def take_over(self, sessions: Iterable[Session]) -> None:
@@ -147,16 +148,18 @@ class Engine:
 
         With `commit` False they are another's already: drop them as they are.
         """
+        numbers = list(partitions)
+        if not commit:
+            self._let_nobody_wait(numbers)
         with self._lock:
-            gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
-            for session in gone:
-                session.give_up()
-                self._idle.pop(session.partition, None)
-                self._metrics.take(session.machine.counts)
+            gone = self._given_up(numbers)
             self._moved()
             if commit and gone:
                 self._drained().drain()
                 self._commit_now(gone, wait=True)
+            if gone and not self._stopping:
+                gone.clear()
+                heap.settle()
 
     def close(self) -> None:
         """Drop everything and give up what is not confirmed."""
@@ -231,6 +234,22 @@ class Engine:
                 self._metrics.take(session.machine.counts)
             self._moved()
             self.commit_due()
+
+    def _let_nobody_wait(self, partitions: Iterable[int]) -> None:
+        """End a machine's waiting for windows; takes no lock, which the machine has meanwhile.
+
+        When they come it would go on, and write beside the new owner.
+        """
+        for session in filter(None, map(self._sessions.get, partitions)):
+            session.give_up()
+
+    def _given_up(self, partitions: Iterable[int]) -> list[Session]:
+        gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
+        for session in gone:
+            session.give_up()
+            self._idle.pop(session.partition, None)
+            self._metrics.take(session.machine.counts)
+        return gone
 
     def _drop_all(self) -> None:
         for session in self._sessions.values():

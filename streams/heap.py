@@ -30,7 +30,12 @@ def give_back() -> None:
 
 
 def settle() -> None:
-    """Leave what is there now out of all later passes, and make passes rarer."""
+    """Leave what is there now out of all later passes, and make passes rarer.
+
+    To be called again whenever something large goes: what was left out is never freed else,
+    and a partition's machine holds itself.
+    """
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

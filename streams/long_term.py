@@ -78,6 +78,9 @@ class LongTerm:
 
         While `expect` lasts, by the one thread that reads them: nobody else touches the blocks.
         """
+        if not self.trend.windows_per_block:
+            # Its rows would stay: no block ends that forgets them.
+            return
         self._rows = self._rows or Rows(self.trend.table)
         self.trend.add_all(self._rows.of(windows), index, p50_ns, least)
 

@@ -87,9 +87,8 @@ class RecentProbes:
         return np.array([row for row in found if row is not None], np.int64), here
 
     def known_key(self, key: FlowKey) -> FlowKey:
-        """Return the key that is kept for a 5-tuple already, or this one."""
-        row = self.flows.find(key)
-        return key if row is None else self.flows.key(row)
+        """Return the key that is kept for a 5-tuple already, or this one; from any thread."""
+        return self.flows.kept(key)
 
     def advance(self, reach_ns: int) -> None:
         """Move the rings on to the second of `reach_ns`."""

@@ -267,6 +267,8 @@ class Restorer:
 
     def _begin(self, session: Session, earlier: EarlierWindows) -> None:
         """Let the earlier windows be read, as long as the session is wanted."""
+        if not self.config.trend_ns:
+            return
         session.earlier = earlier
         self.background.start(earlier)
         try:

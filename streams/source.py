@@ -77,6 +77,7 @@ class Source:
         self._consuming = ThreadPoolExecutor(1, thread_name_prefix="consume")
         self._working = ThreadPoolExecutor(1, thread_name_prefix="detect")
         self._broken: Exception | None = None
+        self._works = False
         self._announcing: asyncio.Future[Any] | None = None
         self._ready = False
         self._done = asyncio.Event()
@@ -116,11 +117,14 @@ class Source:
             On a programming error: nothing of the batch is committed.
         """
         while (batch := self.outbox.take(number)) is not None:
+            self._works = True
             try:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._working, self._engine.process, batch)
             except SessionLostError as error:
                 self._broken = error
+            finally:
+                self._works = False
 
     def shut_down(self) -> None:
         """End the threads."""
@@ -163,7 +167,9 @@ class Source:
             if consumer.joined and not self._ready:
                 self._ready = True
                 self._log.info("worker.ready", partitions=list(self._engine.partitions()))
-            if not self.outbox and now - ticked_at >= TICK_S:
+            # Not behind a batch, which may wait for windows: polling goes on, or nobody hears
+            # that partitions were lost.
+            if not self.outbox and not self._works and now - ticked_at >= TICK_S:
                 ticked_at = now
                 ends = await self._in_thread(consumer.log_ends)
                 loop = asyncio.get_running_loop()

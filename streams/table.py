@@ -81,6 +81,13 @@ class Table(Generic[K]):
             raise KeyError(row)
         return key
 
+    def kept(self, key: K) -> K:
+        """Return the key as it is kept here, or this one; also while another thread removes it."""
+        row = self._rows.get(key)
+        found = None if row is None else self._keys[row]
+        # By now the row may be nobody's, or another key's.
+        return found if found is not None and found == key else key
+
     def rows(self) -> NDArray[np.int64]:
         """Return all rows in use, in order of their creation."""
         return np.fromiter(self._rows.values(), np.int64, len(self._rows))

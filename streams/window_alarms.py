@@ -69,7 +69,12 @@ class WindowAlarms:
     @property
     def lookback_ns(self) -> int:
         """How far back they matter but for the long-term test."""
-        return (self._lookback.windows + 1) * self._config.window_ns
+        # What a window said of an open anomaly is in a record after the next refresh, for which
+        # a round's span can let the windows wait.
+        return max(
+            (self._lookback.windows + 1) * self._config.window_ns,
+            MAX_ROUND_SPAN_NS + REFRESH_STEP_NS,
+        )
 
     def baseline_p50_ns(self, key: FlowKey, next_window: int) -> int | None:
         """Return the median over the look-back of the windows' medians."""

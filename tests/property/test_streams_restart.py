@@ -19,11 +19,14 @@ from streams.published import PublishedReader, Reader, make_reader
 from tests.unit.streams.columnar.rounds_read import message
 from tests.unit.streams.worlds import (
     IDENTITY,
+    START_S,
     Datum,
     Fault,
     World,
     as_bytes,
     machine,
+    result,
+    round_datum,
     through_wire,
 )
 
@@ -206,3 +209,30 @@ def test_restart_continues_with_the_same_bytes(
         later = [message(log[n], n) for n in range(offset, len(log))]
         rest = [output for taken in feed.take(later) for output in taken.outputs]
         assert as_bytes(rest) == as_bytes(outputs[told:])
+
+
+def test_restart_knows_what_the_last_window_before_a_refresh_said() -> None:
+    """Short windows, and a round so long that dozens of them close between two refreshes."""
+    config = DetectionConfig(
+        window_ns=SECOND_NS, lateness_ns=0, lookback_windows=5, idle_ns=60 * SECOND_NS,
+        trend_ns=100 * SECOND_NS,
+    )  # fmt: skip
+    log: list[Datum] = []
+    for second in range(90):
+        started_ns = (START_S + second) * SECOND_NS
+        if second < 33:
+            # Raised, then a little less, then silent.
+            rtt_ns = 1_000_000 if second < 30 else 9_000_000 if second < 32 else 7_500_000
+            raised = [result("a", "b", 0, nth * 40_000_000, rtt_ns + nth) for nth in range(20)]
+            log.append(round_datum(raised, started_ns, second))
+        spans_ns = 29 * SECOND_NS if second == 31 else 0
+        log.append(round_datum([result("c", "d", 0, spans_ns, 1_000)], started_ns, agent="other"))
+    undisturbed = machine(config)
+    outputs = [o for n, datum in enumerate(log[:88]) for o in undisturbed.process(datum, n)]
+    point = Checkpoint(
+        offset=88, lookback=undisturbed.lookback, closed_ns=undisturbed.closed_ns,
+        window_offset=0, anomaly_offset=0,
+    )  # fmt: skip
+    again, _ = restarted(config, log, outputs, point, kernels=False, late=10**9)
+    for n, datum in enumerate(log[88:], 88):
+        assert as_bytes(again.process(datum, n)) == as_bytes(undisturbed.process(datum, n))

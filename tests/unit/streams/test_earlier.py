@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 from confluent_kafka import Message
 
@@ -11,11 +12,15 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.eventlog import EventLog
 from streams import earlier
+from streams.columns import FlowKey
 from streams.config import DetectionConfig
+from streams.detectors.lognormal import Trend
 from streams.earlier import Background, Beat, EarlierWindows
 from streams.errors import SessionLostError
+from streams.long_term import LongTerm
 from streams.partition import PartitionMachine
-from streams.published import PublishedReader, WindowColumns
+from streams.published import PublishedReader, WindowColumns, columns_of
+from streams.table import Table
 from tests.unit.streams.columnar.rounds_read import raw_message
 from tests.unit.streams.worlds import IDENTITY, World, machine, run, windows_of
 
@@ -111,3 +116,32 @@ def test_what_goes_wrong_is_heard_where_the_windows_are_wanted() -> None:
     windows.run()
     with pytest.raises(ZeroDivisionError):
         windows.wait()
+
+
+def test_who_waits_hears_that_the_broker_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic may be gone for good; who waits holds up everything, and nobody watches it."""
+    monkeypatch.setattr(earlier, "RETRY_S", 0.01)
+    monkeypatch.setattr(earlier, "PATIENCE_S", 0.1)
+
+    def read(start: int, _check: Callable[[], None]) -> Iterator[list[Message]]:
+        if start == 0:
+            yield messages()[:7]
+        raise SessionLostError("no such topic")
+
+    windows, _ = make(read)
+    background = Background()
+    background.start(windows)
+    try:
+        with pytest.raises(SessionLostError, match="no such topic"):
+            windows.wait()
+    finally:
+        background.shut_down()
+
+
+def test_without_the_long_term_test_nothing_is_kept_for_it() -> None:
+    """It is off: nobody would ever forget the rows."""
+    flows: Table[FlowKey] = Table({})
+    long_term = LongTerm(Trend(0), flows)
+    windows = columns_of(WINDOWS[:1])
+    long_term.add_earlier(7, windows, windows["p50_ns"], np.zeros(1))
+    assert len(long_term.trend) == 0

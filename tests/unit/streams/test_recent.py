@@ -1,5 +1,7 @@
 """The last minute of each 5-tuple."""
 
+import sys
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -93,3 +95,26 @@ def test_paths_add_up_their_flows() -> None:
     assert len(gone) == 2
     assert len(recent.flows) == 1
     assert recent.path_sampled(recent.flows.row(key(0)), RING_S) == (3, 1)
+
+
+def test_a_kept_key_is_asked_for_while_rows_change_hands() -> None:
+    """The windows read beside the work ask while 5-tuples fall silent: never another's is told."""
+    recent = RecentProbes()
+    over = threading.Event()
+
+    def change() -> None:
+        while not over.is_set():
+            for flow in (0, 1):
+                recent.flows.row(key(flow))
+                recent.flows.remove(key(flow))
+
+    thread = threading.Thread(target=change)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        assert all(recent.known_key(key()) == key() for _ in range(1_000_000))
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(before)

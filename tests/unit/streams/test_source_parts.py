@@ -1,15 +1,20 @@
 """Parts of the adapters that need no broker."""
 
+import asyncio
+import threading
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
 from streams.app import credentials, quiet_group
 from streams.batch import Batch
 from streams.config import WorkerConfig
 from streams.metrics import NAMES, Metrics
-from streams.source import Outbox
+from streams.source import TICK_S, Outbox, Source
 
 
 def batch(number: int) -> Batch:
@@ -64,3 +69,52 @@ def test_login_reaches_faust() -> None:
     found = credentials(KafkaSettings(bootstrap="x:1", options=options))
     assert (found.username, found.password, found.mechanism.value) == ("u", "p", "SCRAM-SHA-512")
     assert found.protocol.value == "SASL_PLAINTEXT"
+
+
+def test_polling_goes_on_while_a_batch_waits() -> None:
+    """For windows it may wait for minutes: lost partitions are heard of by polling alone."""
+    going, working = threading.Event(), threading.Event()
+    polls = 0
+
+    def poll() -> Batch | None:
+        nonlocal polls
+        polls += 1
+        return batch(1) if polls == 1 else None
+
+    def process(_batch: Batch) -> None:
+        working.set()
+        going.wait(10)
+
+    def nothing(*_: object) -> dict[int, int]:
+        return {}
+
+    consumer = SimpleNamespace(
+        poll=poll, joined=True, hold=nothing, log_ends=nothing, close=nothing, commit=nothing
+    )
+    engine = SimpleNamespace(
+        open=nothing, close=nothing, process=process, tick=nothing, partitions=nothing
+    )
+
+    async def announce(number: int) -> None:
+        await source.work(number)
+
+    source = Source(
+        lambda: cast(Any, (consumer, None)), cast(Any, engine), announce,
+        EventLog("worker"), Metrics(),
+    )  # fmt: skip
+
+    async def watch() -> int:
+        running = asyncio.ensure_future(source.run(going.is_set))
+        await asyncio.to_thread(working.wait, 10)
+        await asyncio.sleep(2 * TICK_S)
+        before = polls
+        await asyncio.sleep(TICK_S)
+        counted = polls - before
+        going.set()
+        await running
+        return counted
+
+    try:
+        assert asyncio.run(watch()) > 1
+    finally:
+        source.shut_down()
