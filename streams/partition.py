@@ -359,11 +359,16 @@ class PartitionMachine:
     def _refresh(self, grid_ns: int) -> list[Anomaly]:
         """Repeat the open anomalies; clear those of 5-tuples that are no longer probed."""
         return [
-            self._board.clear(alarm, grid_ns, replace(alarm.evidence, value=None))
+            self._silenced(alarm, grid_ns)
             if self._last_ns(alarm) < grid_ns - self.config.idle_ns
             else self._board.repeat(self._renewed(alarm), grid_ns)
             for alarm in self._board.due()
         ]
+
+    def _silenced(self, alarm: Alarm, grid_ns: int) -> Anomaly:
+        if alarm.kind is AnomalyKind.LATENCY:
+            self._window_alarms.silenced(alarm.key, grid_ns)
+        return self._board.clear(alarm, grid_ns, replace(alarm.evidence, value=None))
 
     def _renewed(self, alarm: Alarm) -> Alarm:
         if alarm.kind in (AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS):

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from schemas.enums import AnomalyKind
+from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from streams.board import US_NS, Alarm, Board, Evidence
 from streams.columns import FlowKey
@@ -60,6 +60,8 @@ class WindowAlarms:
         self._long_term = LongTerm(self._trend, flows)
         self._rebuilding = Rebuilding(config, board, self._lookback, self._long_term)
         self._least_ns = least_effects_ns(config)
+        # When silence cleared a LATENCY anomaly; its windows until then may still be open.
+        self._silenced_ns: dict[FlowKey, int] = {}
 
     @property
     def history_ns(self) -> int:
@@ -96,7 +98,7 @@ class WindowAlarms:
             verdicts = self._lookback.judge(
                 index, self._to_lookback.find(rows), features, windows.ok[places], least_ns
             )
-            special = verdicts.strong | verdicts.weak | np.isin(rows, self._raised_rows())
+            special = verdicts.strong | verdicts.weak | np.isin(rows, self._special_rows(index))
             usual = np.flatnonzero(~special)
             self._lookback.insert_all(self._to_lookback.make(rows[usual]), index, features[usual])
             for nth in np.flatnonzero(special).tolist():
@@ -106,10 +108,16 @@ class WindowAlarms:
                 self._long_term.add(index, rows, features[:, P50], least_ns)
         return anomalies
 
-    def _raised_rows(self) -> list[int]:
-        """Return the rows of the 5-tuples with an open LATENCY anomaly."""
-        found = map(self._flows.find, self._board.keys(AnomalyKind.LATENCY))
-        return [row for row in found if row is not None]
+    def silenced(self, key: FlowKey, at_ns: int) -> None:
+        """Note that silence cleared a LATENCY anomaly: windows that end by then are part of it."""
+        self._silenced_ns[key] = at_ns
+
+    def _special_rows(self, index: int) -> list[int]:
+        """Return the rows of the 5-tuples with a LATENCY anomaly, open or cleared by silence."""
+        end_ns = (index + 1) * self._config.window_ns
+        self._silenced_ns = {k: at for k, at in self._silenced_ns.items() if at >= end_ns}
+        keys = [*self._board.keys(AnomalyKind.LATENCY), *self._silenced_ns]
+        return [row for row in map(self._flows.find, keys) if row is not None]
 
     def on_closed(self, before: int, after: int) -> list[Anomaly]:
         """Run the long-term test for blocks whose last window closed as `before` became `after`.
@@ -138,6 +146,11 @@ class WindowAlarms:
         long_term: bool,
     ) -> None:
         """Rebuild what undisturbed processing would hold now, as `Rebuilding.rebuild` has it."""
+        self._silenced_ns = {
+            (a.agent_id, a.src, a.dst, a.flow): a.event_at * US_NS
+            for a in anomalies
+            if a.kind is AnomalyKind.LATENCY and a.state is AnomalyState.CLEARED and a.value is None
+        }
         self._rebuilding.rebuild(parts, anomalies, first_open, long_term=long_term)
 
     def add_earlier(self, part: WindowColumns) -> None:
@@ -176,6 +189,8 @@ class WindowAlarms:
                 self._lookback.reset(key)
             self._lookback.insert(key, index, features)
             return [self._board.clear(alarm, end_ns, evidence)]
+        if key in self._silenced_ns:
+            return []
         weak = bool(verdicts.weak[place])
         if verdicts.strong[place] or (weak and self._lookback.was_weak(key, index - 1)):
             first = index - self._lookback.take_back(key, index - 1)

@@ -23,6 +23,7 @@ from tests.unit.streams.worlds import (
     Datum,
     Fault,
     World,
+    anomalies_of,
     as_bytes,
     machine,
     result,
@@ -236,3 +237,32 @@ def test_restart_knows_what_the_last_window_before_a_refresh_said() -> None:
     again, _ = restarted(config, log, outputs, point, kernels=False, late=10**9)
     for n, datum in enumerate(log[88:], 88):
         assert as_bytes(again.process(datum, n)) == as_bytes(undisturbed.process(datum, n))
+
+
+def test_window_that_closes_after_silence_cleared_its_anomaly_is_still_part_of_it() -> None:
+    """Its agent stops five seconds into it: no second onset, and nothing for the look-back."""
+    log: list[Datum] = []
+    for second in range(800):
+        started_ns = (START_S + second) * SECOND_NS
+        if not 665 <= second < 760:
+            raised_ns = 9_000_000 if second >= 600 else 0
+            rtt_ns = 1_500_000 + second * 7919 % 1000 * 300 + raised_ns
+            log.append(round_datum([result("a", "b", 0, 0, rtt_ns)], started_ns, second))
+        # Its probes are ahead of its rounds' beginnings.
+        other = [result("c", "d", 0, 600_000_000, 1_000_000)]
+        log.append(round_datum(other, started_ns + SECOND_NS // 2, second, agent="other"))
+    undisturbed = machine()
+    outputs: list[Output] = []
+    for n, datum in enumerate(log):
+        if n == 1385:
+            point = Checkpoint(
+                offset=n, lookback=undisturbed.lookback, closed_ns=undisturbed.closed_ns,
+                window_offset=0, anomaly_offset=0,
+            )  # fmt: skip
+            again, _ = restarted(DetectionConfig(), log, outputs, point, kernels=False)
+        told = undisturbed.process(datum, n)
+        if n >= 1385:
+            assert as_bytes(again.process(datum, n)) == as_bytes(told)
+        outputs += told
+    onsets = [(a.onset_at // 10**6 - START_S) for a in anomalies_of(outputs, "LATENCY", "ONSET")]
+    assert onsets == [600, 750]
