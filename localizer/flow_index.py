@@ -77,12 +77,18 @@ class FlowIndex:
 
     def put(
         self, key: FlowKey, components: Iterable[str], prober: str, responder: str | None
-    ) -> None:
-        """Add a 5-tuple, or say anew what it crosses and whose it is."""
+    ) -> bool:
+        """Add a 5-tuple, or say anew what it crosses and whose it is; return whether it is new."""
         number = self._number
         found = [number(self.probers, prober)]
         found.append(NOTHING if responder is None else number(self.responders, responder))
         found += [number(self.components, c) for c in components]
+        known = self.by_key.get(key)
+        if known is not None:
+            row = self.rows[known].tolist()
+            if row[: len(found)] == found and not any(row[len(found) :]):
+                self._crossed[known] = components
+                return False
         self.drop(key)
         place = self._place(key, len(found))
         self._crossed[place] = components
@@ -92,12 +98,13 @@ class FlowIndex:
         for one in found:
             self.crossing[one] += one != NOTHING
         self._change(place, found)
+        return True
 
-    def drop(self, key: FlowKey) -> None:
-        """Forget a 5-tuple."""
+    def drop(self, key: FlowKey) -> bool:
+        """Forget a 5-tuple; return whether it was there."""
         place = self.by_key.pop(key, None)
         if place is None:
-            return
+            return False
         for one in self.rows[place].tolist():
             if one != NOTHING:
                 self.crossing[one] -= 1
@@ -107,6 +114,16 @@ class FlowIndex:
         self.live[place] = False
         self._free.append(place)
         self._change(place, ())
+        return True
+
+    def renumber_endpoints(self) -> None:
+        """Give numbers to the endpoints of live rows alone: those that left had some, too."""
+        used = np.unique(self.ends[self.live])
+        fresh = np.zeros(len(self.endpoints) + 1, np.int32)
+        fresh[used] = np.arange(len(used))
+        names = list(self.endpoints)
+        self.endpoints = {names[old]: new for new, old in enumerate(used.tolist())}
+        self.ends = fresh[self.ends] * self.live[:, None]
 
     @property
     def numbers(self) -> int:
@@ -117,6 +134,11 @@ class FlowIndex:
         """Return the row of a 5-tuple if it crosses just these, as one object; else -1."""
         place = self.by_key.get(key, -1)
         return place if place >= 0 and self._crossed[place] is components else -1
+
+    def crossed(self, key: FlowKey) -> Iterable[str]:
+        """Return what a 5-tuple crosses; nothing if it is in no row."""
+        place = self.by_key.get(key)
+        return () if place is None else self._crossed[place]
 
     def key(self, place: int) -> FlowKey:
         """Return the 5-tuple of a row."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from localizer.routes import NOTHING, KnownPath, derived, traced
-from localizer.topology import Topology
+from localizer.topology import Basis, Topology
 from localizer.trace_times import EVIDENCE_NS, TraceTimes
 from localizer.traces import (
     UNTRACED,
@@ -38,6 +38,9 @@ CALM_REFERENCES: Final = 2
 EVIDENCE: Final = 6
 # Of these, so many say what is passed now: more than one, since a hop may keep silent.
 LATEST: Final = 2
+# Paths that traces share: for each 5-tuple another one than now, and some to begin with.
+SHARED_EACH: Final = 2
+SHARED_LEAST: Final = 1_024
 # 5-tuples remembered. Eight targets of two 5-tuples for 65,536 RNICs are a million;
 # beyond the bound the one traced longest ago is forgotten.
 MAX_FLOWS: Final = 2_000_000
@@ -49,7 +52,7 @@ class _Flow:
     calm: list[Trace] = field(default_factory=list)
     recent: list[Trace] = field(default_factory=list)
     # As of a topology, since when, and whether there was a trace.
-    account: tuple[tuple[int, int, bool], Account] | None = None
+    account: tuple[tuple[Basis, int, bool], Account] | None = None
 
 
 class PathBook:
@@ -73,9 +76,11 @@ class PathBook:
         self._changed: set[FlowKey] = set()
         self._times = TraceTimes()
         # Traces that saw the same share their path.
-        self._shared: dict[tuple[str, str, tuple[str | None, ...], bool], KnownPath] = {}
+        self._shared: dict[
+            tuple[str, str, tuple[str | None, ...], bool], tuple[Basis, KnownPath]
+        ] = {}
         self._shared_version = -1
-        self._untraced: dict[tuple[str, str], tuple[int, KnownPath]] = {}
+        self._untraced: dict[tuple[str, str], tuple[Basis, KnownPath]] = {}
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -94,10 +99,13 @@ class PathBook:
                 self.unknown_addresses += 1
         if trace.complete:
             before = self.path(key) if flow.complete else None
+            if before is not None and made.addresses == flow.complete[-1].addresses:
+                made.path = flow.complete[-1].path
             keep(flow.complete, made, REFERENCES)
             if trace.cause is TraceCause.DISCOVERY:
                 keep(flow.calm, made, CALM_REFERENCES)
-            if before is None or before.components != self.path(key).components:
+            # One that is the same, but another object, is renewed in the index at no cost.
+            if before is None or before.components is not self.path(key).components:
                 self._changed.add(key)
         flow.account = None
         keep(flow.recent, made, EVIDENCE)
@@ -168,7 +176,11 @@ class PathBook:
         model = (before or flow.complete[:1])[-1:]
         # Of a cluster that was never calm: whatever was before.
         calm = [t for t in flow.calm if t.traced_ns < healthy_ns] or before
-        basis = (self._topology.version, len(calm), *(t.traced_ns for t in (*calm, *model)))
+        basis = (
+            *self._topology.basis(key[0], key[1]),
+            len(calm),
+            *(t.traced_ns for t in (*calm, *model)),
+        )
         found: list[HopProbe] = []
         for trace in flow.recent:
             if trace.traced_ns < since_ns:
@@ -188,7 +200,7 @@ class PathBook:
         if flow is None:
             return UNTRACED
         traced = (self._times.of(key) or since_ns - 1) >= since_ns
-        basis = (self._topology.version, since_ns, traced)
+        basis = (self._topology.basis(key[0], key[1]), since_ns, traced)
         if flow.account is None or flow.account[0] != basis:
             broken = list(self._broken_off(key, since_ns))
             account = Account(
@@ -252,26 +264,27 @@ class PathBook:
         return probes
 
     def _resolved(self, key: FlowKey, trace: Trace) -> KnownPath:
-        version = self._topology.version
-        if trace.path is None or trace.path[0] != version:
-            if self._shared_version != version or len(self._shared) >= self._max_flows:
-                self._shared, self._shared_version = {}, version
+        topology = self._topology
+        basis = topology.basis(key[0], key[1])
+        if trace.path is None or trace.path[0] != basis:
+            most = min(self._max_flows, SHARED_LEAST + SHARED_EACH * len(self._flows))
+            if self._shared_version != topology.fabric_version or len(self._shared) >= most:
+                self._shared, self._shared_version = {}, topology.fabric_version
             hops = (key[0], key[1], trace.addresses, trace.complete)
-            path = self._shared.get(hops)
-            if path is None:
-                path = self._shared[hops] = traced(
-                    self._topology, key[0], key[1], trace.addresses, complete=trace.complete
-                )
-            trace.path = (version, path)
+            found = self._shared.get(hops)
+            if found is None or found[0] != basis:
+                path = traced(topology, key[0], key[1], trace.addresses, complete=trace.complete)
+                found = self._shared[hops] = basis, path
+            trace.path = found
         return trace.path[1]
 
     def _by_topology(self, src: str, dst: str) -> KnownPath:
-        version = self._topology.version
+        basis = self._topology.basis(src, dst)
         known = self._untraced.get((src, dst))
-        if known is not None and known[0] == version:
+        if known is not None and known[0] == basis:
             return known[1]
         if len(self._untraced) >= self._max_flows:
             self._untraced.clear()
         path = derived(self._topology, src, dst)
-        self._untraced[src, dst] = (version, path)
+        self._untraced[src, dst] = (basis, path)
         return path

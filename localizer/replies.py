@@ -5,7 +5,7 @@ leaves it may take any way that probes between them are known to take, in either
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final
 
@@ -54,29 +54,52 @@ class ReplyWays:
         # By number of leaves: which of `_between` they take part in; the shares of their cables.
         self._pairs: defaultdict[int, set[Pair]] = defaultdict(set)
         self._leaving: dict[int, Shares] = {}
-        # Endpoints and numbers of the index that have been asked for already.
-        self._asked = (0, 1)
+        # By cable: which of `_leaving` count it.
+        self._cabled: defaultdict[str, set[int]] = defaultdict(set)
+        # Endpoints, and numbers of the index, that have been asked for already.
+        self._asked, self._settled = 0, 1
         # By the index's number whether a component belongs to the fabric.
         self._fabric = np.full(FIRST, UNASKED, np.int8)
 
     def settle(self) -> None:
         """Ask for the leaves of new endpoints and for new components, before anything breaks."""
-        index, asked = self._index, self._asked
         self._make_room()
-        for name, number in islice(index.endpoints.items(), asked[0], None):
-            if self._group[number] == UNASKED:
-                self._group[number] = self._number(self._leaves(name))
-        self.of_fabric(np.arange(asked[1], index.numbers))
-        self._asked = len(index.endpoints), index.numbers
+        self._ask()
+        self.of_fabric(np.arange(self._settled, self._index.numbers))
+        self._settled = self._index.numbers
 
-    def forget(self, keys: Iterable[FlowKey]) -> None:
-        """Note that some 5-tuples have come or gone, or take another way."""
+    def renumber(self) -> None:
+        """Follow the index, whose endpoints have other numbers; those that left have none."""
+        self._joined = {e: found for e, found in self._joined.items() if e in self._index.endpoints}
+        self._group, self._asked = np.full(FIRST, UNASKED), 0
+
+    def forget(
+        self, keys: Iterable[FlowKey], moved: Collection[str] = (), crossed: Iterable[str] = ()
+    ) -> None:
+        """Note that some 5-tuples have come or gone, or take another way.
+
+        Parameters
+        ----------
+        moved
+            Endpoints that may be joined to other leaves; `keys` hold all of their 5-tuples.
+        crossed
+            What the 5-tuples cross, and crossed before: also cables of leaves that no end is
+            joined to, or not to them alone.
+        """
         ends = {end for key in keys for end in key[:2]}
-        for group in {self._number(self._leaves(end)) for end in ends}:
+        groups = {self._number(self._leaves(end)) for end in ends}
+        for end in moved:
+            self._joined.pop(end, None)
+            number = self._index.endpoints.get(end)
+            if number is not None and number < self._asked:
+                self._group[number] = self._number(self._leaves(end))
+        groups |= {self._number(self._leaves(end)) for end in ends.intersection(moved)}
+        for group in groups:
+            self._ways.pop(group, None)
+        for group in groups.union(*(self._cabled.get(cable, ()) for cable in crossed)):
             for pair in self._pairs.pop(group, ()):
                 self._between.pop(pair, None)
             self._leaving.pop(group, None)
-            self._ways.pop(group, None)
 
     def of(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
@@ -167,6 +190,8 @@ class ReplyWays:
                 for cable in self._topology.links_at(leaf)
                 if self._shared(cable)
             }
+            for cable in crossed:
+                self._cabled[cable].add(number)
             total = sum(crossed.values())
             found = {cable: count / total for cable, count in crossed.items() if count}
             self._leaving[number] = found
@@ -175,13 +200,15 @@ class ReplyWays:
     def groups_of(self, ends: Numbers) -> Ints:
         """Return the leaves of endpoints, both by number."""
         self._make_room()
+        self._ask()
         found: Ints = self._group[ends]
-        if (found == UNASKED).any():
-            for name, number in self._index.endpoints.items():
-                if self._group[number] == UNASKED:
-                    self._group[number] = self._number(self._leaves(name))
-            found = self._group[ends]
         return found
+
+    def _ask(self) -> None:
+        """Ask for the leaves of the endpoints that have come to the index since."""
+        for name, number in islice(self._index.endpoints.items(), self._asked, None):
+            self._group[number] = self._number(self._leaves(name))
+        self._asked = len(self._index.endpoints)
 
     def _make_room(self) -> None:
         """Follow the index, which has new endpoints and new numbers."""

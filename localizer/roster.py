@@ -1,6 +1,6 @@
 """Who probes whom: registered endpoints, their agents and jobs, and the ping lists."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 from localizer.traces import FlowKey, key_of
@@ -20,7 +20,9 @@ class Roster:
     def __init__(self) -> None:
         self.version = 0
         self._endpoints: dict[str, Endpoint] = {}
-        self._agents: set[str] = set()
+        # How many endpoints that have not left each agent answers for, or answered once.
+        self._present: dict[str, int] = {}
+        self._deserted: set[str] = set()
         self._gone: dict[str, None] = {}
         self._tasks: dict[str, Task] = {}
         self._tasks_of: dict[str, set[str]] = {}
@@ -28,20 +30,22 @@ class Roster:
         self._lists: dict[str, PingList] = {}
         # Agents with another ping list and endpoints with another agent, since last asked.
         self._changed: tuple[set[str], set[str]] = (set(), set())
-        # As of a version: it is asked for several times a second.
-        self._deserted: tuple[int, frozenset[str]] = (0, frozenset())
 
     def put_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
         """Take in a registration, or (None) that an endpoint left."""
+        known = self._endpoints.get(endpoint_id)
         if endpoint is not None:
+            if known is not None and not self.left(endpoint_id) and _same(known, endpoint):
+                return
+            # Until then it is nobody's, whoever it was registered for.
+            self._leave(endpoint_id)
             self._endpoints[endpoint_id] = endpoint
-            self._agents.add(endpoint.agent_id)
-            self._gone.pop(endpoint_id, None)
+            self._return(endpoint_id)
         else:
+            self._leave(endpoint_id)
             self._endpoints.pop(endpoint_id, None)
-            self._gone[endpoint_id] = None
             while len(self._gone) > MAX_GONE:
-                del self._gone[next(iter(self._gone))]
+                self._return(next(iter(self._gone)))
         self._changed[1].add(endpoint_id)
         self.version += 1
 
@@ -54,18 +58,18 @@ class Roster:
                 jobs.discard(task_id)
                 if not jobs:
                     self._tasks_of.pop(member.endpoint_id, None)
-                    self._gone[member.endpoint_id] = None
+                    self._leave(member.endpoint_id)
         if task is not None and task.ended_at is None:
             self._tasks[task_id] = task
             for member in task.endpoints:
                 self._tasks_of.setdefault(member.endpoint_id, set()).add(task_id)
                 self._planned_agent[member.endpoint_id] = member.agent_id
                 self._changed[1].add(member.endpoint_id)
-                self._gone.pop(member.endpoint_id, None)
+                self._return(member.endpoint_id)
         elif task is not None:
             for member in task.endpoints:
                 if member.endpoint_id not in self._tasks_of:
-                    self._gone[member.endpoint_id] = None
+                    self._leave(member.endpoint_id)
         self.version += 1
 
     def put_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
@@ -107,14 +111,7 @@ class Roster:
 
     def deserted_agents(self) -> frozenset[str]:
         """Return the agents that answered for endpoints once and for none any more."""
-        if self._deserted[0] != self.version:
-            here = {
-                e.agent_id
-                for endpoint_id, e in self._endpoints.items()
-                if endpoint_id not in self._gone
-            }
-            self._deserted = self.version, frozenset(self._agents - here)
-        return self._deserted[1]
+        return frozenset(self._deserted)
 
     def take_changes(self) -> tuple[set[str], set[str]]:
         """Return whose ping lists and which endpoints have changed since the last call."""
@@ -130,10 +127,18 @@ class Roster:
         known = self._lists.get(agent_id)
         return set() if known is None else {end for t in known.targets for end in (t.src, t.dst)}
 
-    def probed_by(self, agent_id: str) -> Iterator[FlowKey]:
-        """Yield the 5-tuples of an agent's ping list between registered endpoints."""
+    def probed_by(self, agent_id: str, ends: Container[str] | None = None) -> Iterator[FlowKey]:
+        """Yield the 5-tuples of an agent's ping list between registered endpoints.
+
+        Parameters
+        ----------
+        ends
+            Only those from or to these.
+        """
         known = self._lists.get(agent_id)
         for target in () if known is None else known.targets:
+            if ends is not None and target.src not in ends and target.dst not in ends:
+                continue
             if target.src in self._endpoints and target.dst in self._endpoints:
                 for flow in range(target.flows):
                     yield key_of(target.src, target.dst, flow)
@@ -143,3 +148,36 @@ class Roster:
         for agent_id in self.listed():
             for key in self.probed_by(agent_id):
                 yield agent_id, key
+
+    def _leave(self, endpoint_id: str) -> None:
+        """Note that an endpoint is gone."""
+        if endpoint_id not in self._gone:
+            self._gone[endpoint_id] = None
+            self._count(endpoint_id, -1)
+
+    def _return(self, endpoint_id: str) -> None:
+        """Note that an endpoint is not gone, or not remembered as gone any more."""
+        if endpoint_id in self._gone:
+            del self._gone[endpoint_id]
+            self._count(endpoint_id, 1)
+
+    def _count(self, endpoint_id: str, more: int) -> None:
+        """Count an endpoint that is registered in or out at its agent."""
+        endpoint = self._endpoints.get(endpoint_id)
+        if endpoint is None:
+            return
+        agent = endpoint.agent_id
+        self._present[agent] = self._present.get(agent, 0) + more
+        if self._present[agent]:
+            self._deserted.discard(agent)
+        else:
+            self._deserted.add(agent)
+
+
+def _same(known: Endpoint, new: Endpoint) -> bool:
+    """Say whether all that is asked for is as it was."""
+    return (known.agent_id, known.host_id, known.task_id) == (
+        new.agent_id,
+        new.host_id,
+        new.task_id,
+    )

@@ -41,9 +41,11 @@ def traced(
     complete
         Whether the last address is the target's.
     """
-    nodes = [None if a is None else topology.at_address(a) for a in addresses]
-    if complete and nodes:
-        nodes[-1] = dst
+    # The target's own address need not be known, and is not asked for: it comes and goes.
+    shown = addresses[:-1] if complete else addresses
+    nodes = [None if a is None else topology.at_address(a) for a in shown]
+    if complete and addresses:
+        nodes.append(dst)
     # What never answers stands at the ends of every path that came through; of one
     # that broke off nobody knows what it has crossed beyond the hops that answered.
     near = _silent(topology, src, nodes) if complete else []

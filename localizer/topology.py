@@ -17,6 +17,13 @@ MAX_PARENTS: Final = 8
 FORWARDING: Final = frozenset(
     {ComponentKind.SWITCH, ComponentKind.RNIC, ComponentKind.VSWITCH, ComponentKind.VTEP}
 )
+# Kinds that only stand at the ends of paths: containers come and go by the thousand a minute.
+ENDS: Final = frozenset({ComponentKind.ENDPOINT, ComponentKind.AGENT})
+# Addresses remembered as asked for; with more, every change counts as one of the fabric.
+MAX_ASKED: Final = 1_000_000
+
+# What all that is said of paths between two ends is made of: version of the fabric, of each end.
+Basis = tuple[int, int, int]
 
 
 class TopologyError(ValueError):
@@ -26,16 +33,24 @@ class TopologyError(ValueError):
 class Topology:
     """Components of one cluster.
 
-    `version` grows with each change, so that what was derived can be renewed.
+    `version` grows with each change, so that what was derived can be renewed; `fabric_version`
+    only with those that may alter other paths than those of one end.
     """
 
     def __init__(self) -> None:
         self.version = 0
+        self.fabric_version = 0
         self._components: dict[str, Component] = {}
         self._by_address: dict[str, str] = {}
         self._link_of: dict[tuple[str, str], str] = {}
         self._links_at: defaultdict[str, set[str]] = defaultdict(set)
         self._children: defaultdict[tuple[str, ComponentKind], set[str]] = defaultdict(set)
+        # Of the ends that are there, the version at which they came to be as they are.
+        self._since: dict[str, int] = {}
+        # Ends that came, went or moved since last asked.
+        self._moved: set[str] = set()
+        # Addresses that were asked for since the fabric changed.
+        self._asked: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._components)
@@ -63,7 +78,7 @@ class Topology:
         known = self._components.get(component.component_id)
         if known is not None and _same(known, component):
             return False
-        self.remove(component.component_id)
+        self._take_out(component.component_id)
         self._components[component.component_id] = component
         for address in component.addresses:
             self._by_address[address] = component.component_id
@@ -72,14 +87,32 @@ class Topology:
             self._links_at[a].add(component.component_id)
         if component.parent is not None:
             self._children[component.parent, component.kind].add(component.component_id)
-        self.version += 1
+        self._note(component.component_id, known, component)
         return True
 
     def remove(self, component_id: str) -> None:
         """Forget a component; one that is not there is no fault."""
+        known = self._take_out(component_id)
+        if known is not None:
+            self._note(component_id, known, None)
+
+    def basis(self, src: str, dst: str) -> Basis:
+        """Return what is another one when a path between two ends may be another one."""
+        since = self._since.get
+        return self.fabric_version, since(src, 0), since(dst, 0)
+
+    def take_moved(self) -> set[str]:
+        """Return the ends that came, went or moved since the last call.
+
+        Not those from before the last change of the fabric.
+        """
+        found, self._moved = self._moved, set()
+        return found
+
+    def _take_out(self, component_id: str) -> Component | None:
         component = self._components.pop(component_id, None)
         if component is None:
-            return
+            return None
         for address in component.addresses:
             if self._by_address.get(address) == component_id:
                 del self._by_address[address]
@@ -92,7 +125,30 @@ class Topology:
             held.discard(component_id)
             if not held:
                 del self._children[component.parent, component.kind]
+        return component
+
+    def _note(self, component_id: str, before: Component | None, now: Component | None) -> None:
+        """Take note of a change: of one end, or of the fabric."""
         self.version += 1
+        if now is not None and now.kind in ENDS:
+            self._since[component_id] = self.version
+        else:
+            self._since.pop(component_id, None)
+        if all(c is None or self._stands_at_end(c) for c in (before, now)):
+            self._moved.add(component_id)
+            return
+        self.fabric_version = self.version
+        self._moved.clear()
+        self._asked.clear()
+
+    def _stands_at_end(self, component: Component) -> bool:
+        """Say whether paths from and to a component are all that depends on it."""
+        return (
+            component.kind in ENDS
+            and not any((component.component_id, kind) in self._children for kind in ComponentKind)
+            and len(self._asked) < MAX_ASKED
+            and self._asked.isdisjoint(component.addresses)
+        )
 
     def get(self, component_id: str) -> Component | None:
         """Return the component of that id."""
@@ -105,6 +161,8 @@ class Topology:
 
     def at_address(self, address: str) -> str | None:
         """Return the component that answers traces with that address."""
+        if len(self._asked) < MAX_ASKED:
+            self._asked.add(address)
         return self._by_address.get(address)
 
     def link_between(self, a: str, b: str) -> str | None:

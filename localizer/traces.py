@@ -5,6 +5,7 @@ from sys import intern
 from typing import Final
 
 from localizer.routes import KnownPath
+from localizer.topology import Basis
 from localizer.units import us_to_ns
 from schemas.records import PathTrace
 
@@ -57,7 +58,7 @@ class Trace:
     rtts_ns: tuple[int | None, ...]
     complete: bool
     # What was derived last, with what it was derived from.
-    path: tuple[int, KnownPath] | None = None
+    path: tuple[Basis, KnownPath] | None = None
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
 
 
