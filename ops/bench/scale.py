@@ -10,6 +10,7 @@ from typing import Final
 from ops.bench import (
     scale_cluster,
     scale_localizer,
+    scale_localizer_ends,
     scale_pinglists,
     scale_skeleton,
     scale_workers,
@@ -28,6 +29,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     scale_skeleton,
     scale_pinglists,
     scale_localizer,
+    scale_localizer_ends,
     scale_cluster,
     scale_workers,
 )

@@ -112,7 +112,7 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
     core, numbered = Core(CoreConfig(cluster=NAME)), Numbered()
     run = Run(links=world.links, paths=world.paths, truth=faults)
     begin_s = time.process_time()
-    now_ns = base_ns = _set_up(core, world, numbered)
+    now_ns = base_ns = set_up(core, world, numbered)
     run.setup_s = time.process_time() - begin_s
     troubles = Troubles(world, faults, base_ns + CALM_S * SECOND_NS, at_once=at_once)
     run.anomalies = troubles.anomalies
@@ -154,7 +154,7 @@ def _quiet(
     return [numbered.event(rec) for rec in recs]
 
 
-def _set_up(core: Core, world: World, numbered: Numbered) -> int:
+def set_up(core: Core, world: World, numbered: Numbered) -> int:
     """Feed what the cluster is and all first traces; return the time when all is in."""
     now_ns = BEGIN_NS
     first = (world.trace(flow, BEGIN_NS) for flow in range(world.paths))
@@ -193,16 +193,16 @@ def faults(runs: int, say: Say) -> list[Figure]:
     right = [float(fault in run.named) for fault in run.truth]
     size = f"{run.links:,} links, {run.paths:,} paths, {len(run.truth)} faults"
     return [
-        _row(f"localizer, {size}: longest decision", [max(run.steps_s)], "s", DECISION_S),
-        _row("… a second of events takes", [_per_second(run)], "s", None),
-        _row("… all verdicts are out after", [run.out_s], "s", None),
+        row(f"localizer, {size}: longest decision", [max(run.steps_s)], "s", DECISION_S),
+        row("… a second of events takes", [_per_second(run)], "s", None),
+        row("… all verdicts are out after", [run.out_s], "s", None),
         replace(
-            _row("… faults named", right, "of faults", None), value=sum(right) / len(right),
+            row("… faults named", right, "of faults", None), value=sum(right) / len(right),
             sense=">=",
         ),
-        _row("… false verdicts", [float(len(run.false))], "", None),
-        _row("… peak RSS", [run.peak_mb], "MB", None),
-        _row("… first traces and topology taken in", [run.setup_s], "s", None),
+        row("… false verdicts", [float(len(run.false))], "", None),
+        row("… peak RSS", [run.peak_mb], "MB", None),
+        row("… first traces and topology taken in", [run.setup_s], "s", None),
     ]  # fmt: skip
 
 
@@ -212,13 +212,13 @@ def storm(runs: int, say: Say) -> list[Figure]:
     run = _measured(run_storm, STORM)
     say(_line("storm", run))
     return [
-        _row(f"localizer, {run.anomalies:,} anomalies at once: verdicts out after", [run.out_s],
+        row(f"localizer, {run.anomalies:,} anomalies at once: verdicts out after", [run.out_s],
              "s", STORM_OUT_S),
-        _row("… verdicts", [float(len(run.opened))], "", STORM_VERDICTS),
-        _row("… of these not the spine", [float(len(run.false))], "", None),
-        _row("… events published", [float(run.transitions)], "", None),
-        _row("… a second of events takes", [_per_second(run)], "s", None),
-        _row("… peak RSS", [run.peak_mb], "MB", None),
+        row("… verdicts", [float(len(run.opened))], "", STORM_VERDICTS),
+        row("… of these not the spine", [float(len(run.false))], "", None),
+        row("… events published", [float(run.transitions)], "", None),
+        row("… a second of events takes", [_per_second(run)], "s", None),
+        row("… peak RSS", [run.peak_mb], "MB", None),
     ]  # fmt: skip
 
 
@@ -238,7 +238,7 @@ def growth(runs: int, say: Say) -> list[Figure]:
             rise = slope(links, values)
             points = ", ".join(f"{n:,}: {v:.3g} {unit}" for n, v in zip(links, values, strict=True))
             say(f"localizer, {name}, {of} by links: {points}; slope {rise:.2f}")
-            rows.append(_row(f"localizer, {name}: slope of {of} over links", [rise], "", None))
+            rows.append(row(f"localizer, {name}: slope of {of} over links", [rise], "", None))
     return rows
 
 
@@ -265,7 +265,8 @@ def _line(name: str, run: Run) -> str:
     )
 
 
-def _row(name: str, samples: list[float], unit: str, bar: float | None) -> Figure:
+def row(name: str, samples: list[float], unit: str, bar: float | None) -> Figure:
+    """Return a figure whose bar is the most that it may be."""
     return figure(name, samples, unit, bar=bar, sense="<=", command=COMMAND)
 
 

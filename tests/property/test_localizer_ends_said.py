@@ -1,0 +1,65 @@
+"""What is said while ends come and go is what a localizer says that makes all anew each time."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localizer import topology
+from localizer.inputs import Event
+from schemas import topics
+from schemas.enums import ComponentKind
+from schemas.records import FaultEvent
+from tests.property.test_localizer_core import history, run
+from tests.unit.localizer.simlab import START
+
+MS = 10**6
+# Which endpoint, when, what: gone and registered no more, back as it was, or at another RNIC.
+change = st.tuples(
+    st.integers(0, 15),
+    st.integers(1, 20 * 10**3),
+    st.sampled_from(["gone", "back", "moved"]),
+    st.sampled_from([topics.TOPOLOGY.name, topics.ENDPOINT.name]),
+)
+
+
+def churn(changes: list[tuple[int, int, str, str]]) -> tuple[tuple[Event, ...], int]:
+    """Return the events of a lab with two faults, with changes of ends among them, and its end."""
+    found, end, _ = history()
+    ends = [e for e in found if e.topic == topics.TOPOLOGY.name
+            and e.record.kind is ComponentKind.ENDPOINT]  # fmt: skip
+    registered = {e.key: e for e in found if e.topic == topics.ENDPOINT.name}
+    more = []
+    for number, (which, at_ms, what, topic) in enumerate(changes):
+        of, other = ends[which % len(ends)], ends[(which + 5) % len(ends)]
+        record = of.record if topic == topics.TOPOLOGY.name else registered[of.key].record
+        if what == "gone":
+            record = None
+        elif what == "moved" and topic == topics.TOPOLOGY.name:
+            record = replace(record, parent=other.record.parent)
+        elif what == "moved":
+            record = replace(record, agent_id=registered[other.key].record.agent_id)
+        at_ns = START + at_ms * MS
+        more.append(Event(at_ns, topic, of.key, 0, 10**6 + number, record))
+    return (*found, *more), end
+
+
+def said(events: tuple[Event, ...], end: int, most: int) -> list[FaultEvent]:
+    """Return what a core says; with `most` 0 each change of an end is one of the fabric."""
+    before, topology.MAX_ASKED = topology.MAX_ASKED, most  # type: ignore[misc]
+    try:
+        return run(events, [end])
+    finally:
+        topology.MAX_ASKED = before  # type: ignore[misc]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(change, max_size=40))
+def test_ends_that_come_and_go_change_nothing_of_what_is_said(
+    changes: list[tuple[int, int, str, str]],
+) -> None:
+    """Among two faults' anomalies and traces, transitions are the same to the last digit."""
+    events, end = churn(changes)
+    kept = said(events, end, topology.MAX_ASKED)
+    assert kept
+    assert kept == said(events, end, 0)
