@@ -1,14 +1,17 @@
 """Keeps the index of what is probed, and the ways of replies, up with what they depend on."""
 
 from collections import defaultdict
+from typing import Final
 
-from localizer.flow_index import FIRST, FlowIndex
+from localizer.flow_index import FlowIndex
 from localizer.paths import FlowKey, PathBook
 from localizer.replies import ReplyWays
 from localizer.roster import Roster
 from localizer.topology import Topology
 
-NONE: frozenset[str] = frozenset()
+NONE: Final[frozenset[str]] = frozenset()
+# Numbers of endpoints that left are kept until there are so many, and as many as are listed.
+SPARE: Final = 1_024
 
 
 class IndexCache:
@@ -44,7 +47,7 @@ class IndexCache:
                 crossed.update(before, self._index.crossed(key))
         if changed or moved:
             self._replies.forget(changed, moved, crossed)
-        if len(self._index.endpoints) > FIRST + 2 * len(self._naming):
+        if len(self._index.endpoints) > SPARE + 2 * len(self._naming):
             self._index.renumber_endpoints()
             self._replies.renumber()
         return self._index
