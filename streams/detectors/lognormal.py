@@ -136,19 +136,14 @@ class Trend:
     def __len__(self) -> int:
         return len(self.table)
 
-    def add(self, key: FlowKey, window: int, p50_ns: int, effect_ns: float) -> None:
-        """Take in the median of a closed window; windows of a 5-tuple come in order.
-
-        `effect_ns` is the absolute least effect of windows for its transport.
-        """
-        if self.windows_per_block:
-            rows = np.array([self.table.row(key)], np.int64)
-            self.add_all(rows, window, np.array([p50_ns]), np.array([effect_ns]))
-
     def add_all(
         self, rows: Int64s, window: int, p50_ns: Int64s, effects_ns: NDArray[np.float64]
     ) -> None:
-        """Take in the medians of one window of different 5-tuples, by their rows of `table`."""
+        """Take in the medians of a closed window of different 5-tuples, by their rows of `table`.
+
+        Windows of a 5-tuple come in order. `effects_ns` are the absolute least effects of
+        windows for their transports.
+        """
         if not self.windows_per_block:
             return
         block = window // self.windows_per_block

@@ -17,6 +17,12 @@ KEY = ("agent", "a", "b", 0)
 EFFECT_NS = 1e6
 
 
+def add(trend: Trend, window: int, p50_ns: int, effect_ns: float) -> None:
+    """Take in a window of one 5-tuple."""
+    rows = np.array([trend.table.row(KEY)])
+    trend.add_all(rows, window, np.array([p50_ns]), np.array([effect_ns]))
+
+
 def block(index: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Block:
     """Return a block of log medians."""
     made = Block(index)
@@ -30,7 +36,7 @@ def fill(trend: Trend, index: int, median_ns: float, seed: int = 0, scatter: flo
     rng = np.random.default_rng([seed, index])
     for window in range(60):
         p50 = median_ns * np.exp(scatter * rng.standard_normal())
-        trend.add(KEY, index * 60 + window, round(p50), EFFECT_NS)
+        add(trend, index * 60 + window, round(p50), EFFECT_NS)
 
 
 def test_mean_and_error_are_the_textbooks() -> None:
@@ -117,7 +123,7 @@ def test_memory_is_bounded() -> None:
     """Five blocks are kept of a 5-tuple, and none of one that fell silent."""
     trend = Trend(2)
     for window in range(40):
-        trend.add(KEY, window, 1_000_000, EFFECT_NS)
+        add(trend, window, 1_000_000, EFFECT_NS)
     assert trend.keys(14) == []
     assert trend.keys(15) == [KEY]
     assert trend.keys(19) == [KEY]
