@@ -78,7 +78,7 @@ class Lanes:
         arrays = self.arrays
         lane = window % len(arrays.spilled)
         counts, slots = arrays.counts[lane], arrays.slots[lane]
-        found = self._mixed(counts, slots, chunks) if chunks else slot_values(counts, *slots)
+        found = self._mixed(counts, slots, chunks) if chunks else slot_values(counts, slots)
         counts[:] = 0
         return found
 
@@ -99,7 +99,7 @@ class Lanes:
             *(np.concatenate(pair) for pair in zip(columns, (taken, *values), strict=True))
         )
         counts[rows] = 0
-        plain = slot_values(counts, *slots)
+        plain = slot_values(counts, slots)
         order = np.argsort(np.concatenate((plain[0], mixed[0])))
         joined = [np.concatenate(pair)[order] for pair in zip(plain, mixed, strict=True)]
         return joined[0], joined[1], joined[2], joined[3]

@@ -27,6 +27,8 @@ MOST: Final = EMPTY - 1
 _HOST: Final = COLUMNS.index("host_delay_p50_ns")
 _RESPONDER: Final = COLUMNS.index("responder_delay_p50_ns")
 _P50: Final = 50
+# Round trips have several.
+NO_COLUMN: Final = -1
 
 Plane = NDArray[np.int32]
 
@@ -51,25 +53,24 @@ def network(slots: int) -> NDArray[np.int32]:
     return np.array(pairs, np.int32).reshape(-1, 2)
 
 
-def slot_values(
-    counts: Plane, rtt_ns: Plane, host_ns: Plane, responder_ns: Plane
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+def slot_values(counts: Plane, slots: Plane) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Return what `streams.statistics.window_values` returns.
 
     Parameters
     ----------
     counts
         (rows,) slots that are used.
-    rtt_ns, host_ns, responder_ns
-        (slots, rows); -1: lost, or not measured.
+    slots
+        (3, slots, rows); round trips, delays in the prober's and the responder's host; -1: lost,
+        or not measured.
     """
     present = np.flatnonzero(counts).astype(np.int64)
     ok = np.empty(len(present), np.int64)
     values = np.full((len(present), len(COLUMNS)), NONE, np.int64)
-    slots = len(rtt_ns)
+    length = slots.shape[1]
     _describe(
-        counts, rtt_ns, host_ns, responder_ns, network(slots), np.empty((slots, TILE), np.int32),
-        np.empty(slots, np.int64), ok, values,
+        counts, slots, network(length), np.empty((length, TILE), np.int32),
+        np.empty(length, np.int64), ok, values,
     )  # fmt: skip
     return present, counts[present].astype(np.int64), ok, values
 
@@ -77,9 +78,7 @@ def slot_values(
 @compiled
 def _describe(
     counts: Plane,
-    rtt_ns: Plane,
-    host_ns: Plane,
-    responder_ns: Plane,
+    slots: Plane,
     pairs: NDArray[np.int32],
     tile: NDArray[np.int32],
     room: NDArray[np.int64],
@@ -95,29 +94,24 @@ def _describe(
             most = max(most, counts[first + place])
         if most == 0:
             continue
-        _sort_tile(counts, rtt_ns, first, rows, most, pairs, tile)
         here = number
-        for place in range(rows):
-            count = counts[first + place]
-            if count == 0:
-                continue
-            lost = _negative(tile, place, count)
-            ok[here] = count - lost
-            for nth in range(lost, count):
-                room[nth - lost] = tile[nth, place]
-            if count > lost:
-                describe_sorted(room[: count - lost], values, here)
-            here += 1
-        for column, delays_ns in ((_HOST, host_ns), (_RESPONDER, responder_ns)):
-            _sort_tile(counts, delays_ns, first, rows, most, pairs, tile)
+        for quantity, column in ((0, NO_COLUMN), (1, _HOST), (2, _RESPONDER)):
+            _sort_tile(counts, slots[quantity], first, rows, most, pairs, tile)
             here = number
             for place in range(rows):
                 count = counts[first + place]
                 if count == 0:
                     continue
                 none = _negative(tile, place, count)
-                if count > none:
-                    values[here, column] = tile[none + rank(count - none, _P50), place]
+                known = count - none
+                if column == NO_COLUMN:
+                    ok[here] = known
+                    for nth in range(known):
+                        room[nth] = tile[none + nth, place]
+                    if known > 0:
+                        describe_sorted(room[:known], values, here)
+                elif known > 0:
+                    values[here, column] = tile[none + rank(known, _P50), place]
                 here += 1
         number = here
 

@@ -183,7 +183,7 @@ def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, los
     nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
     for wanted, found in zip(
         window_values(of, *(plane[nth, of].astype(np.int64) for plane in planes)),
-        slot_values(counts, *planes),
+        slot_values(counts, planes),
         strict=True,
     ):
         assert_array_equal(found, wanted)
