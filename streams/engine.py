@@ -26,8 +26,8 @@ from streams.errors import SessionLostError
 from streams.feed import Refused, window_bytes
 from streams.metrics import Metrics
 from streams.outputs import Output, anomaly_output, progress, window_output
-from streams.publisher import Publisher
-from streams.session import Session
+from streams.publisher import Publisher, Receipt
+from streams.session import Mark, Session
 from streams.window_records import WindowBatch
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ IDLE_AFTER_S: Final = 2.0
 # And says so again, so that a localizer that starts later hears it.
 IDLE_REPEAT_S: Final = 5.0
 UNKNOWN_OFFSET: Final = -1
+# Batches whose outputs may be on their way while the next one is worked on: waiting for each
+# took a quarter of a full worker's time.
+UNCONFIRMED: Final = 1
 # Windows encoded and sent at a time: all of a large partition's at once are a hundred megabytes.
 WINDOWS_AT_ONCE: Final = 8_192
 
@@ -76,6 +79,8 @@ class Engine:
         self._sessions: dict[int, Session] = {}
         self._idle: dict[int, _Idle] = {}
         self._publisher: Publisher | None = None
+        # Batches that are not confirmed, oldest first, and where the sessions stood after each.
+        self._sent: deque[tuple[Receipt, list[Mark]]] = deque()
         self._commit: Commit | None = None
         self._committed_at = 0.0
         # Partitions whose last commit failed: without new rounds nobody else would try again.
@@ -155,8 +160,9 @@ class Engine:
             gone = self._given_up(numbers)
             self._moved()
             if commit and gone:
-                self._drained().drain()
+                self._settle()
                 self._commit_now(gone, wait=True)
+            self._unmark({session.partition for session in gone})
             if gone and not self._stopping:
                 gone.clear()
                 heap.settle()
@@ -177,7 +183,7 @@ class Engine:
         return self._held
 
     def process(self, batch: Batch) -> None:
-        """Take a batch through the machines; return when its outputs are confirmed.
+        """Take a batch through the machines; return when those before it are confirmed.
 
         Raises
         ------
@@ -197,7 +203,7 @@ class Engine:
         self._uncommitted.extend(partitions)
 
     def commit_due(self) -> None:
-        """Commit what is new, when it is time; the caller has drained the publisher."""
+        """Commit what is confirmed, when it is time."""
         now = time.monotonic()
         while self._uncommitted:
             session = self._sessions.get(self._uncommitted.popleft())
@@ -211,7 +217,7 @@ class Engine:
         with self._lock:
             if self._publisher is None:
                 return
-            self._publisher.drain()
+            self._settle()
             self.commit_due()
             now = time.monotonic()
             for session in self._sessions.values():
@@ -228,12 +234,34 @@ class Engine:
         for partition in sorted(current):
             self._take(self._sessions[partition], batch.messages[partition])
         if current:
-            self._drained().drain()
+            marks = [self._sessions[partition].mark() for partition in current]
+            self._sent.append((self._open_publisher().receipt(), marks))
+            self._settle(leave=UNCONFIRMED)
             self._metrics.add("batches")
             for session in self._sessions.values():
                 self._metrics.take(session.machine.counts)
             self._moved()
             self.commit_due()
+
+    def _settle(self, leave: int = 0) -> None:
+        """Wait until outputs are confirmed, of all batches but so many of the last ones."""
+        publisher = self._open_publisher()
+        if not leave:
+            # What the clock alone had to say, too.
+            self._sent.append((publisher.receipt(), []))
+        while self._sent and (len(self._sent) > leave or not self._sent[0][0].open):
+            receipt, marks = self._sent[0]
+            publisher.wait(receipt)
+            self._sent.popleft()
+            for mark in marks:
+                mark.settle()
+
+    def _unmark(self, partitions: set[int]) -> None:
+        """Forget where these stood: a mark would keep the machine in memory."""
+        self._sent = deque(
+            (receipt, [m for m in marks if m.session.partition not in partitions])
+            for receipt, marks in self._sent
+        )
 
     def _let_nobody_wait(self, partitions: Iterable[int]) -> None:
         """End a machine's waiting for windows; takes no lock, which the machine has meanwhile.
@@ -255,6 +283,7 @@ class Engine:
         for session in self._sessions.values():
             session.give_up()
         self._sessions.clear()
+        self._sent.clear()
 
     def _moved(self) -> None:
         self._held = {p: s.next_offset for p, s in sorted(self._sessions.items())}
@@ -273,7 +302,7 @@ class Engine:
         if session.published and session.is_published(output):
             self._metrics.add("already_published")
             return
-        self._drained().send(
+        self._open_publisher().send(
             self._settings.topic(output.topic.name),
             self._codec.encode(output.topic, output.record),
             partition=session.partition,
@@ -292,7 +321,7 @@ class Engine:
             return
         for part in windows.parts(WINDOWS_AT_ONCE):
             keys, values = encoder.encode(part)
-            self._drained().send_all(
+            self._open_publisher().send_all(
                 self._settings.topic(topics.PROBE_WINDOW.name),
                 keys,
                 values,
@@ -306,7 +335,7 @@ class Engine:
         message, error = refused.message, refused.error
         self._metrics.add(refused.counter)
         self._log.debug("round.refused", why=refused.counter, reason=str(error))
-        self._drained().send(
+        self._open_publisher().send(
             dead_letter_topic(self._settings.topic(topics.PROBE_ROUND.name)),
             message.value(),
             # Dead letters have their own partitions; any will do.
@@ -332,7 +361,7 @@ class Engine:
             self._settings.cluster, session.partition, AnomalyState.IDLE, progress_at or 0
         )
         output = anomaly_output(mark)
-        self._drained().send(
+        self._open_publisher().send(
             self._settings.topic(output.topic.name),
             self._codec.encode(output.topic, output.record),
             partition=session.partition,
@@ -345,27 +374,27 @@ class Engine:
         session = self._sessions.get(partition)
         return session is not None and session.epoch == epoch
 
-    def _drained(self) -> Publisher:
+    def _open_publisher(self) -> Publisher:
         if self._publisher is None:
             raise SessionLostError("the worker holds no producer")
         return self._publisher
 
     def _commit_now(self, sessions: Iterable[Session], *, wait: bool) -> None:
-        due = [s for s in sessions if s.committed != s.next_offset]
+        due = [s for s in sessions if s.committed != s.settled.offset]
         self._committed_at = time.monotonic()
         if not due or self._commit is None:
             return
         topic = self._settings.topic(topics.PROBE_ROUND.name)
         self._commit(
             [
-                TopicPartition(topic, s.partition, s.next_offset, s.checkpoint().metadata())
+                TopicPartition(topic, s.partition, s.settled.offset, s.settled.metadata())
                 for s in due
             ],
             wait,
         )
         self._metrics.add("commits")
         for session in due:
-            session.committed = session.next_offset
+            session.committed = session.settled.offset
 
 
 def _headers(message: Message) -> Headers:

@@ -9,6 +9,7 @@ other one looks at what is there.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -34,6 +35,13 @@ CLIENT_LOG: Final = logging.getLogger("skeletonhunter.worker.kafka")
 Confirmed = Callable[[int], None]
 
 
+@dataclass(slots=True)
+class Receipt:
+    """The messages of one stretch: how many of them the broker has not confirmed yet."""
+
+    open: int = 0
+
+
 class Publisher:
     """An idempotent producer that knows which of its messages are confirmed."""
 
@@ -41,6 +49,7 @@ class Publisher:
         self._timeout_s = TIMEOUT_SHARE * session_timeout_s
         self._pulse = Pulse(session_timeout_s)
         self._open = 0
+        self._receipt = Receipt()
         self._failure: str | None = None
         self._producer = Producer(
             {
@@ -75,7 +84,8 @@ class Publisher:
             If the queue stays full, or an earlier message was given up.
         """
         self._check()
-        delivered = self._delivered(confirmed)
+        receipt = self._receipt
+        delivered = self._delivered(receipt, confirmed)
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -96,6 +106,7 @@ class Publisher:
             except KafkaException as error:
                 raise SessionLostError(f"cannot produce to {topic}: {error}") from error
             self._open += 1
+            receipt.open += 1
             self._producer.poll(0)
             return
 
@@ -116,17 +127,19 @@ class Publisher:
         self._check()
         last = len(values) - 1
         # Not `produce_batch`, which knows no timestamps.
-        produce, delivered = self._producer.produce, self._delivered(None)
+        receipt = self._receipt
+        produce, delivered = self._producer.produce, self._delivered(receipt, None)
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
             if number % CHUNK_MESSAGES == 0:
                 self._make_room(CHUNK_MESSAGES)
             if number == last:
-                delivered = self._delivered(confirmed)
+                delivered = self._delivered(receipt, confirmed)
             try:
                 produce(topic, value, key, partition, on_delivery=delivered, timestamp=timestamp_ms)
             except (BufferError, KafkaException) as error:
                 raise SessionLostError(f"cannot produce to {topic}: {error}") from error
             self._open += 1
+            receipt.open += 1
         self._producer.poll(0)
 
     def _make_room(self, count: int) -> None:
@@ -140,10 +153,11 @@ class Publisher:
             self._check()
 
     def _delivered(
-        self, confirmed: Confirmed | None
+        self, receipt: Receipt, confirmed: Confirmed | None
     ) -> Callable[[KafkaError | None, Message], None]:
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._open -= 1
+            receipt.open -= 1
             if error is not None:
                 self._failure = f"{message.topic()}[{message.partition()}]: {error.str()}"
             elif confirmed is not None:
@@ -151,15 +165,20 @@ class Publisher:
 
         return delivered
 
-    def drain(self) -> None:
-        """Wait until every message sent is confirmed.
+    def receipt(self) -> Receipt:
+        """Return a receipt for what was sent since the last one."""
+        receipt, self._receipt = self._receipt, Receipt()
+        return receipt
+
+    def wait(self, receipt: Receipt) -> None:
+        """Wait until every message of it is confirmed.
 
         Raises
         ------
         SessionLostError
-            If one was given up.
+            If one was given up, of this receipt or of any other.
         """
-        while self._open and self._failure is None:
+        while receipt.open and self._failure is None:
             self._producer.poll(POLL_S)
         self._check()
 

@@ -49,6 +49,35 @@ WARMED_AT_ONCE = 512
 WINDOWS, ANOMALIES = topics.PROBE_WINDOW.name, topics.ANOMALY.name
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a session stood after some batch, to be committed when its outputs are confirmed.
+
+    Attributes
+    ----------
+    reached
+        By topic, the end of the session's output partition as far as outputs of that batch are
+        confirmed: what later ones have sent is not in it.
+    """
+
+    session: "Session"
+    offset: int
+    lookback: Anchor
+    closed_ns: int
+    reached: dict[str, int]
+
+    def settle(self) -> None:
+        """Let the session be committed up to here; all outputs until then are confirmed."""
+        before = self.session.settled
+        self.session.settled = Checkpoint(
+            offset=self.offset,
+            lookback=self.lookback,
+            closed_ns=self.closed_ns,
+            window_offset=max(before.window_offset, self.reached.get(WINDOWS, 0)),
+            anomaly_offset=max(before.anomaly_offset, self.reached.get(ANOMALIES, 0)),
+        )
+
+
 @dataclass(slots=True)
 class Session:
     """State of one partition.
@@ -57,47 +86,50 @@ class Session:
     ----------
     epoch
         Number of the assignment; batches of an earlier one are stale.
-    next_offset
-        Next round to process.
-    ends
-        Ends of the output partitions that belong to rounds before `next_offset`.
+    settled
+        What can be committed: all outputs of earlier rounds are confirmed.
     published
         Outputs of rounds from the committed offset on that a predecessor
         published, with their offsets.
     earlier
         Windows of the long-term test that are still being read.
+    committed
+        Offset of the checkpoint that was committed last, negative: none.
+    next_offset
+        Next round to process.
     """
 
     partition: int
     epoch: int
     machine: PartitionMachine
     feed: Feed
-    next_offset: int
-    ends: dict[str, int]
+    settled: Checkpoint
     published: dict[str, list[int]] = field(default_factory=dict)
     earlier: EarlierWindows | None = None
     committed: int = -1
+    next_offset: int = field(init=False)
+    _reached: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Go on where everything is confirmed."""
+        self.next_offset = self.settled.offset
 
     def give_up(self) -> None:
         """End what goes on beside: the partition is another's from now on."""
         if self.earlier is not None:
             self.earlier.cancel()
 
-    def checkpoint(self) -> Checkpoint:
-        """Return what to commit; valid when all outputs are confirmed."""
-        return Checkpoint(
-            offset=self.next_offset,
-            lookback=self.machine.lookback,
-            closed_ns=self.machine.closed_ns,
-            window_offset=self.ends[WINDOWS],
-            anomaly_offset=self.ends[ANOMALIES],
-        )
+    def mark(self) -> Mark:
+        """Return where it stands; what is sent from now on counts for the next mark."""
+        reached, self._reached = self._reached, {}
+        return Mark(self, self.next_offset, self.machine.lookback, self.machine.closed_ns, reached)
 
     def confirmed(self, topic: Topic) -> Callable[[int], None]:
-        """Return a callback that notes the offset of a confirmed output."""
+        """Return a callback that notes the offset of a confirmed output of this batch."""
+        reached = self._reached
 
         def note(offset: int) -> None:
-            self.ends[topic.name] = max(self.ends[topic.name], offset + 1)
+            reached[topic.name] = max(reached.get(topic.name, 0), offset + 1)
 
         return note
 
@@ -159,8 +191,7 @@ class Restorer:
             epoch=epoch,
             machine=machine,
             feed=feed,
-            next_offset=point.offset,
-            ends={WINDOWS: point.window_offset, ANOMALIES: point.anomaly_offset},
+            settled=point,
             published=self._published(reader, partition, point),
             committed=point.offset if Checkpoint.parse(*committed) == point else -1,
         )

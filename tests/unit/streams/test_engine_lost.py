@@ -15,8 +15,9 @@ from streams.engine import Engine
 from streams.errors import SessionLostError
 from streams.metrics import Metrics
 from streams.published import PublishedReader
-from streams.session import ANOMALIES, WINDOWS, Session
-from tests.unit.streams.worlds import IDENTITY, machine
+from streams.publisher import Receipt
+from streams.session import Session
+from tests.unit.streams.worlds import BEGIN, IDENTITY, machine
 
 # Longer than anything here takes.
 LONG_S = 20
@@ -46,12 +47,12 @@ def test_a_machine_that_waits_for_windows_ends_when_its_partition_is_lost() -> N
 
     feed = SimpleNamespace(take=take)
     session = Session(
-        partition=0, epoch=1, machine=held, feed=cast(Any, feed), next_offset=0,
-        ends={WINDOWS: 0, ANOMALIES: 0}, earlier=earlier, committed=0,
+        partition=0, epoch=1, machine=held, feed=cast(Any, feed), settled=BEGIN,
+        earlier=earlier, committed=0,
     )  # fmt: skip
     settings = KafkaSettings(bootstrap="127.0.0.1:1")
     engine = Engine(settings, codec, EventLog("worker"), Metrics(), commit_s=0)
-    publisher = SimpleNamespace(drain=lambda: None, abandon=lambda: None)
+    publisher = SimpleNamespace(receipt=Receipt, wait=lambda _: None, abandon=lambda: None)
     engine.open(cast(Any, publisher), lambda _offsets, _wait: None)
     engine.take_over([session])
     heard: list[Exception] = []

@@ -15,8 +15,9 @@ from streams.engine import Engine
 from streams.feed import Feed
 from streams.metrics import Metrics
 from streams.partition import PartitionMachine
-from streams.session import ANOMALIES, WINDOWS, Session
-from tests.unit.streams.worlds import IDENTITY, machine
+from streams.publisher import Receipt
+from streams.session import Session
+from tests.unit.streams.worlds import BEGIN, IDENTITY, machine
 
 
 class Held(PartitionMachine):
@@ -35,8 +36,8 @@ def _thawed() -> Iterator[None]:
 def session_of(held: PartitionMachine) -> Session:
     """Return a session at the beginning of an empty partition."""
     return Session(
-        partition=0, epoch=1, machine=held, feed=Feed(held, Codec()), next_offset=0,
-        ends={WINDOWS: 0, ANOMALIES: 0}, committed=0,
+        partition=0, epoch=1, machine=held, feed=Feed(held, Codec()), settled=BEGIN,
+        committed=0,
     )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def opened() -> Engine:
 
 def publisher() -> SimpleNamespace:
     """Return what takes nothing."""
-    return SimpleNamespace(drain=lambda: None, abandon=lambda: None)
+    return SimpleNamespace(receipt=Receipt, wait=lambda _: None, abandon=lambda: None)
 
 
 @pytest.mark.parametrize("commit", [True, False])

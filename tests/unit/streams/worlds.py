@@ -9,12 +9,19 @@ import numpy as np
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Anomaly, PathWindow
+from streams.anchors import Anchor
+from streams.checkpoint import Checkpoint
 from streams.config import SECOND_NS, DetectionConfig
+from streams.intake import ClockState
 from streams.outputs import Output
 from streams.partition import Identity, PartitionMachine, RefusedRoundError
 
 CLUSTER = "lab"
 IDENTITY = Identity(CLUSTER, 0)
+# Of an empty partition.
+BEGIN = Checkpoint(
+    offset=0, lookback=Anchor(0, ClockState()), closed_ns=0, window_offset=0, anomaly_offset=0
+)
 # On the grid of half hours.
 START_S = 1_699_999_200
 
