@@ -27,7 +27,7 @@ from streams.batch import Batch
 from streams.config import WorkerConfig
 from streams.engine import Engine
 from streams.errors import SessionLostError
-from streams.lookback import LogReader
+from streams.lookback import QUEUE_BACKOFF, LogReader
 from streams.metrics import Metrics
 from streams.publisher import CLIENT_LOG
 from streams.session import Restorer, Session
@@ -79,7 +79,7 @@ class RoundConsumer:
         self._next: dict[int, int] = {}
         self._epoch = 0
         self._number = 0
-        self._paused = False
+        self.paused = False
         self._failure: Exception | None = None
         self._given_up: set[int] = set()
         # Whether the group has answered: an assignment has come, if only an empty one.
@@ -91,6 +91,7 @@ class RoundConsumer:
         self._rejoin_s = REJOIN_SESSIONS * config.session_timeout_s
         session_ms = int(config.session_timeout_s * 1000)
         options: dict[str, Any] = {
+            **QUEUE_BACKOFF,
             **settings.librdkafka(),
             "group.id": settings.topic(config.group),
             "client.id": "skeletonhunter-worker",
@@ -174,9 +175,9 @@ class RoundConsumer:
 
     def hold(self, paused: bool) -> None:
         """Pause or resume all partitions; polling goes on, so that the group stays."""
-        if paused == self._paused:
+        if paused == self.paused:
             return
-        self._paused = paused
+        self.paused = paused
         partitions = [TopicPartition(self._topic, p) for p in self._epochs]
         if partitions:
             (self._consumer.pause if paused else self._consumer.resume)(partitions)
@@ -246,7 +247,7 @@ class RoundConsumer:
                 self._epochs[session.partition] = session.epoch
                 self._next[session.partition] = session.next_offset
             self._engine.take_over(sessions)
-            if self._paused:
+            if self.paused:
                 consumer.pause(partitions)
             return
         except (KafkaException, SessionLostError) as error:

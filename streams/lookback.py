@@ -28,6 +28,10 @@ UNSETTLED: Final = frozenset(
     }
 )
 BATCH: Final = 2000
+FETCH_WAIT_MS: Final = 10
+# Once its queue is full the client asks for no more during this time, a second by default: what
+# it holds is taken in less, and whoever takes it stands still for the rest.
+QUEUE_BACKOFF: Final = {"fetch.queue.backoff.ms": 10}
 # A group is asked for by the client library; nothing is ever committed to it.
 UNUSED_GROUP: Final = "skeletonhunter-worker-lookback"
 
@@ -42,12 +46,16 @@ class LogReader:
         self.beat = beat
         self._consumer = Consumer(
             {
+                **QUEUE_BACKOFF,
                 **settings.librdkafka(),
                 "group.id": UNUSED_GROUP,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
+                # A broker answers one request of a connection after the other: what is asked for
+                # next would wait for a fetch at the end of a partition.
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
             },
             logger=CLIENT_LOG,
         )

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from schemas.eventlog import EventLog
@@ -21,8 +22,12 @@ from streams.errors import SessionLostError
 from streams.metrics import Metrics
 from streams.publisher import Publisher
 
-# Batches on their way to the agent; beyond, partitions are paused.
+# Batches on their way to the agent; beyond, no more are taken from the client.
 MAX_WAITING: Final = 8
+# And when it stays so for this long, partitions are paused, so that polling can go on. Not at
+# once: the client throws away what it holds ready of a paused partition, and would fetch the
+# same again a moment later.
+PAUSE_AFTER_S: Final = 1.0
 TICK_S: Final = 0.25
 # A batch that nobody took is announced again after this long.
 ANNOUNCE_AGAIN_S: Final = 1.0
@@ -78,6 +83,7 @@ class Source:
         self._working = ThreadPoolExecutor(1, thread_name_prefix="detect")
         self._broken: Exception | None = None
         self._works = False
+        self._room = asyncio.Event()
         self._announcing: asyncio.Future[Any] | None = None
         self._ready = False
         self._done = asyncio.Event()
@@ -117,6 +123,7 @@ class Source:
             On a programming error: nothing of the batch is committed.
         """
         while (batch := self.outbox.take(number)) is not None:
+            self._room.set()
             self._works = True
             try:
                 loop = asyncio.get_running_loop()
@@ -163,7 +170,7 @@ class Source:
             if waiting is not None and (batch or now - announced_at > ANNOUNCE_AGAIN_S):
                 announced_at = now
                 self._announce_soon(waiting)
-            consumer.hold(len(self.outbox) >= MAX_WAITING)
+            consumer.hold(await self._stays_full(paused=consumer.paused))
             if consumer.joined and not self._ready:
                 self._ready = True
                 self._log.info("worker.ready", partitions=list(self._engine.partitions()))
@@ -174,6 +181,16 @@ class Source:
                 ends = await self._in_thread(consumer.log_ends)
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._working, self._engine.tick, ends)
+
+    async def _stays_full(self, *, paused: bool) -> bool:
+        """Return whether the outbox is full, after having given the agent time to take a batch."""
+        if len(self.outbox) < MAX_WAITING:
+            return False
+        self._room.clear()
+        if not paused:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room.wait(), PAUSE_AFTER_S)
+        return len(self.outbox) >= MAX_WAITING
 
     def _announce_soon(self, number: int) -> None:
         """Announce without waiting: Faust holds announcements back while it rebalances."""

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from streams.app import credentials, quiet_group
 from streams.batch import Batch
 from streams.config import WorkerConfig
 from streams.metrics import NAMES, Metrics
-from streams.source import TICK_S, Outbox, Source
+from streams.source import MAX_WAITING, TICK_S, Outbox, Source
 
 
 def batch(number: int) -> Batch:
@@ -89,8 +90,9 @@ def test_polling_goes_on_while_a_batch_waits() -> None:
         return {}
 
     consumer = SimpleNamespace(
-        poll=poll, joined=True, hold=nothing, log_ends=nothing, close=nothing, commit=nothing
-    )
+        poll=poll, joined=True, paused=False, hold=nothing, log_ends=nothing, close=nothing,
+        commit=nothing,
+    )  # fmt: skip
     engine = SimpleNamespace(
         open=nothing, close=nothing, process=process, tick=nothing, partitions=nothing
     )
@@ -118,3 +120,84 @@ def test_polling_goes_on_while_a_batch_waits() -> None:
         assert asyncio.run(watch()) > 1
     finally:
         source.shut_down()
+
+
+@dataclass
+class Ready:
+    """A consumer that has a batch whenever it is asked, and notes when it is paused."""
+
+    joined: bool = True
+    paused: bool = False
+    polls: int = 0
+    pauses: int = 0
+
+    def poll(self) -> Batch | None:
+        """Return a batch, none while paused."""
+        self.polls += 1
+        return None if self.paused else batch(self.polls)
+
+    def hold(self, paused: bool) -> None:
+        """Note a pause."""
+        self.pauses += paused and not self.paused
+        self.paused = paused
+
+    def log_ends(self) -> dict[int, int]:
+        """Return nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def commit(self, *_: object) -> None:
+        """Do nothing."""
+
+
+def test_a_busy_agent_pauses_nothing() -> None:
+    """A paused partition is fetched anew; only an agent that takes nothing for long pauses it."""
+    consumer, taken, slow = Ready(), 0, threading.Event()
+
+    def process(_batch: Batch) -> None:
+        nonlocal taken
+        taken += 1
+        slow.wait(30 if taken > 3 * MAX_WAITING else 0.005)
+
+    def nothing(*_: object) -> dict[int, int]:
+        return {}
+
+    engine = SimpleNamespace(
+        open=nothing, close=nothing, process=process, tick=nothing, partitions=nothing
+    )
+
+    numbers: asyncio.Queue[int] = asyncio.Queue(MAX_WAITING)
+
+    async def agent() -> None:
+        while True:
+            await source.work(await numbers.get())
+
+    source = Source(
+        lambda: cast(Any, (consumer, None)), cast(Any, engine), numbers.put,
+        EventLog("worker"), Metrics(),
+    )  # fmt: skip
+
+    async def watch() -> tuple[int, int]:
+        running = asyncio.ensure_future(source.run(slow.is_set))
+        working = asyncio.ensure_future(agent())
+        while taken < 2 * MAX_WAITING:
+            await asyncio.sleep(0.001)
+        busy = consumer.pauses
+        while not consumer.paused:
+            await asyncio.sleep(0.01)
+        before = consumer.polls
+        await asyncio.sleep(0.1)
+        polled = consumer.polls - before
+        slow.set()
+        await running
+        working.cancel()
+        return busy, polled
+
+    try:
+        pauses, polled = asyncio.run(asyncio.wait_for(watch(), 30))
+    finally:
+        source.shut_down()
+    assert pauses == 0
+    assert polled > 0
