@@ -206,6 +206,9 @@ class ReplyWays:
 
     def _ask(self) -> None:
         """Ask for the leaves of the endpoints that have come to the index since."""
+        if self._asked == len(self._index.endpoints):
+            # Mostly: to skip all that are known, pair by pair, is quadratic.
+            return
         for name, number in islice(self._index.endpoints.items(), self._asked, None):
             self._group[number] = self._number(self._leaves(name))
         self._asked = len(self._index.endpoints)
