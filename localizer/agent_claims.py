@@ -15,6 +15,8 @@ SILENCE_CONFIDENCE = 0.99
 
 def dead_agents(sources: Sources) -> list[Claim]:
     """Claim the agents that sent no heartbeat when one was due."""
+    if not sources.liveness.dead:
+        return []
     failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
     for key, _ in sources.board.family(Family.LOSS):
         agent = sources.roster.agent_of(key[1])

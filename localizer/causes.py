@@ -21,6 +21,9 @@ class Reason(Enum):
     REPLY = "the reply is lost on a way that no trace shows"
     EVERYTHING = "all is bad at once: this machine, this cluster"
 
+    # By identity: an enum's own is a call into Python, several of them for each cause.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:

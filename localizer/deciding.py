@@ -253,6 +253,8 @@ class Decider:
 
     def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
         agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.troubled()
+        if not troubled:
+            return frozenset(self._sources.board.keys(family))
         return frozenset(
             key
             for key, symptoms in self._sources.board.family(family)

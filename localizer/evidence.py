@@ -1,6 +1,6 @@
 """From open anomalies, good paths and traces to the observations that inference explains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,9 +108,9 @@ def gather(
     """
     good = Good.of(index, *_not_good(sources, index, family, bad, now_ns))
     crossed = set[str]().union(*(f.components for f in bad))
-    suspects = sorted(c for c in crossed if _blamable(sources, c))
+    priors = _priors(sources, crossed)
     total = len(bad) + good.total
-    causes = [Cause.make(Reason.COMPONENT, c) for c in suspects]
+    causes = [Cause.make(Reason.COMPONENT, c) for c in sorted(priors)]
     causes += [Cause.make(Reason.PROBER, a) for a in sorted({f.prober for f in bad})]
     causes += [
         Cause.make(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
@@ -131,7 +131,12 @@ def gather(
     problem = Problem(
         names=tuple(f"{cause.order}{cause.name}" for cause in causes),
         log_prior=np.array(
-            [_log_prior(sources, family, cause, known, onset_ns) for cause in causes]
+            [
+                priors[cause.name] + _bonus(sources, family, cause.name, known, onset_ns)
+                if cause.reason is Reason.COMPONENT
+                else NOISE_PRIOR[family, cause.reason]
+                for cause in causes
+            ]
         ),
         blamable=np.ones(len(causes), dtype=np.bool_),
         flows=flow_rows(replies, bad, column, unlisted),
@@ -164,31 +169,27 @@ def gather(
     )
 
 
-def _blamable(sources: Sources, component: str) -> bool:
-    return sources.topology.kind(component) in LOG_PRIOR
+def _priors(sources: Sources, components: Iterable[str]) -> dict[str, float]:
+    """Return the log odds by their kinds of those that can be blamed."""
+    kind, known = sources.topology.kind, LOG_PRIOR.get
+    return {c: prior for c in components if (prior := known(kind(c))) is not None}
 
 
-def _log_prior(
-    sources: Sources, family: Family, cause: Cause, known: frozenset[str], onset_ns: int
+def _bonus(
+    sources: Sources, family: Family, name: str, known: frozenset[str], onset_ns: int
 ) -> float:
-    if cause.reason is not Reason.COMPONENT:
-        return NOISE_PRIOR[family, cause.reason]
-    prior = LOG_PRIOR[sources.topology.kind(cause.name)]
-    if cause.name in known:
-        return prior + KNOWN_BONUS
-    if sources.states.fresh(cause.name, family, onset_ns):
-        return prior + STATE_BONUS
-    return prior
+    if name in known:
+        return KNOWN_BONUS
+    return STATE_BONUS if sources.states.fresh(name, family, onset_ns) else 0.0
 
 
 def _not_good(
     sources: Sources, index: FlowIndex, family: Family, bad: list[BadFlow], now_ns: int
-) -> tuple[set[FlowKey], list[str]]:
+) -> tuple[set[FlowKey], set[str]]:
     """Return the 5-tuples that are not good, and the agents that do not say that theirs are."""
     board = sources.board
     spoilt = {flow.key for flow in bad} | board.keys(family)
     if family is Family.LATENCY:
         # Where probes are lost, those that arrive say little about the round trip.
         spoilt |= board.keys(Family.LOSS)
-    speaks = sources.liveness.speaks
-    return spoilt, [a for a in index.agents() if not speaks(a, now_ns)]
+    return spoilt, sources.liveness.mute((index.probers, index.responders), now_ns)

@@ -152,10 +152,6 @@ class FlowIndex:
         """Return the agent that probes a row's 5-tuple."""
         return self.name(int(self.rows[place, PROBER]))
 
-    def agents(self) -> set[str]:
-        """Return the agents at either end of the 5-tuples."""
-        return self.probers.keys() | self.responders.keys()
-
     def count(self, component: str) -> int:
         """Return how many cross a component."""
         return int(self.crossing[self.components.get(component, NOTHING)])

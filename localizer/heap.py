@@ -4,8 +4,9 @@ import gc
 from typing import Final
 
 # Decisions make records by the hundred thousand, none of which holds itself: the
-# collector's default, a pass after 700 of them, finds nothing and takes its time.
-THRESHOLDS: Final = (50_000, 20, 100)
+# collector's default, a pass after 700 of them, finds nothing and takes its time. In a
+# storm a decision makes a million, of which most are gone when it ends.
+THRESHOLDS: Final = (1_000_000, 20, 100)
 
 
 def settle() -> None:

@@ -5,10 +5,11 @@ record is deleted, is gone and not dead.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from localizer.heard import Heard
 from localizer.units import SECOND_NS, us_to_ns
 from schemas.enums import AgentState
 from schemas.records import Heartbeat
@@ -77,6 +78,14 @@ class Liveness:
         self.refused = 0
         self.skewed = 0
         self._agents: dict[str, Agent] = {}
+        self._heard = Heard()
+        # Agents that leave, or were silent once: all others are never excused.
+        self._excusable: set[str] = set()
+        # How often an agent came or went; who was asked for last, and is none of them.
+        self._comings = 0
+        self._strangers: tuple[tuple[Mapping[str, int], ...], tuple[int, ...], set[str]] = (
+            (), (), set(),
+        )  # fmt: skip
         # Until when all agents were silent together.
         self._interrupted_ns = 0
 
@@ -97,6 +106,7 @@ class Liveness:
             if len(self._agents) >= MAX_AGENTS:
                 self.refused += 1
                 return
+            self._comings += 1
             agent = self._agents[beat.agent_id] = Agent(
                 beat.agent_id, beat.host_id, heard_ns, interval_ns, beat.incarnation, beat.seq
             )
@@ -109,17 +119,26 @@ class Liveness:
         agent.incarnation, agent.seq = beat.incarnation, beat.seq
         agent.host_delay_ns = beat.host_delay_ns
         agent.leaving = beat.state is AgentState.LEAVING
+        if agent.leaving or agent.silences:
+            self._excusable.add(beat.agent_id)
+        else:
+            self._excusable.discard(beat.agent_id)
+        self._heard.put(beat.agent_id, agent.heard_ns, interval_ns)
         self.dead.pop(beat.agent_id, None)
 
     def remove(self, agent_id: str) -> None:
         """Forget an agent."""
-        self._agents.pop(agent_id, None)
+        self._comings += self._agents.pop(agent_id, None) is not None
+        self._excusable.discard(agent_id)
+        self._heard.drop(agent_id)
         self.dead.pop(agent_id, None)
 
     def remember_dead(self, agent_id: str, host_id: str, missed_ns: int) -> None:
         """Take over from a former process that an agent is dead; heartbeats overrule it."""
         if agent_id not in self._agents:
+            self._comings += 1
             self._agents[agent_id] = Agent(agent_id, host_id, missed_ns, SECOND_NS, 0, -1)
+            self._heard.put(agent_id, missed_ns, SECOND_NS)
         if self._agents[agent_id].heard_ns <= missed_ns:
             self.dead[agent_id] = missed_ns
 
@@ -149,10 +168,11 @@ class Liveness:
         answers
             Says whether others probe an agent's endpoints and most probes are answered.
         """
-        expected = [a for a in self._agents.values() if not a.leaving and a.agent_id not in gone]
-        fresh = [a for a in expected if a.agent_id not in self.dead]
-        undead = [a for a in fresh if self._silence(a, now_ns) > SILENT_INTERVALS]
-        if len(undead) > 1 and len(undead) == len(fresh):
+        undead = [a for a in self._silent(now_ns) if a.agent_id not in gone]
+        if len(undead) > 1 and len(undead) == sum(
+            not a.leaving and a.agent_id not in gone and a.agent_id not in self.dead
+            for a in self._agents.values()
+        ):
             self._interrupted_ns = now_ns
             return []
         found = []
@@ -188,32 +208,37 @@ class Liveness:
 
     def troubled(self) -> set[str]:
         """Return the agents that may be excused for anything: all others never are."""
-        found = {a.agent_id for a in self._agents.values() if a.leaving or a.silences}
-        return found | self.dead.keys()
+        return self._excusable | self.dead.keys()
 
     def silent(self, now_ns: int) -> bool:
         """Say whether any agent is silent for so long that it may be dead."""
-        return any(
-            now_ns - a.heard_ns > SILENT_INTERVALS * a.interval_ns
-            and not a.leaving
-            and a.agent_id not in self.dead
-            for a in self._agents.values()
-        )
+        return bool(self._silent(now_ns))
 
     def returned_ns(self, agent_id: str) -> int | None:
         """Return when an agent was heard again after its latest silence; None: it had none."""
         agent = self._agents.get(agent_id)
         return None if agent is None or not agent.silences else agent.silences[-1][1]
 
-    def speaks(self, agent_id: str, now_ns: int) -> bool:
-        """Say whether an agent's silence about a 5-tuple means that it is well."""
-        agent = self._agents.get(agent_id)
-        return (
-            agent is not None
-            and not agent.leaving
-            and agent_id not in self.dead
-            and self._silence(agent, now_ns) <= LATE_INTERVALS
-        )
+    def mute(self, agents: tuple[Mapping[str, int], ...], now_ns: int) -> set[str]:
+        """Return those whose silence about a 5-tuple does not mean that it is well, and others.
+
+        Parameters
+        ----------
+        agents
+            Those that are asked for are the keys; they only become more.
+        """
+        found = {*self._strangers_of(agents), *self.dead}
+        found.update(self._heard.silent(now_ns, LATE_INTERVALS))
+        return found | {a for a in self._excusable if self._agents[a].leaving}
+
+    def _strangers_of(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
+        """Return those that never sent a heartbeat; the same again while nobody comes or goes."""
+        counts = (self._comings, *map(len, agents))
+        known, before, found = self._strangers
+        if counts != before or any(a is not b for a, b in zip(agents, known, strict=True)):
+            found = {a for some in agents for a in some if a not in self._agents}
+            self._strangers = agents, counts, found
+        return found
 
     def heard(self, agent_id: str, now_ns: int) -> bool:
         """Say whether an agent was heard of late and need not be thought dead."""
@@ -238,6 +263,12 @@ class Liveness:
         agent = self._agents.get(agent_id)
         delay_ns = None if agent is None else agent.host_delay_ns
         return delay_ns is not None and delay_ns > bound_ns
+
+    def _silent(self, now_ns: int) -> list[Agent]:
+        """Return the agents that may be dead and are not declared so yet."""
+        late = self._heard.silent(now_ns, SILENT_INTERVALS)
+        agents = [self._agents[agent_id] for agent_id in late if agent_id not in self.dead]
+        return [agent for agent in agents if not agent.leaving]
 
     @staticmethod
     def _silence(agent: Agent, now_ns: int) -> float:

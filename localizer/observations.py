@@ -79,24 +79,26 @@ class _Rows:
     """Observations; those that cross the same and came out alike are one with their weight."""
 
     def __init__(self) -> None:
-        self._weights: dict[tuple[bool, tuple[int, ...], Maybe], float] = {}
+        self._places: dict[tuple[bool, tuple[int, ...], Maybe], int] = {}
+        # By place: what all that are alike weigh together.
+        self.weights: list[float] = []
 
-    def add(
-        self, crossed: tuple[int, ...], *, bad: bool, weight: float = 1.0, maybe: Maybe = ()
-    ) -> None:
-        """Add one observation; `maybe` holds columns that it crosses with a chance only."""
-        key = bad, crossed, maybe
-        self._weights[key] = self._weights.get(key, 0.0) + weight
+    def place(self, crossed: tuple[int, ...], *, bad: bool, maybe: Maybe = ()) -> int:
+        """Return the place of those alike; `maybe`: columns that are crossed with a chance only."""
+        place = self._places.setdefault((bad, crossed, maybe), len(self.weights))
+        if place == len(self.weights):
+            self.weights.append(0.0)
+        return place
 
     def block(self, lag: float) -> Block:
         """Return the block."""
-        rows = [row for row, (_, crossed, _) in enumerate(self._weights) for _ in crossed]
-        columns = [place for _, crossed, _ in self._weights for place in crossed]
-        maybes = [(row, *m) for row, (_, _, maybe) in enumerate(self._weights) for m in maybe]
+        rows = [row for row, (_, crossed, _) in enumerate(self._places) for _ in crossed]
+        columns = [place for _, crossed, _ in self._places for place in crossed]
+        maybes = [(row, *m) for row, (_, _, maybe) in enumerate(self._places) for m in maybe]
         return Block(
-            bad=np.array([bad for bad, _, _ in self._weights], dtype=np.bool_),
-            weight=np.array(list(self._weights.values()), dtype=np.float64),
-            lag=np.full(len(self._weights), lag),
+            bad=np.array([bad for bad, _, _ in self._places], dtype=np.bool_),
+            weight=np.array(self.weights, dtype=np.float64),
+            lag=np.full(len(self.weights), lag),
             rows=np.array(rows, dtype=np.int64),
             columns=np.array(columns, dtype=np.int64),
             maybes=Maybes(
@@ -146,6 +148,8 @@ def hop_rows(
     rows = _Rows()
     # Paths share their prefixes: by identity, which hashes faster than a dozen names.
     known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
+    # Where the good ones of these are: most of a trace is.
+    well: dict[tuple[int, str, str | None, frozenset[str]], int] = {}
     late = {flow.key: flow.late for flow in bad if flow.late}
     # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
     mine = [k for k in agents if (sources.paths.traced_ns(k) or 0) >= since_ns]
@@ -158,11 +162,7 @@ def hop_rows(
         )
         # An anomaly may be older than a fault that is over, and the traces of that one among its.
         own_ns = since_ns if family is Family.LATENCY else max(since_ns, told.until_ns(key) + 1)
-        found = [
-            (probe, outcome)
-            for probe in sources.paths.hop_probes(key, own_ns, onset_ns)
-            if (outcome := _outcome(family, probe, late_ns)) is not None
-        ]
+        found = _outcomes(family, sources.paths.hop_probes(key, own_ns, onset_ns), late_ns)
         passed = late.get(key, NONE)
         spoilt: dict[int, int] = {}
         for probe, outcome in found:
@@ -174,11 +174,15 @@ def hop_rows(
                 continue
             target = responder if probe.target else None
             ends = id(probe.components), prober, target, passed
+            if not outcome and ends in well:
+                rows.weights[well[ends]] += 1.0
+                continue
             if ends not in known:
                 sure = [c for c in probe.components if c not in passed]
                 known[ends] = column.crossed(sure, prober, target)
             if not outcome:
-                rows.add(known[ends], bad=False)
+                well[ends] = rows.place(known[ends], bad=False)
+                rows.weights[well[ends]] += 1.0
                 continue
             # What is lost of the target's answer may be lost on its own way.
             unsure = dict(replies.of(*key[:2])) if probe.target else {}
@@ -187,7 +191,7 @@ def hop_rows(
             maybe = column.maybe(unsure, known[ends]) if unsure else ()
             # Every hop behind a delay is late: one piece of news for each trace.
             weight = 1.0 / spoilt[probe.traced_ns]
-            rows.add(known[ends], bad=True, weight=weight, maybe=maybe)
+            rows.weights[rows.place(known[ends], bad=True, maybe=maybe)] += weight
     return rows.block(1.0)
 
 
@@ -196,8 +200,10 @@ def _spread(keys: list[FlowKey]) -> list[FlowKey]:
     return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
 
 
-def _outcome(family: Family, probe: HopProbe, late_ns: float) -> bool | None:
-    """Return whether a hop's probe was bad; None: it says nothing of this family."""
+def _outcomes(
+    family: Family, probes: list[HopProbe], late_ns: float
+) -> list[tuple[HopProbe, bool]]:
+    """Return which hops' probes were bad, less those that say nothing of this family."""
     if family is Family.LOSS:
-        return not probe.answered
-    return None if probe.late_ns is None else probe.late_ns > late_ns
+        return [(probe, not probe.answered) for probe in probes]
+    return [(probe, probe.late_ns > late_ns) for probe in probes if probe.late_ns is not None]

@@ -145,7 +145,7 @@ class _Search:
         # Chosen columns that were better than all others when they were looked at last, with
         # what they gained; nothing near them has changed since.
         self._settled: dict[int, float] = {}
-        self._totals: tuple[Floats, tuple[Ints, Ints]] | None = None
+        self._totals: Floats | None = None
 
     def run(self) -> None:
         """Search: as long as one more component, with what follows from it, is a gain."""
@@ -190,7 +190,7 @@ class _Search:
         for column in sorted(self._chosen):
             flow, hop = self._chosen[column]
             self._remove(column)
-            rivals = np.where(self._selectable(), self._gains()[0], -np.inf)
+            rivals = np.where(self._selectable(), self._gains(), -np.inf)
             self._add(column, (flow, hop))
             top = max(float(rivals.max(initial=-np.inf)), 0.0)
             belief = np.exp(rivals - top)
@@ -217,25 +217,30 @@ class _Search:
         free[list(self._chosen)] = False
         return free
 
-    def _gains(self) -> tuple[Floats, tuple[Ints, Ints]]:
-        """Return the gain of each column at its best severities, and their places."""
+    def _gains(self) -> Floats:
+        """Return the gain of each column at its best severities."""
         if self._totals is None:
             flow, hop = (side.gains for side in self._sides)
             flow_gain = flow.max(axis=0)
             totals = self._problem.log_prior + 2 * LOG_SEVERITY + flow_gain + hop.max(axis=0)
             totals[flow_gain < MIN_FLOW_GAIN] = -np.inf
-            self._totals = totals, (flow.argmax(axis=0), hop.argmax(axis=0))
+            self._totals = totals
         return self._totals
 
+    def _places(self, column: int) -> tuple[int, int]:
+        """Return the places of a column's best severities."""
+        flow, hop = (int(side.gains[:, column].argmax()) for side in self._sides)
+        return flow, hop
+
     def _best(self) -> tuple[int, tuple[int, int], float]:
-        totals, (flow, hop) = self._gains()
+        totals = self._gains()
         free = self._selectable()
         if not free.any():
             return -1, (0, 0), -np.inf
         totals = np.where(free, totals, -np.inf)
         # The first within a hair of the best: rounding must not choose.
         column = int(np.flatnonzero(totals >= totals.max() - TIE)[0])
-        return column, (int(flow[column]), int(hop[column])), float(totals[column])
+        return column, self._places(column), float(totals[column])
 
     def _add(self, column: int, places: tuple[int, int]) -> None:
         self._chosen[column] = places
@@ -273,12 +278,11 @@ class _Search:
         places = self._chosen[column]
         settled, marks = dict(self._settled), [side.mark(column) for side in self._sides]
         self._remove(column)
-        totals, (flow, hop) = self._gains()
+        mine = float(self._gains()[column])
         other, new_places, gain = self._best()
-        mine = float(totals[column])
         if gain > TIE:
             keep = mine >= gain - TIE
-            best = (int(flow[column]), int(hop[column])) if keep else new_places
+            best = self._places(column) if keep else new_places
             if keep and best == places:
                 for side, mark in zip(self._sides, marks, strict=True):
                     side.go_back(mark)
