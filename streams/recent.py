@@ -207,11 +207,12 @@ class RecentProbes:
         row = self.flows.row((intern(agent), intern(src), intern(dst), flow))
         self._new.append(row)
         more = self.flows.capacity - self.rings["sent"].shape[1]
-        for name, ring in self.rings.items():
-            if more:
+        if more:
+            for name, ring in self.rings.items():
                 self.rings[name] = np.pad(ring, ((0, 0), (0, more)))
-            elif used == self.flows.rows_ever:
-                # Somebody's before.
+        elif used == self.flows.rows_ever:
+            # Somebody's before.
+            for ring in self.rings.values():
                 ring[:, row] = 0
         return row
 

@@ -40,6 +40,8 @@ class Table(Generic[K]):
 
     def __init__(self, columns: dict[str, Column]) -> None:
         self._columns = columns
+        # Rows that fit before the arrays grow.
+        self.capacity = FIRST_ROWS
         self._arrays: dict[str, NDArray[Any]] = {
             name: np.full((FIRST_ROWS, *c.shape), c.fresh, c.dtype) for name, c in columns.items()
         }
@@ -60,11 +62,6 @@ class Table(Generic[K]):
     def rows_ever(self) -> int:
         """Rows that have been used; those behind them are fresh."""
         return len(self._keys)
-
-    @property
-    def capacity(self) -> int:
-        """Rows that fit before the arrays grow."""
-        return len(next(iter(self._arrays.values())))
 
     def find(self, key: K) -> int | None:
         """Return the key's row, None if there is none."""
@@ -122,11 +119,11 @@ class Table(Generic[K]):
         return row
 
     def _grow(self) -> None:
+        before = self.capacity
+        self.capacity += before if before < LARGE_ROWS else before // 4
         for name, column in self._columns.items():
-            old = self._arrays[name]
-            size = len(old) + (len(old) if len(old) < LARGE_ROWS else len(old) // 4)
-            new: NDArray[Any] = np.full((size, *column.shape), column.fresh, column.dtype)
-            new[: len(old)] = old
+            new: NDArray[Any] = np.full((self.capacity, *column.shape), column.fresh, column.dtype)
+            new[:before] = self._arrays[name]
             self._arrays[name] = new
 
 

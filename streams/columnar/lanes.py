@@ -16,6 +16,8 @@ Int32s = NDArray[np.int32]
 # Probes of a 5-tuple in a window: once a second for half a minute, and some sent again.
 FIRST_SLOTS: Final = 32
 MOST_SLOTS: Final = 128
+# A megabyte; an agent's 5-tuples come 80 at a time.
+SPARE_ROWS: Final = 1_024
 # More of a window's results without a slot want more slots: each slot costs all 5-tuples 12 bytes.
 SPILLED_SHARE: Final = 0.05
 
@@ -53,7 +55,7 @@ class Lanes:
         if rows <= had and self._slots == slots:
             return
         # Some more: rows come by and by, and all is copied.
-        counts = np.zeros((lanes, max(rows + rows // 8, had)), np.int32)
+        counts = np.zeros((lanes, max(rows + max(rows // 8, SPARE_ROWS), had)), np.int32)
         counts[:, :had] = arrays.counts
         grown = np.zeros((lanes, 3, self._slots, counts.shape[1]), np.int32)
         grown[:, :, :slots, :had] = arrays.slots

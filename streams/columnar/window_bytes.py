@@ -79,13 +79,21 @@ class WindowBytes:
             # What is still there is written anew, with what is not.
             self._lengths[:] = 0
             self._used = self._dead = 0
-        for row in windows.rows[self._lengths[windows.rows] == 0].tolist():
+        new = windows.rows[self._lengths[windows.rows] == 0]
+        if not len(new):
+            return
+        begins = []
+        for row in new.tolist():
             self._keys[row], begin = self._beginning(windows.key_of(row))
-            if self._used + len(begin) > len(self._arena):
-                self._arena = np.pad(self._arena, (0, len(self._arena) + len(begin)))
-            self._arena[self._used : self._used + len(begin)] = np.frombuffer(begin, np.uint8)
-            self._at[row], self._lengths[row] = self._used, len(begin)
-            self._used += len(begin)
+            begins.append(begin)
+        raw = np.frombuffer(b"".join(begins), np.uint8)
+        if self._used + len(raw) > len(self._arena):
+            self._arena = np.pad(self._arena, (0, len(self._arena) + len(raw)))
+        self._arena[self._used : self._used + len(raw)] = raw
+        lengths = np.fromiter(map(len, begins), np.int64, len(begins))
+        self._at[new] = self._used + np.cumsum(lengths) - lengths
+        self._lengths[new] = lengths
+        self._used += len(raw)
 
     def _beginning(self, key: FlowKey) -> tuple[bytes, bytes]:
         """Return the message's key, and header and fields up to the agent's name."""
@@ -181,13 +189,13 @@ def _text(text: str) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    out = np.empty(10, np.uint8)
-    return out[: _put_one(out, value)].tobytes()
-
-
-@compiled
-def _put_one(out: NDArray[np.uint8], value: int) -> int:
-    return _put(out, 0, value)
+    """Return the number, 0 or more, as Avro writes it."""
+    raw, out = 2 * value, bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
 
 
 def _transport_symbols() -> list[str]:
