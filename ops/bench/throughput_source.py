@@ -22,7 +22,10 @@ class Counting(Engine):
     def _process(self, batch: Batch) -> None:
         for partition, messages in batch.messages.items():
             if partition in self._sessions:
-                self._sessions[partition].next_offset = int(messages[-1].offset() or 0) + 1
+                session = self._sessions[partition]
+                session.next_offset = int(messages[-1].offset() or 0) + 1
+                # Nothing was sent that would have to be confirmed.
+                session.mark().settle()
         self._moved()
         self.commit_due()
 
