@@ -42,13 +42,31 @@ class Receipt:
     open: int = 0
 
 
+class _Span:
+    """Messages sent to one partition in a row, of which the ends are reported.
+
+    The client drops a message that has waited too long, and sends those behind it. Records of
+    others may lie between them.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._first: int | None = None
+
+    def holds(self, offset: int) -> bool:
+        """Note an end's offset; return whether there is room for all from the first to it."""
+        if self._first is None:
+            self._first = offset
+            return offset >= 0 or self.count == 1
+        return offset - self._first >= self.count - 1
+
+
 class Publisher:
     """An idempotent producer that knows which of its messages are confirmed."""
 
     def __init__(self, settings: KafkaSettings, *, session_timeout_s: float) -> None:
         self._timeout_s = TIMEOUT_SHARE * session_timeout_s
         self._pulse = Pulse(session_timeout_s)
-        self._open = 0
         self._receipt = Receipt()
         self._failure: str | None = None
         self._producer = Producer(
@@ -105,7 +123,6 @@ class Publisher:
                 continue
             except KafkaException as error:
                 raise SessionLostError(f"cannot produce to {topic}: {error}") from error
-            self._open += 1
             receipt.open += 1
             self._producer.poll(0)
             return
@@ -122,23 +139,26 @@ class Publisher:
     ) -> None:
         """Queue many messages of one time, in order; otherwise as `send`.
 
-        `confirmed` gets the offset of the last one alone: those before it have smaller ones.
+        `confirmed` gets the offset of the last one alone: those before it have smaller ones. Only
+        the first and the last are reported by the client, which takes as long over a report as
+        over the message; their offsets tell whether one between them is missing.
         """
         self._check()
-        last = len(values) - 1
+        receipt, last = self._receipt, len(values) - 1
+        span = _Span(len(values))
         # Not `produce_batch`, which knows no timestamps.
-        receipt = self._receipt
-        produce, delivered = self._producer.produce, self._delivered(receipt, None)
+        produce = self._producer.produce
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
             if number % CHUNK_MESSAGES == 0:
                 self._make_room(CHUNK_MESSAGES)
-            if number == last:
-                delivered = self._delivered(receipt, confirmed)
             try:
+                if 0 < number < last:
+                    produce(topic, value, key, partition, timestamp=timestamp_ms)
+                    continue
+                delivered = self._delivered(receipt, confirmed if number == last else None, span)
                 produce(topic, value, key, partition, on_delivery=delivered, timestamp=timestamp_ms)
             except (BufferError, KafkaException) as error:
                 raise SessionLostError(f"cannot produce to {topic}: {error}") from error
-            self._open += 1
             receipt.open += 1
         self._producer.poll(0)
 
@@ -146,22 +166,25 @@ class Publisher:
         """Wait until that many messages fit into the queue."""
         deadline = time.monotonic() + self._timeout_s
         self._producer.poll(0)
-        while self._open + count > QUEUE_MESSAGES:
+        while len(self._producer) + count > QUEUE_MESSAGES:
             if time.monotonic() > deadline:
                 raise SessionLostError("the producer's queue stays full")
             self._producer.poll(POLL_S)
             self._check()
 
     def _delivered(
-        self, receipt: Receipt, confirmed: Confirmed | None
+        self, receipt: Receipt, confirmed: Confirmed | None, span: "_Span | None" = None
     ) -> Callable[[KafkaError | None, Message], None]:
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self._open -= 1
             receipt.open -= 1
+            offset = int(message.offset() or 0)
+            where = f"{message.topic()}[{message.partition()}]"
             if error is not None:
-                self._failure = f"{message.topic()}[{message.partition()}]: {error.str()}"
+                self._failure = f"{where}: {error.str()}"
+            elif span is not None and not span.holds(offset):
+                self._failure = f"{where}: of {span.count} messages some are missing"
             elif confirmed is not None:
-                confirmed(int(message.offset() or 0))
+                confirmed(offset)
 
         return delivered
 
