@@ -16,8 +16,8 @@ Int32s = NDArray[np.int32]
 # Probes of a 5-tuple in a window: once a second for half a minute, and some sent again.
 FIRST_SLOTS: Final = 32
 MOST_SLOTS: Final = 128
-# A megabyte; an agent's 5-tuples come 80 at a time.
-SPARE_ROWS: Final = 1_024
+# An agent's 5-tuples come 80 at a time. Five megabytes, of which a quarter is touched.
+SPARE_ROWS: Final = 4_096
 # More of a window's results without a slot want more slots: each slot costs all 5-tuples 12 bytes.
 SPILLED_SHARE: Final = 0.05
 

@@ -5,6 +5,7 @@ of the schema that is written today. That order is written down here a second ti
 it against the codec and gives nothing where the two differ.
 """
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -24,6 +25,8 @@ from streams.window_records import OF_TRANSPORT, WindowBatch
 TOPIC: Final = topics.PROBE_WINDOW
 # Transport, and the numbers, null's mark with each: ten bytes and one at most.
 ARENA_BYTES: Final = 16_384
+# The names of an agent's 5-tuples are those of few endpoints, and stand together.
+RECENT: Final = 1_024
 MOST_BYTES: Final = 1 + 11 * (6 + len(COLUMNS))
 
 
@@ -183,11 +186,13 @@ def _encode(
         ends[number] = at
 
 
+@lru_cache(RECENT)
 def _text(text: str) -> bytes:
     raw = text.encode()
     return _number(len(raw)) + raw
 
 
+@lru_cache(RECENT)
 def _number(value: int) -> bytes:
     """Return the number, 0 or more, as Avro writes it."""
     raw, out = 2 * value, bytearray()
