@@ -14,12 +14,13 @@ from ops.bench.report import Figure, number
 PICTURE: Final = Path("docs") / "performance.png"
 RATES: Final = "M/s"
 BYTES: Final = "bytes a result"
+LAYOUT: Final = "layout "
 
 
 def draw(rows: Sequence[Figure], png: Path = PICTURE) -> None:
     """Draw what was measured of both kinds; without any of it there is no picture."""
     kinds = [
-        (title, [r for r in rows if r.unit == unit and r.value], label)
+        (title, [r for r in rows if r.unit == unit and r.value and not _compared(r)], label)
         for unit, title, label in (
             (RATES, "Results a second", "millions, logarithmic"),
             (BYTES, "A result on the wire and on disk", "bytes"),
@@ -28,12 +29,11 @@ def draw(rows: Sequence[Figure], png: Path = PICTURE) -> None:
     shown = [kind for kind in kinds if kind[1]]
     if not shown:
         return
-    longest = max(len(found) for _, found, _ in shown)
+    heights = [len(found) + 1.5 for _, found, _ in shown]
     with mpl.rc_context(STYLE):
-        drawing = Drawing(figsize=(8.0 * len(shown), 1.4 + 0.45 * longest), layout="constrained")
-        for axes, (title, found, label) in zip(
-            drawing.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
-        ):
+        drawing = Drawing(figsize=(10.0, 0.4 * sum(heights)), layout="constrained")
+        axes_of = drawing.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for axes, (title, found, label) in zip(axes_of, shown, strict=True):
             _bars(axes, found)
             axes.set_title(title)
             axes.set_xlabel(label)
@@ -42,6 +42,11 @@ def draw(rows: Sequence[Figure], png: Path = PICTURE) -> None:
                 axes.xaxis.set_major_formatter("{x:g}")
         png.parent.mkdir(parents=True, exist_ok=True)
         drawing.savefig(png, dpi=DPI, metadata={"Software": None})
+
+
+def _compared(row: Figure) -> bool:
+    """Return whether a row is of a layout that was only compared: the page has a table of them."""
+    return row.figure.startswith(LAYOUT)
 
 
 def _bars(axes: Axes, rows: Sequence[Figure]) -> None:
