@@ -177,12 +177,13 @@ class Publisher:
     ) -> Callable[[KafkaError | None, Message], None]:
         def delivered(error: KafkaError | None, message: Message) -> None:
             receipt.open -= 1
-            offset = int(message.offset() or 0)
-            where = f"{message.topic()}[{message.partition()}]"
+            offset, why = int(message.offset() or 0), None
             if error is not None:
-                self._failure = f"{where}: {error.str()}"
+                why = error.str()
             elif span is not None and not span.holds(offset):
-                self._failure = f"{where}: of {span.count} messages some are missing"
+                why = f"of {span.count} messages some are missing"
+            if why is not None:
+                self._failure = f"{message.topic()}[{message.partition()}]: {why}"
             elif confirmed is not None:
                 confirmed(offset)
 
