@@ -1,15 +1,20 @@
 """The stream workers of a cluster without a broker: rounds in, what they would publish out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.records import Anomaly
 from streams.columns import RoundColumns
 from streams.config import DetectionConfig
+from streams.feed import Feed, Made
 from streams.outputs import Output, progress
 from streams.partition import Identity, PartitionMachine, RefusedRoundError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 MS_NS: Final = 10**6
 # As the worker does: a partition without rounds for so long must not hold the rest back.
@@ -52,7 +57,9 @@ class Detection:
         self.refused: dict[str, int] = {}
         self._cluster = cluster
         self._config = config
+        self._codec = Codec()
         self._machines: dict[int, PartitionMachine] = {}
+        self._feeds: dict[int, Feed] = {}
         self._offsets: dict[int, int] = {}
         self._heard_ns: dict[int, int] = {}
 
@@ -68,19 +75,45 @@ class Detection:
 
         `columns` as in `PartitionMachine.process`.
         """
-        machine = self._machines.get(partition)
-        if machine is None:
-            identity = Identity(self._cluster, partition)
-            machine = PartitionMachine(self._config, identity, publish_windows=False)
-            self._machines[partition] = machine
+        machine = self._machine(partition)
         self._heard_ns[partition] = timestamp_ms * MS_NS
         offset = self._offsets.get(partition, 0)
         self._offsets[partition] = offset + 1
         try:
             return machine.process(datum, offset, columns)
         except RefusedRoundError as error:
-            self.refused[error.counter] = self.refused.get(error.counter, 0) + 1
+            self._refuse(error.counter)
             return []
+
+    def messages(
+        self, partition: int, messages: Sequence[Made], *, timestamp_ms: int
+    ) -> list[Output]:
+        """Take in rounds as Kafka holds them, one after the other, as the worker does.
+
+        `timestamp_ms` is that of the last one. A partition is told of its rounds either so, or
+        by `round`.
+        """
+        feed = self._feeds.get(partition)
+        if feed is None:
+            feed = self._feeds[partition] = Feed(self._machine(partition), self._codec)
+        self._heard_ns[partition] = timestamp_ms * MS_NS
+        outputs: list[Output] = []
+        for taken in feed.take(cast("list[Message]", messages)):
+            outputs += taken.outputs
+            if taken.refused is not None:
+                self._refuse(taken.refused.counter)
+        return outputs
+
+    def _machine(self, partition: int) -> PartitionMachine:
+        machine = self._machines.get(partition)
+        if machine is None:
+            identity = Identity(self._cluster, partition)
+            machine = PartitionMachine(self._config, identity, publish_windows=False)
+            self._machines[partition] = machine
+        return machine
+
+    def _refuse(self, counter: str) -> None:
+        self.refused[counter] = self.refused.get(counter, 0) + 1
 
     def idle(self, now_ns: int) -> list[Told]:
         """Return the marks of partitions that have heard nothing for a while by `now_ns`."""

@@ -7,7 +7,7 @@ records in the same order give the same transitions as a worker and a localizer 
 up with them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from arena.detecting import Detection, Told, told
@@ -17,6 +17,7 @@ from localizer.merge import Merge
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
 from streams.config import DetectionConfig
+from streams.feed import Made
 
 
 class Localization:
@@ -80,6 +81,11 @@ class DirectRun(Localization):
     def round(self, partition: int, datum: dict[str, Any], *, timestamp_ms: int) -> None:
         """Take in a decoded round; arguments as of `Detection.round`."""
         outputs = self.detection.round(partition, datum, timestamp_ms=timestamp_ms)
+        self.hear(told(partition, outputs))
+
+    def messages(self, partition: int, messages: Sequence[Made], *, timestamp_ms: int) -> None:
+        """Take in rounds as Kafka holds them; arguments as of `Detection.messages`."""
+        outputs = self.detection.messages(partition, messages, timestamp_ms=timestamp_ms)
         self.hear(told(partition, outputs))
 
     def pass_time(self, now_ns: int) -> list[FaultEvent]:

@@ -9,6 +9,8 @@ from ops.topics import MAX_MESSAGE_BYTES
 from schemas.connection import KafkaSettings
 
 POLL_S: Final = 0.1
+# Refusals are looked for once in so many records: each look takes as long as the record.
+POLL_EVERY: Final = 64
 # Bulk writers know their next record at once; waiting longer only delays a flush.
 LINGER_MS: Final = 5
 ANY_PARTITION: Final = -1  # librdkafka's RD_KAFKA_PARTITION_UA
@@ -23,6 +25,7 @@ class LogWriter:
     def __init__(self, settings: KafkaSettings) -> None:
         self._bootstrap = settings.bootstrap
         self._error: str | None = None
+        self._written = 0
         self._producer = Producer(
             {
                 **settings.librdkafka(),
@@ -31,6 +34,7 @@ class LogWriter:
                 "compression.type": "lz4",
                 "message.max.bytes": MAX_MESSAGE_BYTES,
                 "partitioner": "murmur2_random",
+                "delivery.report.only.error": True,
                 "log_level": 0,
                 "error_cb": lambda _error: None,
             }
@@ -65,7 +69,10 @@ class LogWriter:
             except KafkaException as error:
                 raise ConnectionError(f"{topic}: {error.args[0].str()}") from error
             else:
-                self._producer.poll(0)
+                self._written += 1
+                if self._written % POLL_EVERY == 0:
+                    self._producer.poll(0)
+                    self._check()
                 return
 
     def flush(self) -> None:

@@ -75,14 +75,15 @@ def _dumper(kind: type) -> Callable[[Any], dict[str, Any]] | None:
 @cache
 def _builder(record: type) -> Callable[[dict[str, Any]], Any]:
     hints = typing.get_type_hints(record)
-    convert = {name: _converter(hints[name]) for name in _names(record)}
-    special = {name: c for name, c in convert.items() if c is not None}
-    plain = tuple(name for name, c in convert.items() if c is None)
+    names = _names(record)
+    special = tuple((n, c) for n in names if (c := _converter(hints[n])) is not None)
 
     def build(datum: dict[str, Any]) -> Any:
-        values = {name: datum[name] for name in plain}
-        for name, conversion in special.items():
-            values[name] = conversion(datum[name])
+        # Nearly always these fields and no others: copying takes half as long as choosing.
+        plain = len(datum) == len(names)
+        values = datum.copy() if plain else {name: datum[name] for name in names}
+        for name, conversion in special:
+            values[name] = conversion(values[name])
         return record(**values)
 
     return build

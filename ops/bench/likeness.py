@@ -22,6 +22,7 @@ from ops.bench.replays import cli
 from ops.lab.lab import Lab, LabConfig
 from ops.pipeline import Pipeline
 from ops.recording.source import Source
+from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
 
 US_NS: Final = 1_000
@@ -51,11 +52,12 @@ def trips_of(recording: Path, from_us: int, name: str) -> Trips:
     """Return the answered probes of a recording's rounds that began at `from_us` or later."""
     rows: list[tuple[int, ...]] = []
     numbers: dict[tuple[str, str, str, int], int] = {}
+    codec = Codec()
     with Source(recording) as source:
-        for stream in source.readings((PROBE_ROUND,)):
-            for reading in stream:
-                value = reading.datum["value"]
-                if value is not None and value["started_at"] >= from_us:
+        for stream in source.rounds(codec):
+            for item in stream:
+                value = codec.decode_datum(PROBE_ROUND, item.entry.value or b"")
+                if value["started_at"] >= from_us:
                     rows += _rows(value, numbers)
     return _trips(rows, name)
 

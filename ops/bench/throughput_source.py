@@ -25,7 +25,9 @@ class Counting(Engine):
                 session = self._sessions[partition]
                 session.next_offset = int(messages[-1].offset() or 0) + 1
                 # Nothing was sent that would have to be confirmed.
-                session.mark().settle()
+                mark = session.mark()
+                if mark is not None:
+                    mark.settle()
         self._moved()
         self.commit_due()
 

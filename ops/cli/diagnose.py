@@ -69,6 +69,8 @@ def diagnose(
                 from_ms=event_time(from_, "--from"),
                 to_ms=event_time(to, "--to"),
             )
+        except DamageError as error:
+            raise CliError(str(error), FOUND) from error
         finally:
             line.end()
     verdicts = found.verdicts()

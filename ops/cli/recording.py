@@ -173,9 +173,12 @@ def replay(
     if delete_after and not run:
         raise CliError("--delete-after without --run would leave nothing at all", USAGE)
     settings = _replay_settings(config, bootstrap, prefix)
+    pace = _speed(speed or ("max" if run else "1"))
     request = Request(
         run_id=run_id or uuid4().hex,
-        speed=_speed(speed or ("max" if run else "1")),
+        speed=pace,
+        # Then the processes start when all is written.
+        unread=run and pace is None,
         from_ms=event_time(from_, "--from"),
         to_ms=event_time(to, "--to"),
         append=append,
@@ -206,6 +209,7 @@ def _replay(
 ) -> "tuple[Report, list[Shown] | None]":
     """Replay; with tables, also run worker and localizer on it and return their verdicts."""
     from ops.processes import ChildDiedError
+    from ops.recording.container import DamageError
     from ops.recording.replayer import Replayer, ReplayRefusedError
     from ops.recording.verdicts import LOCALIZER, WORKER, ReplayRun, StalledError
     from ops.signals import stop_flag
@@ -224,7 +228,7 @@ def _replay(
             if replayer.fresh:
                 processes.forget()
             show = _shown(line)
-            if request.speed is None:
+            if request.unread:
                 # One after the other: each finds all of its input there, and cannot
                 # take a pause of the one before it for the end of an agent.
                 report = replayer.run(stop, lambda r: line.show(replayed(r)))
@@ -244,6 +248,8 @@ def _replay(
             raise CliError(str(error), USAGE) from error
         except (ChildDiedError, StalledError) as error:
             raise CliError(str(error)) from error
+        except DamageError as error:
+            raise CliError(str(error), FOUND) from error
 
 
 def _shown(line: Line) -> "Callable[[Stand], None]":

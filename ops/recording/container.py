@@ -113,11 +113,22 @@ class ContainerWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Where a block begins (bytes), and its records."""
+class Span:
+    """Where a block is, by what its head says.
+
+    `position` and `end` are those of the whole block, `start` is that of its `size` bytes of
+    payload; `count` is how many records it claims.
+    """
 
     position: int
-    records: Sequence[dict[str, Any]]
+    count: int
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins."""
+        return self.start + self.size + SYNC_BYTES
 
 
 class ContainerReader:
@@ -151,24 +162,53 @@ class ContainerReader:
         """Close the file."""
         self._file.close()
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield all blocks; raises DamageError after the last that is whole."""
+    def spans(self) -> Iterator[Span]:
+        """Yield where the blocks are; raises DamageError at the first head that is broken."""
         position = self._first
         while position < self._size:
-            try:
-                block, position = self._read_block(position)
-            except DamageError as damage:
-                if damage.whole:
-                    yield Block(position, damage.whole)
-                raise
-            yield block
+            span = self._head(position)
+            yield span
+            position = span.end
 
-    def block_at(self, position: int) -> Block:
-        """Return the block that begins there, as much of it as is whole."""
+    def content(self, span: Span) -> bytes:
+        """Return the bytes of a block's records; from any thread.
+
+        Raises
+        ------
+        DamageError
+            If the block is not whole.
+        """
+        payload = os.pread(self._file.fileno(), span.size + SYNC_BYTES, span.start)
         try:
-            return self._read_block(position)[0]
-        except DamageError as damage:
-            return Block(position, damage.whole)
+            if payload[span.size :] != self._sync:
+                raise ValueError("no sync marker after the block")
+            content = payload[: span.size]
+            return content if self._codec == "null" else _inflated(content)
+        except (ValueError, zlib.error) as error:
+            raise DamageError(self._path, span.position, _named(error)) from error
+
+    def records(self, span: Span, content: bytes) -> list[dict[str, Any]]:
+        """Return the records of a block; raises DamageError, which holds those that are whole."""
+        source, records = io.BytesIO(content), list[dict[str, Any]]()
+        try:
+            for _ in range(span.count):
+                records.append(
+                    cast(
+                        dict[str, Any],
+                        fastavro.schemaless_reader(source, self._schema, self._reader_schema),
+                    )
+                )
+            if source.tell() != len(content):
+                raise ValueError(f"{len(content) - source.tell():,} bytes after the last record")
+        except avro.BAD_BYTES as error:
+            reason = f"record {len(records)} of the block: {_named(error)}"
+            raise DamageError(self._path, span.position, reason, records) from error
+        return records
+
+    @property
+    def current(self) -> bool:
+        """Whether the file was written with the schema that it is read with."""
+        return self._reader_schema is None
 
     def _read_header(self) -> None:
         if self._file.read(len(MAGIC)) != MAGIC:
@@ -190,51 +230,34 @@ class ContainerReader:
         if self._schema == self._reader_schema:
             self._reader_schema = None
 
-    def _read_block(self, position: int) -> tuple[Block, int]:
-        self._file.seek(position)
+    def _head(self, position: int) -> Span:
+        head = os.pread(self._file.fileno(), 2 * MAX_VARINT_BYTES, position)
         try:
-            count, size = self._varint(), self._varint()
-            end = self._file.tell() + size + SYNC_BYTES
+            count, at = _varint(head, 0)
+            size, at = _varint(head, at)
             if not 0 <= size <= MAX_BLOCK_BYTES or not 0 <= count <= MAX_BLOCK_BYTES:
                 raise ValueError(f"a block of {count:,} records in {size:,} bytes")
-            if end > self._size:
-                raise EOFError(f"the file ends {end - self._size:,} bytes too early")
-            payload = self._file.read(size)
-            if self._file.read(SYNC_BYTES) != self._sync:
-                raise ValueError("no sync marker after the block")
-            content = payload if self._codec == "null" else _inflated(payload)
-        except (EOFError, ValueError, zlib.error) as error:
+            span = Span(position, count, position + at, size)
+            if span.end > self._size:
+                raise EOFError(f"the file ends {span.end - self._size:,} bytes too early")
+        except (EOFError, ValueError) as error:
             raise DamageError(self._path, position, _named(error)) from error
-        return Block(position, self._records(position, count, content)), end
+        return span
 
-    def _records(self, position: int, count: int, content: bytes) -> list[dict[str, Any]]:
-        source, records = io.BytesIO(content), list[dict[str, Any]]()
-        try:
-            for _ in range(count):
-                records.append(
-                    cast(
-                        dict[str, Any],
-                        fastavro.schemaless_reader(source, self._schema, self._reader_schema),
-                    )
-                )
-            if source.tell() != len(content):
-                raise ValueError(f"{len(content) - source.tell():,} bytes after the last record")
-        except avro.BAD_BYTES as error:
-            reason = f"record {len(records)} of the block: {_named(error)}"
-            raise DamageError(self._path, position, reason, records) from error
-        return records
 
-    def _varint(self) -> int:
-        raw = shift = 0
-        for _ in range(MAX_VARINT_BYTES):
-            byte = self._file.read(1)
-            if not byte:
-                raise EOFError("the file ends in the head of a block")
-            raw |= (byte[0] & 0x7F) << shift
-            if byte[0] < 0x80:
-                return (raw >> 1) ^ -(raw & 1)
-            shift += 7
-        raise ValueError("no length where a block should begin")
+def _varint(head: bytes, at: int) -> tuple[int, int]:
+    """Return a number and the position behind it."""
+    raw = shift = 0
+    for _ in range(MAX_VARINT_BYTES):
+        if at >= len(head):
+            raise EOFError("the file ends in the head of a block")
+        byte = head[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+    raise ValueError("no length where a block should begin")
 
 
 def _inflated(payload: bytes) -> bytes:

@@ -1,19 +1,18 @@
 """A recording judged where it lies: the pipeline's own cores over its files, without a broker."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from arena.direct import DirectRun
 from localizer.config_core import CoreConfig
 from ops.recording.order import SLOT_MS, between, slots
-from ops.recording.source import Reading, Source
-from schemas.codec import from_datum, to_datum
+from ops.recording.source import Item, Source
+from schemas.codec import Codec, to_datum
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 from schemas.topics import (
-    BY_NAME,
     COMPONENT_STATE,
     ENDPOINT,
     HEARTBEAT,
@@ -26,8 +25,11 @@ from schemas.topics import (
     Topic,
 )
 from streams.config import DetectionConfig
+from streams.feed import Made
 
 MS_NS: Final = 10**6
+# Of messages that are made here and taken here.
+CODEC: Final = Codec()
 # What worker and localizer read, but not what they have written: verdicts are made anew.
 INPUTS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND, HEARTBEAT, PATH_TRACE, ENDPOINT, TASK, PINGLIST, TOPOLOGY, OVERLAY_FLOWS,
@@ -88,13 +90,15 @@ def diagnose(
     """
     found = Diagnosis()
     run = DirectRun(core.cluster, detection, core)
-    streams = [between(s, from_ms, to_ms) for s in source.readings(INPUTS)]
-    for slot in slots(streams):
+    rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
+    others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
+    for slot in slots(rounds, others):
         if stop():
             found.stopped = True
             return found
-        for reading in (*slot.others, *slot.rounds):
-            _take(reading, run, found)
+        for item in slot.others:
+            _take(item, run, found)
+        _take_rounds(slot.rounds, run, found)
         found.event_ms = slot.start_ms
         found.events += run.pass_time((slot.start_ms + SLOT_MS) * MS_NS)
         progress(found)
@@ -103,25 +107,33 @@ def diagnose(
     return found
 
 
-def _take(reading: Reading, run: DirectRun, found: Diagnosis) -> None:
-    topic, datum = reading.topic, reading.datum
+def _take_rounds(items: Sequence[Item], run: DirectRun, found: Diagnosis) -> None:
+    """Take the rounds of a slot, partition by partition."""
+    found.records[PROBE_ROUND.name] += len(items)
+    found.results += sum(item.results for item in items)
+    by_partition: defaultdict[int, list[Item]] = defaultdict(list)
+    for item in items:
+        by_partition[item.entry.partition].append(item)
+    for partition, own in sorted(by_partition.items()):
+        messages = [Made(i.entry.value or b"", i.entry.offset) for i in own]
+        run.messages(partition, messages, timestamp_ms=own[-1].at_ms)
+
+
+def _take(item: Item, run: DirectRun, found: Diagnosis) -> None:
+    topic, entry = item.topic, item.entry
     found.records[topic.name] += 1
-    value, partition = datum["value"], datum["partition"]
-    timestamp_ms = datum["timestamp_ms"] or reading.at_ms
-    if datum["key"] is None or datum["value_bytes"] is not None:
+    timestamp_ms = entry.timestamp_ms or item.at_ms
+    try:
+        key = (entry.key or b"").decode()
+        record = None if entry.value is None else CODEC.decode(topic, entry.value)
+    except ValueError:
         found.refused["undecodable"] += 1
-    elif value is None:
-        if topic is not PROBE_ROUND:
-            run.record(
-                topic.name, datum["key"], None, timestamp_ms=timestamp_ms, partition=partition
-            )
-    elif topic is PROBE_ROUND:
-        found.results += len(value["results"])
-        run.round(partition, value, timestamp_ms=reading.at_ms)
-    elif value["cluster"] != run.cluster:
+        return
+    if not key:
+        found.refused["undecodable"] += 1
+    elif record is not None and record.cluster != run.cluster:
         found.refused["foreign"] += 1
-    elif value[topic.key_field] != datum["key"]:
+    elif record is not None and getattr(record, topic.key_field) != key:
         found.refused["other_key"] += 1
     else:
-        record = from_datum(BY_NAME[topic.name].record, value)
-        run.record(topic.name, datum["key"], record, timestamp_ms=timestamp_ms, partition=partition)
+        run.record(topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition)

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from schemas.topics import PROBE_ROUND, Topic
+from schemas.topics import Topic
 
 SLOT_MS: Final = 1_000
+NS_PER_MS: Final = 1_000_000
+US_PER_MS: Final = 1_000
 
 
 class Timed(Protocol):
@@ -37,10 +39,11 @@ class Timed(Protocol):
 
 
 T = TypeVar("T", bound=Timed)
+R = TypeVar("R", bound=Timed)
 
 
 @dataclass(frozen=True, slots=True)
-class Slot(Generic[T]):
+class Slot(Generic[R, T]):
     """Records that are written together: `others`, then `rounds`.
 
     `start_ms` is the slot's event time, milliseconds since the epoch.
@@ -48,19 +51,19 @@ class Slot(Generic[T]):
 
     start_ms: int
     others: list[T]
-    rounds: list[T]
+    rounds: list[R]
 
 
 class _Heads(Generic[T]):
     """Several streams, each in its own order, taken by event time."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: Iterable[Iterator[T]]) -> None:
         self._heap: list[tuple[int, int, T, Iterator[T]]] = []
-
-    def add(self, number: int, item: T | None, stream: Iterator[T]) -> None:
-        """Put back a stream (the number breaks ties) with its next item."""
-        if item is not None:
-            heapq.heappush(self._heap, (item.at_ms, number, item, stream))
+        for number, stream in enumerate(streams):
+            first = next(stream, None)
+            if first is not None:
+                # The number breaks ties.
+                heapq.heappush(self._heap, (first.at_ms, number, first, stream))
 
     @property
     def first_ms(self) -> int | None:
@@ -70,19 +73,26 @@ class _Heads(Generic[T]):
     def before(self, end_ms: int) -> list[T]:
         """Take what is earlier than that."""
         taken = []
-        while self._heap and self._heap[0][0] < end_ms:
-            _, number, item, stream = heapq.heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][0] < end_ms:
+            _, number, item, stream = heap[0]
             taken.append(item)
-            self.add(number, next(stream, None), stream)
+            following = next(stream, None)
+            if following is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (following.at_ms, number, following, stream))
         return taken
 
 
-def slots(streams: Iterable[Iterator[T]], slot_ms: int = SLOT_MS) -> Iterator[Slot[T]]:
+def slots(
+    rounds: Iterable[Iterator[R]], others: Iterable[Iterator[T]], slot_ms: int = SLOT_MS
+) -> Iterator[Slot[R, T]]:
     """Merge the partitions into slots.
 
     Parameters
     ----------
-    streams
+    rounds, others
         One iterator per partition, its `at_ms` never going back.
     slot_ms
         Length of a slot, milliseconds of event time.
@@ -92,21 +102,21 @@ def slots(streams: Iterable[Iterator[T]], slot_ms: int = SLOT_MS) -> Iterator[Sl
     Slot
         By event time; within each partition the order is the stream's.
     """
-    rounds, others = _Heads[T](), _Heads[T]()
-    for number, stream in enumerate(streams):
-        first = next(stream, None)
-        if first is not None:
-            heads = rounds if first.topic is PROBE_ROUND else others
-            heads.add(number, first, stream)
+    round_heads, other_heads = _Heads(rounds), _Heads(others)
     while True:
-        firsts = [ms for ms in (rounds.first_ms, others.first_ms) if ms is not None]
+        firsts = [ms for ms in (round_heads.first_ms, other_heads.first_ms) if ms is not None]
         if not firsts:
             return
         start_ms = min(firsts) // slot_ms * slot_ms
-        taken = rounds.before(start_ms + slot_ms)
+        taken = round_heads.before(start_ms + slot_ms)
         reach_ms = max((item.end_ms for item in taken), default=start_ms)
         lead_ms = (reach_ms // slot_ms + 1) * slot_ms
-        yield Slot(start_ms, others.before(lead_ms), taken)
+        yield Slot(start_ms, other_heads.before(lead_ms), taken)
+
+
+def round_end_ms(started_us: int, last_sent_ns: int) -> int:
+    """Return when a round's last probe was sent (rounded up), from its start and that offset."""
+    return started_us // US_PER_MS + last_sent_ns // NS_PER_MS + 1
 
 
 def between(stream: Iterator[T], from_ms: int | None, to_ms: int | None) -> Iterator[T]:

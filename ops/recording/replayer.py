@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ops.entry import Headers
+from ops.entry import Entry, Headers
 from ops.reading import LogReader
 from ops.recording.order import Slot, between, slots
 from ops.recording.source import Item, Source
@@ -31,6 +31,7 @@ class Request:
 
     `speed` is event time over wall-clock time; None: as fast as it goes.
     `from_ms` and `to_ms` bound the event time, milliseconds since the epoch.
+    `unread`: nobody reads before all is written, so that no slot waits for the one before.
     """
 
     run_id: str
@@ -38,6 +39,7 @@ class Request:
     from_ms: int | None = None
     to_ms: int | None = None
     append: bool = False
+    unread: bool = False
     replication_factor: int = 1
 
 
@@ -104,6 +106,8 @@ class Replayer:
         self._request = request
         self._out = LogWriter(settings)
         self._made: list[str] = []
+        self._cluster = source.manifest.cluster
+        self._run_id = (RUN_ID_HEADER, request.run_id.encode())
 
     def prepare(self) -> None:
         """Make the topics, or check those that are there.
@@ -160,19 +164,23 @@ class Replayer:
         """
         report = Report()
         request = self._request
-        streams = [
-            between(stream, request.from_ms, request.to_ms)
-            for stream in self._source.streams(codec_for(self._settings))
-        ]
+        codec, source = codec_for(self._settings), self._source
+        rounds, others = (
+            [between(stream, request.from_ms, request.to_ms) for stream in streams]
+            for streams in (source.rounds(codec), source.others(codec))
+        )
         pace = _Pace(request.speed)
-        for slot in slots(streams):
+        for slot in slots(rounds, others):
             if stop() or not self._wait(pace.wait_s(slot), stop):
                 report.stopped = True
                 break
-            self._write(slot.others, report)
-            self._write(slot.rounds, report)
+            for items in (slot.others, slot.rounds):
+                self._write(items, report)
+                if not request.unread:
+                    self._out.flush()
             report.event_ms = slot.start_ms
             progress(report)
+        self._out.flush()
         return report
 
     def _wait(self, wait_s: float, stop: Callable[[], bool]) -> bool:
@@ -184,29 +192,26 @@ class Replayer:
         return True
 
     def _write(self, items: list[Item], report: Report) -> None:
+        records = report.records
         for item in items:
+            entry, name = item.entry, item.topic.name
             self._out.write(
-                self._settings.topic(item.topic.name),
-                key=item.entry.key,
-                value=item.entry.value,
-                timestamp_ms=item.entry.timestamp_ms,
-                partition=item.entry.partition,
-                headers=self._headers(item),
+                self._settings.topic(name),
+                key=entry.key,
+                value=entry.value,
+                timestamp_ms=entry.timestamp_ms,
+                partition=entry.partition,
+                headers=self._headers(name, entry),
             )
-            report.records[item.topic.name] = report.records.get(item.topic.name, 0) + 1
-        self._out.flush()
+            records[name] = records.get(name, 0) + 1
 
-    def _headers(self, item: Item) -> Headers:
-        origin = (
-            f"{self._source.manifest.cluster}/{item.topic.name}"
-            f"[{item.entry.partition}]@{item.entry.offset}"
-        )
-        kept = tuple(h for h in item.entry.headers if h[0] not in (RUN_ID_HEADER, ORIGIN_HEADER))
-        return (
-            *kept,
-            (RUN_ID_HEADER, self._request.run_id.encode()),
-            (ORIGIN_HEADER, origin.encode()),
-        )
+    def _headers(self, topic: str, entry: Entry) -> Headers:
+        origin = f"{self._cluster}/{topic}[{entry.partition}]@{entry.offset}".encode()
+        own = (self._run_id, (ORIGIN_HEADER, origin))
+        if not entry.headers:
+            return own
+        kept = (h for h in entry.headers if h[0] not in (RUN_ID_HEADER, ORIGIN_HEADER))
+        return (*kept, *own)
 
 
 class _Pace:
@@ -216,7 +221,7 @@ class _Pace:
         self._speed = speed
         self._start: tuple[float, int] | None = None
 
-    def wait_s(self, slot: Slot[Item]) -> float:
+    def wait_s(self, slot: Slot[Item, Item]) -> float:
         if self._speed is None:
             return 0.0
         if self._start is None:

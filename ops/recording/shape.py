@@ -61,6 +61,8 @@ class Shape:
     def entry(self, datum: dict[str, Any], codec: Codec) -> Entry:
         """Return what Kafka held, framed as `codec` frames; the inverse of `datum`.
 
+        Symbols of a later version become those that Avro's rules put in their place.
+
         Raises
         ------
         ValueError
@@ -68,8 +70,9 @@ class Shape:
         """
         value = datum["value_bytes"]
         if value is None and datum["value"] is not None:
+            schema = avro.current(self.topic.name).parsed
             try:
-                value = codec.encode_datum(self.topic, datum["value"])
+                value = codec.encode_datum(self.topic, _known(schema, datum["value"]))
             except avro.BAD_BYTES as error:
                 raise ValueError(f"not a {self.topic.name} value: {error}") from error
         key = datum["key_bytes"]
@@ -83,6 +86,20 @@ class Shape:
             value=value,
             headers=tuple((h["name"], h["value"]) for h in datum["headers"]),
         )
+
+
+def _known(node: Any, value: Any) -> Any:
+    """Return a value with the enums' defaults in place of symbols that the schema has not."""
+    if isinstance(node, list):
+        return None if value is None else _known(node[1], value)
+    kind = node["type"] if isinstance(node, dict) else node
+    if kind == "record":
+        return {f["name"]: _known(f["type"], value[f["name"]]) for f in node["fields"]}
+    if kind == "array":
+        return [_known(node["items"], item) for item in value]
+    if kind == "enum" and value not in node["symbols"]:
+        return node["default"]
+    return value
 
 
 def _text_or_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:

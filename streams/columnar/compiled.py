@@ -1,4 +1,4 @@
-"""What numba compiles, and the two things that the kernels need of the machine below it.
+"""What numba compiles, and what the kernels need of the machine below it.
 
 Only the kernels of this room import it. Where numba is missing, importing this module fails,
 and the rounds go one by one through fastavro and numpy: the same outputs, slower.
@@ -31,7 +31,9 @@ DIGEST_CHARS: Final = 16
 
 def cache_folder() -> Path | None:
     """Return where the machine code is kept: beside the sources or with the user; None: nowhere."""
-    rooms = (Path(streams.__file__).parent, Path(schemas.__file__).parent)
+    rooms = [Path(streams.__file__).parent, Path(schemas.__file__).parent]
+    # The kernel of recordings has the numbers of its plan's instructions in it.
+    rooms.append(rooms[0].parent / "ops" / "recording")
     digest = hashlib.sha256()
     for source in sorted(path for room in rooms for path in room.rglob("*.py")):
         digest.update(source.read_bytes())
@@ -90,6 +92,19 @@ def _load_word(_context: Any, data: Any, at: Any) -> Any:
 
 
 @intrinsic
+def _store_word(_context: Any, data: Any, at: Any, _word: Any) -> Any:
+    signature = types.void(data, at, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.gep(array.data, [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def _low_zeros(_context: Any, _word: Any) -> Any:
     signature = types.uint64(types.uint64)
 
@@ -101,5 +116,7 @@ def _low_zeros(_context: Any, _word: Any) -> Any:
 
 # The 8 bytes of a uint8 array from a place on, little-endian; no bound is checked.
 load_word = cast(Callable[[NDArray[np.uint8], int], np.uint64], _load_word)
+# The same written.
+store_word = cast(Callable[[NDArray[np.uint8], int, np.uint64], None], _store_word)
 # How many of a word's lowest bits are 0; 64 for 0.
 low_zeros = cast(Callable[[np.uint64], np.uint64], _low_zeros)

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import fastavro
 import pytest
 
 from ops.entry import Entry
+from ops.recording import source as sources
 from ops.recording.manifest import load
 from ops.recording.recorder import Recorder, Request
 from ops.recording.replayer import Replayer, ReplayRefusedError, wanted
@@ -18,6 +20,7 @@ from ops.recording.source import Source
 from ops.recording.writer import NotEmptyError
 from ops.timespan import END, Bound
 from ops.topic_admin import TopicAdmin
+from ops.writing import LogWriter
 from schemas.connection import KafkaSettings
 from schemas.topics import HEARTBEAT, PROBE_ROUND, TASK, Topic
 from tests.integration.data_tools import cli, produce, read_all, until
@@ -82,14 +85,20 @@ def replay(settings: KafkaSettings, folder: Path, run_id: str = "r1", **options:
         replayer.run(NEVER)
 
 
-def test_replay_equals_what_was_recorded(kafka: KafkaSettings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("kernels_from_bytes", [0, 2**40])
+def test_replay_equals_what_was_recorded(
+    kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, unread: bool,
+    kernels_from_bytes: int,
+) -> None:  # fmt: skip
     """Partitions, order, keys, timestamps, values and headers survive; two headers are added."""
+    monkeypatch.setattr(sources, "KERNELS_FROM_BYTES", kernels_from_bytes)
     fill(kafka)
     record(kafka, tmp_path / "r")
     before = read_all(kafka, TOPICS)
     copy = replace(kafka, topic_prefix=kafka.topic_prefix + "copy.")
     try:
-        replay(copy, tmp_path / "r")
+        replay(copy, tmp_path / "r", unread=unread)
         after = read_all(copy, TOPICS)
         assert {p: len(e) for p, e in after.items()} == {p: len(e) for p, e in before.items()}
         for place, entries in before.items():
@@ -209,3 +218,23 @@ def test_replaying_a_damaged_recording_says_so(kafka: KafkaSettings, tmp_path: P
         assert report["damages"][0]["file"] == "probe.round.v1.avro"
     finally:
         TopicAdmin(copy).delete([t.name for t in wanted(copy.topic_prefix, {}, 1)])
+
+
+def test_a_refusal_is_raised_while_more_is_written(kafka: KafkaSettings) -> None:
+    """Nobody has to flush to learn of it: a long replay ends where it went wrong."""
+    out = LogWriter(kafka)
+
+    def write(partition: int) -> None:
+        name = kafka.topic(HEARTBEAT.name)
+        out.write(name, key=b"k", value=b"x", timestamp_ms=START_MS, partition=partition)
+
+    def go_on() -> None:
+        until_s = time.monotonic() + 20
+        while time.monotonic() < until_s:
+            write(0)
+            time.sleep(0.0005)
+
+    # Not known yet to be none.
+    write(9_999)
+    with pytest.raises(ConnectionError, match="Unknown partition"):
+        go_on()

@@ -1,14 +1,18 @@
 """What goes into a recording comes out of it: keys, nulls, headers, bytes, order."""
 
+import itertools
 import tempfile
 from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.entry import Entry
+from ops.recording import messages
+from ops.recording import source as sources
 from ops.recording.manifest import Manifest
 from ops.recording.order import Slot, slots
 from ops.recording.source import Item, Source
@@ -16,6 +20,9 @@ from ops.recording.writer import RecordingWriter
 from schemas.codec import Codec
 from schemas.topics import HEARTBEAT, PROBE_ROUND, Topic
 from tests.unit.ops.recording_samples import START_MS, probe_round
+
+# Compiled here rather than in the first example.
+messages.read(PROBE_ROUND, b"", 0, b"")
 
 PARTITIONS = 3
 CODEC = Codec()
@@ -87,16 +94,21 @@ def test_a_recording_keeps_everything(
 ) -> None:
     """Every entry comes back equal, in its partition's order, poison and tombstones included."""
     kept = [(PROBE_ROUND, e) for e in with_offsets(entries, gaps)]
+    expected = [e for p in range(PARTITIONS) for _, e in kept if e.partition == p]
     with tempfile.TemporaryDirectory() as name:
         record(Path(name), kept, flush_every)
-        with Source(Path(name)) as source:
-            assert source.damages == []
-            found = [item.entry for stream in source.streams(CODEC) for item in stream]
-            summary = source.summaries[PROBE_ROUND.name]
-            assert summary == source.manifest.topics[PROBE_ROUND.name]
-    expected = [e for p in range(PARTITIONS) for _, e in kept if e.partition == p]
-    assert found == expected
-    assert summary.tombstones == sum(e.value is None for e in expected)
+        for from_bytes in (0, sources.KERNELS_FROM_BYTES):
+            with (
+                mock.patch.object(sources, "KERNELS_FROM_BYTES", from_bytes),
+                Source(Path(name)) as source,
+            ):
+                assert source.damages == []
+                found = [item.entry for stream in source.rounds(CODEC) for item in stream]
+                assert list(itertools.chain(*source.others(CODEC))) == []
+                summary = source.summaries[PROBE_ROUND.name]
+                assert summary == source.manifest.topics[PROBE_ROUND.name]
+            assert found == expected
+            assert summary.tombstones == sum(e.value is None for e in expected)
 
 
 timed = st.tuples(st.booleans(), st.integers(0, PARTITIONS - 1), st.integers(0, 8_000))
@@ -125,7 +137,11 @@ def test_slots_keep_order_and_let_others_lead(events: list[tuple[bool, int, int]
                 end_ms=latest[place] + (number * 700 % 2500 if is_round else 0),
             )
         )
-    found: list[Slot[Item]] = list(slots([iter(s) for s in streams.values()]))
+    rounds, others = (
+        [iter(s) for (of_rounds, _), s in streams.items() if of_rounds is wanted]
+        for wanted in (True, False)
+    )
+    found: list[Slot[Item, Item]] = list(slots(rounds, others))
     written: dict[tuple[bool, int], list[Item]] = defaultdict(list)
     left = sorted(item.at_ms for place, s in streams.items() if not place[0] for item in s)
     for slot in found:

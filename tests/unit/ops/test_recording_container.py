@@ -34,10 +34,10 @@ def offsets(path: Path) -> tuple[list[int], DamageError | None]:
     found: list[int] = []
     try:
         reader = ContainerReader(path, SHAPE.plain)
-        for block in reader.blocks():
-            found += [r["offset"] for r in block.records]
+        for span in reader.spans():
+            found += [r["offset"] for r in reader.records(span, reader.content(span))]
     except DamageError as damage:
-        return found, damage
+        return found + [r["offset"] for r in damage.whole], damage
     reader.close()
     return found, None
 
@@ -49,9 +49,9 @@ def test_what_is_written_is_read(tmp_path: Path, codec: str) -> None:
     write(path, codec=codec)
     assert offsets(path) == (list(range(9)), None)
     reader = ContainerReader(path, SHAPE.plain)
-    blocks = list(reader.blocks())
-    assert [len(b.records) for b in blocks] == [3, 3, 3]
-    assert reader.block_at(blocks[1].position) == blocks[1]
+    spans = list(reader.spans())
+    assert [s.count for s in spans] == [3, 3, 3]
+    assert [r["offset"] for r in reader.records(spans[1], reader.content(spans[1]))] == [3, 4, 5]
 
 
 def test_plain_fastavro_reads_it(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_truncated_anywhere_reads_up_to_there(tmp_path: Path) -> None:
     write(path, records=4, per_block=2)
     whole = path.read_bytes()
     reader = ContainerReader(path, SHAPE.plain)
-    starts = [b.position for b in reader.blocks()]
+    starts = [span.position for span in reader.spans()]
     reader.close()
     cut_path = tmp_path / "cut.avro"
     for length in range(0, len(whole) + 1, 7):
@@ -137,7 +137,7 @@ def test_flipped_bytes_are_found_and_named(tmp_path: Path) -> None:
     path = tmp_path / "a.avro"
     write(path, codec="null")
     reader = ContainerReader(path, SHAPE.plain)
-    second = list(reader.blocks())[1].position
+    second = list(reader.spans())[1].position
     reader.close()
     content = bytearray(path.read_bytes())
     content[second + 3 : second + 40] = b"\xff" * 37

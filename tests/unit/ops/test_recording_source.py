@@ -18,8 +18,19 @@ from ops.recording.source import Item, Source
 from ops.recording.writer import RecordingWriter
 from schemas.avro import SchemaVersion, current
 from schemas.codec import Codec
+from schemas.enums import ComponentKind, Layer
 from schemas.framing import ConfluentFramer, FramingError
-from schemas.topics import ANOMALY, BY_NAME, HEARTBEAT, PROBE_ROUND, PROBE_WINDOW, TASK, Topic
+from schemas.records import Component
+from schemas.topics import (
+    ANOMALY,
+    BY_NAME,
+    HEARTBEAT,
+    PROBE_ROUND,
+    PROBE_WINDOW,
+    TASK,
+    TOPOLOGY,
+    Topic,
+)
 from tests.unit.ops.recording_samples import START_MS, round_entry
 
 
@@ -111,6 +122,17 @@ def test_a_missing_file_is_one_damage(tmp_path: Path) -> None:
         assert source.summaries["probe.round.v1"].records == 3
 
 
+def test_a_folder_in_the_place_of_a_file_is_one_damage(tmp_path: Path) -> None:
+    """A slip of whoever copied it, and no traceback."""
+    path = make(tmp_path) / "agent.heartbeat.v1.avro"
+    path.unlink()
+    path.mkdir()
+    with Source(tmp_path) as source:
+        (damage,) = source.damages
+        assert str(damage).endswith("damaged at byte 0: cannot be read: Is a directory")
+        assert source.summaries["probe.round.v1"].records == 3
+
+
 def test_a_partition_the_manifest_does_not_know_is_damage(tmp_path: Path) -> None:
     """A record cannot be replayed to a partition that the topic will not have."""
     path = make(tmp_path) / "manifest.json"
@@ -120,7 +142,7 @@ def test_a_partition_the_manifest_does_not_know_is_damage(tmp_path: Path) -> Non
     with Source(tmp_path) as source:
         (damage,) = source.damages
         assert "partition 2; the manifest says 2 partitions" in damage.reason
-        assert sum(1 for s in source.streams(Codec()) for _ in s) == 2
+        assert sum(1 for s in source.rounds(Codec()) for _ in s) == 2
 
 
 def item(topic: Topic, at_ms: int) -> Item:
@@ -142,7 +164,7 @@ def test_old_state_is_not_waited_for() -> None:
     week_ms = 7 * 86_400_000
     assert pace.wait_s(Slot(0, [item(TASK, 0)], [])) == 0
     assert pace.wait_s(Slot(week_ms, [], [item(PROBE_ROUND, week_ms)])) == 0
-    later = Slot(week_ms + 10_000, [], [item(PROBE_ROUND, week_ms + 10_000)])
+    later: Slot[Item, Item] = Slot(week_ms + 10_000, [], [item(PROBE_ROUND, week_ms + 10_000)])
     assert 0.05 < pace.wait_s(later) <= 0.1
     assert _Pace(None).wait_s(later) == 0
 
@@ -187,7 +209,7 @@ def test_a_recording_changes_its_framing(tmp_path: Path) -> None:
     with Source(tmp_path) as source:
         assert source.summaries["probe.round.v1"].undecodable == 0
         for codec, expected in ((Codec(), plain), (with_registry, framed)):
-            (stream,) = source.streams(codec)
+            (stream,) = source.rounds(codec)
             assert [i.entry for i in stream] == [expected]
 
 
@@ -201,7 +223,7 @@ def test_partition_order_wins_over_timestamps(tmp_path: Path) -> None:
         writer.keep(PROBE_ROUND, replace(round_entry(0, offset), timestamp_ms=at_ms))
     writer.close(complete=True)
     with Source(tmp_path) as source:
-        (stream,) = source.streams(Codec())
+        (stream,) = source.rounds(Codec())
         items = list(stream)
     assert [i.entry.offset for i in items] == [0, 1, 2]
     assert [i.at_ms - START_MS for i in items] == [0, 0, 5]
@@ -223,10 +245,61 @@ def test_other_topics_never_come_later_than_they_say(tmp_path: Path) -> None:
         writer.keep(HEARTBEAT, replace(round_entry(0, offset), timestamp_ms=at_ms))
     writer.close(complete=True)
     with Source(tmp_path) as source:
-        (stream,) = source.streams(Codec())
+        (stream,) = source.others(Codec())
         assert [(i.entry.offset, i.at_ms) for i in stream] == [
             (0, 5_000),
             (1, 5_100),
             (2, 5_100),
             (3, 7_000),
         ]
+
+
+def plainly(folder: Path, topic: Topic, entries: list[Entry]) -> Path:
+    """Write a recording of one partition without compression; return its topic's file."""
+    manifest = Manifest(cluster="c", recorded_at="", from_ms=1, to_ms=None, codec="null")
+    writer = RecordingWriter(folder, manifest, Codec())
+    writer.add_topic(topic, 1)
+    for entry in entries:
+        writer.keep(topic, entry)
+    writer.close(complete=True)
+    return folder / f"{topic.name}.avro"
+
+
+def test_a_file_that_changes_while_it_is_read_is_damage(tmp_path: Path) -> None:
+    """What was counted when it was opened is no longer there: that is said, not passed over."""
+    entries = [round_entry(0, i, at_ms=START_MS + i) for i in range(3)]
+    path = plainly(tmp_path, PROBE_ROUND, entries)
+    with Source(tmp_path) as source:
+        assert not source.damages
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"agent-h0", b"agent-h\xff"))
+        (stream,) = source.rounds(Codec())
+        with pytest.raises(DamageError, match="record 0 of the block"):
+            list(stream)
+        path.write_bytes(content[:-20])
+        (stream,) = source.rounds(Codec())
+        with pytest.raises(DamageError, match="no sync marker"):
+            list(stream)
+
+
+def test_a_value_that_makes_no_message_is_named(tmp_path: Path) -> None:
+    """A number that the schema has no room for, as only a foreign writer puts it down."""
+    node = Component(
+        cluster="c",
+        component_id="n",
+        kind=ComponentKind.HOST,
+        layer=Layer.UNDERLAY,
+        tier=2**31 - 1,
+        updated_at=1,
+        addresses=(),
+    )
+    value = Codec().encode(TOPOLOGY, node)
+    path = plainly(tmp_path, TOPOLOGY, [replace(round_entry(), key=b"n", value=value)])
+    most = b"\xfe\xff\xff\xff\x0f"
+    content = path.read_bytes()
+    assert content.count(most) == 1
+    path.write_bytes(content.replace(most, b"\xfe\xff\xff\xff\x7f"))
+    with Source(tmp_path) as source:
+        (stream,) = source.others(Codec())
+        with pytest.raises(DamageError, match=r"topology.v1.avro: .*not a topology.v1 value"):
+            list(stream)

@@ -1,0 +1,200 @@
+"""One file of a recording: read through once, to know what is in it and where."""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ops.entry import Entry
+from ops.recording.ahead import ahead
+from ops.recording.container import ContainerReader, DamageError, Span
+from ops.recording.manifest import TopicSummary
+from ops.recording.shape import shape_of
+from ops.recording.writer import count
+from schemas.topics import PROBE_ROUND, Topic
+
+if TYPE_CHECKING:
+    from ops.recording.messages import MessageBlock
+
+# Blocks begun at a time: of the file while it is read through, of a partition later.
+INDEX_DEPTH: Final = 4
+STREAM_DEPTH: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of a block that could be read, and what was wrong with the next one.
+
+    `position` is where the block begins.
+    """
+
+    position: int
+    records: Sequence[dict[str, Any]]
+    damage: DamageError | None = None
+
+
+class IndexedFile:
+    """Which blocks hold records of which partition; what was found in the file.
+
+    Parameters
+    ----------
+    pool
+        Where blocks are read before they are asked for.
+    kernels
+        Whether a kernel reads what it can; needs numba.
+
+    Attributes
+    ----------
+    topic, path, shape
+        Whose records these are, where, and as what.
+    summary
+        What the file really holds, whatever the manifest says.
+    damage
+        Where it is broken; what stands before is whole.
+    counts
+        How many records each partition has: what stands behind a damage is not of them.
+    times_ms
+        The timestamps of each partition's records; of rounds none.
+    """
+
+    def __init__(
+        self, topic: Topic, path: Path, partitions: int, pool: Executor, *, kernels: bool
+    ) -> None:
+        self.topic = topic
+        self.shape = shape_of(topic)
+        self.summary = TopicSummary(file=path.name, partitions=partitions)
+        self.damage: DamageError | None = None
+        self.counts: Counter[int] = Counter()
+        self.times_ms: dict[int, array[int]] = {}
+        self.path = path
+        self._pool = pool
+        self._spans: dict[int, list[Span]] = {}
+        self._reader: ContainerReader | None = None
+        self._kernels = kernels
+        try:
+            self._index()
+        except FileNotFoundError:
+            self.damage = DamageError(path, 0, "the file is missing")
+        except OSError as error:
+            # A folder in its place, say, or one that is somebody else's.
+            self.damage = DamageError(path, 0, f"cannot be read: {error.strerror}")
+        except DamageError as damage:
+            self.damage = damage
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that have records."""
+        return sorted(self._spans)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def parts(self, partition: int, header: bytes) -> "Iterator[MessageBlock | Records]":
+        """Yield the blocks that hold records of a partition, in order.
+
+        Parameters
+        ----------
+        header
+            What goes before the datum of a message; only a `MessageBlock` holds messages.
+        """
+        if self._reader is not None:
+            work = self._reading(self._reader, header)
+            for _, part in ahead(self._pool, work, self._spans[partition], STREAM_DEPTH):
+                yield part
+
+    def _index(self) -> None:
+        reader = self._reader = ContainerReader(self.path, self.shape.plain)
+        self._kernels = self._kernels and reader.current
+        work = self._reading(reader, b"")
+        for span, part in ahead(self._pool, work, reader.spans(), INDEX_DEPTH):
+            if isinstance(part, Records):
+                self._note(span, part)
+            elif not self._note_block(span, part):
+                self._note(span, _records(reader, span, reader.content(span)))
+
+    def _reading(
+        self, reader: ContainerReader, header: bytes
+    ) -> "Callable[[Span], MessageBlock | Records]":
+        """Return what reads a block."""
+        if not self._kernels:
+            return lambda span: _records(reader, span, reader.content(span))
+        # Here, since numba may be missing.
+        from ops.recording import messages  # noqa: PLC0415
+
+        def read(span: Span) -> "MessageBlock | Records":
+            content = reader.content(span)
+            return messages.read(self.topic, content, span.count, header) or _records(
+                reader, span, content
+            )
+
+        return read
+
+    def _note_block(self, span: Span, block: "MessageBlock") -> bool:
+        """Note what a kernel read; False if a record is of no partition."""
+        summary = self.summary
+        if not block.within(summary.partitions):
+            return False
+        for head in block.heads():
+            self._note_span(head.partition, span)
+            self._note_times(head.partition, head.times_ms.tolist())
+            self.counts[head.partition] += head.records
+            summary.records += head.records
+            summary.tombstones += head.tombstones
+            kept = summary.offsets.setdefault(str(head.partition), [head.first_offset, 0])
+            kept[1] = head.last_offset + 1
+            if head.first_ms is not None and head.last_ms is not None:
+                first, last = summary.first_ms, summary.last_ms
+                summary.first_ms = head.first_ms if first is None else min(first, head.first_ms)
+                summary.last_ms = head.last_ms if last is None else max(last, head.last_ms)
+        return True
+
+    def _note(self, span: Span, part: Records) -> None:
+        for datum in part.records:
+            self._note_record(span, datum)
+        if part.damage is not None:
+            raise part.damage
+
+    def _note_record(self, span: Span, datum: dict[str, Any]) -> None:
+        partition = datum["partition"]
+        if not 0 <= partition < self.summary.partitions:
+            reason = (
+                f"partition {partition}; the manifest says {self.summary.partitions} partitions"
+            )
+            raise DamageError(self.path, span.position, reason)
+        self._note_span(partition, span)
+        self.counts[partition] += 1
+        self._note_times(partition, (datum["timestamp_ms"] or 0,))
+        tombstone = datum["value"] is None and datum["value_bytes"] is None
+        count(
+            self.summary,
+            Entry(
+                partition=partition,
+                offset=datum["offset"],
+                timestamp_ms=datum["timestamp_ms"],
+                key=None,
+                value=None if tombstone else b"",
+            ),
+            undecodable=datum["value_bytes"] is not None,
+        )
+
+    def _note_times(self, partition: int, times_ms: Iterable[int]) -> None:
+        # Eight bytes for each record: all that is kept of it.
+        if self.topic is not PROBE_ROUND:
+            self.times_ms.setdefault(partition, array("q")).extend(times_ms)
+
+    def _note_span(self, partition: int, span: Span) -> None:
+        spans = self._spans.setdefault(partition, [])
+        if not spans or spans[-1] is not span:
+            spans.append(span)
+
+
+def _records(reader: ContainerReader, span: Span, content: bytes) -> Records:
+    try:
+        return Records(span.position, reader.records(span, content))
+    except DamageError as damage:
+        return Records(span.position, damage.whole, damage)

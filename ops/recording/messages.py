@@ -1,0 +1,169 @@
+"""Blocks of records as messages, read many at a time by a kernel; needs numba."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple, cast
+
+import fastavro
+import numpy as np
+
+from ops.entry import Entry, Headers
+from ops.recording import message_kernel as kernel
+from ops.recording.message_plan import MAX_DEPTH, Plan, PlanError, make_plan
+from ops.recording.order import round_end_ms
+from ops.recording.shape import shape_of
+from schemas import avro
+from schemas.topics import PROBE_ROUND, Topic
+from streams.columns import Int64s
+
+WORD_BYTES: Final = 8
+
+
+class Message(NamedTuple):
+    """A record as Kafka held it; of a round also up to when it goes, and its results.
+
+    `end_ms` is when the last probe was sent (rounded up), `results` how many there are; 0 for all
+    else.
+    """
+
+    entry: Entry
+    end_ms: int
+    results: int
+
+
+class Head(NamedTuple):
+    """What a block says of a partition.
+
+    `times_ms`: of each record, 0 where it has none; `first_ms` and `last_ms` of those that do.
+    """
+
+    partition: int
+    records: int
+    tombstones: int
+    first_offset: int
+    last_offset: int
+    first_ms: int | None
+    last_ms: int | None
+    times_ms: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBlock:
+    """The messages of a block.
+
+    Attributes
+    ----------
+    content : the block's bytes, without compression
+    values : the messages' bytes
+    places : (n, kernel.COLUMNS) int64; what the kernel says of each record
+    rounds : whether they are rounds
+    """
+
+    content: bytes
+    values: bytes
+    places: Int64s
+    rounds: bool
+
+    def within(self, partitions: int) -> bool:
+        """Return whether each record is of one of so many partitions."""
+        own = self.places[:, kernel.PARTITION]
+        return bool(((own >= 0) & (own < partitions)).all())
+
+    def heads(self) -> list[Head]:
+        """Return what the block says of each partition; a pass over the block for each."""
+        return [
+            _head(partition, self._places(partition))
+            for partition in dict.fromkeys(self.places[:, kernel.PARTITION].tolist())
+        ]
+
+    def of(self, partition: int) -> Iterator[Message]:
+        """Yield the messages of a partition, in order."""
+        content, values = self.content, self.values
+        for (
+            _, offset, timestamp_ms, key_at, key_end, at, end, headers_at, headers_end, headers,
+            started_us, sent_ns, results,
+        ) in self._places(partition).tolist():  # fmt: skip
+            entry = Entry(
+                partition=partition,
+                offset=offset,
+                timestamp_ms=None if timestamp_ms == kernel.NULL else timestamp_ms,
+                key=content[key_at:key_end],
+                value=None if at < 0 else values[at:end],
+                headers=_headers(content[headers_at:headers_end]) if headers else (),
+            )
+            end_ms = 0
+            if self.rounds and at >= 0:
+                end_ms = round_end_ms(started_us, sent_ns if results else 0)
+            yield Message(entry, end_ms, results)
+
+    def _places(self, partition: int) -> Int64s:
+        own = self.places[:, kernel.PARTITION] == partition
+        return self.places if own.all() else self.places[own]
+
+
+def _head(partition: int, places: Int64s) -> Head:
+    offsets, times_ms = places[:, kernel.OFFSET], places[:, kernel.TIMESTAMP_MS]
+    timed = times_ms != kernel.NULL
+    return Head(
+        partition=partition,
+        records=len(places),
+        tombstones=int((places[:, kernel.VALUE_AT] == kernel.NO_VALUE).sum()),
+        first_offset=int(offsets[0]),
+        last_offset=int(offsets[-1]),
+        first_ms=int(times_ms[timed].min()) if timed.any() else None,
+        last_ms=int(times_ms[timed].max()) if timed.any() else None,
+        times_ms=np.where(timed, times_ms, 0),
+    )
+
+
+def read(topic: Topic, content: bytes, count: int, header: bytes) -> MessageBlock | None:
+    """Return the messages of a block; None if fastavro must look at it.
+
+    Parameters
+    ----------
+    topic
+        Of the records.
+    content
+        So many records, as the current version of the topic's schema has them.
+    header
+        What goes before each datum.
+    """
+    plan = _plan(topic.name)
+    # No more room than the records can need, whatever the count claims.
+    if plan is None or count * kernel.MIN_RECORD_BYTES > len(content):
+        return None
+    data = np.frombuffer(content + bytes(kernel.PAD_BYTES), np.uint8)
+    out = np.empty(len(data) + count * len(header), np.uint8)
+    places = np.empty((count, kernel.COLUMNS), np.int64)
+    end = kernel.read_block(
+        data, len(content), count, plan, np.frombuffer(header + bytes(WORD_BYTES), np.uint8), out,
+        places, np.zeros(MAX_DEPTH, np.int64),
+    )  # fmt: skip
+    if end < 0:
+        return None
+    return MessageBlock(content, out[:end].tobytes(), places, topic is PROBE_ROUND)
+
+
+@cache
+def _plan(topic: str) -> Plan | None:
+    try:
+        return make_plan(avro.current(topic))
+    except PlanError:
+        return None
+
+
+@cache
+def _header_schema() -> dict[str, Any]:
+    (field,) = (f for f in shape_of(PROBE_ROUND).plain["fields"] if f["name"] == "headers")
+    schema: dict[str, Any] = field["type"]
+    return schema
+
+
+def _headers(content: bytes) -> Headers:
+    found = cast(
+        list[dict[str, Any]],
+        fastavro.schemaless_reader(io.BytesIO(content), _header_schema(), None),
+    )
+    return tuple((h["name"], h["value"]) for h in found)
