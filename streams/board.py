@@ -58,8 +58,8 @@ class Board:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._alarms: dict[AlarmKey, Alarm] = {}
-        # Begun in the present round: told already, not to be repeated at once.
-        self._fresh: set[AlarmKey] = set()
+        # Begun in the present round, and for which time: told already, not to be repeated at once.
+        self._fresh: dict[AlarmKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._alarms)
@@ -87,12 +87,20 @@ class Board:
         """Open an anomaly and return its ONSET."""
         alarm = Alarm(key=key, kind=kind, onset_at=onset_ns // US_NS, evidence=evidence)
         self._alarms[key, kind] = alarm
-        self._fresh.add((key, kind))
+        self._fresh[key, kind] = event_ns
         return self._record(alarm, AnomalyState.ONSET, event_ns // US_NS)
 
-    def due(self) -> list[Alarm]:
-        """Return the open anomalies to be repeated: all but those of the present round."""
-        return [a for a in self.alarms() if (a.key, a.kind) not in self._fresh]
+    def due(self, known_ns: int) -> list[Alarm]:
+        """Return the open anomalies to be repeated: all but those of the present round.
+
+        Parameters
+        ----------
+        known_ns
+            Also of the present round are those that began before: a round after a long silence
+            tells of what was before it, and a restart does not read so far back.
+        """
+        fresh = self._fresh
+        return [a for a in self.alarms() if fresh.get((a.key, a.kind), -1) < known_ns]
 
     def update(self, alarm: Alarm, evidence: Evidence) -> Alarm:
         """Change what the next records say."""

@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -27,9 +26,10 @@ from streams.batch import Batch
 from streams.config import WorkerConfig
 from streams.engine import Engine
 from streams.errors import SessionLostError
-from streams.lookback import QUEUE_BACKOFF, LogReader
+from streams.lookback import QUEUE_BACKOFF
 from streams.metrics import Metrics
 from streams.publisher import CLIENT_LOG
+from streams.restoring import restore_all
 from streams.session import Restorer, Session
 
 BATCH: Final = 2000
@@ -70,7 +70,7 @@ class RoundConsumer:
         metrics: Metrics,
     ) -> None:
         self._restorer = restorer
-        self._settings = settings = restorer.settings
+        settings = restorer.settings
         self._engine = engine
         self._log = log
         self._metrics = metrics
@@ -230,16 +230,7 @@ class RoundConsumer:
         try:
             committed = consumer.committed(partitions, timeout=TIMEOUT_S)
             self._epoch += 1
-            with LogReader(self._settings, self._engine.rebuilding) as reader:
-                for place in committed:
-                    if place.error is not None:
-                        raise SessionLostError(f"committed offset: {place.error.str()}")
-                    offset = place.offset if place.offset >= 0 else OFFSET_INVALID
-                    sessions.append(
-                        self._restorer.restore(
-                            reader, place.partition, self._epoch, (offset, place.metadata)
-                        )
-                    )
+            sessions = restore_all(self._restorer, committed, self._epoch, self._engine.rebuilding)
             consumer.incremental_assign(
                 [TopicPartition(self._topic, s.partition, s.next_offset) for s in sessions]
             )

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +24,10 @@ from streams import heap
 from streams.batch import Batch
 from streams.errors import SessionLostError
 from streams.feed import Refused, window_bytes
+from streams.idle import Idle
 from streams.metrics import Metrics
 from streams.outputs import Output, anomaly_output, progress, window_output
-from streams.publisher import Publisher, Receipt
+from streams.publisher import UNKNOWN_OFFSET, Publisher, Receipt
 from streams.session import Mark, Session
 from streams.window_records import WindowBatch
 
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
     from streams.columnar.window_bytes import WindowBytes
 
 PROCESS: Final = "worker"
-# A partition without input for this long must not hold the localizer back.
-IDLE_AFTER_S: Final = 2.0
-# And says so again, so that a localizer that starts later hears it.
-IDLE_REPEAT_S: Final = 5.0
-UNKNOWN_OFFSET: Final = -1
 # Batches whose outputs may be on their way while the next one is worked on: waiting for each
 # took a quarter of a full worker's time.
 UNCONFIRMED: Final = 1
@@ -48,15 +44,6 @@ WINDOWS_AT_ONCE: Final = 8_192
 Commit = Callable[[list[TopicPartition], bool], None]
 # Partition to the end of its log as the consumer last saw it, negative: unknown.
 LogEnds = Mapping[int, int]
-
-
-@dataclass(slots=True)
-class _Idle:
-    """What a partition's silence is measured by."""
-
-    progress_at: int | None = None
-    since: float = 0.0
-    told: float = field(default=float("-inf"))
 
 
 class Engine:
@@ -77,7 +64,7 @@ class Engine:
         self._commit_s = commit_s
         self._lock = threading.RLock()
         self._sessions: dict[int, Session] = {}
-        self._idle: dict[int, _Idle] = {}
+        self._idle: dict[int, Idle] = {}
         self._publisher: Publisher | None = None
         # Batches that are not confirmed, oldest first, and where the sessions stood after each.
         self._sent: deque[tuple[Receipt, list[Mark]]] = deque()
@@ -143,7 +130,7 @@ class Engine:
             for session in new:
                 encoder = window_bytes(self._codec, session.machine)
                 session.machine.windows_to = partial(self._publish_windows, session, encoder)
-            self._idle.update({s.partition: _Idle(since=time.monotonic()) for s in new})
+            self._idle.update({s.partition: Idle(since=time.monotonic()) for s in new})
             heap.settle()
             self._commit_now(new, wait=True)
             self._moved()
@@ -151,7 +138,14 @@ class Engine:
     def release(self, partitions: Iterable[int], *, commit: bool) -> None:
         """Let partitions go; what they published is confirmed and committed before.
 
-        With `commit` False they are another's already: drop them as they are.
+        With `commit` False they are another's already: nothing is committed. What was sent is
+        confirmed or given up all the same: this process may be the next owner, too, and reads
+        what is there.
+
+        Raises
+        ------
+        SessionLostError
+            If an output is not confirmed; the partitions are let go nevertheless.
         """
         numbers = list(partitions)
         if not commit:
@@ -159,10 +153,13 @@ class Engine:
         with self._lock:
             gone = self._given_up(numbers)
             self._moved()
-            if commit and gone:
-                self._settle()
-                self._commit_now(gone, wait=True)
-            self._unmark({session.partition for session in gone})
+            try:
+                if gone:
+                    self._settle()
+                if commit and gone:
+                    self._commit_now(gone, wait=True)
+            finally:
+                self._unmark({session.partition for session in gone})
             if gone and not self._stopping:
                 gone.clear()
                 heap.settle()
@@ -170,9 +167,11 @@ class Engine:
     def close(self) -> None:
         """Drop everything and give up what is not confirmed."""
         with self._lock:
-            self.release(list(self._sessions), commit=False)
             if self._publisher is not None:
                 self._publisher.abandon()
+            with suppress(SessionLostError):
+                self.release(list(self._sessions), commit=False)
+            self._sent.clear()
             self._publisher = self._commit = None
 
     def partitions(self) -> dict[int, int]:
@@ -233,8 +232,9 @@ class Engine:
                 )
         for partition in sorted(current):
             self._take(self._sessions[partition], batch.messages[partition])
+            self._give_up_found(self._sessions[partition])
         if current:
-            marks = [self._sessions[partition].mark() for partition in current]
+            marks = [m for p in current if (m := self._sessions[p].mark()) is not None]
             self._sent.append((self._open_publisher().receipt(), marks))
             self._settle(leave=UNCONFIRMED)
             self._metrics.add("batches")
@@ -298,8 +298,18 @@ class Engine:
                 self._refuse(taken.refused)
         session.next_offset = int(messages[-1].offset() or 0) + 1
 
+    def _give_up_found(self, session: Session) -> None:
+        gone = session.give_up_found()
+        if gone:
+            self._log.warning(
+                "outputs.not_made_again",
+                partition=session.partition,
+                count=gone,
+                hint="other settings or another version wrote them; they stay",
+            )
+
     def _publish(self, session: Session, output: Output) -> None:
-        if session.published and session.is_published(output):
+        if session.found and session.is_published(output):
             self._metrics.add("already_published")
             return
         self._open_publisher().send(
@@ -314,7 +324,7 @@ class Engine:
     def _publish_windows(
         self, session: Session, encoder: "WindowBytes | None", windows: WindowBatch
     ) -> None:
-        if encoder is None or session.published:
+        if encoder is None or session.found:
             # Those that a predecessor published are recognised one by one.
             for record in windows.records():
                 self._publish(session, window_output(record))
@@ -345,18 +355,11 @@ class Engine:
         )
 
     def _mark_idle(self, session: Session, now: float, log_ends: LogEnds) -> None:
-        """Say that a partition is idle: nothing has moved it for a while, and nothing waits.
-
-        Input that is late or refused does not move it either.
-        """
-        idle = self._idle[session.partition]
+        """Say that a partition is idle, when it is time."""
         progress_at = session.machine.progress_at
-        if progress_at != idle.progress_at:
-            idle.progress_at, idle.since, idle.told = progress_at, now, float("-inf")
         at_end = 0 <= log_ends.get(session.partition, -1) <= session.next_offset
-        if not at_end or now - idle.since < IDLE_AFTER_S or now - idle.told < IDLE_REPEAT_S:
+        if not self._idle[session.partition].due(progress_at, now, at_end=at_end):
             return
-        idle.told = now
         mark = progress(
             self._settings.cluster, session.partition, AnomalyState.IDLE, progress_at or 0
         )

@@ -358,11 +358,13 @@ class PartitionMachine:
 
     def _refresh(self, grid_ns: int) -> list[Anomaly]:
         """Repeat the open anomalies; clear those of 5-tuples that are no longer probed."""
+        # Until the next refresh a restart may begin to read up to so much later than now.
+        known_ns = self.history_starts_ns()[1] + 2 * self.config.window_ns
         return [
             self._silenced(alarm, grid_ns)
             if self._last_ns(alarm) < grid_ns - self.config.idle_ns
             else self._board.repeat(self._renewed(alarm), grid_ns)
-            for alarm in self._board.due()
+            for alarm in self._board.due(known_ns)
         ]
 
     def _silenced(self, alarm: Alarm, grid_ns: int) -> Anomaly:

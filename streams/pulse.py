@@ -8,6 +8,7 @@ thread that beats ten times a second sees the gap.
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 BEAT_S: Final = 0.1
@@ -17,9 +18,16 @@ LIMIT_SHARE: Final = 0.5
 
 
 class Pulse:
-    """Whether the process has been running without a long gap since it was made."""
+    """Whether the process has been running without a long gap since it was made.
 
-    def __init__(self, session_timeout_s: float) -> None:
+    Parameters
+    ----------
+    each
+        What the thread does at every beat.
+    """
+
+    def __init__(self, session_timeout_s: float, each: Callable[[], None]) -> None:
+        self._each = each
         self._limit_s = LIMIT_SHARE * session_timeout_s
         self._last = time.monotonic()
         self._gap = False
@@ -42,3 +50,4 @@ class Pulse:
         while not self._stop.wait(BEAT_S):
             if self.steady():
                 self._last = time.monotonic()
+            self._each()

@@ -17,6 +17,13 @@ does the broker give the partition away. On an orderly handover it has drained
 its queue. What is left: a stop of the process between its last look at the clock
 and the call that sends, or a network that cuts it off from the coordinator alone,
 in the second in which both sides count the session out.
+
+One thing more: a broker that stands still for longer than an output may wait, and
+comes back before the publisher's thread has given up what was sent later, may be
+given that without the earlier. Then what is found has gaps, and the new owner writes
+what is missing behind it. Each is still there once: nothing is committed before all
+that was found has been made again (`streams.found`). But not in order, and whoever
+restarts within the look-back after that may take an anomaly for open that is not.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,13 +36,16 @@ from confluent_kafka import Message
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.connection import KafkaSettings
+from schemas.enums import AnomalyState
 from schemas.eventlog import EventLog
 from schemas.topics import Topic
 from streams.anchors import Anchor, horizon_ns
+from streams.board import US_NS
 from streams.checkpoint import Checkpoint
 from streams.config import DetectionConfig
 from streams.earlier import Background, Beat, EarlierWindows, nothing
 from streams.feed import Feed
+from streams.found import Found, Told
 from streams.intake import ClockState
 from streams.lookback import LogReader
 from streams.outputs import Output, window_identity
@@ -88,9 +98,9 @@ class Session:
         Number of the assignment; batches of an earlier one are stale.
     settled
         What can be committed: all outputs of earlier rounds are confirmed.
-    published
-        Outputs of rounds from the committed offset on that a predecessor
-        published, with their offsets.
+    found
+        Outputs of rounds from the committed offset on that a predecessor published. While there
+        are any, nothing is committed.
     earlier
         Windows of the long-term test that are still being read.
     committed
@@ -104,7 +114,7 @@ class Session:
     machine: PartitionMachine
     feed: Feed
     settled: Checkpoint
-    published: dict[str, list[int]] = field(default_factory=dict)
+    found: Found = field(default_factory=Found)
     earlier: EarlierWindows | None = None
     committed: int = -1
     next_offset: int = field(init=False)
@@ -119,8 +129,13 @@ class Session:
         if self.earlier is not None:
             self.earlier.cancel()
 
-    def mark(self) -> Mark:
-        """Return where it stands; what is sent from now on counts for the next mark."""
+    def mark(self) -> Mark | None:
+        """Return where it stands; what is sent from now on counts for the next mark.
+
+        None: it cannot be committed here, and what was sent counts for the next mark, too.
+        """
+        if self.found:
+            return None
         reached, self._reached = self._reached, {}
         return Mark(self, self.next_offset, self.machine.lookback, self.machine.closed_ns, reached)
 
@@ -135,13 +150,16 @@ class Session:
 
     def is_published(self, output: Output) -> bool:
         """Return whether a predecessor has published it; then it counts as confirmed."""
-        offsets = self.published.get(output.identity)
-        if not offsets:
+        offset = self.found.take(output.identity)
+        if offset is None:
             return False
-        self.confirmed(output.topic)(offsets.pop(0))
-        if not offsets:
-            del self.published[output.identity]
+        self.confirmed(output.topic)(offset)
         return True
+
+    def give_up_found(self) -> int:
+        """Forget what a predecessor published and nobody will make again; return how many."""
+        machine = self.machine
+        return self.found.give_up(self.next_offset, machine.closed_ns, machine.config.window_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +204,16 @@ class Restorer:
         feed = Feed(machine, self.codec)
         warmed = self._warm(reader, feed, point, partition)
         earlier = self._rebuild(reader, machine, point)
+        found = Found.of(self._published(reader, partition, point))
+        if found:
+            found.rounds_end = reader.bounds(self._name(topics.PROBE_ROUND), partition)[1]
         session = Session(
             partition=partition,
             epoch=epoch,
             machine=machine,
             feed=feed,
             settled=point,
-            published=self._published(reader, partition, point),
+            found=found,
             committed=point.offset if Checkpoint.parse(*committed) == point else -1,
         )
         self._begin(session, earlier)
@@ -203,7 +224,7 @@ class Restorer:
             lookback_offset=point.lookback.offset,
             rounds_reread=warmed,
             open_anomalies=machine.open_anomalies,
-            outputs_found=len(session.published),
+            outputs_found=len(session.found),
         )
         return session
 
@@ -311,11 +332,8 @@ class Restorer:
     def _undecodable(self, error: DecodeError) -> None:
         self.log.warning("output.undecodable", reason=str(error))
 
-    def _published(
-        self, reader: LogReader, partition: int, point: Checkpoint
-    ) -> dict[str, list[int]]:
-        """Return identities and offsets of outputs beyond the checkpoint."""
-        found: dict[str, list[int]] = {}
+    def _published(self, reader: LogReader, partition: int, point: Checkpoint) -> Iterator[Told]:
+        """Yield the outputs beyond the checkpoint."""
         for topic, start in (
             (topics.PROBE_WINDOW, point.window_offset),
             (topics.ANOMALY, point.anomaly_offset),
@@ -323,9 +341,14 @@ class Restorer:
             name = self._name(topic)
             end = reader.bounds(name, partition)[1]
             for offset, record in self._decoded(reader, topic, partition, start, end):
-                identity = record.anomaly_id if topic is topics.ANOMALY else window_identity(record)
-                found.setdefault(identity, []).append(offset)
-        return found
+                if topic is topics.PROBE_WINDOW:
+                    identity, event_at = window_identity(record), record.window_end_at
+                elif record.state is AnomalyState.IDLE:
+                    # The clock's, not the machine's: waiting for it would never end.
+                    continue
+                else:
+                    identity, event_at = record.anomaly_id, record.event_at
+                yield Told(identity, event_at * US_NS, offset)
 
     def _records(
         self, reader: LogReader, topic: Topic, partition: int, start: int, end: int

@@ -1,6 +1,7 @@
 """A restart at any point goes on exactly as if the worker had never stopped."""
 
 import contextlib
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def disordered(log: list[Datum], rng: np.random.Generator, disorder: float) -> l
             out.append({**datum, "started_at": datum["started_at"] + wrong})
         else:
             out.append(datum)
-        if rng.random() < 0.1 * disorder:
+        # The first may be held back itself.
+        if out and rng.random() < 0.1 * disorder:
             out.append(out[int(rng.integers(max(0, len(out) - 60), len(out)))])
         out += [late for due, late in held if due <= len(out)]
         held = [(due, late) for due, late in held if due > len(out)]
@@ -179,6 +181,25 @@ def make_log(world: dict[str, Any], seconds: int) -> list[Datum]:
     return disordered(log, rng, world["disorder"])
 
 
+def undisturbed(
+    config: DetectionConfig, log: list[Datum], cuts: Container[int]
+) -> tuple[list[Output], dict[int, tuple[Checkpoint, int]]]:
+    """Return all outputs, and by offset the checkpoint there and how many were before it."""
+    made = machine(config)
+    outputs: list[Output] = []
+    points: dict[int, tuple[Checkpoint, int]] = {}
+    for offset, datum in enumerate(log):
+        if offset in cuts:
+            point = Checkpoint(
+                offset=offset, lookback=made.lookback, closed_ns=made.closed_ns,
+                window_offset=0, anomaly_offset=0,
+            )  # fmt: skip
+            points[offset] = (point, len(outputs))
+        with contextlib.suppress(RefusedRoundError):
+            outputs += made.process(datum, offset)
+    return outputs, points
+
+
 @settings(max_examples=12, deadline=None)
 @given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3), data=st.data())
 def test_restart_continues_with_the_same_bytes(
@@ -187,19 +208,7 @@ def test_restart_continues_with_the_same_bytes(
     """Whatever the log, the place and the way: what comes after it is as if there were none."""
     log = make_log(world, 420)
     config = SMALL[world["window_s"]]
-    undisturbed = machine(config)
-    cuts = {int(place * len(log)) for place in places}
-    outputs: list[Output] = []
-    points: dict[int, tuple[Checkpoint, int]] = {}
-    for offset, datum in enumerate(log):
-        if offset in cuts:
-            point = Checkpoint(
-                offset=offset, lookback=undisturbed.lookback, closed_ns=undisturbed.closed_ns,
-                window_offset=0, anomaly_offset=0,
-            )  # fmt: skip
-            points[offset] = (point, len(outputs))
-        with contextlib.suppress(RefusedRoundError):
-            outputs += undisturbed.process(datum, offset)
+    outputs, points = undisturbed(config, log, {int(place * len(log)) for place in places})
     for offset, (point, told) in points.items():
         parsed = Checkpoint.parse(offset, point.metadata())
         assert parsed == point
@@ -208,6 +217,21 @@ def test_restart_continues_with_the_same_bytes(
         again, feed = restarted(config, log, outputs[:told], parsed, kernels=kernels, late=late)
         assert again.counts.total() == 0
         later = [message(log[n], n) for n in range(offset, len(log))]
+        rest = [output for taken in feed.take(later) for output in taken.outputs]
+        assert as_bytes(rest) == as_bytes(outputs[told:])
+
+
+def test_restart_knows_what_began_before_a_long_silence_and_was_told_after_it() -> None:
+    """The first record of an anomaly is for a time that a restart does not look back to."""
+    world = {
+        "seed": 1533021230, "disorder": 0, "base_loss": 0, "gap_s": 90, "agents": 3, "loss": 1.0,
+        "confirm": 2, "window_s": 5,
+    }  # fmt: skip
+    log, config = make_log(world, 300), SMALL[5]
+    outputs, points = undisturbed(config, log, range(592, 602))
+    for point, told in points.values():
+        _, feed = restarted(config, log, outputs[:told], point, kernels=False)
+        later = [message(log[n], n) for n in range(point.offset, len(log))]
         rest = [output for taken in feed.take(later) for output in taken.outputs]
         assert as_bytes(rest) == as_bytes(outputs[told:])
 

@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from schemas import topics
@@ -13,6 +14,7 @@ from schemas.eventlog import EventLog
 from streams.batch import Batch
 from streams.checkpoint import Checkpoint
 from streams.engine import Engine
+from streams.errors import SessionLostError
 from streams.feed import Feed, Made
 from streams.metrics import Metrics
 from streams.publisher import Receipt
@@ -32,7 +34,7 @@ class Broker:
     confirmed: dict[str, int] = field(default_factory=dict)
     current: Receipt = field(default_factory=Receipt)
 
-    def send(self, topic: str, _value: bytes, **options: Any) -> None:
+    def send(self, topic: str, _value: bytes, /, **options: Any) -> None:
         """Queue a message."""
         self.current.open += 1
         self.sent.setdefault(topic, deque()).append((self.current, options.get("confirmed")))
@@ -65,6 +67,14 @@ class Broker:
 
     def abandon(self) -> None:
         """Do nothing."""
+
+
+class Away(Broker):
+    """Confirms nothing."""
+
+    def wait(self, receipt: Receipt) -> None:
+        """Give up."""
+        raise SessionLostError(f"{receipt.open} timed out")
 
 
 def still(partition: int, offset: int) -> Session:
@@ -149,3 +159,35 @@ def test_nothing_is_committed_before_its_outputs_are_confirmed() -> None:
     engine.tick({})
     assert committed[-1].offset == len(values)
     assert committed[-1].window_offset == sent()["probe.window.v1"] > 0
+
+
+def test_what_a_lost_partition_sent_is_on_its_way_no_more_when_it_is_let_go() -> None:
+    """The same process may be given it again, and sends again what it does not find published."""
+    committed: list[int] = []
+
+    def commit(offsets: list[TopicPartition], _wait: bool) -> None:
+        committed.extend(place.offset for place in offsets)
+
+    codec, broker = Codec(), Broker()
+    values = [codec.encode_datum(topics.PROBE_ROUND, d) for d in World(flows=2).rounds(200, 1_000)]
+    engine = engine_of(broker, commit)
+    engine.take_over([still(0, 0)])
+    messages = [Made(v, n) for n, v in enumerate(values)]
+    engine.process(Batch(1, {0: 1}, {0: 0}, {0: cast(Any, messages)}))
+    assert any(broker.sent.values())
+    engine.release([0], commit=False)
+    assert not any(broker.sent.values())
+    assert committed == [0]
+
+
+def test_a_handover_that_fails_leaves_no_mark() -> None:
+    """It would keep the machine until the next session begins."""
+    codec, broker = Codec(), Away()
+    values = [codec.encode_datum(topics.PROBE_ROUND, d) for d in World(flows=2).rounds(200, 1_000)]
+    engine = engine_of(broker, lambda _offsets, _wait: None)
+    engine.take_over([still(0, 0)])
+    messages = [Made(v, n) for n, v in enumerate(values)]
+    engine.process(Batch(1, {0: 1}, {0: 0}, {0: cast(Any, messages)}))
+    with pytest.raises(SessionLostError):
+        engine.release([0], commit=True)
+    assert not any(marks for _, marks in engine._sent)

@@ -7,7 +7,7 @@ from streams.pulse import BEAT_S, Pulse
 
 def test_running_is_steady_and_a_gap_is_for_good() -> None:
     """Beats keep it steady; once a gap was seen, later beats do not hide it."""
-    pulse = Pulse(session_timeout_s=6)
+    pulse = Pulse(6, lambda: None)
     deadline = time.monotonic() + 3 * BEAT_S
     while time.monotonic() < deadline:
         assert pulse.steady()
