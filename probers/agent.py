@@ -138,7 +138,6 @@ class Agent:
         self._watch = make_watch(config, started, SLACK_NS, rdma)
         self._supervision = Supervision(config.id, config.health, os.environ, started, SLACK_NS)
         self._standing = Standing.READING
-        self._away = False
         # When timers and probing were due, as of the last sleep.
         self._due_ns = (started.monotonic_ns, started.monotonic_ns)
         self._kafka_due = Every(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)
@@ -250,11 +249,11 @@ class Agent:
         self._overlay.serve(now)
         if registration.standing is not self._standing:
             self._stand(registration.standing, now)
-        if self._publisher.broker_away() is not self._away:
-            self._away = not self._away
-            say = self._log.warning if self._away else self._log.info
+        absence = self._vitals.absence
+        if absence.look(now, away=self._publisher.broker_away()):
+            say = self._log.warning if absence.away else self._log.info
             say(
-                "broker.away" if self._away else "broker.back",
+                "broker.away" if absence.away else "broker.back",
                 waiting=self._publisher.waiting,
                 rounds_dropped=self._publisher.counts.rounds_dropped,
             )

@@ -19,6 +19,11 @@ MAX_DELAYS: Final = 4_096
 PERCENTILE: Final = 95
 
 
+def _shown(at_ns: int, now: Instant) -> bool:
+    """Return whether what happened then is still told."""
+    return now.monotonic_ns - at_ns <= SHOWN_NS
+
+
 class ClockWatch:
     """Notices that the wall clock was set."""
 
@@ -40,7 +45,7 @@ class ClockWatch:
 
     def reason(self, now: Instant) -> str | None:
         """Return what the heartbeat says."""
-        if self._stepped is None or now.monotonic_ns - self._stepped[0] > SHOWN_NS:
+        if self._stepped is None or not _shown(self._stepped[0], now):
             return None
         return f"clock set by {self._stepped[1] / 1e9:+.3f} s"
 
@@ -57,9 +62,51 @@ class CountWatch:
         """Return what the heartbeat says, given the number since the start."""
         if count > self._count:
             self._count, self._at_ns = count, now.monotonic_ns
-        if self._at_ns is None or now.monotonic_ns - self._at_ns > SHOWN_NS:
+        if self._at_ns is None or not _shown(self._at_ns, now):
             return None
         return f"{count} {self._what}"
+
+
+class Absence:
+    """How long the broker was away, told for a minute after it is back.
+
+    Only the latest heartbeat waits for a broker that is away, so that one that says it may be
+    replaced, in the moment of the return, by one that need not say it any more.
+    """
+
+    def __init__(self) -> None:
+        self._since_ns: int | None = None
+        self._ended: tuple[int, int] | None = None
+
+    @property
+    def away(self) -> bool:
+        """Whether it was away when last looked at."""
+        return self._since_ns is not None
+
+    def look(self, now: Instant, *, away: bool) -> bool:
+        """Note whether it is away now; return whether that is new."""
+        if away is self.away:
+            return False
+        if self._since_ns is not None:
+            absence_ns = now.monotonic_ns - self._since_ns
+            # A broker that comes back may be away for a moment again: the longest is told.
+            if self._told_ns(now) <= absence_ns:
+                self._ended = (now.monotonic_ns, absence_ns)
+        self._since_ns = now.monotonic_ns if away else None
+        return True
+
+    def reason(self, now: Instant) -> str | None:
+        """Return what the heartbeat says."""
+        if self.away:
+            return "broker away"
+        told_ns = self._told_ns(now)
+        return f"broker was away for {told_ns / 1e9:.1f} s" if told_ns else None
+
+    def _told_ns(self, now: Instant) -> int:
+        """Return how long the absence was that is still told; 0: there is none."""
+        if self._ended is None or not _shown(self._ended[0], now):
+            return 0
+        return self._ended[1]
 
 
 class Delays:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from probers.clock import Instant
-from probers.heartbeat import ClockWatch, CountWatch, Delays, Vitals
+from probers.heartbeat import Absence, ClockWatch, CountWatch, Delays, Vitals
 from probers.inbox import Inbox
 from probers.pinglist import PingListFollower
 from probers.publisher import Publisher
@@ -16,6 +16,7 @@ class VitalSigns:
 
     def __init__(self, started: Instant) -> None:
         self.clock = ClockWatch(started)
+        self.absence = Absence()
         self.delays = Delays()
         self._drops = CountWatch("records dropped")
         self._forged = CountWatch("packets not sealed with a key of ours")
@@ -34,10 +35,9 @@ class VitalSigns:
     ) -> Vitals:
         """Return what the next heartbeat tells, the reasons of a bad state among it."""
         packets = [rnic.counts() for rnic in rnics]
-        away = publisher.broker_away()
         reasons = [
             registration.conflict(now),
-            "broker away" if away else None,
+            self.absence.reason(now),
             self._drops.reason(publisher.counts.dropped.total(), now),
             self._forged.reason(sum(p.forged for p in packets), now),
             self.clock.reason(now),
@@ -59,7 +59,7 @@ class VitalSigns:
             replies_foreign=sum(p.foreign for p in packets),
             packets_malformed=sum(p.malformed + p.forged for p in packets),
             records_undecodable=inbox.counts.undecodable,
-            broker_away=away,
+            broker_away=self.absence.away,
             host_delay_ns=self.delays.take_percentile_ns(),
             registered=registration.registered,
             reasons=[reason for reason in reasons if reason],

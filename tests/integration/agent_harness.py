@@ -69,7 +69,9 @@ class Watcher:
         """Take in records until the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not condition():
-            assert time.monotonic() < deadline, f"waited {timeout_s} s for: {what}"
+            # A heartbeat is short, and says most of what went wrong.
+            beats = [r for _, r in self.records.get(topics.HEARTBEAT.name, [])[-8:]]
+            assert time.monotonic() < deadline, f"waited {timeout_s} s for: {what}; {beats}"
             self.poll()
 
     def close(self) -> None:

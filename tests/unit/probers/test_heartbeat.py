@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from probers.heartbeat import SHOWN_NS, ClockWatch, CountWatch, Delays, Heart, Vitals
+from probers.heartbeat import SHOWN_NS, Absence, ClockWatch, CountWatch, Delays, Heart, Vitals
 from schemas.enums import AgentState
 from tests.unit.probers.clocks import ManualClock
 
@@ -75,6 +75,30 @@ def test_drops_are_told_for_a_while_with_their_number() -> None:
     assert watch.reason(5, clock.now()) == "5 records dropped"
     clock.advance(2)
     assert watch.reason(5, clock.now()) is None
+
+
+def test_an_absence_of_the_broker_is_told_while_it_lasts_and_for_a_minute_after() -> None:
+    """How long it was, from when the absence was seen; the longest of a minute."""
+    clock = ManualClock()
+    absence = Absence()
+    assert not absence.look(clock.now(), away=False)
+    assert absence.reason(clock.now()) is None
+    for seconds in (19.5, 3):
+        assert absence.look(clock.now(), away=True)
+        clock.advance(int(seconds * S))
+        assert not absence.look(clock.now(), away=True)
+        assert (absence.away, absence.reason(clock.now())) == (True, "broker away")
+        assert absence.look(clock.now(), away=False)
+        clock.advance(SHOWN_NS)
+        assert not absence.away
+        assert absence.reason(clock.now()) == f"broker was away for {seconds:.1f} s"
+        clock.advance(1)
+        assert absence.reason(clock.now()) is None
+    for seconds in (300, 1):
+        absence.look(clock.now(), away=True)
+        clock.advance(seconds * S)
+        absence.look(clock.now(), away=False)
+    assert absence.reason(clock.now()) == "broker was away for 300.0 s"
 
 
 def test_the_percentile_is_of_one_interval() -> None:
