@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from ops.broker.embedded import EmbeddedKafka
 from ops.topic_admin import TopicAdmin, apply_topics
 from ops.topics import wanted_topics
 from schemas.connection import BOOTSTRAP_ENV, CONFIG_ENV, STATE_ENV, KafkaSettings
+from tests.halves import scheduler, step_aside
 from tests.kafka_container import engine_answers, kafka_container
 
 # Records of fixed old times are tested with. A broker looks every five minutes for what is
@@ -24,7 +26,6 @@ KEEP = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "36000
 GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
 STATE_DIR = pytest.StashKey[str]()
 BROKER = pytest.StashKey[str]()
-USED_BROKER = pytest.StashKey[str]()
 CONTAINER = "testcontainers"
 EMBEDDED = "embedded Apache Kafka"
 
@@ -35,7 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # inherit that; the tests send it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.stash[GIVEN_BOOTSTRAP] = os.environ.pop(BOOTSTRAP_ENV, None)
+    told = getattr(config, "workerinput", os.environ)
+    config.stash[GIVEN_BOOTSTRAP] = told.pop(BOOTSTRAP_ENV, None)
     os.environ.pop(CONFIG_ENV, None)
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
     os.environ[STATE_ENV] = config.stash[STATE_DIR]
@@ -44,6 +46,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the state folder."""
     shutil.rmtree(config.stash[STATE_DIR], ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests in two halves beside each other, where that is asked for."""
+    return scheduler(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of `pytest -n` which Kafka is given: the environment says so no more."""
+    node.workerinput[BOOTSTRAP_ENV] = node.config.stash[GIVEN_BOOTSTRAP]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let tests that measure time go first."""
+    step_aside(item.nodeid)
 
 
 def broker_kind(config: pytest.Config) -> str:
@@ -62,14 +81,6 @@ def broker_kind(config: pytest.Config) -> str:
 def pytest_report_header(config: pytest.Config) -> str:
     """Say which Kafka the tests will use."""
     return f"broker for tests: {broker_kind(config)}"
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Say which Kafka the tests have used, where it is not the one of the header."""
-    if (used := config.stash.get(USED_BROKER, None)) is not None:
-        terminalreporter.write_line(f"broker used: {used}")
 
 
 def embedded() -> EmbeddedKafka:
@@ -91,7 +102,7 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
                 bootstrap = stack.enter_context(kafka_container())
             except Exception as error:  # noqa: BLE001 - whatever engine and image say
                 # An engine that cannot get the image is no reason to run no test.
-                config.stash[USED_BROKER] = f"{EMBEDDED}: the container failed, {error}"
+                request.node.warn(pytest.PytestWarning(f"{EMBEDDED}: no container, {error}"))
                 bootstrap = stack.enter_context(embedded()).bootstrap
         else:
             bootstrap = stack.enter_context(embedded()).bootstrap
