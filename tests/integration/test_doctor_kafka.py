@@ -94,7 +94,7 @@ def test_live_heartbeats_tell_clocks_and_twins(kafka: KafkaSettings) -> None:
         stop.set()
         thread.join()
     assert found.live["agent-h0"].incarnations == {0, 1}
-    assert -60_000 <= found.live["agent-h0"].delay_ms < -59_000
+    assert -60_000 <= found.live["agent-h0"].delay_ms < -50_000
 
 
 def doctor(kafka: KafkaSettings, *arguments: str) -> tuple[int, dict[str, str], str]:
