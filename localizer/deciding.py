@@ -28,9 +28,10 @@ from schemas.records import FaultEvent
 # A fault that lasts is looked at less often: nothing began or ended for so long.
 CALM_NS = 30 * SECOND_NS
 CALM_GRID_NS = 2 * SECOND_NS
-# As many bad 5-tuples more make the next decision a grid step later, up to the greatest step.
-STORM_FLOWS = 4_096
-STORM_GRID_NS = 8 * SECOND_NS
+# As many bad 5-tuples more make the next decision a grid step later, up to the greatest step:
+# half of a core at most, so that the other half takes in what a storm brings.
+STORM_FLOWS = 2_048
+STORM_GRID_NS = 16 * SECOND_NS
 # Latency that begins within this time after a fault was resolved belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
 

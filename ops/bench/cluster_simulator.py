@@ -32,8 +32,11 @@ CHURN_S: Final = 0.1
 TELL_S: Final = 10.0
 # All lists of 5,000 agents, made and sent by a job that shares two cores with others.
 LISTS_TIMEOUT_S: Final = 240.0
-# What the last containers changed is published by then.
-SETTLE_S: Final = 10.0
+# What the last containers changed is published when no list has come for so many seconds.
+QUIET_S: Final = 5
+SETTLE_S: Final = 60.0
+# Agents whose second is made in one go: one that is late must still look at what comes.
+AGENTS_AT_ONCE: Final = 250
 # RNICs with all of their paths that a localizer gets to know in a second, at least.
 SETTLED_HZ: Final = 1_000.0
 # Beyond its time a simulator that cannot keep up ends, too, and says what it has not published.
@@ -82,9 +85,7 @@ class Simulator:
         peak_bytes = memory(os.getpid()).peak_bytes
         counts = dict(self._sender.counts)
         lost = self._sender.flush()
-        settled_s = time.monotonic() + SETTLE_S
-        while time.monotonic() < settled_s and self._lists.wrong():
-            self._take_lists(1.0)
+        self._settle()
         return {
             **counts, **self._lists.told(), "results": self._results, "seconds": seconds,
             "cpu_s": cpu_s, "peak_bytes": peak_bytes, "unpublished": left + lost,
@@ -93,6 +94,14 @@ class Simulator:
             "activation_s": _middle(self._activation_s),
             "activation_worst_s": max(self._activation_s, default=None),
         }  # fmt: skip
+
+    def _settle(self) -> None:
+        """Take lists until none comes any more."""
+        deadline, quiet = time.monotonic() + SETTLE_S, 0
+        while quiet < QUIET_S and time.monotonic() < deadline:
+            before = self._lists.published
+            self._take_lists(1.0)
+            quiet = 0 if self._lists.published > before else quiet + 1
 
     def _fill(self) -> None:
         now_ns = time.time_ns()
@@ -135,10 +144,12 @@ class Simulator:
                 at_ns = begin_ns + round((at + lead_s) * SECOND_NS)
                 self._heal(at_ns) if change is None else self._strike(change, at_ns)
             self._take_lists(0)
-            while second < self.shape.seconds:
+            made = 0
+            while second < self.shape.seconds and made < AGENTS_AT_ONCE:
                 due_ns = begin_ns + second * SECOND_NS + agents[place].phase_ns
                 if due_ns > now_ns:
                     break
+                made += 1
                 self._second(agents[place].host, due_ns)
                 place = (place + 1) % len(agents)
                 second += place == 0
