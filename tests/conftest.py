@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from ops.broker.embedded import EmbeddedKafka
@@ -27,6 +28,10 @@ GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
 STATE_DIR = pytest.StashKey[str]()
 BROKER = pytest.StashKey[str]()
 CONTAINER = "testcontainers"
+# By itself hypothesis fails an example that took 200 ms: here that says that the machine stood
+# still. What takes for ever is ended by pytest's own timeout.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 EMBEDDED = "embedded Apache Kafka"
 
 

@@ -67,11 +67,11 @@ def test_garbage_never_decodes_silently(topic: Topic, value: bytes) -> None:
 def test_an_absurd_length_is_refused_at_once(golden: Golden) -> None:
     """A string or array that claims exabytes costs neither time nor memory."""
     absurd = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" * 40
-    started = time.perf_counter()
+    started = time.process_time()
     value = golden.framed[:SINGLE_OBJECT_HEADER_BYTES] + absurd
     assert decode(topic_named(golden.topic), value) is None
     # Not a speed test: an allocation of what is claimed would not come back at all.
-    assert time.perf_counter() - started < 5.0
+    assert time.process_time() - started < 5.0
 
 
 def test_a_value_beyond_the_bound_is_refused() -> None:
