@@ -19,7 +19,7 @@ from schemas.topics import Topic
 
 CLUSTER = "test-cluster"
 CODEC = Codec()
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Watcher:
@@ -147,4 +147,4 @@ class Agents:
     def put(self, topic: Topic, key: bytes | None, value: bytes | None) -> None:
         """Write bytes to a topic."""
         self._producer.produce(self.settings.topic(topic.name), key=key, value=value)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(30) == 0

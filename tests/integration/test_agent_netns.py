@@ -140,17 +140,19 @@ def test_the_routers_of_a_path_are_found_on_every_flow(world: World) -> None:
         assert all((h.rtt_ns or 0) > 0 for h in each.hops)
 
 
-def test_a_silent_cut_is_traced_within_half_a_second(world: World) -> None:
+def test_a_silent_cut_is_traced_within_two_timeouts(world: World) -> None:
     """A router that drops without a word: the hops before it, and quickly."""
     settled(world)
-    tracer = Tracer(TraceSettings(timeout_ns=TIMEOUT_NS))
+    # Long, so that what a busy machine adds is not taken for a second one.
+    timeout_ns = 8 * TIMEOUT_NS
+    tracer = Tracer(TraceSettings(timeout_ns=timeout_ns))
     tracer.follow((world.target(),), time.monotonic_ns())
     assert traced(tracer, world.near, world.turn)[0].complete
     world.set_forwarding("s", "0")
     begin = time.monotonic()
     tracer.lost(world.target(), time.monotonic_ns())
-    (cut,) = traced(tracer, world.near, world.turn)
-    assert time.monotonic() - begin < 0.5
+    (cut,) = traced(tracer, world.near, world.turn, timeout_ns)
+    assert time.monotonic() - begin < 2 * timeout_ns / 10**9
     assert (cut.cause, cut.complete) == (TraceCause.LOSS, False)
     assert [h.address for h in cut.hops] == [world.plan.hops[0], None]
 

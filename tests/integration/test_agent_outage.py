@@ -122,6 +122,8 @@ def test_after_an_outage_the_latest_rounds_arrive_and_all_are_accounted_for(
         last = watcher.of(topics.HEARTBEAT, "agent-a")[-1]
         assert last.pinglist_version == 1
         assert last.targets_active == 16
+        # The broker's start takes the CPU from those who answer: probes may miss their time.
+        watcher.until("probes are answered", lambda: answered_share(watcher) >= 0.9)
         check_agent_rounds(watcher, away_round)
         check_publisher(watcher, publisher)
         watcher.close()
@@ -146,15 +148,20 @@ def live_through(group: ProcessGroup, name: str, seconds: float) -> None:
         time.sleep(0.1)
 
 
+def answered_share(watcher: Watcher) -> float:
+    """Return how many of the last rounds' probes were answered."""
+    rounds = watcher.of(topics.PROBE_ROUND, "agent-a")[-10:]
+    statuses = Counter(r.status for done in rounds for r in done.results)
+    return statuses[ProbeStatus.OK] / statuses.total()
+
+
 def check_agent_rounds(watcher: Watcher, before: int) -> None:
-    """Check that rounds of the outage's end and after are there, none twice, answered."""
+    """Check that rounds of the outage's end and after are there, none twice."""
     rounds = watcher.of(topics.PROBE_ROUND, "agent-a")
     seqs = [r.round_seq for r in rounds]
     assert len(seqs) == len(set(seqs))
     assert seqs == sorted(seqs)
     assert seqs[-1] > before
-    statuses = Counter(r.status for done in rounds[-10:] for r in done.results)
-    assert statuses[ProbeStatus.OK] >= 0.9 * statuses.total()
 
 
 def check_publisher(watcher: Watcher, publisher: Publisher) -> None:

@@ -16,7 +16,7 @@ from tests.integration.data_tools import produce
 
 pytestmark = pytest.mark.broker
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def entry(key: bytes | None, value: bytes | None, partition: int) -> Entry:
@@ -93,7 +93,8 @@ def test_topics_that_are_missing_are_waited_for(
     while "topic.missing" not in caplog.messages and time.monotonic() < deadline:
         begin = time.monotonic()
         assert reader.poll() == []
-        assert time.monotonic() - begin < 1
+        # It asks and does not wait for the answer; the rest is slack for a machine that stalls.
+        assert time.monotonic() - begin < 10
         time.sleep(0.05)
     assert caplog.messages.count("topic.missing") == 1
     assert not reader.read_to_end
