@@ -48,7 +48,8 @@ pytestmark = [
     pytest.mark.skipif(why_no_netns() is not None, reason=str(why_no_netns())),
 ]
 UP_TIMEOUT_S = 60.0
-TIMEOUT_NS = 200 * 10**6
+# One thread sends and answers: long for a machine that stalls, short for what is lost.
+TIMEOUT_NS = 400 * 10**6
 FLOWS = 8
 # The kernel seeds its hashes anew for each namespace and boot: that all of these take one of two
 # spines happens once in 2^31 times (of 8 it does once in 128).
@@ -214,7 +215,7 @@ def test_faults_stop_what_crosses_them_and_healing_brings_it_back(
     for _ in range(2):
         with bare.faulty(kind, target, **params):
             assert bare.answered() == (FLOWS if kind == "container-kill" else 0)
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + 20
         while bare.answered() < FLOWS:
             assert time.monotonic() < deadline
 
@@ -264,7 +265,7 @@ def test_a_change_by_somebody_else_is_published(state: Path) -> None:
         mine = next(e for e in SHAPE.endpoints if e.host == 1)
         entry = plan.entries(mine, SHAPE.endpoints[0])[mine.rnic_id]
         run("bridge", "-n", plan.namespace("host:h1"), "fdb", "del", *entry.split())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not published and time.monotonic() < deadline:
             loop.run_once(10**8)
         (gone,) = set(before.entries) - set(network.table(1, cluster="c", captured_at=2).entries)
@@ -290,6 +291,7 @@ def test_the_job_moves_the_counters_of_its_own_rnics(bare: Bare) -> None:
 
     before = sent()
     workload = Workload(shape=SHAPE, period_ns=500_000_000)
+    begin_ns = time.monotonic_ns()
     traffic = Traffic(plan, workload, bare.loop)
     traffic.start()
     deadline = time.monotonic() + 1.2
@@ -297,7 +299,8 @@ def test_the_job_moves_the_counters_of_its_own_rnics(bare: Bare) -> None:
         bare.loop.run_once(10**7)
     traffic.close()
     least = workload.totals(10**9)
-    most = workload.totals(1_300_000_000)
+    # A machine that stood still lets it send for longer.
+    most = workload.totals(time.monotonic_ns() - begin_ns + 100_000_000)
     for e, was, now in zip(SHAPE.endpoints, before, sent(), strict=True):
         moved = now - was
         assert least[e.endpoint_id][0] / SCALE * 0.95 <= moved
