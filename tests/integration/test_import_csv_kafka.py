@@ -33,7 +33,7 @@ def test_to_kafka_and_to_a_recording_are_the_same(kafka: KafkaSettings, tmp_path
     out = tmp_path / "imported"
     for way in (["--prefix", kafka.topic_prefix], ["--out", str(out)]):
         command = cli(kafka, "import-csv", str(path), "--json", *way)
-        told, err = command.communicate(timeout=30)
+        told, err = command.communicate(timeout=60)
         assert command.returncode == 0, err
         report = json.loads(told)
         assert (report["rows"], report["bad"], report["results"]) == (200, 0, 200)
@@ -41,7 +41,7 @@ def test_to_kafka_and_to_a_recording_are_the_same(kafka: KafkaSettings, tmp_path
     replay = cli(
         kafka, "replay", str(out), "--prefix", kafka.topic_prefix, "--append", "--speed", "max"
     )
-    _, err = replay.communicate(timeout=30)
+    _, err = replay.communicate(timeout=60)
     assert replay.returncode == 0, err
     both = read_all(kafka, (PROBE_ROUND,))
     assert sum(len(e) for e in direct.values()) == report["rounds"]
@@ -63,7 +63,7 @@ def test_bad_rows_decide_the_exit_code(kafka: KafkaSettings, tmp_path: Path) -> 
             kafka, "import-csv", str(path), "--out", str(tmp_path / f"r{number}"),
             "--allow-bad", allowed,
         )  # fmt: skip
-        out, err = command.communicate(timeout=30)
+        out, err = command.communicate(timeout=60)
         assert command.returncode == expected
         assert "line 202: latency='?': a finite number" in err
         assert "3 BAD rows skipped" in out

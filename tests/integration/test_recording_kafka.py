@@ -187,7 +187,7 @@ def test_following_survives_its_end(
     produce(kafka, PROBE_ROUND, [round_entry(p, i) for i in range(50) for p in (0, 1)])
     until(lambda: recorded(folder) == 100)
     command.send_signal(ending)
-    out, err = command.communicate(timeout=30)
+    out, err = command.communicate(timeout=60)
     killed = ending is signal.SIGKILL
     assert command.returncode == (-signal.SIGKILL if killed else 0), err
     assert load(folder).complete is not killed
@@ -210,7 +210,7 @@ def test_replaying_a_damaged_recording_says_so(kafka: KafkaSettings, tmp_path: P
             kafka, "replay", str(tmp_path / "r"), "--prefix", copy.topic_prefix,
             "--speed", "max", "--json",
         )  # fmt: skip
-        out, err = command.communicate(timeout=30)
+        out, err = command.communicate(timeout=60)
         assert command.returncode == 1, err
         assert "probe.round.v1.avro: damaged at byte" in err
         report = json.loads(out)
@@ -229,7 +229,7 @@ def test_a_refusal_is_raised_while_more_is_written(kafka: KafkaSettings) -> None
         out.write(name, key=b"k", value=b"x", timestamp_ms=START_MS, partition=partition)
 
     def go_on() -> None:
-        until_s = time.monotonic() + 20
+        until_s = time.monotonic() + 60
         while time.monotonic() < until_s:
             write(0)
             time.sleep(0.0005)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.broker
 def tail(kafka: KafkaSettings, *arguments: str) -> tuple[int, str, str]:
     """Run tail to its end."""
     command = cli(kafka, "tail", *arguments, "--prefix", kafka.topic_prefix)
-    out, err = command.communicate(timeout=30)
+    out, err = command.communicate(timeout=60)
     return command.returncode, out, err
 
 
@@ -73,7 +73,7 @@ def test_following_ends_cleanly_by_ctrl_c(kafka: KafkaSettings) -> None:
     assert command.stdout is not None
     assert "agent-h0" in command.stdout.readline()
     command.send_signal(signal.SIGINT)
-    out, err = command.communicate(timeout=20)
+    out, err = command.communicate(timeout=60)
     assert (command.returncode, out, err) == (0, "", "")
 
 
@@ -88,7 +88,7 @@ def test_a_closed_pipe_is_quiet(kafka: KafkaSettings) -> None:
     os.close(write_end)
     assert os.read(read_end, 10)
     os.close(read_end)
-    _, err = command.communicate(timeout=20)
+    _, err = command.communicate(timeout=60)
     assert err == ""
     assert command.returncode == 0
 
@@ -99,7 +99,7 @@ def test_unknown_topic_and_broker_are_plain_errors(kafka: KafkaSettings) -> None
     assert code == 2
     assert "there are probe.round.v1, rnic.counters.v1" in err
     command = cli(kafka, "tail", "task.v1", "--no-follow", "--prefix", "never.")
-    _, err = command.communicate(timeout=20)
+    _, err = command.communicate(timeout=60)
     assert command.returncode == 3
     assert "no topic never.task.v1" in err
     assert "topics apply" in err

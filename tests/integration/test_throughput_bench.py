@@ -88,7 +88,7 @@ def test_peers_take_what_they_are_given(rig: Rig, filled: Filled) -> None:
         start = throughput_peers.quix_streams(rig, settings, quix)
         starters["quix"] = (TOPIC, start, settings)
     for topic, start, where in starters.values():
-        run = throughput_peers.run_programs(rig, where, topic, start, most_s=5.0, processes=1)
+        run = throughput_peers.run_programs(rig, where, topic, start, most_s=MOST_S, processes=1)
         # So little may all be committed when it is first looked at.
         assert run.whole or run.results > 0
     assert sum(rig.ends(settings, WINDOWS).values()) > 0

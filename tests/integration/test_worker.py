@@ -89,7 +89,7 @@ def test_outputs_are_exact_for_every_codec_and_poison_harms_nothing(harness: Har
 
 def test_killed_again_and_again_nothing_is_lost_or_written_twice(harness: Harness) -> None:
     """SIGKILL in the middle of windows, of batches and before the first commit: all is exact."""
-    options = ("--instance-id", "w1", "--commit-s", "5")
+    options = ("--instance-id", "w1", "--commit-s", "10")
     worker = harness.start("worker", *options)
     harness.wait_ready(worker)
     found = 0
@@ -171,7 +171,7 @@ def test_programming_error_ends_the_process_and_commits_nothing(harness: Harness
     harness.wait_ready(broken)
     log = faulty_log(agents=1, seconds=60)
     harness.publish(log)
-    assert broken.process.wait(30) == 1
+    assert broken.process.wait(60) == 1
     assert "a bug" in broken.log.read_text(encoding="utf-8")
     assert all(offset <= 0 for offset in harness.committed().values())
     worker = harness.start("worker")
@@ -191,7 +191,7 @@ def test_stalled_worker_ends_itself(harness: Harness) -> None:
     harness.wait_ready(stalled)
     harness.publish(faulty_log(agents=1, seconds=5))
     try:
-        assert stalled.process.wait(40) == STALLED_EXIT_CODE
+        assert stalled.process.wait(90) == STALLED_EXIT_CODE
     finally:
         # A hanging worker does not hear SIGTERM.
         stalled.process.kill()
@@ -208,7 +208,7 @@ def test_hanging_client_ends_the_process(harness: Harness) -> None:
         "--stall-s", "5",
     )  # fmt: skip
     try:
-        assert hanging.process.wait(40) == STALLED_EXIT_CODE
+        assert hanging.process.wait(90) == STALLED_EXIT_CODE
     finally:
         hanging.process.kill()
     (stalled,) = harness.events(hanging, "worker.stalled")
@@ -257,7 +257,7 @@ def test_worker_that_rebuilds_hears_that_it_is_to_stop(harness: Harness) -> None
     began = time.monotonic()
     # Not killed, and so within what `stop` waits; whole, it takes more than a minute.
     assert harness.stop("second") == 0
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     third = harness.start("third")
     harness.publish(log[len(log) // 2 :])
     harness.wait_processed(third)

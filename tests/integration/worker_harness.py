@@ -73,7 +73,8 @@ class Harness:
 
     def stop(self, name: str) -> int:
         """End a worker by SIGTERM; return its exit code."""
-        return self._group.stop(name)
+        # A busy machine needs longer for the end than an operator would wait.
+        return self._group.stop(name, timeout_s=30)
 
     def kill(self, name: str) -> None:
         """End a worker by SIGKILL."""
