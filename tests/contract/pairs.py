@@ -191,7 +191,7 @@ MAKERS: dict[str, Callable[[int], Pair]] = {
 }
 
 
-def wait_readable(transport: Transport, timeout_s: float = 5.0) -> bool:
+def wait_readable(transport: Transport, timeout_s: float = 30.0) -> bool:
     """Return whether the descriptor becomes readable in time."""
     end = time.monotonic() + timeout_s
     return bool(select.select([transport.fileno()], [], [], max(0.0, end - time.monotonic()))[0])

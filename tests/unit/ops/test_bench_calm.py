@@ -1,6 +1,5 @@
-"""When the bench takes a lab for calm, on records that the test hands it."""
+"""When the bench takes a lab for calm, on records that the test hands it, and on its time."""
 
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,14 +17,19 @@ CALM_S = 0.4
 
 
 class Feed:
-    """Stands for the topics: hands on what a test has put in."""
+    """Stands for the topics, and for the clock: hands on what a test has put in."""
 
     def __init__(self) -> None:
         self.waiting: list[Seen] = []
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        """Return the time: a busy machine's own would be late."""
+        return self.now_s
 
     def poll(self, timeout_s: float) -> Iterator[Seen]:
         """Yield what is there, after a moment."""
-        time.sleep(min(timeout_s, 0.01))
+        self.now_s += min(timeout_s, 0.01)
         found, self.waiting = self.waiting, []
         yield from found
 
@@ -35,7 +39,9 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
     """Return a feed, and let calm be short."""
     monkeypatch.setattr(faults, "CALM_S", CALM_S)
     monkeypatch.setattr(faults, "CALM_TIMEOUT_S", 3.0)
-    return Feed()
+    made = Feed()
+    monkeypatch.setattr(faults, "time", made)
+    return made
 
 
 def bench(feed: Feed) -> FaultBench:
@@ -51,15 +57,15 @@ def test_calm_is_counted_from_the_last_lost_probe(feed: Feed) -> None:
     mine._until(lambda: False, 0.05)
     feed.waiting.append(probe_round(9.0, ok=4, lost=0))
     mine._until(lambda: False, CALM_S)
-    began = time.monotonic()
+    began = feed.now_s
     mine.wait_calm()
-    assert time.monotonic() - began < CALM_S / 2
+    assert feed.now_s - began < CALM_S / 2
     feed.waiting.append(probe_round(9.5, ok=3, lost=1))
     mine._until(lambda: False, 0.02)
     feed.waiting.append(probe_round(19.0, ok=4, lost=0))
-    began = time.monotonic()
+    began = feed.now_s
     mine.wait_calm()
-    assert time.monotonic() - began > CALM_S / 2
+    assert feed.now_s - began > CALM_S / 2
 
 
 def test_a_time_in_which_nobody_looked_is_no_calm(
@@ -70,10 +76,10 @@ def test_a_time_in_which_nobody_looked_is_no_calm(
     mine = bench(feed)
     feed.waiting.append(probe_round(1.0, ok=4, lost=0))
     mine.wait_calm()
-    time.sleep(0.2)
-    began = time.monotonic()
+    feed.now_s += 0.2
+    began = feed.now_s
     mine.wait_calm()
-    assert time.monotonic() - began >= CALM_S
+    assert feed.now_s - began == pytest.approx(CALM_S, abs=0.02)
 
 
 def test_a_lab_that_never_answers_is_not_calm(feed: Feed) -> None:

@@ -36,7 +36,7 @@ def server(path: Path) -> Iterator[HealthServer]:
 def connect(path: Path) -> socket.socket:
     """Return a client."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    client.settimeout(5)
+    client.settimeout(30)
     client.connect(str(path))
     return client
 

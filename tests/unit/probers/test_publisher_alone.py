@@ -51,7 +51,8 @@ def test_an_outage_costs_neither_time_nor_memory_and_every_drop_is_counted(
     for seq in range(5_000):
         publisher.publish_round("agent-a", a_round(seq), seq * 10**9)
         publisher.poll()
-    assert time.monotonic() - begin < 10
+    # A second or less; a wait for the broker would take minutes.
+    assert time.monotonic() - begin < 30
     counts = publisher.counts
     assert counts.rounds_sent == 0
     assert counts.rounds_dropped > 4_000
@@ -62,7 +63,7 @@ def test_an_outage_costs_neither_time_nor_memory_and_every_drop_is_counted(
 def test_a_broker_that_is_away_is_noticed(publisher: Publisher) -> None:
     """Within seconds, from librdkafka's own word."""
     publisher.publish_round("agent-a", a_round(0), 10**9)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not publisher.broker_away() and time.monotonic() < end:
         publisher.poll()
         time.sleep(0.01)
@@ -74,7 +75,8 @@ def test_closing_does_not_wait_for_a_broker_that_is_away(publisher: Publisher) -
     publisher.publish_round("agent-a", a_round(0), 10**9)
     begin = time.monotonic()
     assert publisher.close(200_000_000) == 1
-    assert time.monotonic() - begin < 2
+    # What it is given, and slack for a busy machine; a message would wait for minutes.
+    assert time.monotonic() - begin < 20
 
 
 def test_states_are_not_multiplied_by_an_outage(publisher: Publisher) -> None:

@@ -132,17 +132,17 @@ def test_what_waits_too_long_is_given_up_whatever_the_sender_is_at(
 ) -> None:
     """All at once: what was sent later must not reach a broker that comes back without it."""
     monkeypatch.setattr("streams.publisher.Producer", Client)
-    publisher: Any = Publisher(KafkaSettings(bootstrap="127.0.0.1:1"), session_timeout_s=1)
+    publisher: Any = Publisher(KafkaSettings(bootstrap="127.0.0.1:1"), session_timeout_s=5)
     publisher.send("windows", b"first", partition=3)
     time.sleep(0.3)
     publisher.send("windows", b"second", partition=3)
     assert not publisher._producer.purged
     # The sender is busy: nobody but the publisher's own thread looks.
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not publisher._producer.purged and time.monotonic() < end:
         time.sleep(0.05)
     assert publisher._producer.purged
-    with pytest.raises(SessionLostError, match=r"not within 0\.6 s"):
+    with pytest.raises(SessionLostError, match=r"not within 2\.8 s"):
         publisher.send("windows", b"third", partition=3)
     assert len(publisher._producer.reports) == 2
     publisher.abandon()
@@ -158,11 +158,12 @@ def test_reports_are_taken_while_the_sender_is_busy(monkeypatch: pytest.MonkeyPa
                 delivered(None, report(offset))
 
     monkeypatch.setattr("streams.publisher.Producer", Answering)
-    publisher: Any = Publisher(KafkaSettings(bootstrap="127.0.0.1:1"), session_timeout_s=1)
+    # Some seconds of patience: its thread may be late on a busy machine.
+    publisher: Any = Publisher(KafkaSettings(bootstrap="127.0.0.1:1"), session_timeout_s=5)
     told: list[int] = []
     publisher.send("windows", b"first", partition=3, confirmed=told.append)
     receipt = publisher.receipt()
-    time.sleep(1.2)
+    time.sleep(3.2)
     assert (receipt.open, told, publisher._producer.purged) == (0, [0], False)
     publisher.send("windows", b"second", partition=3)
     publisher.abandon()
