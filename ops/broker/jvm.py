@@ -16,6 +16,8 @@ from ops.broker.errors import BrokerError
 LOG_TAIL_LINES: Final = 15
 # A broker with data of value writes its recovery points; one that hangs is ended all the same.
 GRACE_S: Final = 20.0
+# What the guard may take beyond that to end it and to remove thousands of files, on a busy machine.
+REMOVE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,7 @@ class GuardedJvm:
         if self._guard is None:
             return
         with contextlib.suppress(OSError):
-            self._guard.communicate(timeout=self._spec.grace_s + 10)
+            self._guard.communicate(timeout=self._spec.grace_s + REMOVE_S)
         self._guard = None
         self.pid = None
 
