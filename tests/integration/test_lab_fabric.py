@@ -191,13 +191,11 @@ def test_jitter_spreads(lab: ProcessMesh) -> None:
     for _ in range(10):
         rtts = [a.rtt_ns for a in echo(lab, NEAR, count=50)]
         assert len(rtts) == 50
-        spread = statistics.pstdev(rtts)
-        assert spread > 1e6
-        # A machine that stood still for a moment has spread them more: once again.
-        if spread < 4e6:
+        # A machine that stood still for a moment spreads them more, or lets all come at once.
+        if 1e6 < (spread := statistics.pstdev(rtts)) < 4e6:
             break
     lab.heal(fault)
-    assert spread < 4e6
+    assert 1e6 < spread < 4e6
 
 
 def test_corruption_arrives_as_corruption(lab: ProcessMesh) -> None:

@@ -48,6 +48,7 @@ pytestmark = [
     pytest.mark.skipif(why_no_netns() is not None, reason=str(why_no_netns())),
 ]
 UP_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 200.0
 # One thread sends and answers: long for a machine that stalls, short for what is lost.
 TIMEOUT_NS = 400 * 10**6
 FLOWS = 8
@@ -346,6 +347,7 @@ def _wait(reached: Callable[[], bool]) -> None:
 
 @pytest.mark.broker
 @pytest.mark.lab
+@pytest.mark.timeout(400)
 def test_verdicts_name_the_link_and_the_tunnel(state: Path, tmp_path: Path) -> None:
     """A port that is shut is the link's; an FDB entry that is gone is the overlay's."""
     wanted = [case for case in SUITE if case.name in ("port shut", "tunnel entry gone")]
@@ -354,7 +356,8 @@ def test_verdicts_name_the_link_and_the_tunnel(state: Path, tmp_path: Path) -> N
         Lab(LabConfig(settings=pipeline.settings, kind=NETNS_LAB, shape=SHAPE)) as lab,
         Watch(pipeline.settings, WATCHED, from_start=True) as watch,
     ):
-        pipeline.wait_ready()
+        # A worker with a busy machine under it once took more than 90 s.
+        pipeline.wait_ready(READY_TIMEOUT_S)
 
         def check() -> None:
             lab.check()

@@ -12,10 +12,12 @@ from ops.pipeline import Pipeline, PipelineConfig
 from ops.scoreboard import WATCHED
 from ops.watch import Watch
 
-pytestmark = [pytest.mark.broker, pytest.mark.lab]
+pytestmark = [pytest.mark.broker, pytest.mark.lab, pytest.mark.timeout(400)]
 
 # Longer than all thresholds of silence, and than a session of the worker's.
 AWAY_S = 8.0
+# A worker with a busy machine under it once took more than 90 s.
+READY_TIMEOUT_S = 200.0
 
 
 def test_a_killed_broker_is_no_fault_of_the_network(tmp_path: Path) -> None:
@@ -23,7 +25,7 @@ def test_a_killed_broker_is_no_fault_of_the_network(tmp_path: Path) -> None:
     cut = next(case for case in CASES if case.name == "link cut")
     with Pipeline(PipelineConfig(folder=tmp_path)) as pipeline:
         assert pipeline.kafka is not None
-        pipeline.wait_ready()
+        pipeline.wait_ready(READY_TIMEOUT_S)
         with (
             Lab(LabConfig(settings=pipeline.settings, name="outage")) as lab,
             Watch(pipeline.settings, WATCHED, from_start=True) as watch,

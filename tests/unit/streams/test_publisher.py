@@ -172,8 +172,8 @@ def test_reports_are_taken_while_the_sender_is_busy(monkeypatch: pytest.MonkeyPa
 def test_a_sender_that_has_the_lock_keeps_no_beat_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it has, nearly always, while it waits for confirmations: that is no standing still."""
     monkeypatch.setattr("streams.publisher.Producer", Client)
-    publisher: Any = Publisher(KafkaSettings(bootstrap="127.0.0.1:1"), session_timeout_s=2)
+    publisher: Any = Publisher(KafkaSettings(bootstrap="127.0.0.1:1"), session_timeout_s=6)
     with publisher._lock:
-        time.sleep(2 * LIMIT_SHARE + 0.5)
+        time.sleep(6 * LIMIT_SHARE + 0.5)
         assert publisher._pulse.steady()
     publisher.abandon()
