@@ -156,7 +156,9 @@ class PathBook:
             chosen = next((t for t in reversed(flow.complete) if t.traced_ns < before_ns), chosen)
         return self._resolved(key, chosen)
 
-    def hop_probes(self, key: FlowKey, since_ns: int, healthy_ns: int) -> list[HopProbe]:
+    def hop_probes(
+        self, key: FlowKey, since_ns: int, healthy_ns: int, latest: int = EVIDENCE
+    ) -> list[HopProbe]:
         """Return what traces say of each hop.
 
         A hop that is silent counts only where the path is known and that node
@@ -168,6 +170,8 @@ class PathBook:
             Traces finished from then on are told.
         healthy_ns
             Those from before then say what is normal.
+        latest
+            At most so many of the latest traces are told.
         """
         flow = self._flows.get(key)
         if flow is None:
@@ -182,7 +186,7 @@ class PathBook:
             *(t.traced_ns for t in (*calm, *model)),
         )
         found: list[HopProbe] = []
-        for trace in flow.recent:
+        for trace in flow.recent[-latest:]:
             if trace.traced_ns < since_ns:
                 continue
             if trace.probes is None or trace.probes[0] != basis:

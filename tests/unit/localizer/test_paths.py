@@ -109,6 +109,17 @@ def test_an_incomplete_trace_says_where_packets_die() -> None:
     assert not any(p.target for p in probes)
 
 
+def test_of_many_traces_the_latest_may_be_asked_for() -> None:
+    """In a storm one trace of each 5-tuple is looked at: that which was made last."""
+    book = PathBook(small_fabric())
+    book.put(trace(FULL, at=START))
+    for n in (7, 5, 6):
+        book.put(trace("v0 r0 l0 -", at=START + n * SECOND, complete=False))
+    every, last = (book.hop_probes(KEY, START + SECOND, START + SECOND, n) for n in (6, 1))
+    assert [p.traced_ns for p in every] == [START + n * SECOND for n in (5, 6, 7) for _ in range(4)]
+    assert last == every[-4:]
+
+
 def test_a_hop_that_never_answers_says_nothing() -> None:
     """Silence is evidence only of a node that answered before."""
     book = PathBook(small_fabric())
