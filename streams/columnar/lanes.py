@@ -86,20 +86,12 @@ class Lanes:
 
     def _mixed(self, counts: Int32s, slots: Int32s, chunks: Sequence[Chunk]) -> Values:
         """Return the same of slots and chunks, row by row from one or from both."""
-        columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
-        rows = np.unique(columns[0])
-        rows = rows[rows < len(counts)]
+        mixed = closing.chunk_values(chunks, counts, slots)
+        rows = mixed[0][mixed[0] < len(counts)]
         own = counts[rows]
-        if len(columns[0]) > SPILLED_SHARE * counts.sum() and int(own.max(initial=0)) >= len(
-            slots[0]
-        ):
+        spilled = sum(len(chunk[0]) for chunk in chunks)
+        if spilled > SPILLED_SHARE * counts.sum() and int(own.max(initial=0)) >= len(slots[0]):
             self._slots = min(2 * len(slots[0]), MOST_SLOTS)
-        nth = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-        taken = np.repeat(rows, own)
-        values = [slot[nth, taken].astype(np.int64) for slot in slots]
-        mixed = closing.window_values(
-            *(np.concatenate(pair) for pair in zip(columns, (taken, *values), strict=True))
-        )
         counts[rows] = 0
         plain = slot_values(counts, slots)
         order = np.argsort(np.concatenate((plain[0], mixed[0])))

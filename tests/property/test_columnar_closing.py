@@ -189,6 +189,41 @@ def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, los
         assert_array_equal(found, wanted)
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(1, 150),
+    slots=st.sampled_from([0, 1, 5, 100]),
+    chunks=st.lists(st.integers(0, 300), min_size=1, max_size=4),
+    values=st.tuples(st.sampled_from([1, 10**6, MOST]), st.sampled_from([0.0, 0.1, 1.0])),
+)
+def test_statistics_of_chunks_and_slots(
+    seed: int, rows: int, slots: int, chunks: list[int], values: tuple[int, float]
+) -> None:
+    """Of rows in chunks what lies in both counts; other rows' slots, and rows without, do not."""
+    largest, lost = values
+    rng = np.random.default_rng(seed)
+
+    def column(shape: int | tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        found = rng.integers(0, largest, shape, endpoint=True)
+        found[rng.random(shape) < lost] = -1
+        return found
+
+    parts = [(rng.integers(0, rows, n), column(n), column(n), column(n)) for n in chunks]
+    # Some rows came after the slots were made.
+    counts = rng.integers(0, slots + 1, max(1, rows - 3)).astype(np.int32)
+    planes = column((3, slots, len(counts))).astype(np.int32)
+    whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
+    mixed = np.isin(of, whole[0])
+    held = [of[mixed], *(plane[nth, of][mixed].astype(np.int64) for plane in planes)]
+    together = [np.concatenate(pair) for pair in zip(whole, held, strict=True)]
+    for wanted, found in zip(
+        window_values(*together), closing.chunk_values(parts, counts, planes), strict=True
+    ):
+        assert_array_equal(found, wanted)
+
+
 @settings(max_examples=100, deadline=None)
 @given(slots=st.integers(1, 128), seed=st.integers(0, 2**32))
 def test_the_network_sorts(slots: int, seed: int) -> None:
