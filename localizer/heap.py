@@ -3,14 +3,23 @@
 import gc
 from typing import Final
 
-# Decisions make records by the hundred thousand, none of which holds itself: the
-# collector's default, a pass after 700 of them, finds nothing and takes its time. In a
-# storm a decision makes a million, of which most are gone when it ends.
-THRESHOLDS: Final = (1_000_000, 20, 100)
+# Decisions make records by the hundred thousand, none of which holds itself: a pass finds
+# nothing and takes its time, and in the middle of a decision a verdict would wait for it. So
+# passes are made between decisions, when so many more are there than went.
+YOUNG: Final = 100_000
+# Passes over what is new between those over what was new then.
+OLDER: Final = 20
 
 
 def settle() -> None:
-    """Leave what is there now out of all later passes, and make passes rarer."""
+    """Leave what is there now out of all later passes, which `tend` makes from now on."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
+    gc.disable()
+
+
+def tend() -> None:
+    """Make a pass if it is time, after `settle`; for the time between decisions."""
+    young, older, _ = gc.get_count()
+    if not gc.isenabled() and young >= YOUNG:
+        gc.collect(1 if older >= OLDER else 0)

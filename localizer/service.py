@@ -145,6 +145,7 @@ class Service:
         for _, together in groupby(events, key=lambda event: event.event_at):
             self._publish(list(together), outbox)
         self._decided_ns = barrier.watermark_ns
+        heap.tend()
         return True
 
     def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:
