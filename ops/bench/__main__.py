@@ -10,6 +10,7 @@ from typing import Final
 
 from ops.bench import accuracy, agent, labs, pipeline, scale, soak, throughput
 from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
+from ops.bench.yardstick import yardstick_s
 from ops.signals import interruptible
 
 BENCHES: Final = {
@@ -32,7 +33,10 @@ PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES} | {
 def machine() -> str:
     """Return what the figures were measured on, without naming the machine."""
     system = f"{platform.system()} {platform.machine()}"
-    return f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+    return (
+        f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}, "
+        f"yardstick {yardstick_s():.2f} s of CPU (`ops/bench/yardstick.py`)"
+    )
 
 
 def progress(text: str) -> None:
