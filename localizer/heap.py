@@ -11,15 +11,18 @@ YOUNG: Final = 100_000
 OLDER: Final = 20
 
 
-def settle() -> None:
-    """Leave what is there now out of all later passes, which `tend` makes from now on."""
-    gc.collect()
-    gc.freeze()
+def begin() -> None:
+    """Make no pass from now on but by `tend`: while a million paths come, each finds nothing."""
     gc.disable()
 
 
+def settle() -> None:
+    """Leave what is there now out of all later passes."""
+    gc.freeze()
+
+
 def tend() -> None:
-    """Make a pass if it is time, after `settle`; for the time between decisions."""
+    """Make a pass if it is time, after `begin`; for the time between decisions."""
     young, older, _ = gc.get_count()
     if not gc.isenabled() and young >= YOUNG:
         gc.collect(1 if older >= OLDER else 0)

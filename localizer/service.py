@@ -63,6 +63,7 @@ class Service:
         ReaderError, FatalProducerError, StalledError
             When this process cannot go on, but another one might.
         """
+        heap.begin()
         reader = Reader(self._settings)
         outbox = Outbox(self._settings, self._codec, self._log)
         try:

@@ -113,12 +113,13 @@ def run_storm(segments: int, lasts_s: int = STORM_S) -> Run:
 def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> Run:
     core, numbered = Core(CoreConfig(cluster=NAME)), Numbered()
     run = Run(links=world.links, paths=world.paths, truth=faults)
+    # The collector is held as the service does, before it reads and when it has caught up.
+    heap.begin()
     begin_s = time.process_time()
     now_ns = base_ns = set_up(core, world, numbered)
     run.setup_s = time.process_time() - begin_s
     troubles = Troubles(world, faults, base_ns + CALM_S * SECOND_NS, at_once=at_once)
     run.anomalies = troubles.anomalies
-    # As the service does when it has caught up.
     heap.settle()
     first_ns, ended_s = None, 0.0
     for second in range(CALM_S + lasts_s):

@@ -18,7 +18,9 @@ class Knot:
 
 @pytest.fixture
 def settled() -> Iterator[None]:
-    """Settle for a test; things are as they were afterwards."""
+    """Begin and settle for a test; things are as they were afterwards."""
+    gc.collect()
+    heap.begin()
     heap.settle()
     yield
     gc.unfreeze()
