@@ -7,8 +7,9 @@ from typing import Final
 # nothing and takes its time, and in the middle of a decision a verdict would wait for it. So
 # passes are made between decisions, when so many more are there than went.
 YOUNG: Final = 100_000
-# Passes over what is new between those over what was new then.
+# Passes over what is new between those over what was new then; of these, between those over all.
 OLDER: Final = 20
+OLDEST: Final = 100
 
 
 def begin() -> None:
@@ -23,6 +24,7 @@ def settle() -> None:
 
 def tend() -> None:
     """Make a pass if it is time, after `begin`; for the time between decisions."""
-    young, older, _ = gc.get_count()
-    if not gc.isenabled() and young >= YOUNG:
-        gc.collect(1 if older >= OLDER else 0)
+    young, older, oldest = gc.get_count()
+    if gc.isenabled() or young < YOUNG:
+        return
+    gc.collect(2 if oldest >= OLDEST else 1 if older >= OLDER else 0)

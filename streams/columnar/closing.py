@@ -21,6 +21,8 @@ FEW: Final = 80
 DIGIT_BITS: Final = 8
 DIGITS: Final = 1 << DIGIT_BITS
 VALUE_BITS: Final = 63
+# Results of a chunk that is not put together with others first.
+LARGE: Final = 4_096
 # Rows whose slots are read together.
 TILE: Final = 64
 # Round trips have several.
@@ -61,11 +63,15 @@ def chunk_values(
     counts, slots
         As of `streams.columnar.slots.slot_values`.
     """
-    parts = [tuple(map(_plain, chunk)) for chunk in chunks]
+    parts = [tuple(map(_plain, chunk)) for chunk in chunks if len(chunk[0]) >= LARGE]
+    small = [chunk for chunk in chunks if len(chunk[0]) < LARGE]
+    if small:
+        # Rounds that came alone: to go through each by itself would take longer.
+        parts.append(tuple(_plain(np.concatenate(column)) for column in zip(*small, strict=True)))
     capacity = max(int(rows.max(initial=-1)) for rows, *_ in parts) + 1
     sent = np.zeros(capacity, np.int64)
     for rows, *_ in parts:
-        sent += np.bincount(rows, minlength=capacity)
+        _count(rows, sent)
     present = np.flatnonzero(sent)
     held = np.zeros(len(present), np.int32)
     slotted = present < len(counts)
@@ -96,6 +102,13 @@ def chunk_values(
 def _plain(column: Int64s) -> Int64s:
     """Return what the kernels are compiled for; nearly always it is that."""
     return np.require(column, np.int64, ("C", "W"))
+
+
+@compiled
+def _count(rows: NDArray[np.int64], sent: NDArray[np.int64]) -> None:
+    """Count the results of each row."""
+    for number in range(len(rows)):
+        sent[rows[number]] += 1
 
 
 @compiled

@@ -209,7 +209,8 @@ def test_statistics_of_chunks_and_slots(
         found[rng.random(shape) < lost] = -1
         return found
 
-    parts = [(rng.integers(0, rows, n), column(n), column(n), column(n)) for n in chunks]
+    sizes = [*chunks, closing.LARGE + chunks[0]][: len(chunks) + seed % 2]
+    parts = [(rng.integers(0, rows, n), column(n), column(n), column(n)) for n in sizes]
     # Some rows came after the slots were made.
     counts = rng.integers(0, slots + 1, max(1, rows - 3)).astype(np.int32)
     planes = column((3, slots, len(counts))).astype(np.int32)
