@@ -7,6 +7,7 @@ from typing import Final
 from ops.bench import (
     throughput_delay,
     throughput_layouts,
+    throughput_memory,
     throughput_peers,
     throughput_replay,
     throughput_start,
@@ -111,6 +112,7 @@ PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "wire": on_rig(throughput_wire.wire),
     "layouts": throughput_layouts.layouts,
     "delay": on_rig(throughput_delay.delay),
+    "memory": on_rig(throughput_memory.memory),
     # No other member is waited for, as in a group that has been there for long.
     "start": on_rig(throughput_start.start, join_ms=0),
     "replay": on_rig(throughput_replay.replay, join_ms=0),
@@ -121,6 +123,7 @@ DEFAULT_RUNS: Final = {
     "wire": 1,
     "layouts": 3,
     "delay": 1,
+    "memory": 1,
     "start": 3,
     "replay": 1,
 }

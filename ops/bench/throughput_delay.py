@@ -11,7 +11,7 @@ from ops.bench.load import SECOND_NS, LoadShape
 from ops.bench.report import Figure
 from ops.bench.throughput_figures import MEGA, WORKERS, Say, known_rate_hz, row
 from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
-from ops.bench.throughput_watching import events
+from ops.bench.throughput_watching import wait_ready
 from ops.watch import Watch
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
@@ -66,12 +66,7 @@ def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delay
     settings = made.settings(f"{name}.")
     intervals = int((warm_s + lasts_s) * SECOND_NS / shape.interval_ns)
     workers = [made.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not all(events(child, "worker.ready") for child in workers):
-        made.group.check()
-        if time.monotonic() > deadline:
-            raise TimeoutError("the workers are not ready")
-        time.sleep(0.1)
+    wait_ready(made.group, workers, START_TIMEOUT_S)
     pace = made.begin(
         "ops.bench.throughput_children", "pace", "--bootstrap", settings.bootstrap,
         "--prefix", settings.topic_prefix, "--shape", shape.text(), "--intervals", str(intervals),

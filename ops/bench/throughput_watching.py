@@ -2,13 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ops.positions import GroupPositions
 from ops.processes import Child, ProcessGroup
 
 POLL_S: Final = 0.02
+READY_POLL_S: Final = 0.1
 
 
 class Positions:
@@ -59,3 +60,13 @@ def documents(child: Child) -> list[dict[str, Any]]:
 def events(child: Child, *names: str) -> list[dict[str, Any]]:
     """Return the events of these names that a process has logged."""
     return [d for d in documents(child) if d.get("event") in names]
+
+
+def wait_ready(group: ProcessGroup, workers: Sequence[Child], timeout_s: float) -> None:
+    """Wait until workers say that they are ready; raises TimeoutError."""
+    deadline = time.monotonic() + timeout_s
+    while not all(events(child, "worker.ready") for child in workers):
+        group.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the workers are not ready after {timeout_s:.0f} s")
+        time.sleep(READY_POLL_S)

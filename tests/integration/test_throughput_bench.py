@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench import throughput_core, throughput_delay, throughput_peers
+from ops.bench import throughput_core, throughput_delay, throughput_memory, throughput_peers
 from ops.bench.load import LoadShape
 from ops.bench.peer_windows import TOPIC, WINDOWS
 from ops.bench.report import Figure
@@ -108,6 +108,13 @@ def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
     p99, median, worst, missing = measured(rows).values()
     assert 0 < median <= p99 <= worst < 30
     assert missing == 0
+
+
+def test_memory_is_that_of_all_workers(rig: Rig) -> None:
+    """Two processes with little in them: some hundred megabytes, and no more than they took."""
+    rows = throughput_memory.memory(rig, 1, lambda _: None, shape=LoadShape(agents=4), lasts_s=3)
+    kept, most = measured(rows).values()
+    assert 0.1 < kept <= most < 2
 
 
 def test_without_a_known_load_there_is_no_delay(

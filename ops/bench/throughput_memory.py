@@ -1,0 +1,49 @@
+"""What the workers of a cluster of 40,000 RNICs keep in memory, at one round a second."""
+
+from typing import Final
+
+from ops.bench import process_cost
+from ops.bench.load import SECOND_NS, LoadShape
+from ops.bench.report import Figure
+from ops.bench.throughput_figures import WORKERS, Say, row
+from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
+from ops.bench.throughput_watching import wait_ready
+
+GIB: Final = 2**30
+BAR_GIB: Final = 1.5
+# 40,000 RNICs with ten 5-tuples each. Few bodies: their bytes matter here, not their values.
+SHAPE: Final = LoadShape(agents=5_000, interval_ns=SECOND_NS, bodies=2)
+# Three windows close, and the look-back begins to fill: from then on it is the same each time.
+LASTS_S: Final = 105
+
+
+def memory(
+    made: Rig, runs: int, say: Say, shape: LoadShape = SHAPE, lasts_s: int = LASTS_S
+) -> list[Figure]:
+    """Let workers take a load in real time; add up what they keep, and the most they took."""
+    kept: list[float] = []
+    most: list[float] = []
+    for _ in range(runs):
+        name = made.new_group()
+        settings = made.settings(f"{name}.")
+        workers = [made.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
+        wait_ready(made.group, workers, START_TIMEOUT_S)
+        pace = made.begin(
+            "ops.bench.throughput_children", "pace", "--bootstrap", settings.bootstrap,
+            "--prefix", settings.topic_prefix, "--shape", shape.text(),
+            "--intervals", str(round(lasts_s * SECOND_NS / shape.interval_ns)),
+        )  # fmt: skip
+        told = made.result(pace)
+        found = [process_cost.memory(child.pid) for child in workers]
+        for child in workers:
+            made.group.stop(child.name)
+        kept.append(sum(m.rss_bytes for m in found) / GIB)
+        most.append(sum(m.peak_bytes for m in found) / GIB)
+        say(f"{told['results']:,} results of {shape.paths:,} 5-tuples: {WORKERS} workers keep "
+            f"{kept[-1]:.2f} GiB, at most {most[-1]:.2f}; the load was late by "
+            f"{told['behind_s']:.2f} s at most")  # fmt: skip
+    size = f"{shape.paths:,} 5-tuples at 1 Hz, {WORKERS} workers"
+    return [
+        row(f"{size}: memory of all", kept, "GiB", BAR_GIB, "<="),
+        row(f"{size}: the most that each took, together", most, "GiB", sense="<="),
+    ]
