@@ -12,7 +12,9 @@ from ops.bench.report import Figure
 from ops.bench.throughput_figures import MEGA, WORKERS, Say, known_rate_hz, row
 from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
 from ops.bench.throughput_watching import wait_ready
+from ops.processes import Child
 from ops.watch import Watch
+from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.topics import ANOMALY
@@ -60,17 +62,23 @@ def shape_at(rate_hz: float, cuts_hz: float = CUTS_HZ) -> LoadShape:
     )  # fmt: skip
 
 
-def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delays:
-    """Publish in real time; compare the cuts with the anomalies that come."""
+def begin(made: Rig, shape: LoadShape, intervals: int) -> tuple[KafkaSettings, list[Child], Child]:
+    """Start workers of a new group and, when they are ready, a load in real time."""
     name = made.new_group()
     settings = made.settings(f"{name}.")
-    intervals = int((warm_s + lasts_s) * SECOND_NS / shape.interval_ns)
     workers = [made.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
     wait_ready(made.group, workers, START_TIMEOUT_S)
     pace = made.begin(
         "ops.bench.throughput_children", "pace", "--bootstrap", settings.bootstrap,
         "--prefix", settings.topic_prefix, "--shape", shape.text(), "--intervals", str(intervals),
     )  # fmt: skip
+    return settings, workers, pace
+
+
+def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delays:
+    """Publish in real time; compare the cuts with the anomalies that come."""
+    intervals = int((warm_s + lasts_s) * SECOND_NS / shape.interval_ns)
+    settings, workers, pace = begin(made, shape, intervals)
     arrived: dict[tuple[str, str], list[float]] = {}
     with Watch(settings, [ANOMALY], from_start=True) as watch:
         until = float("inf")

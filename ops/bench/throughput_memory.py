@@ -5,9 +5,9 @@ from typing import Final
 from ops.bench import process_cost
 from ops.bench.load import SECOND_NS, LoadShape
 from ops.bench.report import Figure
+from ops.bench.throughput_delay import begin
 from ops.bench.throughput_figures import WORKERS, Say, row
-from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
-from ops.bench.throughput_watching import wait_ready
+from ops.bench.throughput_rig import Rig
 
 GIB: Final = 2**30
 BAR_GIB: Final = 1.5
@@ -24,15 +24,8 @@ def memory(
     kept: list[float] = []
     most: list[float] = []
     for _ in range(runs):
-        name = made.new_group()
-        settings = made.settings(f"{name}.")
-        workers = [made.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
-        wait_ready(made.group, workers, START_TIMEOUT_S)
-        pace = made.begin(
-            "ops.bench.throughput_children", "pace", "--bootstrap", settings.bootstrap,
-            "--prefix", settings.topic_prefix, "--shape", shape.text(),
-            "--intervals", str(round(lasts_s * SECOND_NS / shape.interval_ns)),
-        )  # fmt: skip
+        intervals = round(lasts_s * SECOND_NS / shape.interval_ns)
+        _, workers, pace = begin(made, shape, intervals)
         told = made.result(pace)
         found = [process_cost.memory(child.pid) for child in workers]
         for child in workers:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.columnar.closing import describe_sorted, rank
+from streams.columnar.closing import NO_COLUMN, describe_sorted, rank
 from streams.columnar.compiled import compiled
 from streams.columns import Int64s
 from streams.statistics import COLUMNS, NONE
@@ -27,8 +27,6 @@ MOST: Final = EMPTY - 1
 _HOST: Final = COLUMNS.index("host_delay_p50_ns")
 _RESPONDER: Final = COLUMNS.index("responder_delay_p50_ns")
 _P50: Final = 50
-# Round trips have several.
-NO_COLUMN: Final = -1
 
 Plane = NDArray[np.int32]
 
