@@ -59,8 +59,10 @@ class RecentProbes:
         self.rings: dict[str, Ring] = {
             name: np.zeros((SLOTS, self.flows.capacity), np.uint16) for name in RINGS
         }
-        # Rows by (agent, source, destination), for tests over all 5-tuples of a path.
-        self._paths: dict[tuple[str, str, str], tuple[int, ...]] = {}
+        # Rows by agent, source and destination, for tests over all 5-tuples of a path. By their
+        # hash, which several paths may have: a key of its own for each path takes twice as much.
+        # One row stands by itself.
+        self._paths: dict[int, int | tuple[int, ...]] = {}
         self._losses: dict[int, list[int]] = {}
         # Rows in the order of source, destination, flow and agent; new ones beside it until asked
         # for.
@@ -76,7 +78,7 @@ class RecentProbes:
             for key in keys:
                 if self.flows.find(key) is None:
                     row = self._new_row(key)
-                    self._paths[key[:3]] = (*self._paths.get(key[:3], ()), row)
+                    self._put_path(key, row)
             found = self.flows.find_all(keys)
         return np.array(found, np.int64)
 
@@ -144,7 +146,9 @@ class RecentProbes:
 
     def path_rows(self, row: int) -> list[int]:
         """Return the rows of all 5-tuples of the row's path, in order of the flow."""
-        return sorted(self._paths[self.flows.key(row)[:3]], key=lambda r: self.flows.key(r)[3])
+        path = self.flows.key(row)[:3]
+        keys = [(self.flows.key(r), r) for r in self._rows_of(hash(path))]
+        return [r for key, r in sorted(keys) if key[:3] == path]
 
     def loss_times(self, row: int, span_s: int) -> list[int]:
         """Return sending times of the counted losses of the last `span_s` seconds."""
@@ -176,9 +180,10 @@ class RecentProbes:
             key = self.flows.key(row)
             self.flows.remove(key)
             self._losses.pop(row, None)
-            rest = tuple(other for other in self._paths.pop(key[:3]) if other != row)
+            rest = tuple(other for other in self._rows_of(hash(key[:3])) if other != row)
+            del self._paths[hash(key[:3])]
             if rest:
-                self._paths[key[:3]] = rest
+                self._paths[hash(key[:3])] = rest
         return gone
 
     def rank(self, rows: Int64s) -> Int64s:
@@ -206,15 +211,24 @@ class RecentProbes:
         # Each name is that of many 5-tuples.
         row = self.flows.row((intern(agent), intern(src), intern(dst), flow))
         self._new.append(row)
-        more = self.flows.capacity - self.rings["sent"].shape[1]
-        if more:
+        if self.flows.capacity > self.rings["sent"].shape[1]:
             for name, ring in self.rings.items():
-                self.rings[name] = np.pad(ring, ((0, 0), (0, more)))
+                self.rings[name] = np.zeros((SLOTS, self.flows.capacity), np.uint16)
+                self.rings[name][:, : ring.shape[1]] = ring
         elif used == self.flows.rows_ever:
             # Somebody's before.
             for ring in self.rings.values():
                 ring[:, row] = 0
         return row
+
+    def _put_path(self, key: FlowKey, row: int) -> None:
+        known = self._rows_of(hash(key[:3]))
+        self._paths[hash(key[:3])] = (*known, row) if known else row
+
+    def _rows_of(self, path: int) -> tuple[int, ...]:
+        """Return the rows of the paths that have this hash."""
+        rows = self._paths.get(path, ())
+        return rows if isinstance(rows, tuple) else (rows,)
 
     def _sort_key(self, row: int) -> SortKey:
         agent, src, dst, flow = self.flows.key(row)

@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T", bound=np.generic)
 
 FIRST_ROWS: Final = 256
 # Tables of more rows than this grow by a quarter: half of what doubling takes lies idle.
 LARGE_ROWS: Final = 32_768
 NO_ROW: Final = -1
+# Rows by their number: one object for all tables, where each of them would have its own.
+_NUMBERS: Final[list[int]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class Table(Generic[K]):
         # Rows that fit before the arrays grow.
         self.capacity = FIRST_ROWS
         self._arrays: dict[str, NDArray[Any]] = {
-            name: np.full((FIRST_ROWS, *c.shape), c.fresh, c.dtype) for name, c in columns.items()
+            name: grown(np.zeros((0, *c.shape), c.dtype), FIRST_ROWS, c.fresh)
+            for name, c in columns.items()
         }
         self._rows: dict[K, int] = {}
         self._keys: list[K | None] = []
@@ -111,7 +115,7 @@ class Table(Generic[K]):
             for name, column in self._columns.items():
                 self._arrays[name][row] = column.fresh
         else:
-            row = len(self._keys)
+            row = _number(len(self._keys))
             self._keys.append(key)
             if row == self.capacity:
                 self._grow()
@@ -122,9 +126,7 @@ class Table(Generic[K]):
         before = self.capacity
         self.capacity += before if before < LARGE_ROWS else before // 4
         for name, column in self._columns.items():
-            new: NDArray[Any] = np.full((self.capacity, *column.shape), column.fresh, column.dtype)
-            new[:before] = self._arrays[name]
-            self._arrays[name] = new
+            self._arrays[name] = grown(self._arrays[name], self.capacity, column.fresh)
 
 
 class Links(Generic[K]):
@@ -176,7 +178,20 @@ class Links(Generic[K]):
             self._to[self._back[row]] = self._back[row] = NO_ROW
 
 
+def _number(row: int) -> int:
+    if row >= len(_NUMBERS):
+        _NUMBERS.extend(range(len(_NUMBERS), row + 1))
+    return _NUMBERS[row]
+
+
+def grown(old: NDArray[T], rows: int, fresh: float = 0) -> NDArray[T]:
+    """Return an array of so many rows, the old ones first; of zeros no memory is taken yet."""
+    new = np.zeros((rows, *old.shape[1:]), old.dtype)
+    new[: len(old)] = old
+    if fresh:
+        new[len(old) :] = fresh
+    return new
+
+
 def _widened(rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    if size <= len(rows):
-        return rows
-    return np.concatenate((rows, np.full(size - len(rows), NO_ROW, np.int64)))
+    return rows if size <= len(rows) else grown(rows, size, NO_ROW)

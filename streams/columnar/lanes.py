@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streams import heap
 from streams.columnar import closing
 from streams.columnar.absorb import LANES, SPILL, LaneArrays
 from streams.columnar.slots import slot_values
@@ -20,6 +21,9 @@ MOST_SLOTS: Final = 128
 SPARE_ROWS: Final = 4_096
 # More of a window's results without a slot want more slots: each slot costs all 5-tuples 12 bytes.
 SPILLED_SHARE: Final = 0.05
+# From this size on (40,000 5-tuples of a partition) a lane that is free is given back to the
+# system. To get it again costs 3 % of what a worker takes for the window.
+LARGE_BYTES: Final = 16 * 2**20
 
 
 class Lanes:
@@ -82,6 +86,9 @@ class Lanes:
         counts, slots = arrays.counts[lane], arrays.slots[lane]
         found = self._mixed(counts, slots, chunks) if chunks else slot_values(counts, slots)
         counts[:] = 0
+        if slots.nbytes >= LARGE_BYTES:
+            # Its next window fills slot by slot, the other one's is not full until then.
+            heap.empty(slots)
         return found
 
     def _mixed(self, counts: Int32s, slots: Int32s, chunks: Sequence[Chunk]) -> Values:

@@ -20,6 +20,7 @@ from streams.columns import FlowKey
 from streams.outputs import PRODUCER_VERSION
 from streams.recent import TRANSPORTS
 from streams.statistics import COLUMNS, NONE
+from streams.table import grown
 from streams.window_records import OF_TRANSPORT, WindowBatch
 
 TOPIC: Final = topics.PROBE_WINDOW
@@ -39,17 +40,18 @@ class WindowBytes:
         self._end = np.frombuffer(b"\x02" + _text(PRODUCER_VERSION), np.uint8)
         symbols = _transport_symbols()
         self._transports = np.array([symbols.index(t.value) for t in OF_TRANSPORT], np.int64)
-        # By row: the message's key, and where in the arena its beginning is; length 0: not known.
-        self._keys: list[bytes] = []
+        # By row: where in the arena its record's beginning is (length 0: not known), and between
+        # which places of this beginning the path's id stands, which is the message's key.
         self._at = np.zeros(0, np.int64)
-        self._lengths = np.zeros(0, np.int64)
+        self._lengths = np.zeros(0, np.int32)
+        self._key = np.zeros((0, 2), np.int32)
         self._arena = np.zeros(ARENA_BYTES, np.uint8)
         self._used = 0
         self._dead = 0
 
     def forget(self, row: int) -> None:
         """Let a row go, which another 5-tuple may have next."""
-        if row < len(self._keys):
+        if row < len(self._lengths):
             self._dead += int(self._lengths[row])
             self._lengths[row] = 0
 
@@ -57,7 +59,7 @@ class WindowBytes:
         """Return keys and values of the windows' messages, in order."""
         rows = windows.rows
         self._know(windows)
-        lengths = self._lengths[rows]
+        lengths = self._lengths[rows].astype(np.int64)
         room = int(lengths.sum()) + len(rows) * (MOST_BYTES + len(self._end))
         out, ends = np.empty(room, np.uint8), np.empty(len(rows), np.int64)
         _encode(
@@ -68,16 +70,17 @@ class WindowBytes:
         bounds = [0, *ends.tolist()]
         raw = out[: bounds[-1]].tobytes()
         values = [raw[a:b] for a, b in pairwise(bounds)]
-        return list(map(self._keys.__getitem__, rows.tolist())), values
+        places = self._key[rows].tolist()
+        keys = [value[a:b] for value, (a, b) in zip(values, places, strict=True)]
+        return keys, values
 
     def _know(self, windows: WindowBatch) -> None:
         """See that the beginnings of these windows are in the arena."""
-        more = int(windows.rows.max(initial=-1)) + 1 - len(self._keys)
-        if more > 0:
-            more = max(more, len(self._keys))
-            self._keys += [b""] * more
-            self._at = np.pad(self._at, (0, more))
-            self._lengths = np.pad(self._lengths, (0, more))
+        count = int(windows.rows.max(initial=-1)) + 1
+        if count > len(self._at):
+            count = max(count, 2 * len(self._at))
+            self._at, self._lengths = grown(self._at, count), grown(self._lengths, count)
+            self._key = grown(self._key, count)
         if 2 * self._dead > len(self._arena):
             # What is still there is written anew, with what is not.
             self._lengths[:] = 0
@@ -87,28 +90,24 @@ class WindowBytes:
             return
         begins = []
         for row in new.tolist():
-            self._keys[row], begin = self._beginning(windows.key_of(row))
+            begin, key_at, key_end = self._beginning(windows.key_of(row))
             begins.append(begin)
+            self._key[row] = key_at, key_end
         raw = np.frombuffer(b"".join(begins), np.uint8)
         if self._used + len(raw) > len(self._arena):
-            self._arena = np.pad(self._arena, (0, len(self._arena) + len(raw)))
+            self._arena = grown(self._arena, 2 * len(self._arena) + len(raw))
         self._arena[self._used : self._used + len(raw)] = raw
         lengths = np.fromiter(map(len, begins), np.int64, len(begins))
         self._at[new] = self._used + np.cumsum(lengths) - lengths
         self._lengths[new] = lengths
         self._used += len(raw)
 
-    def _beginning(self, key: FlowKey) -> tuple[bytes, bytes]:
-        """Return the message's key, and header and fields up to the agent's name."""
+    def _beginning(self, key: FlowKey) -> tuple[bytes, int, int]:
+        """Return header and fields up to the agent's name; where the path's id begins and ends."""
         agent, src, dst, flow = key
-        path = path_id(src, dst)
-        begin = b"".join(
-            (
-                self._header, self._cluster, _text(path), _text(src), _text(dst), _number(flow),
-                _text(agent),
-            )
-        )  # fmt: skip
-        return path.encode(), begin
+        until_path = b"".join((self._header, self._cluster, _text(path_id(src, dst))))
+        begin = b"".join((until_path, _text(src), _text(dst), _number(flow), _text(agent)))
+        return begin, len(until_path) - len(path_id(src, dst).encode()), len(until_path)
 
 
 def make(codec: Codec, cluster: str) -> WindowBytes | None:

@@ -53,6 +53,7 @@ EXTRA_WINDOWS: Final = 2
 P50: Final = 1
 P75: Final = 2
 NEVER: Final = -(2**62)
+NO_LAP: Final = -(2**31)
 # The look-back is the largest part of a 5-tuple's state: 32 bits hold two seconds, and a path
 # whose normal is above that is not told from worse.
 MOST_NS: Final = 2**31 - 1
@@ -101,7 +102,8 @@ class LookBack:
             {
                 # What is slower than MOST_NS is as slow.
                 "features": Column(np.int32, 0, (self._length, 7)),
-                "window": Column(np.int64, NEVER, (self._length,)),
+                # A window has its place by its index; this is how often all places came before.
+                "lap": Column(np.int32, NO_LAP, (self._length,)),
                 "weak": Column(np.int64, NEVER),
             }
         )
@@ -117,9 +119,9 @@ class LookBack:
     def insert(self, key: FlowKey, window: int, features_ns: Int64s) -> None:
         """Take a window that is not anomalous, features of shape (7,), into the look-back."""
         row = self.table.row(key)
-        place = window % self._length
+        lap, place = divmod(window, self._length)
         self.table["features"][row, place] = np.minimum(features_ns, MOST_NS)
-        self.table["window"][row, place] = window
+        self.table["lap"][row, place] = lap
 
     def insert_all(self, rows: Int64s, window: int, features_ns: Int64s) -> None:
         """Take windows of different 5-tuples, features of shape (n, 7), as `insert` does each.
@@ -129,9 +131,9 @@ class LookBack:
         rows
             Their rows of `table`.
         """
-        place = window % self._length
+        lap, place = divmod(window, self._length)
         self.table["features"][rows, place] = np.minimum(features_ns, MOST_NS)
-        self.table["window"][rows, place] = window
+        self.table["lap"][rows, place] = lap
 
     def reset(self, key: FlowKey) -> None:
         """Forget all windows of a 5-tuple."""
@@ -147,9 +149,9 @@ class LookBack:
         row = self.table.find(key)
         if row is None or self.table["weak"][row] != window:
             return False
-        place = window % self._length
-        if self.table["window"][row, place] == window:
-            self.table["window"][row, place] = NEVER
+        lap, place = divmod(window, self._length)
+        if self.table["lap"][row, place] == lap:
+            self.table["lap"][row, place] = NO_LAP
         return True
 
     def was_weak(self, key: FlowKey, window: int) -> bool:
@@ -172,7 +174,7 @@ class LookBack:
             Their features (n, 7), probes answered, and least effects (`least_effect_ns`).
         """
         known = (rows != NO_ROW) & (answers >= MIN_ANSWERS)
-        held = self.table["window"][rows]
+        held = self._held(rows)
         oldest, newest = window - 1 - self._config.lookback_windows, window - 2
         valid = (held >= oldest) & (held <= newest) & known[:, None]
         count = valid.sum(axis=1)
@@ -200,7 +202,7 @@ class LookBack:
         row = self.table.find(key)
         if row is None:
             return None
-        held = self.table["window"][row]
+        held = self._held(np.array([row]))[0]
         valid = (held < next_window) & (held >= next_window - self._config.lookback_windows)
         if not valid.any():
             return None
@@ -209,9 +211,16 @@ class LookBack:
     def forget(self, window: int) -> None:
         """Drop the 5-tuples without a window that a later one than `window` is judged by."""
         rows = self.table.rows()
-        newest = self.table["window"][rows].max(axis=1, initial=NEVER)
+        newest = self._held(rows).max(axis=1, initial=NEVER)
         for row in rows[newest < window - self._length].tolist():
             self.table.remove(self.table.key(row))
+
+    def _held(self, rows: Int64s) -> Int64s:
+        """Return indices of the windows that are kept of some rows, (n, windows)."""
+        index = self.table["lap"][rows].astype(np.int64)
+        index *= self._length
+        index += np.arange(self._length)
+        return index
 
     def _effects(self, least_ns: Floats, baseline_ns: Floats, deviation_ns: Floats) -> Floats:
         """Return the rise that counts: absolute by transport, relative, beyond the scatter."""

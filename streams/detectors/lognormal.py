@@ -126,7 +126,7 @@ class Trend:
         self.table: Table[FlowKey] = Table(
             {
                 "block": Column(np.int64, NEVER, (BLOCKS,)),
-                "windows": Column(np.int64, 0, (BLOCKS,)),
+                "windows": Column(np.int32, 0, (BLOCKS,)),
                 "effect_ns": Column(np.float64, 0.0, (BLOCKS,)),
                 "total": Column(np.float64, 0.0, (BLOCKS,)),
                 "squares": Column(np.float64, 0.0, (BLOCKS,)),

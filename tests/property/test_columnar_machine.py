@@ -3,11 +3,13 @@
 from itertools import pairwise
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.codec import Codec
+from streams.columnar import lanes
 from streams.config import SECOND_NS, DetectionConfig
 from streams.feed import Feed
 from streams.outputs import Output
@@ -72,11 +74,15 @@ def test_disorder_and_lies(log: list[Datum], cuts: list[int], bad: int) -> None:
     late=st.sampled_from([0.0, 0.05]),
     again=st.sampled_from([0.0, 0.05]),
     batch=st.integers(1, 200),
+    large=st.sampled_from([0, lanes.LARGE_BYTES]),
 )
 def test_worlds_of_some_agents(
-    seed: int, loss: float, late: float, again: float, batch: int
+    *, seed: int, loss: float, late: float, again: float, batch: int, large: int
 ) -> None:
-    """Faults, churn of 5-tuples, silence and return, late and repeated rounds."""
+    """Faults, churn of 5-tuples, silence and return, late and repeated rounds.
+
+    Whether the slots of a window go back to the system at its end or not.
+    """
     random = Random(seed)
     faults = [
         Fault(40, 60, frozenset({(0, 0), (0, 1)}), loss=1.0),
@@ -99,7 +105,8 @@ def test_worlds_of_some_agents(
                 log.append((at + random.choice([0.1, 2]), datum))
     log.sort(key=lambda pair: pair[0])
     values = [framed(datum) for _, datum in log]
-    by_kernel = check(SHORT, values, list(range(batch, len(values), batch)))
+    with patch.object(lanes, "LARGE_BYTES", large):
+        by_kernel = check(SHORT, values, list(range(batch, len(values), batch)))
     assert by_kernel.clock.watermark_ns is not None
 
 

@@ -1,10 +1,14 @@
 """What goes back to the system when it is freed."""
 
+import mmap
 import platform
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from streams import heap
 
 GROW_AND_FREE = """
 import sys
@@ -28,9 +32,44 @@ print((resident() - before) // 2**20)
 """
 
 
+FILL_AND_EMPTY = """
+import numpy as np
+from streams import heap
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+array = np.ones(64 * 2**20, np.uint8)
+before = resident()
+heap.empty(array[2**20 + 5:])
+print((before - resident()) // 2**20)
+"""
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told")
 def test_large_arrays_go_back_to_the_system() -> None:
     """48 MB that are freed are gone."""
     command = [sys.executable, "-c", GROW_AND_FREE, "given"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 6
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system cannot be told")
+def test_an_array_is_emptied() -> None:
+    """Its pages are gone while it is there."""
+    command = [sys.executable, "-c", FILL_AND_EMPTY]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(found.stdout) >= 60
+
+
+@pytest.mark.parametrize("size", [0, 1, 4_095, 4_096, 100_000])
+def test_what_lies_beside_an_emptied_array_stays(size: int) -> None:
+    """Wherever it begins and ends; it can be written again."""
+    whole = np.ones(120_000, np.uint8)
+    for first in (0, 1, 4_000, 10_007):
+        whole[:] = 1
+        heap.empty(whole[first : first + size])
+        assert whole[:first].all()
+        assert whole[first + size :].all()
+        whole[first : first + size] = 2
+        assert (whole[first : first + size] == 2).all()

@@ -5,7 +5,9 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
+import streams.recent as recent_module
 from streams.columns import FlowKey, Int64s, round_columns
 from streams.config import SECOND_NS
 from streams.detectors.loss import RING_S
@@ -95,6 +97,20 @@ def test_paths_add_up_their_flows() -> None:
     assert len(gone) == 2
     assert len(recent.flows) == 1
     assert recent.path_sampled(recent.flows.row(key(0)), RING_S) == (3, 1)
+
+
+def test_paths_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each path's rows are its own, also when the others left."""
+    monkeypatch.setattr(recent_module, "hash", lambda _path: 1, raising=False)
+    recent = RecentProbes()
+    keys: list[FlowKey] = [("agent", "a", dst, flow) for flow in (1, 0) for dst in ("b", "c")]
+    rows = recent.rows(keys).tolist()
+    assert recent.path_rows(rows[0]) == recent.path_rows(rows[2]) == [rows[2], rows[0]]
+    assert recent.path_rows(rows[1]) == [rows[3], rows[1]]
+    recent.flows["last_ns"][rows] = [1, 2, 2, 2]
+    assert recent.retire(2) == rows[:1]
+    assert recent.path_rows(rows[2]) == rows[2:3]
+    assert recent.path_rows(rows[3]) == [rows[3], rows[1]]
 
 
 def test_a_kept_key_is_asked_for_while_rows_change_hands() -> None:
