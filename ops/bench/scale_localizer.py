@@ -17,12 +17,11 @@ from itertools import chain
 from multiprocessing import get_context
 from typing import Final
 
-import numpy as np
-
 from localizer import heap
 from localizer.config_core import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.inputs import Event
+from ops.bench.growth import Curve, told
 from ops.bench.localizer_faults import Fault, Troubles, plan, spine_off
 from ops.bench.localizer_world import BEGIN_NS, NAME, SECOND_NS, Numbered, World
 from ops.bench.report import Figure, figure
@@ -238,26 +237,16 @@ def growth(runs: int, say: Say) -> list[Figure]:
         found = [_measured(what, segments) for segments in SIZES]
         for run in found:
             say(_line(name, run))
-        links = [run.links for run in found]
         for of, values, unit in (
             ("longest decision", [max(run.steps_s) for run in found], "s"),
             ("peak RSS", [run.peak_mb for run in found], "MB"),
         ):
-            rise = slope(links, values)
-            points = ", ".join(f"{n:,}: {v:.3g} {unit}" for n, v in zip(links, values, strict=True))
-            say(f"localizer, {name}, {of} by links: {points}; slope {rise:.2f}")
-            rows.append(row(f"localizer, {name}: slope of {of} over links", [rise], "", None))
+            curve = Curve(
+                name=f"localizer, {name}: {of}", axis="links", unit=unit,
+                sizes=tuple(float(run.links) for run in found), costs=tuple(values),
+            )  # fmt: skip
+            rows.append(told(curve, bar=None, command=COMMAND, say=say))
     return rows
-
-
-def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Return the slope of values over sizes by least squares, both as logarithms.
-
-    >>> round(slope([10, 100, 1000], [3, 30, 300]), 6)
-    1.0
-    """
-    fitted = np.polyfit(np.log(sizes), np.log(values), 1)
-    return float(fitted[0])
 
 
 def _per_second(run: Run) -> float:

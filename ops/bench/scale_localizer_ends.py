@@ -19,10 +19,11 @@ from arena.setup import Rec, host_endpoints, topology
 from localizer import heap
 from localizer.config_core import GRID_NS, CoreConfig
 from localizer.core import Core
+from ops.bench.growth import Curve, told
 from ops.bench.localizer_faults import Troubles, plan
 from ops.bench.localizer_world import NAME, RAILS, SECOND_NS, Numbered, World
 from ops.bench.report import Figure
-from ops.bench.scale_localizer import Say, row, set_up, slope
+from ops.bench.scale_localizer import COMMAND, Say, row, set_up
 from schemas.enums import ComponentKind
 
 # 49,152, 100,352 and 200,704 5-tuples.
@@ -106,10 +107,13 @@ def ends(runs: int, say: Say) -> list[Figure]:
             f"localizer, {paths:,} paths: a decision after a container came and one went "
             f"{1e3 * after_s:.1f} ms, without {1e3 * before_s:.1f} ms"
         )
-    rise = slope([paths for paths, _ in found], [after_s for _, after_s in found])
-    what = "localizer: a decision after one endpoint came and one went"
+    curve = Curve(
+        name="localizer: a decision after one endpoint came and one went", axis="5-tuples",
+        unit="s", sizes=tuple(float(paths) for paths, _ in found),
+        costs=tuple(after_s for _, after_s in found),
+    )  # fmt: skip
     return [
-        row(f"{what}: slope over paths", [rise], "", SLOPE),
+        told(curve, bar=SLOPE, command=COMMAND, say=say),
         row(f"… at {found[-1][0]:,} paths", [found[-1][1]], "s", None),
     ]
 

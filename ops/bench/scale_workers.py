@@ -1,8 +1,13 @@
 """Several workers in one group on one machine: none is lost, none counted twice, how fast."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Final
 
+from ops.bench.growth import Curve, told
 from ops.bench.load import LoadShape
 from ops.bench.report import Figure, figure
 from ops.bench.throughput_figures import MEGA, on_rig
@@ -16,6 +21,13 @@ COUNTS: Final = (1, 2, 4)
 FULL: Final = LoadShape(agents=400, bodies=8)
 INTERVALS: Final = 300
 MOST_S: Final = 60.0
+# Of 80 5-tuples each.
+AGENTS: Final = (100, 400, 1_250, 2_500)
+TIMEOUT_S: Final = 600
+MIB: Final = 2**20
+# What a result costs does not grow with the cluster, and memory no faster than what is held.
+FLAT: Final = 0.2
+LINEAR: Final = 1.1
 
 Say = Callable[[str], None]
 
@@ -115,4 +127,40 @@ def workers(made: Rig, runs: int, say: Say) -> list[Figure]:
     return rates(made, runs, say) + life(made, runs, say)
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {"workers": on_rig(workers)}
+def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
+    """Measure what a result and the state cost with 8,000 to 200,000 5-tuples, without Kafka."""
+    sizes: list[float] = []
+    seconds: list[float] = []
+    state: list[float] = []
+    for count in agents:
+        found = [grown(count) for _ in range(runs)]
+        sizes.append(found[0]["paths"])
+        seconds.append(median(one["cpu_s"] / one["results"] * MEGA for one in found))
+        state.append(median(one["state_bytes"] / MIB for one in found))
+    points, axis = tuple(sizes), "5-tuples"
+    cost = Curve(name="worker: CPU of a million results", axis=axis, unit="s", sizes=points,
+                 costs=tuple(seconds))  # fmt: skip
+    memory = Curve(name="worker: memory of the 5-tuples", axis=axis, unit="MiB", sizes=points,
+                   costs=tuple(state))  # fmt: skip
+    return [
+        told(cost, bar=FLAT, command=COMMAND, say=say),
+        told(memory, bar=LINEAR, command=COMMAND, say=say),
+        _row(f"worker: memory of a 5-tuple, {points[-1]:,.0f} of them",
+             [state[-1] * MIB / points[-1]], "bytes"),
+    ]  # fmt: skip
+
+
+def grown(agents: int) -> dict[str, float]:
+    """Return what a process of its own measured."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ops.bench.worker_growth", str(agents)],
+        check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+    "workers": on_rig(workers),
+    "worker-growth": growth,
+}

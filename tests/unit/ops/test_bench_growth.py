@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench import scale
+from ops.bench import scale, scale_workers, worker_growth
 from ops.bench.growth import Curve, keep, kept, slope
 from ops.bench.ping_list_cluster import RAILS, Cluster
+from ops.bench.scale_workers import MIB
 from skeleton_job.pinglists import MAX_LIST_BYTES
 
 
@@ -60,3 +61,31 @@ def test_churn_publishes_for_the_agents_that_changed_and_no_other() -> None:
     anew = {a: x.targets for a, x in cluster.from_scratch().items()}
     assert anew == {a: x.targets for a, x in cluster.lists.items()}
     assert len(cluster.registrations()) == len(cluster.running) * RAILS
+
+
+def test_a_worker_is_measured_by_itself() -> None:
+    """Two agents: their results are counted after the first second, at some cost."""
+    found = worker_growth.run(2, warm_s=1, lasts_s=2)
+    assert found["paths"] == 160
+    assert 2 * 160 <= found["results"] <= 2 * 160 + 30
+    assert found["cpu_s"] > 0
+
+
+def test_every_part_that_grows_has_its_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's two, in the table and in the picture."""
+    monkeypatch.chdir(tmp_path)
+    measured = {100: (8_000.0, 2.0, 30 * MIB), 400: (32_000.0, 8.0, 120 * MIB)}
+
+    def grown(agents: int) -> dict[str, float]:
+        paths, cpu_s, state = measured[agents]
+        return {"paths": paths, "results": 1e6 * cpu_s, "cpu_s": cpu_s, "state_bytes": state}
+
+    monkeypatch.setattr(scale_workers, "grown", grown)
+    cpu, memory, each = scale_workers.growth(1, lambda _: None, agents=(100, 400))
+    assert cpu.value == pytest.approx(0.0, abs=1e-9)
+    assert memory.value == pytest.approx(1.0)
+    assert each.value == pytest.approx(120 * MIB / 32_000)
+    assert {c.axis for c in kept()} == {"5-tuples"}
+    assert Path("docs/scaling.png").exists()

@@ -1,0 +1,52 @@
+"""What a worker's core takes of so many 5-tuples: CPU of a result, and memory.
+
+`python -m ops.bench.worker_growth AGENTS` takes rounds of so many agents, 80 5-tuples each, at
+one a second of event time, alone in its process and without Kafka; it prints one JSON object.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+from typing import Final
+
+from ops.bench import process_cost
+from ops.bench.load import Load, LoadShape
+from ops.bench.throughput_core import PARTITIONS, START_US, Core, Logs
+from ops.murmur2 import partition_of
+from schemas.codec import Codec
+from streams import heap
+from streams.warm import warm
+
+# In the first minute every 5-tuple is new, and the first window closes.
+WARM_S: Final = 60
+# Two windows more.
+LASTS_S: Final = 60
+
+
+def run(agents: int, warm_s: int = WARM_S, lasts_s: int = LASTS_S) -> dict[str, float]:
+    """Return 5-tuples, results and seconds of CPU after the warm part, bytes that were added."""
+    heap.give_back()
+    warm(Codec())
+    # Of bodies there are few: their values do not matter here, and their bytes are no state.
+    load = Load(LoadShape(agents=agents, bodies=2))
+    gc.collect()
+    before = process_cost.memory(os.getpid()).rss_bytes
+    core, results, cpu_s = Core(), 0, 0.0
+    for number in range(warm_s + lasts_s):
+        logs: Logs = [[] for _ in range(PARTITIONS)]
+        sent = load.interval(number, START_US)
+        for each in sent:
+            logs[partition_of(each.key, PARTITIONS)].append(each.value)
+        begin_s = time.process_time()
+        core.take(logs)
+        if number >= warm_s:
+            cpu_s += time.process_time() - begin_s
+            results += sum(each.results for each in sent)
+    held = process_cost.memory(os.getpid()).rss_bytes - before
+    return {"paths": load.shape.paths, "results": results, "cpu_s": cpu_s, "state_bytes": held}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(int(sys.argv[1]))))
