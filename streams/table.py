@@ -144,8 +144,8 @@ class Links(Generic[K]):
     def __init__(self, source: Table[K], target: Table[K]) -> None:
         self._source = source
         self._target = target
-        self._to = np.full(FIRST_ROWS, NO_ROW, np.int64)
-        self._back = np.full(FIRST_ROWS, NO_ROW, np.int64)
+        self._to = np.full(FIRST_ROWS, NO_ROW, np.int32)
+        self._back = np.full(FIRST_ROWS, NO_ROW, np.int32)
         source.on_removed.append(self._source_removed)
         target.on_removed.append(self._target_removed)
 
@@ -166,8 +166,7 @@ class Links(Generic[K]):
             if found is not None:
                 self._back = _widened(self._back, self._target.capacity)
                 self._to[row], self._back[found] = found, row
-        out: NDArray[np.int64] = self._to[rows]
-        return out
+        return self._to[rows].astype(np.int64)
 
     def _source_removed(self, row: int) -> None:
         if row < len(self._to) and self._to[row] != NO_ROW:
@@ -193,5 +192,5 @@ def grown(old: NDArray[T], rows: int, fresh: float = 0) -> NDArray[T]:
     return new
 
 
-def _widened(rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _widened(rows: NDArray[np.int32], size: int) -> NDArray[np.int32]:
     return rows if size <= len(rows) else grown(rows, size, NO_ROW)
