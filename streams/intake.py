@@ -15,6 +15,7 @@ import numpy as np
 
 from streams.columns import NEVER_NS, Int64s
 from streams.config import MAX_ADVANCE_NS
+from streams.table import grown
 
 CONFIRMING_ROUNDS: Final = 5
 ROUNDS_IN_CHUNK: Final = 4_096
@@ -99,8 +100,7 @@ class SeenRounds:
         """Return the agent's number; one never heard of gets one."""
         number = self._numbers.setdefault(agent, len(self._numbers))
         if number == len(self.latest_ns):
-            more = np.full(number, NEVER_NS, np.int64)
-            self.latest_ns = np.concatenate((self.latest_ns, more))
+            self.latest_ns = grown(self.latest_ns, 2 * number, NEVER_NS)
         return number
 
     def seen_before(self, identity: RoundId, watermark_ns: int) -> bool:

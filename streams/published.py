@@ -20,7 +20,7 @@ from streams.detectors.latency import MIN_ANSWERS
 from streams.kernels import HAS_KERNELS
 from streams.recent import TRANSPORT_CODES
 from streams.statistics import FEATURES
-from streams.table import FIRST_ROWS, NO_ROW, Table
+from streams.table import FIRST_ROWS, NO_ROW, Table, grown
 
 # What is read of a window, and in which order; the features stand together.
 FIELDS: Final = (
@@ -208,10 +208,8 @@ class Rows:
 
     def of(self, windows: WindowColumns) -> Int64s:
         """Return the rows of the windows' 5-tuples, making those that are not there."""
-        missing = len(windows.keys) - len(self._rows)
-        if missing > 0:
-            more = np.full(missing + len(self._rows), NO_ROW, np.int64)
-            self._rows = np.concatenate((self._rows, more))
+        if len(windows.keys) > len(self._rows):
+            self._rows = grown(self._rows, 2 * len(windows.keys), NO_ROW)
         numbers = windows.numbers
         for number in numbers[self._rows[numbers] == NO_ROW].tolist():
             self._rows[number] = self._table.row(windows.keys[number])

@@ -4,6 +4,7 @@ State per 5-tuple lives in a few wide arrays instead of one object each, so that
 a round or a window touches it with whole-array operations.
 """
 
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -20,6 +21,8 @@ LARGE_ROWS: Final = 32_768
 NO_ROW: Final = -1
 # Rows by their number: one object for all tables, where each of them would have its own.
 _NUMBERS: Final[list[int]] = []
+# Partitions are rebuilt in several threads. What is in the list stays as it is.
+_GROWING: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,8 @@ class Links(Generic[K]):
 
 def _number(row: int) -> int:
     if row >= len(_NUMBERS):
-        _NUMBERS.extend(range(len(_NUMBERS), row + 1))
+        with _GROWING:
+            _NUMBERS.extend(range(len(_NUMBERS), row + 1))
     return _NUMBERS[row]
 
 

@@ -11,7 +11,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from confluent_kafka import Message
 
@@ -19,9 +20,14 @@ from ops.bench.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from streams.config import DetectionConfig
-from streams.feed import Feed, Made
+from streams.engine import WINDOWS_AT_ONCE
+from streams.feed import Feed, Made, window_bytes
 from streams.partition import Identity, PartitionMachine
 from streams.warm import warm
+from streams.window_records import WindowBatch
+
+if TYPE_CHECKING:
+    from streams.columnar.window_bytes import WindowBytes
 
 # As a worker of two holds of four.
 PARTITIONS: Final = 2
@@ -55,13 +61,23 @@ def recording(shape: LoadShape, intervals: Sequence[int]) -> list[tuple[Logs, in
 
 
 class Core:
-    """What a worker has of its partitions, from their beginning."""
+    """What a worker has of its partitions, from their beginning.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    publish
+        Whether windows are encoded, as for their topic; nobody gets them.
+    """
+
+    def __init__(self, *, publish: bool = False) -> None:
         self._machines = [
             PartitionMachine(DetectionConfig(), Identity(CLUSTER, p), publish_windows=False)
             for p in range(PARTITIONS)
         ]
+        if publish:
+            for machine in self._machines:
+                if (encoder := window_bytes(Codec(), machine)) is not None:
+                    machine.windows_to = partial(_encode, encoder)
         self._feeds = [Feed(machine, Codec()) for machine in self._machines]
         self._offsets = [0] * PARTITIONS
 
@@ -80,6 +96,11 @@ class Core:
                         counts[taken.refused.counter] += 1
             counts.update(machine.counts)
         return counts
+
+
+def _encode(encoder: "WindowBytes", windows: WindowBatch) -> None:
+    for part in windows.parts(WINDOWS_AT_ONCE):
+        encoder.encode(part)
 
 
 def main() -> int:

@@ -5,15 +5,14 @@ agent. An agent probes the same targets in the same order round after round: so 
 the row that followed it last time, and only when that guess fails is a hash looked up.
 """
 
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streams.columnar.compiled import compiled, inlined, load_word
 from streams.columns import Int64s
-
-T = TypeVar("T", bound=np.generic)
+from streams.table import grown
 
 NONE: Final = -1
 # A slot whose entry is gone; a search goes on behind it.
@@ -253,12 +252,13 @@ class Names:
     def _make_room(self, number: int, count: int) -> None:
         names = self.arrays
         if self._used + count + PAD_BYTES > len(names.arena):
-            names = names._replace(arena=_grown(names.arena, count, 0))
+            names = names._replace(arena=grown(names.arena, 2 * len(names.arena) + count))
         while number >= len(names.at):
+            twice = 2 * len(names.at)
             names = names._replace(
-                at=_grown(names.at, 0, 0),
-                length=_grown(names.length, 0, NONE),
-                first_row=_grown(names.first_row, 0, NONE),
+                at=grown(names.at, twice),
+                length=grown(names.length, twice, NONE),
+                first_row=grown(names.first_row, twice, NONE),
             )
         if 2 * len(self._entries) >= len(names.slots):
             names = names._replace(slots=np.full(4 * len(names.slots), NONE, np.int32))
@@ -308,11 +308,12 @@ class FlowIndex:
     def _make_room(self, row: int, rows: int, count: int) -> None:
         flows = self.arrays
         while row >= len(flows.agent):
+            twice = 2 * len(flows.agent)
             flows = flows._replace(
-                agent=_grown(flows.agent, 0, NONE),
-                at=_grown(flows.at, 0, 0),
-                length=_grown(flows.length, 0, 0),
-                next_row=_grown(flows.next_row, 0, NONE),
+                agent=grown(flows.agent, twice, NONE),
+                at=grown(flows.at, twice),
+                length=grown(flows.length, twice),
+                next_row=grown(flows.next_row, twice, NONE),
             )
         if self._used + count + PAD_BYTES > len(flows.arena):
             flows = self._packed(flows, count)
@@ -336,9 +337,3 @@ class FlowIndex:
         put_again(flows, live, self.seed)
         self._entries = len(live)
         return flows
-
-
-def _grown(old: NDArray[T], more: int, fill: int) -> NDArray[T]:
-    new = np.full(max(2 * len(old), len(old) + more), fill, old.dtype)
-    new[: len(old)] = old
-    return new

@@ -21,8 +21,8 @@ MOST_SLOTS: Final = 128
 SPARE_ROWS: Final = 4_096
 # More of a window's results without a slot want more slots: each slot costs all 5-tuples 12 bytes.
 SPILLED_SHARE: Final = 0.05
-# From this size on (40,000 5-tuples of a partition) a lane that is free is given back to the
-# system. To get it again costs 3 % of what a worker takes for the window.
+# From this size on (40,000 5-tuples of a partition, with 32 slots) a lane that is free is given
+# back to the system. To get it again costs 3 % of what a worker takes for the window.
 LARGE_BYTES: Final = 16 * 2**20
 
 
@@ -87,7 +87,8 @@ class Lanes:
         found = self._mixed(counts, slots, chunks) if chunks else slot_values(counts, slots)
         counts[:] = 0
         if slots.nbytes >= LARGE_BYTES:
-            # Its next window fills slot by slot, the other one's is not full until then.
+            # Its next window takes pages only as its slots fill; until then the other lane's is
+            # not full.
             heap.empty(slots)
         return found
 

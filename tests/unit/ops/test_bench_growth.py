@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench import scale, scale_workers, worker_growth
+from ops.bench import scale, scale_localizer, scale_workers, worker_growth
 from ops.bench.growth import Curve, keep, kept, slope
 from ops.bench.ping_list_cluster import RAILS, Cluster
 from ops.bench.scale_workers import MIB
@@ -69,12 +69,11 @@ def test_a_worker_is_measured_by_itself() -> None:
     assert found["paths"] == 160
     assert 2 * 160 <= found["results"] <= 2 * 160 + 30
     assert found["cpu_s"] > 0
+    assert 0 < found["state_bytes"] < 100 * MIB
 
 
-def test_every_part_that_grows_has_its_curve(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker's two, in the table and in the picture."""
+def test_a_worker_has_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU and memory, in the table and in the picture."""
     monkeypatch.chdir(tmp_path)
     measured = {100: (8_000.0, 2.0, 30 * MIB), 400: (32_000.0, 8.0, 120 * MIB)}
 
@@ -89,3 +88,19 @@ def test_every_part_that_grows_has_its_curve(
     assert each.value == pytest.approx(120 * MIB / 32_000)
     assert {c.axis for c in kept()} == {"5-tuples"}
     assert Path("docs/scaling.png").exists()
+
+
+def test_the_localizer_has_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longest decision and memory, of fifty faults and of a spine's death."""
+    monkeypatch.chdir(tmp_path)
+
+    def measured(_what: object, segments: int) -> scale_localizer.Run:
+        return scale_localizer.Run(
+            links=192 * segments, paths=2_048 * segments, steps_s=[0.01, 0.01 * segments],
+            peak_mb=300.0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(scale_localizer, "_measured", measured)
+    rows = scale_localizer.growth(1, lambda _: None)
+    assert [row.value for row in rows] == pytest.approx([1.0, 0.0, 1.0, 0.0], abs=1e-9)
+    assert {(c.axis, len(c.sizes)) for c in kept()} == {("links", 5)}

@@ -1,8 +1,13 @@
 """Rows of state."""
 
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
+import streams.table as table_module
 from streams.table import FIRST_ROWS, Column, Table
 
 
@@ -39,3 +44,26 @@ def test_removed_row_is_fresh_for_the_next_key() -> None:
     assert table["n"][row] == -1
     assert table.find_all(["a", "b"]) == [None, row]
     assert table.rows().tolist() == [row]
+
+
+class Slow(list[int]):
+    """A list that lets other threads run before it grows."""
+
+    def extend(self, more: Iterable[int]) -> None:
+        """Grow, after a moment."""
+        time.sleep(1e-4)
+        super().extend(more)
+
+
+def test_tables_of_several_threads_number_their_rows_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the numbers, and partitions are rebuilt side by side."""
+    monkeypatch.setattr(table_module, "_NUMBERS", Slow())
+    keys = [f"k{n}" for n in range(200)]
+
+    def fill() -> list[int]:
+        table = make()
+        return [table.row(key) for key in keys]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(fill) for _ in range(3)]
+    assert [each.result() for each in found] == [list(range(len(keys)))] * 3
