@@ -7,7 +7,7 @@ machine is not its matter. Each size is measured in a process of its own: what o
 is not counted to the next.
 """
 
-import resource
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +21,7 @@ from localizer import heap
 from localizer.config_core import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.inputs import Event
+from ops.bench import process_cost
 from ops.bench.growth import Curve, told
 from ops.bench.localizer_faults import Fault, Troubles, plan, spine_off
 from ops.bench.localizer_world import BEGIN_NS, NAME, SECOND_NS, Numbered, World
@@ -35,7 +36,6 @@ DECISION_S: Final = 1.0
 STORM_OUT_S: Final = 5.0
 # "A few".
 STORM_VERDICTS: Final = 3.0
-KIB: Final = 1_024
 MB: Final = 1_000_000
 # Links 192 each: 100,032 of them, and 1,067,008 5-tuples.
 FULL: Final = 521
@@ -146,7 +146,8 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
             if _note(run, said):
                 run.out_s = ended_s
             ended_s += tended_s
-    run.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB / MB
+    # Not getrusage's, which begins with what the parent had.
+    run.peak_mb = process_cost.memory(os.getpid()).peak_bytes / MB
     return run
 
 

@@ -6,7 +6,7 @@ its process: decode, windows, all detectors; no Kafka. It prints one JSON object
 
 import argparse
 import json
-import resource
+import os
 import sys
 import time
 from collections import Counter
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from confluent_kafka import Message
 
+from ops.bench import process_cost
 from ops.bench.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
@@ -122,7 +123,7 @@ def main() -> int:
             "results": results,
             "wall_s": time.perf_counter() - wall_s,
             "cpu_s": time.process_time() - cpu_s,
-            "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "rss_bytes": process_cost.memory(os.getpid()).peak_bytes,
             "counts": counts,
         }
         print(json.dumps(run), flush=True)
