@@ -180,10 +180,11 @@ class RecentProbes:
             key = self.flows.key(row)
             self.flows.remove(key)
             self._losses.pop(row, None)
-            rest = tuple(other for other in self._rows_of(hash(key[:3])) if other != row)
-            del self._paths[hash(key[:3])]
+            path = hash(key[:3])
+            rest = tuple(other for other in self._rows_of(path) if other != row)
+            del self._paths[path]
             if rest:
-                self._paths[hash(key[:3])] = rest
+                self._paths[path] = rest
         return gone
 
     def rank(self, rows: Int64s) -> Int64s:
@@ -222,8 +223,9 @@ class RecentProbes:
         return row
 
     def _put_path(self, key: FlowKey, row: int) -> None:
-        known = self._rows_of(hash(key[:3]))
-        self._paths[hash(key[:3])] = (*known, row) if known else row
+        path = hash(key[:3])
+        known = self._rows_of(path)
+        self._paths[path] = (*known, row) if known else row
 
     def _rows_of(self, path: int) -> tuple[int, ...]:
         """Return the rows of the paths that have this hash."""

@@ -5,10 +5,13 @@ measured, each part's latest, as the table of figures does.
 """
 
 import json
-from collections.abc import Callable, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +20,11 @@ from ops.bench.report import BUILD_DIR, Figure, figure
 
 CURVES: Final = BUILD_DIR / "scale-curves.json"
 PICTURE: Final = Path("docs") / "scaling.png"
+# Bars of slopes. Flat: what the size adds is below a fifth of a doubling's power. Nearly linear:
+# twice the size takes 2.14 times as much at most.
+FLAT: Final = 0.2
+LINEAR: Final = 1.1
+TIMEOUT_S: Final = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,16 @@ def told(curve: Curve, *, bar: float | None, command: str, say: Callable[[str], 
         f"{curve.name}: slope over {curve.axis}", [curve.slope], "",
         bar=bar, sense="<=", command=command,
     )  # fmt: skip
+
+
+def alone(module: str, argument: str, environment: Mapping[str, str] | None = None) -> Any:
+    """Return what a module prints as JSON that runs in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, argument],
+        check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
+        env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    return json.loads(done.stdout)
 
 
 def keep(curve: Curve, path: Path = CURVES, picture: Path = PICTURE) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ops.bench.growth import Curve, told
+from ops.bench.growth import FLAT, Curve, told
 from ops.bench.ping_list_cluster import CLUSTER, RAILS, Cluster
 from ops.bench.report import Figure, figure
 from probers.pinglist import PingListFollower
@@ -24,8 +24,6 @@ CONTAINERS_A_MINUTE: Final = 2_000
 SECONDS: Final = 60
 # Each makes a job that no list holds as a whole.
 LARGE_HOSTS: Final = (256, 1_024)
-# Flat: what the cluster's size adds is below a fifth of a doubling's power.
-FLAT: Final = 0.2
 # Registrations of one agent's targets, told again and again with new ports.
 ROUNDS: Final = 20
 

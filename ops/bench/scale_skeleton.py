@@ -1,15 +1,11 @@
 """The skeleton job on one large job, and on a cluster of 64."""
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ops.bench.growth import Curve, told
+from ops.bench.growth import LINEAR, Curve, alone, told
 from ops.bench.report import Figure, figure
 from ops.bench.skeleton_cluster import CLUSTER, HZ, INFERENCE, RAILS, SPECS, as_batch, columns, task
 from schemas.codec import Codec
@@ -23,8 +19,6 @@ COMMAND: Final = "make bench-scale"
 # Tasks of 640 RNICs.
 TASKS: Final = (4, 8, 16, 32, 64)
 MOST: Final = TASKS[-1]
-# Nearly linear: twice the RNICs take 2.14 times as long at most.
-LINEAR: Final = 1.1
 # A first run with nothing new looks at no task.
 NOTHING_S: Final = 0.1
 # One task of 64, and as much again for what is done once.
@@ -32,14 +26,13 @@ ONE_SHARE: Final = 2 / MOST
 # Agents of 8 RNICs in a cluster of 40,000; the seconds of one task's that are taken in.
 AGENTS: Final = 5_000
 INTAKE_SECONDS: Final = 20
-TIMEOUT_S: Final = 3_600.0
 # Threads of the linear algebra wait for each other in a loop; matrices are too small for two.
 ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 def one_job(runs: int, say: Say) -> list[Figure]:
     """2,048 RNICs, 300 s at 10 Hz, from a table."""
-    found = [_json("arena.skeletons", "--bench")["task known"] for _ in range(runs)]
+    found = [alone("arena.skeletons", "--bench", ENVIRONMENT)["task known"] for _ in range(runs)]
     for f in found:
         say(f"2,048 RNICs × 300 s × 10 Hz: {f['wall_s']:.2f} s, {f['cpu_s']:.2f} s of CPU, "
             f"DP {f['dp']}, PP {f['pp']}")  # fmt: skip
@@ -116,7 +109,7 @@ def cluster(runs: int, say: Say) -> list[Figure]:
 
 def _child(tasks: int, say: Say) -> dict[str, Any]:
     """Return what a process measured of a cluster of that many tasks."""
-    found = _json("ops.bench.skeleton_cluster", str(tasks))
+    found: dict[str, Any] = alone("ops.bench.skeleton_cluster", str(tasks), ENVIRONMENT)
     first, nothing, one = found["first"], found["nothing"], found["one"]
     say(
         f"{found['rnics']:,} RNICs in {tasks} tasks: {first['wall_s']:.1f} s "
@@ -124,17 +117,6 @@ def _child(tasks: int, say: Say) -> dict[str, Any]:
         f"peak {found['peak_mib']:.0f} MiB; nothing new {nothing['wall_s'] * 1e3:.2f} ms; "
         f"one task new {one['cpu_s']:.2f} s of CPU"
     )
-    return found
-
-
-def _json(module: str, argument: str) -> dict[str, Any]:
-    """Return what a module prints that runs in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, argument],
-        check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
-        env={**os.environ, **ENVIRONMENT},
-    )  # fmt: skip
-    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

@@ -1,13 +1,10 @@
 """Several workers in one group on one machine: none is lost, none counted twice, how fast."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from ops.bench.growth import Curve, told
+from ops.bench.growth import FLAT, LINEAR, Curve, alone, told
 from ops.bench.load import LoadShape
 from ops.bench.report import Figure, figure
 from ops.bench.throughput_figures import MEGA, on_rig
@@ -23,11 +20,7 @@ INTERVALS: Final = 300
 MOST_S: Final = 60.0
 # Of 80 5-tuples each.
 AGENTS: Final = (100, 400, 1_250, 2_500)
-TIMEOUT_S: Final = 600
 MIB: Final = 2**20
-# What a result costs does not grow with the cluster, and memory no faster than what is held.
-FLAT: Final = 0.2
-LINEAR: Final = 1.1
 
 Say = Callable[[str], None]
 
@@ -152,11 +145,7 @@ def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
 
 def grown(agents: int) -> dict[str, float]:
     """Return what a process of its own measured."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ops.bench.worker_growth", str(agents)],
-        check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, float] = alone("ops.bench.worker_growth", str(agents))
     return found
 
 

@@ -51,14 +51,18 @@ def recording(shape: LoadShape, intervals: Sequence[int]) -> list[tuple[Logs, in
     number = 0
     for count in intervals:
         logs: Logs = [[] for _ in range(PARTITIONS)]
-        results = 0
-        for each in range(number, number + count):
-            for sent in load.interval(each, START_US):
-                logs[partition_of(sent.key, PARTITIONS)].append(sent.value)
-                results += sent.results
+        results = sum(put(load, each, logs) for each in range(number, number + count))
         number += count
         stretches.append((logs, results))
     return stretches
+
+
+def put(load: Load, interval: int, logs: Logs) -> int:
+    """Put an interval's rounds behind those of their partitions; return their results."""
+    sent = load.interval(interval, START_US)
+    for each in sent:
+        logs[partition_of(each.key, PARTITIONS)].append(each.value)
+    return sum(each.results for each in sent)
 
 
 class Core:

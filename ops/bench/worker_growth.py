@@ -14,8 +14,7 @@ from typing import Final
 
 from ops.bench import process_cost
 from ops.bench.load import Load, LoadShape
-from ops.bench.throughput_core import PARTITIONS, START_US, Core, Logs
-from ops.murmur2 import partition_of
+from ops.bench.throughput_core import PARTITIONS, Core, Logs, put
 from schemas.codec import Codec
 from streams import heap
 from streams.warm import warm
@@ -37,15 +36,13 @@ def run(agents: int, warm_s: int = WARM_S, lasts_s: int = LASTS_S) -> dict[str, 
     core, results, cpu_s = Core(publish=True), 0, 0.0
     for number in range(warm_s + lasts_s):
         logs: Logs = [[] for _ in range(PARTITIONS)]
-        sent = load.interval(number, START_US)
-        for each in sent:
-            logs[partition_of(each.key, PARTITIONS)].append(each.value)
+        came = put(load, number, logs)
         begin_s = time.process_time()
         core.take(logs)
         if number >= warm_s:
             cpu_s += time.process_time() - begin_s
-            results += sum(each.results for each in sent)
-    del logs, sent
+            results += came
+    del logs
     held = process_cost.memory(os.getpid()).rss_bytes - before
     return {"paths": load.shape.paths, "results": results, "cpu_s": cpu_s, "state_bytes": held}
 
