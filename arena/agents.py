@@ -11,14 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from arena.cluster import Cluster, agent_id, endpoint_id, host_id
-from arena.effects import Bools, Weather
-from arena.fabric import Ints
+from arena.effects import Weather
 from arena.hosts import Hosts, Trouble
 from arena.latency import RoundTrips
-from streams.columns import MISSING, FlowKey, RoundColumns
+from schemas.columns.arrays import Bools, Int64s
+from schemas.units import SECOND_NS, US_NS
+from streams.columns.rounds import MISSING, FlowKey, RoundColumns
 
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
 # As the agents' configuration has them by default.
 LOST: Final = -1
 TRANSPORT: Final = "RDMA_UD"
@@ -40,10 +39,10 @@ LEAK: Final = 0.3
 class Measured:
     """First probes of a second, columns of one length: 5-tuple, when sent, answered, round trip."""
 
-    flow: Ints
-    sent_ns: Ints
+    flow: Int64s
+    sent_ns: Int64s
     ok: Bools
-    rtt_ns: Ints
+    rtt_ns: Int64s
 
 
 class Agents:
@@ -75,14 +74,14 @@ class Agents:
         self._host = cluster.host_of(flows.src)
         self._dst_host = cluster.host_of(flows.dst)
         count = cluster.fabric.shape.hosts
-        self.phase_ns: Ints = rng.integers(0, SECOND_NS, count)
+        self.phase_ns: Int64s = rng.integers(0, SECOND_NS, count)
         # Flows are sorted by host: each agent's stand together, and so do their offsets.
         first = np.searchsorted(self._host, np.arange(count + 1))
         place = np.arange(len(flows)) - first[self._host]
         share = np.maximum(np.diff(first), 1)[self._host]
-        self._offset_ns: Ints = place * SPREAD_NS // share
+        self._offset_ns: Int64s = place * SPREAD_NS // share
         # Never so late that two probes of an agent change places.
-        self._pace_ns: Ints = np.minimum(PACE_NS, SPREAD_NS // share // 2)
+        self._pace_ns: Int64s = np.minimum(PACE_NS, SPREAD_NS // share // 2)
         self._seq = np.zeros(count, np.int64)
         rails = cluster.rails
         names = [endpoint_id(*divmod(n, rails)) for n in range(cluster.fabric.shape.rnics)]
@@ -127,13 +126,13 @@ class Agents:
         )  # fmt: skip
         return rounds, Measured(flow, sent[flow], ok[flow], rtt[flow])
 
-    def _answered(self, kept: np.typing.NDArray[np.float64], sent: Ints) -> Bools:
+    def _answered(self, kept: np.typing.NDArray[np.float64], sent: Int64s) -> Bools:
         alive = ~self._hosts.silent_pairs(self._dst_host, sent)
         answered: Bools = alive & (self._rng.random(len(sent)) < kept)
         return answered
 
     def _outcomes(
-        self, probed: Bools, sent: Ints, ok: Bools
+        self, probed: Bools, sent: Int64s, ok: Bools
     ) -> dict[int, list[tuple[int, int | None]]]:
         """Return what the probes sent again came to: delay after the first, round trip."""
         found: dict[int, list[tuple[int, int | None]]] = {}
@@ -153,13 +152,13 @@ class Agents:
 
     def _rounds(
         self,
-        started: Ints,
-        flow: Ints,
+        started: Int64s,
+        flow: Int64s,
         ok: Bools,
-        rtt: Ints,
+        rtt: Int64s,
         *,
-        offset: Ints,
-        own: Ints,
+        offset: Int64s,
+        own: Int64s,
         outcomes: dict[int, list[tuple[int, int | None]]],
     ) -> list["AgentRound"]:
         if not len(flow):
@@ -201,9 +200,9 @@ class Agents:
             )  # fmt: skip
         return rounds
 
-    def _delays(self, usual_ns: int, count: int) -> Ints:
+    def _delays(self, usual_ns: int, count: int) -> Int64s:
         factor = np.exp(self._rng.normal(0.0, DELAY_SIGMA, count))
-        delays: Ints = np.rint(usual_ns * factor).astype(np.int64)
+        delays: Int64s = np.rint(usual_ns * factor).astype(np.int64)
         return delays
 
     def _header(self, host: int, started_ns: int) -> dict[str, Any]:
@@ -244,12 +243,12 @@ class AgentRound:
     host: int
     header: dict[str, Any]
     naming: Naming
-    flow: Ints
-    offset_ns: Ints
+    flow: Int64s
+    offset_ns: Int64s
     ok: Bools
-    rtt_ns: Ints
-    host_ns: Ints
-    responder_ns: Ints
+    rtt_ns: Int64s
+    host_ns: Int64s
+    responder_ns: Int64s
 
     @property
     def started_at(self) -> int:
@@ -258,7 +257,7 @@ class AgentRound:
         return at
 
     def columns(self) -> RoundColumns:
-        """Return what `streams.columns` makes of the datum, without making the datum."""
+        """Return what `streams.columns.rounds` makes of the datum, without making the datum."""
         flows: list[int] = self.flow.tolist()
         low, high = flows[0], flows[-1] + 1
         keys = self.naming.keys

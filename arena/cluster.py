@@ -15,7 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from arena.fabric import NOWHERE, Fabric, Ints
+from arena.fabric import NOWHERE, Fabric
+from schemas.columns.arrays import Int64s
 
 # Endpoint and virtual switch at both ends stand around what is crossed of the fabric.
 ENDS: Final = 4
@@ -51,12 +52,12 @@ class Flows:
     padded by -1, in order: from endpoint to endpoint.
     """
 
-    src: Ints
-    dst: Ints
-    flow: Ints
-    job: Ints
-    there: Ints
-    back: Ints
+    src: Int64s
+    dst: Int64s
+    flow: Int64s
+    job: Int64s
+    there: Int64s
+    back: Int64s
 
     def __len__(self) -> int:
         return len(self.src)
@@ -122,9 +123,9 @@ class Cluster:
         """Numbers by id."""
         return {name: number for number, name in enumerate(self.names)}
 
-    def host_of(self, rnic: Ints) -> Ints:
+    def host_of(self, rnic: Int64s) -> Int64s:
         """Return the hosts of RNICs."""
-        hosts: Ints = rnic // self.rails
+        hosts: Int64s = rnic // self.rails
         return hosts
 
     def pairs(self, job: int) -> Iterator[tuple[int, int]]:
@@ -156,7 +157,7 @@ class Cluster:
         return Flows(src, dst, flow, job, self._with_ends(there, src, dst),
                      self._with_ends(back, dst, src))  # fmt: skip
 
-    def _with_ends(self, way: Ints, src: Ints, dst: Ints) -> Ints:
+    def _with_ends(self, way: Int64s, src: Int64s, dst: Int64s) -> Int64s:
         """Put endpoints and virtual switches around the components of the fabric."""
         out = np.full((len(way), way.shape[1] + ENDS), NOWHERE, np.int64)
         out[:, 0] = self.endpoint0 + src
@@ -180,11 +181,11 @@ def _steps(hosts: int, targets: int) -> list[int]:
     return found[:targets]
 
 
-def _reversed(way: Ints) -> Ints:
+def _reversed(way: Int64s) -> Int64s:
     """Return each row's components in reverse order, padding at the end."""
     length = (way != NOWHERE).sum(axis=1)
     places = length[:, None] - 1 - np.arange(way.shape[1])
-    found: Ints = np.where(
+    found: Int64s = np.where(
         places >= 0, np.take_along_axis(way, np.maximum(places, 0), axis=1), NOWHERE
     )
     return found

@@ -18,11 +18,11 @@ from arena.reporting.results import Result
 from arena.run import feed
 from arena.scenario import Scenario, stage
 from arena.scoring import Case
-from arena.simulation import SECOND_NS
 from arena.timeline import Slice, timeline
 from arena.truth import Verdict, verdicts_of
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from schemas.records import FaultEvent
+from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
 
 OURS: Final = "ours"

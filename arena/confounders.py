@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 from arena.effects import Effect
-from arena.faults import MS, US, Draw, S
+from arena.faults import Draw
 from arena.hosts import HostEvent, Trouble
 from arena.injection import Injection
 from arena.truth import TrueFault
 from schemas.enums import Layer
+from schemas.units import MS_NS, SECOND_NS, US_NS
 
 Build = Callable[[Draw, int], Injection]
 
@@ -41,21 +42,21 @@ def _starved(draw: Draw, host: int) -> Injection:
     span = draw.span
     events = [
         HostEvent(host=host, trouble=Trouble.BUSY, begin_ns=span.begin_ns, end_ns=span.end_ns,
-                  value_ns=round(draw.between(0.2, 4) * MS))
+                  value_ns=round(draw.between(0.2, 4) * MS_NS))
     ]  # fmt: skip
     at_ns = span.begin_ns
     while span.end_ns is not None and at_ns < span.end_ns:
-        at_ns += round(draw.between(8, 20) * S)
+        at_ns += round(draw.between(8, 20) * SECOND_NS)
         events.append(
             HostEvent(host=host, trouble=Trouble.STALL, begin_ns=at_ns,
-                      end_ns=at_ns + round(draw.between(0.3, 2.5) * S))
+                      end_ns=at_ns + round(draw.between(0.3, 2.5) * SECOND_NS))
         )  # fmt: skip
     return Injection(hosts=events)
 
 
 def _clock(draw: Draw, host: int) -> Injection:
     span = draw.span
-    offset_ns = round(draw.between(0.5, 90) * S) * (1 if draw.rng.random() < 0.5 else -1)
+    offset_ns = round(draw.between(0.5, 90) * SECOND_NS) * (1 if draw.rng.random() < 0.5 else -1)
     return Injection(
         hosts=[HostEvent(host=host, trouble=Trouble.CLOCK, begin_ns=span.begin_ns,
                          end_ns=span.end_ns, value_ns=offset_ns)]
@@ -71,8 +72,8 @@ def _burst(draw: Draw, _: int) -> Injection:
     return Injection(
         effects=[
             Effect(component=int(link), begin_ns=begin_ns,
-                   end_ns=begin_ns + round(draw.between(2, 8) * S),
-                   delay_ns=round(draw.between(10, 80) * US))
+                   end_ns=begin_ns + round(draw.between(2, 8) * SECOND_NS),
+                   delay_ns=round(draw.between(10, 80) * US_NS))
             for link in few
         ]
     )  # fmt: skip

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.records import Anomaly
-from streams.columns import RoundColumns
+from schemas.units import MS_NS
+from streams.columns.rounds import RoundColumns
 from streams.config import DetectionConfig
-from streams.feed import Feed, Made
-from streams.outputs import Output, progress
-from streams.partition import Identity, PartitionMachine, RefusedRoundError
+from streams.core.feed import Feed, Made
+from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.core.outputs import Output, progress
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-MS_NS: Final = 10**6
 # As the worker does: a partition without rounds for so long must not hold the rest back.
 IDLE_NS: Final = 2 * 10**9
 # Behind all rounds of a second.

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from arena.detecting import Detection, Told, told
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.merge import Merge
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
 from streams.config import DetectionConfig
-from streams.feed import Made
+from streams.core.feed import Made
 
 
 class Localization:

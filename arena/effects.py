@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.cluster import Cluster, Flows
-from arena.fabric import Ints
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from schemas.columns.arrays import Bools, Floats, Int64s
 
 HASH_BITS: Final = 1 << 32
 # Knuth's multiplier for hashes of small integers (TAOCP 6.4).
@@ -53,7 +49,7 @@ class Effect:
     back: bool = True
     toward: int | None = None
 
-    def strength(self, at_ns: Ints) -> Floats:
+    def strength(self, at_ns: Int64s) -> Floats:
         """Return 0 to 1: how strong it is at these times, any shape."""
         since = at_ns - self.begin_ns
         on = since >= 0
@@ -71,7 +67,7 @@ class Effect:
         return self.begin_ns < to_ns and (self.end_ns is None or self.end_ns > from_ns)
 
 
-def touched(effect: Effect, number: int, flow: Ints) -> Bools:
+def touched(effect: Effect, number: int, flow: Int64s) -> Bools:
     """Return which of a component's 5-tuples an effect touches; `number` tells effects apart."""
     if effect.share >= 1.0:
         return np.ones(len(flow), np.bool_)
@@ -94,8 +90,8 @@ class Weather:
         self.effects = tuple(effects)
         self._flows: Flows = cluster.flows
         # Which 5-tuples an effect touches on the way there and back: indices.
-        self._there: list[Ints] = []
-        self._back: list[Ints] = []
+        self._there: list[Int64s] = []
+        self._back: list[Int64s] = []
         hashed = self._flows.src * 1_000_003 + self._flows.dst * 8_191 + self._flows.flow
         for number, effect in enumerate(self.effects):
             few = touched(effect, number, hashed)
@@ -109,7 +105,7 @@ class Weather:
                 places.append(np.flatnonzero(crossing))
         self._hashed = hashed
 
-    def passed(self, sent_ns: Ints) -> tuple[Floats, Floats]:
+    def passed(self, sent_ns: Int64s) -> tuple[Floats, Floats]:
         """Return what becomes of a probe of each 5-tuple sent at these times.
 
         Parameters

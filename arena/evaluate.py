@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from arena.run import run_world
 from arena.scenario import Scenario, stage
-from arena.scoring import SECOND_NS, Case
+from arena.scoring import Case
 from arena.truth import verdicts_of
 from schemas.records import FaultEvent
+from schemas.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.columns.arrays import Int64s
 from schemas.enums import ComponentKind, Layer
 from schemas.records import Component
 
-Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 # The increment of SplitMix64: successive multiples share few bits.
@@ -149,7 +149,7 @@ class Fabric:
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
-    def ends(self) -> Ints:
+    def ends(self) -> Int64s:
         """The two ends of each cable, shape (cables, 2), in the order of the numbers."""
         s = self.shape
         rnic, tor, spine, core, *_ = self._starts
@@ -182,7 +182,7 @@ class Fabric:
         )
         return np.concatenate([up, middle, top])
 
-    def paths(self, src: Ints, dst: Ints, entropy: Ints) -> Ints:
+    def paths(self, src: Int64s, dst: Int64s, entropy: Int64s) -> Int64s:
         """Return what 5-tuples cross, in order.
 
         Parameters
@@ -260,18 +260,18 @@ class Fabric:
                 layer=Layer.UNDERLAY, a=low, b=high, updated_at=updated_at, addresses=(),
             )  # fmt: skip
 
-    def _tor(self, rnic: Ints) -> Ints:
+    def _tor(self, rnic: Int64s) -> Int64s:
         """Return the first ToR of each RNIC, counted from the first ToR."""
         s = self.shape
         segment, rail = rnic // s.rails // s.segment_hosts, rnic % s.rails
-        first: Ints = (segment * s.rails + rail) * s.tors
+        first: Int64s = (segment * s.rails + rail) * s.tors
         return first
 
-    def _pod_of_tor(self, tor: Ints) -> Ints:
+    def _pod_of_tor(self, tor: Int64s) -> Int64s:
         s = self.shape
         if s.tiers == 2:
             return np.zeros_like(tor)
-        pod: Ints = tor // (s.rails * s.tors) // s.pod_segments
+        pod: Int64s = tor // (s.rails * s.tors) // s.pod_segments
         return pod
 
     def _names(self) -> Iterator[str]:
@@ -298,7 +298,7 @@ def address(number: int) -> str:
     return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
-def _mix(src: Ints, dst: Ints, entropy: Ints) -> Words:
+def _mix(src: Int64s, dst: Int64s, entropy: Int64s) -> Words:
     """Return 64 well mixed bits of a 5-tuple (the finaliser of SplitMix64, Steele et al. 2014)."""
     words: Words = src.astype(np.uint64) << np.uint64(40)
     words ^= dst.astype(np.uint64) << np.uint64(16)
@@ -306,7 +306,7 @@ def _mix(src: Ints, dst: Ints, entropy: Ints) -> Words:
     return _finalise(words)
 
 
-def _choice(mixed: Words, stage: int, count: int) -> Ints:
+def _choice(mixed: Words, stage: int, count: int) -> Int64s:
     """Return which of `count` equal ways a switch takes; each stage hashes by its own seed."""
     seed = np.uint64(stage * GOLDEN_GAMMA % 2**64)
     return (_finalise(mixed + seed) % np.uint64(count)).astype(np.int64)

@@ -19,10 +19,7 @@ from arena.injection import Injection, Places, Sight, Span
 from arena.overlay import Damage, TableDamage
 from arena.truth import TrueFault
 from schemas.enums import Layer
-
-US: Final = 1_000
-MS: Final = 1_000_000
-S: Final = 1_000_000_000
+from schemas.units import SECOND_NS, US_NS
 
 
 class Place(Enum):
@@ -107,7 +104,9 @@ def _cut_seen(attribute: str, bad: str, good: str) -> Build:
 def _flapping(draw: Draw, c: int) -> Injection:
     on, off = draw.between(2, 6), draw.between(4, 15)
     return Injection(
-        effects=[draw.effect(c, loss=1.0, on_ns=round(on * S), off_ns=round(off * S))],
+        effects=[
+            draw.effect(c, loss=1.0, on_ns=round(on * SECOND_NS), off_ns=round(off * SECOND_NS))
+        ],
         sights=[Sight(draw.name(c), "link_flaps", number=round(600 / (on + off)), usual=0)],
     )
 
@@ -122,7 +121,7 @@ def _crc(draw: Draw, c: int) -> Injection:
 
 def _loss_in_bursts(draw: Draw, c: int) -> Injection:
     return Injection(
-        effects=[draw.effect(c, loss=draw.between(0.1, 0.3), on_ns=S, off_ns=S)],
+        effects=[draw.effect(c, loss=draw.between(0.1, 0.3), on_ns=SECOND_NS, off_ns=SECOND_NS)],
         sights=[
             Sight(draw.name(c), "discards_per_s", number=round(draw.between(2e3, 2e4)), usual=0)
         ],
@@ -154,7 +153,7 @@ def _delay(
     share: tuple[float, float] = (1.0, 1.0),
 ) -> Build:
     def build(draw: Draw, c: int) -> Injection:
-        delay_ns = round(draw.between(low_us, high_us) * US)
+        delay_ns = round(draw.between(low_us, high_us) * US_NS)
         seen = [] if attribute is None else [
             Sight(draw.name(c), attribute, number=number, usual=usual, text=text,
                   usual_text=usual_text)
@@ -166,9 +165,9 @@ def _delay(
 
 
 def _intermittent_delay(draw: Draw, c: int) -> Injection:
-    delay_ns = round(draw.between(80, 250) * US)
+    delay_ns = round(draw.between(80, 250) * US_NS)
     return Injection(
-        effects=[draw.effect(c, delay_ns=delay_ns, on_ns=2 * S, off_ns=2 * S)],
+        effects=[draw.effect(c, delay_ns=delay_ns, on_ns=2 * SECOND_NS, off_ns=2 * SECOND_NS)],
         sights=[
             Sight(
                 draw.name(c), "flow_evictions_per_s", number=round(draw.between(20, 200)), usual=0
@@ -178,9 +177,11 @@ def _intermittent_delay(draw: Draw, c: int) -> Injection:
 
 
 def _ramp(draw: Draw, c: int) -> Injection:
-    delay_ns = round(draw.between(60, 200) * US)
+    delay_ns = round(draw.between(60, 200) * US_NS)
     return Injection(
-        effects=[draw.effect(c, delay_ns=delay_ns, ramp_ns=round(draw.between(20, 60) * S))],
+        effects=[
+            draw.effect(c, delay_ns=delay_ns, ramp_ns=round(draw.between(20, 60) * SECOND_NS))
+        ],
         sights=[Sight(draw.name(c), "egress_utilization", number=0.97, usual=0.4)],
     )
 
@@ -218,7 +219,7 @@ def _entries(damage: Damage) -> Build:
 def _software_path(draw: Draw, c: int) -> Injection:
     """Take all entries of a host out of the RNIC: packets go through the CPU."""
     host, span = c - draw.cluster.vswitch0, draw.span
-    delay_ns = round(draw.between(60, 140) * US)
+    delay_ns = round(draw.between(60, 140) * US_NS)
     damage = TableDamage(
         host=host, damage=Damage.SOFTWARE, begin_ns=span.begin_ns, end_ns=span.end_ns
     )

@@ -6,8 +6,7 @@ from enum import Enum
 
 import numpy as np
 
-from arena.effects import Bools
-from arena.fabric import Ints
+from schemas.columns.arrays import Bools, Int64s
 
 
 class Trouble(Enum):
@@ -45,7 +44,7 @@ class Hosts:
         self.count = count
         self.events = tuple(events)
 
-    def value_ns(self, trouble: Trouble, time_ns: int) -> Ints:
+    def value_ns(self, trouble: Trouble, time_ns: int) -> Int64s:
         """Return the sum of a trouble's values at a time, shape (hosts,)."""
         out = np.zeros(self.count, np.int64)
         for event in self.events:
@@ -53,7 +52,7 @@ class Hosts:
                 out[event.host] += event.value_ns
         return out
 
-    def silent_pairs(self, hosts: Ints, at_ns: Ints) -> Bools:
+    def silent_pairs(self, hosts: Int64s, at_ns: Int64s) -> Bools:
         """Return whether each of these hosts was silent at its time; shapes (n,)."""
         out = np.zeros(len(hosts), np.bool_)
         for event in self.events:

@@ -7,10 +7,11 @@ import numpy as np
 
 from arena.cluster import Cluster
 from arena.effects import Effect
-from arena.fabric import NOWHERE, Ints
+from arena.fabric import NOWHERE
 from arena.hosts import HostEvent
 from arena.overlay import TableDamage
 from arena.truth import TrueFault
+from schemas.columns.arrays import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,9 @@ class Places:
         self._component, self._flow = entries // len(flows), entries % len(flows)
         self._starts = np.searchsorted(self._component, np.arange(count + 1))
 
-    def crossing(self, component: int) -> Ints:
+    def crossing(self, component: int) -> Int64s:
         """Return the 5-tuples whose probe or reply crosses a component."""
-        found: Ints = self._flow[self._starts[component] : self._starts[component + 1]]
+        found: Int64s = self._flow[self._starts[component] : self._starts[component + 1]]
         return found
 
     def watched(self, numbers: Sequence[int] | range) -> list[int]:

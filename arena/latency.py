@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.cluster import ENDS, Cluster
-from arena.fabric import NOWHERE, Ints
+from arena.fabric import NOWHERE
+from schemas.columns.arrays import Floats, Int64s
+from schemas.units import SECOND_NS
 
-Floats = NDArray[np.float64]
-
-SECOND_NS: Final = 10**9
 # Both hosts' RNICs, PCIe and completion handling, and each crossed cable and switch, both ways.
 HOSTS_NS: Final = 8_500
 CROSSED_NS: Final = 1_250
@@ -65,7 +63,7 @@ class RoundTrips:
         self._job = flows.job
         self._rng = rng
 
-    def draw(self, sent_ns: Ints) -> Ints:
+    def draw(self, sent_ns: Int64s) -> Int64s:
         """Return a round-trip time of each 5-tuple in ns, without what is wrong; shape (flows,)."""
         count = len(sent_ns)
         self._wander(sent_ns)
@@ -80,7 +78,7 @@ class RoundTrips:
             )
         return np.rint(rtt).astype(np.int64)
 
-    def _wander(self, sent_ns: Ints) -> None:
+    def _wander(self, sent_ns: Int64s) -> None:
         """Once a second, let the jobs' iterations fall a little out of step."""
         second = int(sent_ns.max(initial=0)) // SECOND_NS
         if second > self._second:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from schemas.columns.arrays import Floats, Int64s
 
 # A 5-tuple with fewer answers has no quantiles to speak of.
 MIN_ANSWERS: Final = 60
@@ -40,13 +38,13 @@ class Trips:
     """
 
     name: str
-    flow: Ints
-    sent_ns: Ints
-    rtt_ns: Ints
-    host_ns: Ints
-    responder_ns: Ints
+    flow: Int64s
+    sent_ns: Int64s
+    rtt_ns: Int64s
+    host_ns: Int64s
+    responder_ns: Int64s
 
-    def each(self, column: Ints) -> Iterator[Ints]:
+    def each(self, column: Int64s) -> Iterator[Int64s]:
         """Yield a column's values of each 5-tuple with enough of them."""
         order = np.argsort(self.flow, kind="stable")
         ends = np.flatnonzero(np.diff(self.flow[order])) + 1
@@ -153,7 +151,7 @@ def _round(trips: Trips) -> float:
 def _frozen(column: str) -> Callable[[Trips], float]:
     def share(trips: Trips) -> float:
         """Return the share of 5-tuples in which half of a column's values are one value."""
-        values: Ints = getattr(trips, column)
+        values: Int64s = getattr(trips, column)
         parts = list(trips.each(values))
         return sum(int(p.max()) >= 0 and _is_steady(p) for p in parts) / max(1, len(parts))
 
@@ -166,7 +164,7 @@ def _paced(trips: Trips) -> float:
     return sum(map(_is_steady, parts)) / max(1, len(parts))
 
 
-def _is_steady(values: Ints) -> bool:
+def _is_steady(values: Int64s) -> bool:
     """Return whether more than half of the values are one value."""
     return bool(np.unique(values, return_counts=True)[1].max() > len(values) / 2)
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from arena.cluster import Cluster, endpoint_id, host_id, vswitch_id
 from schemas.records import FlowEntry, FlowTable
+from schemas.units import US_NS
 
-US_NS: Final = 1_000
 CAPTURE_NS: Final = 1_500_000_000
 
 Key = tuple[str, str]

@@ -9,13 +9,13 @@ from typing import Final
 
 from arena.detecting import Detection, Told, told
 from arena.direct import DirectRun, Localization
-from arena.simulation import SECOND_NS, World
+from arena.simulation import World
 from arena.timeline import Slice, timeline
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from schemas.records import FaultEvent
+from schemas.units import MS_NS, SECOND_NS
 from streams.config import DetectionConfig
 
-MS_NS: Final = 10**6
 US_PER_MS: Final = 1_000
 PARTITIONS: Final = 8
 EVERY: Final = frozenset(range(PARTITIONS))

@@ -39,8 +39,9 @@ from arena.confounders import CONFOUNDERS
 from arena.fabric import Fabric, FabricError, FabricShape
 from arena.faults import KINDS, Draw, candidates, inject
 from arena.injection import Injection, Places, Span
-from arena.simulation import EPOCH_NS, SECOND_NS, World
+from arena.simulation import EPOCH_NS, World
 from arena.truth import TrueFault
+from schemas.units import SECOND_NS
 
 MAX_SECONDS: Final = 31 * 24 * 3600
 TABLES: Final = frozenset(

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from arena.truth import TrueFault, Verdict
+from schemas.columns.arrays import Floats
 from schemas.enums import Layer
+from schemas.units import SECOND_NS
 
-SECOND_NS: Final = 10**9
 MONTH_NS: Final = 30 * 24 * 3600 * SECOND_NS
 # A window that began during a fault closes this much after it at the latest (30 s and
 # 5 s of lateness), and then a verdict must be settled.
@@ -38,8 +39,6 @@ LEVEL: Final = 0.95
 # Worth of a match, of a right first answer, of one among the candidates, of the layer:
 # each outweighs all that follow.
 MATCHED, FIRST, NAMED, SAME_LAYER = 1000, 100, 10, 1
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,8 @@ from schemas.records import (
     Task,
     TaskEndpoint,
 )
+from schemas.units import US_NS
 
-US_NS: Final = 1_000
-SECOND_NS: Final = 10**9
 # RoCE v2's UDP port (IANA), for the look of it: nobody connects to it.
 ROCE_PORT: Final = 4791
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from arena.agents import AgentRound, Agents, Measured
 from arena.cluster import Cluster, agent_id, endpoint_id, host_id
-from arena.effects import Bools, Effect, Weather
+from arena.effects import Effect, Weather
 from arena.hosts import HostEvent, Hosts, Trouble
 from arena.injection import Sight, Span
 from arena.latency import Load, RoundTrips
@@ -20,11 +20,11 @@ from arena.overlay import Overlay, TableDamage
 from arena.setup import Rec, host_endpoints, job_lists, job_task, sight_state, topology
 from arena.tracing import Tracer
 from schemas import topics
+from schemas.columns.arrays import Bools
 from schemas.enums import AgentState
 from schemas.records import Heartbeat
+from schemas.units import SECOND_NS, US_NS
 
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
 # 2026-01-01: a fixed day, so that the same scenario has the same bytes.
 EPOCH_NS: Final = 1_767_225_600 * SECOND_NS
 # Readers publish changes, and look this often at most.

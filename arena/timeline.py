@@ -8,7 +8,8 @@ from typing import Final
 
 from arena.agents import AgentRound
 from arena.setup import Rec
-from arena.simulation import SECOND_NS, Second, Simulation, World
+from arena.simulation import Second, Simulation, World
+from schemas.units import SECOND_NS
 
 # A round reaches up to two timeouts beyond its second, and a trace after a loss is done
 # two timeouts later: what all that is decided by must be there before.

@@ -13,15 +13,15 @@ import numpy as np
 from arena.agents import TIMEOUT_NS, Measured
 from arena.cluster import Cluster, agent_id, endpoint_id
 from arena.effects import Weather
-from arena.fabric import NOWHERE, Ints, address
+from arena.fabric import NOWHERE, address
 from arena.hosts import Hosts
 from probers.slow import FALL_SHIFT, IN_A_ROW, LEAST_RISE_NS, RISE_SHIFT
+from schemas.columns.arrays import Int64s
 from schemas.enums import TraceCause
 from schemas.ids import path_id
 from schemas.records import PathTrace, TraceHop
+from schemas.units import SECOND_NS, US_NS
 
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
 NEVER_NS: Final = -(2**62)
 # As in the agents: a 5-tuple in trouble is traced again after so long, a healthy one after that.
 GAP_NS: Final = 10 * SECOND_NS
@@ -54,7 +54,7 @@ class Tracer:
         self._rng = rng
         flows = cluster.flows
         count = len(flows)
-        self._due_ns: Ints = begin_ns + rng.integers(0, FIRST_NS, count)
+        self._due_ns: Int64s = begin_ns + rng.integers(0, FIRST_NS, count)
         self._lost_ns = np.full(count, NEVER_NS, np.int64)
         self._slow_ns = np.full(count, NEVER_NS, np.int64)
         self._typical_ns = np.full(count, -1, np.int64)

@@ -5,12 +5,10 @@ Diagnosis never sees a `TrueFault`; a test of the architecture holds that.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from schemas.enums import FaultLifecycle, Layer
 from schemas.records import FaultEvent
-
-US_NS: Final = 1000
+from schemas.units import US_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from localizer.config import BOUNDS, ENV_PREFIX, LocalizerConfig, build_config
-from localizer.outbox import PROCESS, FatalProducerError
-from localizer.reader import ReaderError
-from localizer.service import Service, StalledError
+from localizer.edge.outbox import PROCESS, FatalProducerError
+from localizer.edge.reader import ReaderError
+from localizer.edge.service import Service, StalledError
 from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_table
 from schemas.eventlog import EventLog, setup_logging
 from schemas.registry import RegistryError, codec_for

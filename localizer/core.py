@@ -8,20 +8,20 @@ the events and their effective times alone, not on how calls were batched.
 from collections.abc import Iterable
 from operator import itemgetter
 
-from localizer.anomalies import AnomalyBoard
-from localizer.config_core import GRID_NS, CoreConfig
-from localizer.deciding import Decider
-from localizer.inputs import Event, Intake
-from localizer.lifecycle import Lifecycle
-from localizer.liveness import Liveness
-from localizer.overlay import FlowTables
-from localizer.paths import PathBook
-from localizer.roster import Roster
-from localizer.states import StateBook
-from localizer.suspicion import Sources
-from localizer.topology import Topology
-from localizer.units import us_to_ns
+from localizer.config import GRID_NS, CoreConfig
+from localizer.facts.anomalies import AnomalyBoard
+from localizer.facts.bad_flows import Sources
+from localizer.facts.inputs import Event, Intake
+from localizer.facts.liveness import Liveness
+from localizer.facts.overlay import FlowTables
+from localizer.facts.roster import Roster
+from localizer.facts.states import StateBook
+from localizer.network.paths import PathBook
+from localizer.network.topology import Topology
+from localizer.verdict.decider import Decider
+from localizer.verdict.lifecycle import Lifecycle
 from schemas.records import FaultEvent
+from schemas.units import us_to_ns
 
 Order = tuple[int, str, str, int, int]
 

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from localizer.inputs import Event
-from localizer.units import MS_NS, us_to_ns
+from localizer.facts.inputs import Event
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
+from schemas.units import MS_NS, us_to_ns
 
 Place = tuple[str, int]
 

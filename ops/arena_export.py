@@ -16,8 +16,8 @@ from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
 from schemas.codec import Codec
 from schemas.topics import BY_NAME, PROBE_ROUND, Topic
+from schemas.units import MS_NS
 
-MS_NS: Final = 10**6
 US_PER_MS: Final = 1_000
 FLUSH_S: Final = 10
 

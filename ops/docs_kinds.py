@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from localizer.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
-from localizer.states import BEFORE_NS, MAINTENANCE, RULES, Rule
-from localizer.units import SECOND_NS
+from localizer.facts.states import BEFORE_NS, MAINTENANCE, RULES, Rule
+from localizer.verdict.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
+from schemas.units import SECOND_NS
 
 INTRODUCTION: Final = """\
 # Kinds of fault
 
-<!-- Written by `python -m ops.docs` from localizer/catalogue.py and states.py. Do not edit. -->
+<!-- Written by `python -m ops.docs` from the catalogue of kinds and the rules of states. -->
 
 A verdict (`fault.event.v1`) names a component and, in `fault_kind`, one of these. Probes, traces
 and flow tables find the component; states of components, where something reads them

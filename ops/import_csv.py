@@ -16,8 +16,8 @@ from ops.import_columns import Columns, HeaderError
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.ids import check_id
 from schemas.records import ProbeResult
+from schemas.units import US_NS
 
-NS_PER_US: Final = 1_000
 # A line of the published file has 1.2 KB. Longer than this is not a row.
 MAX_LINE_CHARS: Final = 1 << 20
 # The worker takes no round trip beyond a minute either: that is a broken clock.
@@ -218,7 +218,7 @@ def _rtt_ns(text: str) -> int | None:
     rtt_us = _number("rtt_us", text)
     if not 0 <= rtt_us <= MAX_RTT_US:
         raise _RuleError("rtt_us", text, f"microseconds from 0 to {MAX_RTT_US:,.0f}")
-    return round(rtt_us * NS_PER_US)
+    return round(rtt_us * US_NS)
 
 
 def _statuses(fields: list[str], columns: Columns, probes_per_row: int) -> tuple[ProbeStatus, ...]:
@@ -266,7 +266,7 @@ def _time_ns(text: str) -> int:
     except ValueError:
         raise _RuleError("sent_at", text, rule) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    sent_ns = round(moment.timestamp() * 10**6) * NS_PER_US
+    sent_ns = round(moment.timestamp() * 10**6) * US_NS
     if not MIN_TIME_S * 10**9 <= sent_ns < MAX_TIME_S * 10**9:
         raise _RuleError("sent_at", text, rule)
     return sent_ns

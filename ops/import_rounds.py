@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from ops.import_csv import BadRow, Row
 from schemas.records import ProbeResult, ProbeRound
+from schemas.units import US_NS
 
-NS_PER_US: Final = 1_000
 # How far a source's rows may be out of order before a round is taken for complete.
 DISORDER_NS: Final = 10 * 10**9
 # Rows held back, of all sources together: some 500 MB.
@@ -120,7 +120,7 @@ class RoundBuilder:
             host_id=source.host_id,
             incarnation=source.incarnation,
             round_seq=source.rounds - 1,
-            started_at=started_ns // NS_PER_US,
+            started_at=started_ns // US_NS,
             interval_ns=self._interval_ns,
             producer_version=self._version,
             results=tuple(results),

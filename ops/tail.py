@@ -14,14 +14,12 @@ from ops.timespan import iso_ms, iso_us
 from schemas.codec import Codec, DecodeError
 from schemas.deadletter import ORIGIN_PREFIX
 from schemas.topics import ANOMALY, BY_NAME, DLQ_SUFFIX, PROBE_ROUND, Topic
+from schemas.units import MS_NS, SECOND_NS, US_NS
 
 PROGRESS: Final = "PROGRESS"
 # Said by the line's head already, or the same on every line.
 NOT_SHOWN: Final = frozenset({"cluster", "producer_version"})
 PREVIEW_BYTES: Final = 32
-NS_PER_US: Final = 1_000
-NS_PER_MS: Final = 1_000_000
-NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +207,7 @@ def duration(ns: int) -> str:
     >>> duration(16_183), duration(1_500_000_000)
     ('16.2us', '1.5s')
     """
-    for unit_ns, unit in ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us")):
+    for unit_ns, unit in ((SECOND_NS, "s"), (MS_NS, "ms"), (US_NS, "us")):
         if abs(ns) >= unit_ns:
             return f"{ns / unit_ns:.3g}{unit}"
     return f"{ns}ns"

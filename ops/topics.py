@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schemas.topics import DLQ_RETENTION_NS, TOPICS, Topic
+from schemas.units import MS_NS
 
-NS_PER_MS: Final = 10**6
 FOREVER_MS: Final = -1
 # The contract's bound for one value is 8 MiB (schemas.avro.MAX_VALUE_BYTES); the
 # largest one that a writer makes is a round of 65,536 results, some 4 MiB. Twice
@@ -157,7 +157,7 @@ def wanted_topics(
     options = options or Options()
     wanted: list[WantedTopic] = []
     for topic in topics:
-        retention_ms = None if topic.retention_ns is None else topic.retention_ns // NS_PER_MS
+        retention_ms = None if topic.retention_ns is None else topic.retention_ns // MS_NS
         wanted += [
             WantedTopic(
                 name=prefix + topic.name,
@@ -167,9 +167,7 @@ def wanted_topics(
             WantedTopic(
                 name=prefix + topic.dlq,
                 partitions=DLQ_PARTITIONS,
-                config=_config(
-                    "delete", DLQ_RETENTION_NS // NS_PER_MS, DLQ_MAX_MESSAGE_BYTES, options
-                ),
+                config=_config("delete", DLQ_RETENTION_NS // MS_NS, DLQ_MAX_MESSAGE_BYTES, options),
             ),
         ]
     return tuple(wanted)

@@ -19,9 +19,9 @@ from probers.keys import read_keys
 from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
 from probers.sysfs_text import pages_of
 from schemas.connection import ConfigError
+from schemas.units import MS_NS
 
 ENV_PREFIX: Final = "SKELETONHUNTER_AGENT_"
-MS_NS: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

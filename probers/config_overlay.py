@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from probers.config_checks import checked_id, ipv4_address, whole_number
+from schemas.units import SECOND_NS
 
-S_NS: Final = 10**9
 OVS: Final = "ovs"
 FDB: Final = "fdb"
 NONE: Final = "none"
@@ -100,9 +100,9 @@ def checked_overlay(table: object, wrong: list[str]) -> OverlayConfig | None:
         vteps=_named(table.get("vteps", {}), wrong),
         devices=devices,
         commands=_commands(source, table, wrong),
-        interval_ns=numbers["interval_s"] * S_NS,
-        timeout_ns=numbers["timeout_s"] * S_NS,
-        republish_ns=numbers["republish_s"] * S_NS,
+        interval_ns=numbers["interval_s"] * SECOND_NS,
+        timeout_ns=numbers["timeout_s"] * SECOND_NS,
+        republish_ns=numbers["republish_s"] * SECOND_NS,
     )
     wrong.extend(
         f"[agent.overlay] vtep_addresses: {address} has no id in vteps, and vtep_ids is not given"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas import records as rec
+from schemas.units import HOUR_NS
 
-HOUR_NS: Final = 3_600 * 10**9
 DAY_NS: Final = 24 * HOUR_NS
 
 # Enough for four workers; co-partitioned topics share it (see `partitioned_by`).

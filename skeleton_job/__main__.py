@@ -11,11 +11,11 @@ from typing import Final
 from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_table
 from schemas.eventlog import EventLog, setup_logging
 from schemas.registry import RegistryError, codec_for
-from skeleton_job.arrays import S_NS
+from schemas.units import SECOND_NS
 from skeleton_job.config import BOUNDS, ENV_PREFIX, build_config
 from skeleton_job.core import SkeletonCore
-from skeleton_job.outbox import FatalProducerError
-from skeleton_job.service import PROCESS, Service, ServiceError
+from skeleton_job.edge.outbox import FatalProducerError
+from skeleton_job.edge.service import PROCESS, Service, ServiceError
 
 ENVIRONMENT: Final = 3
 
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config.inference(),
         producer_version=importlib.metadata.version("skeletonhunter"),
     )
-    look_back_ns = round((config.window_s + config.interval_s) * S_NS)
+    look_back_ns = round((config.window_s + config.interval_s) * SECOND_NS)
     service = Service(settings, core, codec, look_back_ns, workers=config.workers)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())

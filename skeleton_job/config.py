@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from schemas.connection import ConfigError
-from skeleton_job.arrays import S_NS
-from skeleton_job.pinglists import ListConfig
-from skeleton_job.preload import DEFAULT_MAX_PEERS
-from skeleton_job.questions import InferenceConfig
-from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE
+from schemas.units import SECOND_NS
+from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
+from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, ListConfig
+from skeleton_job.tasks.due import InferenceConfig
 
 ENV_PREFIX: Final = "SKELETONHUNTER_SKELETON_"
 
@@ -73,14 +72,15 @@ class SkeletonConfig:
             basic_flows=self.basic_flows,
             explore_flows=self.explore_flows,
             explore_peers=self.explore_peers,
-            explore_rotate_ns=round(self.explore_rotate_s * S_NS),
+            explore_rotate_ns=round(self.explore_rotate_s * SECOND_NS),
             max_basic_peers=self.max_basic_peers,
         )
 
     def inference(self) -> InferenceConfig:
         """Return the part that infers."""
         return InferenceConfig(
-            interval_ns=round(self.interval_s * S_NS), window_ns=round(self.window_s * S_NS)
+            interval_ns=round(self.interval_s * SECOND_NS),
+            window_ns=round(self.window_s * SECOND_NS),
         )
 
 

@@ -9,16 +9,23 @@ from typing import Final
 
 from schemas.enums import PingListPhase
 from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
-from skeleton_job.arrays import S_NS
-from skeleton_job.columns import CounterColumns
-from skeleton_job.counters import CounterStore
+from schemas.units import SECOND_NS
 from skeleton_job.job import Job
-from skeleton_job.pinglists import Draft, ListConfig, Share, merged, task_share, usable_skeleton
-from skeleton_job.questions import Due, InferenceConfig, Question
-from skeleton_job.record import to_record
-from skeleton_job.roster import Roster
-from skeleton_job.skeleton import Inference
-from skeleton_job.standing import Standing
+from skeleton_job.layout.skeleton import Inference
+from skeleton_job.lists.pinglists import (
+    Draft,
+    ListConfig,
+    Share,
+    merged,
+    task_share,
+    usable_skeleton,
+)
+from skeleton_job.series.columns import CounterColumns
+from skeleton_job.series.counters import CounterStore
+from skeleton_job.tasks.due import Due, InferenceConfig, Question
+from skeleton_job.tasks.record import to_record
+from skeleton_job.tasks.roster import Roster
+from skeleton_job.tasks.standing import Standing
 
 # Agents that have gone are remembered for an hour of 2,000 containers a minute.
 GONE_AGENTS: Final = 120_000
@@ -47,7 +54,7 @@ class SkeletonCore:
         self._turn = 0
         self._roster = Roster()
         # An inference waits for an interval at most: then the next window replaces it.
-        self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * S_NS)
+        self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * SECOND_NS)
         self._standing: dict[str, Standing] = {}
         self._asked_ns: dict[str, int] = {}
         # Jobs of which an agent's readings have passed an end of a window.

@@ -12,11 +12,11 @@ from schemas.connection import ConfigError, load_settings, read_table
 from schemas.eventlog import setup_logging
 from schemas.registry import RegistryError
 from streams.config import BOUNDS, WorkerConfig, load_config
-from streams.errors import WorkerSetupError
+from streams.edge.errors import WorkerSetupError
 
 ENVIRONMENT = 3
 # Libraries say more than an operator wants to read.
-LOUD: Final = ("faust", "mode", "aiokafka", "asyncio", "streams.app")
+LOUD: Final = ("faust", "mode", "aiokafka", "asyncio", "streams.faust_app")
 
 HELP: Final = """\
 Turn probe rounds into windows and anomalies.

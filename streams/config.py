@@ -11,10 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, cast
 
 from schemas.connection import ConfigError
+from schemas.units import MS_NS, SECOND_NS
 
 ENV_PREFIX: Final = "SKELETONHUNTER_WORKER_"
-SECOND_NS: Final = 10**9
-MILLISECOND_NS: Final = 10**6
 
 # A result is sent at most this long after its round began; a round with a later
 # one is refused. Real rounds take an interval and a few timeouts, some 2 s. The
@@ -22,7 +21,7 @@ MILLISECOND_NS: Final = 10**6
 MAX_ROUND_SPAN_NS: Final = 30 * SECOND_NS
 # Round trips beyond a minute are a broken clock, not a network.
 MAX_RTT_NS: Final = 60 * SECOND_NS
-# An advance of the clock beyond this must be confirmed (see `streams.intake`).
+# An advance of the clock beyond this must be confirmed (see `streams.core.clock`).
 MAX_ADVANCE_NS: Final = 60 * SECOND_NS
 # PROGRESS marks and decisions that wait for time to pass sit on this grid.
 PROGRESS_STEP_NS: Final = SECOND_NS // 4
@@ -190,7 +189,7 @@ def load_config(flags: Mapping[str, Any], table: Mapping[str, Any]) -> WorkerCon
     if not wrong:
         config = WorkerConfig(**values)
         detection = config.detection()
-        if detection.window_ns % MILLISECOND_NS:
+        if detection.window_ns % MS_NS:
             wrong.append(f"window_s={config.window_s} must be whole milliseconds")
         elif detection.trend_ns % detection.window_ns:
             wrong.append(

@@ -14,16 +14,17 @@ from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
-from streams.config import SECOND_NS, DetectionConfig
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core.feed import Feed, Made, window_bytes
+from streams.core.machine import Identity, PartitionMachine
+from streams.core.published import Reader, make_reader
+from streams.core.window_records import WindowBatch
 from streams.detectors.latency import MIN_ANSWERS
-from streams.feed import Feed, Made, window_bytes
 from streams.kernels import HAS_KERNELS
-from streams.partition import Identity, PartitionMachine
-from streams.published import Reader, make_reader
-from streams.window_records import WindowBatch
 
 if TYPE_CHECKING:
-    from streams.columnar.window_bytes import WindowBytes
+    from streams.core.window_bytes import WindowBytes
 
 US_PER_S: Final = 10**6
 # The look-back and the lateness, in windows of a second; then other rounds, until the 5-tuple of

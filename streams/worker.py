@@ -13,19 +13,19 @@ from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
 from schemas.registry import codec_for
-from streams import heap
-from streams.app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
+from streams.columns import memory
 from streams.config import WorkerConfig
-from streams.consumer import RoundConsumer
-from streams.earlier import Background
-from streams.engine import PROCESS, Engine
-from streams.errors import WorkerSetupError
-from streams.metrics import Metrics
-from streams.publisher import Publisher
-from streams.session import Restorer
-from streams.source import Source
+from streams.core.metrics import Metrics
+from streams.edge.consumer import RoundConsumer
+from streams.edge.earlier import Background
+from streams.edge.engine import PROCESS, Engine
+from streams.edge.errors import WorkerSetupError
+from streams.edge.publisher import Publisher
+from streams.edge.session import Restorer
+from streams.edge.source import Source
+from streams.edge.watchdog import Watchdog
+from streams.faust_app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
 from streams.warm import warm
-from streams.watchdog import Watchdog
 
 SETUP_TIMEOUT_S: Final = 10.0
 NEEDED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY, topics.ENDPOINT)
@@ -74,7 +74,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     WorkerSetupError
         If it cannot start.
     """
-    heap.give_back()
+    memory.give_back()
     log, metrics, codec = EventLog(PROCESS), Metrics(), codec_for(settings)
     admin = AdminClient(settings.librdkafka())
     check_topics(admin, settings)

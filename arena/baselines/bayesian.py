@@ -18,8 +18,9 @@ from typing import Final
 import numpy as np
 
 from arena.baselines.crossing import Crossing
-from arena.baselines.observing import Floats, Window
+from arena.baselines.observing import Window
 from arena.baselines.plugin import Accusation
+from schemas.columns.arrays import Floats
 
 LOG_PRIOR: Final = -10.0
 HEALTHY_LOSS: Final = 1e-3

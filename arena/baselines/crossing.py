@@ -9,15 +9,12 @@ stragglers, of which the hosts make some, are nobody's loss.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arena.baselines.observing import Floats, Window
+from arena.baselines.observing import Window
 from arena.baselines.plugin import Accusation
-from arena.fabric import Ints
-from localizer.topology import Topology
+from localizer.network.topology import Topology
+from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import ComponentKind
-
-Bools = NDArray[np.bool_]
 
 # Twice the 20 µs below which a RoCE fabric's round trips are expected (SIGCOMM 2025, section 2).
 SLOW_NS: Final = 40_000
@@ -35,11 +32,11 @@ ORDER: Final = {
 TIE: Final = 1e-9
 
 
-def slow_probes(window: Window, slow_ns: int = SLOW_NS) -> Ints:
+def slow_probes(window: Window, slow_ns: int = SLOW_NS) -> Int64s:
     """Return how many answers of each slow 5-tuple came late, shape (n,)."""
     late = np.concatenate([np.zeros(1, np.int64), np.cumsum(window.rtt_ns > slow_ns)])
     counts = late[window.starts[1:]] - late[window.starts[:-1]]
-    found: Ints = np.where(counts >= LEAST_SLOW * np.diff(window.starts), counts, 0)
+    found: Int64s = np.where(counts >= LEAST_SLOW * np.diff(window.starts), counts, 0)
     return found
 
 
@@ -70,7 +67,7 @@ class Crossing:
         number = {name: n for n, name in enumerate(self.names)}
         self.flow = np.repeat(np.arange(len(crossed)), [len(path) for path in crossed])
         self.component = np.array([number[name] for path in crossed for name in path], np.int64)
-        self.length: Ints = np.bincount(self.flow, minlength=len(crossed)).astype(np.int64)
+        self.length: Int64s = np.bincount(self.flow, minlength=len(crossed)).astype(np.int64)
         self._sets: dict[bytes, list[int]] | None = None
 
     def _order(self, name: str) -> tuple[int, str]:
@@ -79,14 +76,14 @@ class Crossing:
     def __len__(self) -> int:
         return len(self.names)
 
-    def sums(self, weights: Floats | Ints | Bools) -> Floats:
+    def sums(self, weights: Floats | Int64s | Bools) -> Floats:
         """Return the sum of a weight over each component's 5-tuples, shape (components,)."""
         values: Floats = np.asarray(weights, np.float64)[self.flow]
         return np.bincount(self.component, values, minlength=len(self)).astype(np.float64)
 
-    def flows_of(self, component: int) -> Ints:
+    def flows_of(self, component: int) -> Int64s:
         """Return the 5-tuples that cross a component."""
-        found: Ints = self.flow[self.component == component]
+        found: Int64s = self.flow[self.component == component]
         return found
 
     def through(self, component: int) -> Bools:

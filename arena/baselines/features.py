@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.baselines.observing import Floats, Window
-from arena.fabric import Ints
-from arena.simulation import SECOND_NS
-from localizer.paths import FlowKey
+from arena.baselines.observing import Window
+from localizer.network.paths import FlowKey
+from schemas.columns.arrays import Floats, Int64s
+from schemas.units import SECOND_NS
 from streams.detectors.lof import lof_scores
 
 FEATURES: Final = 7
@@ -57,7 +57,7 @@ def features(window: Window) -> Floats:
     return found
 
 
-def _runs(values: Floats, starts: Ints) -> Floats:
+def _runs(values: Floats, starts: Int64s) -> Floats:
     total = np.concatenate([np.zeros(1), np.cumsum(values)])
     found: Floats = total[starts[1:]] - total[starts[:-1]]
     return found
@@ -94,7 +94,7 @@ class LookBack:
         anomalous = (self._outside[rows] >= self._in_a_row).tolist()
         return {key for key, bad in zip(keys, anomalous, strict=True) if bad}
 
-    def _rows(self, window: Window) -> Ints:
+    def _rows(self, window: Window) -> Int64s:
         for key in window.flows:
             self._place.setdefault(key, len(self._place))
         more = len(self._place) - len(self._outside)

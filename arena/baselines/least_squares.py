@@ -20,10 +20,10 @@ from typing import Final
 
 import numpy as np
 
-from arena.baselines.crossing import Bools, Crossing
-from arena.baselines.observing import Floats, Window
+from arena.baselines.crossing import Crossing
+from arena.baselines.observing import Window
 from arena.baselines.plugin import Accusation
-from arena.fabric import Ints
+from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import ComponentKind
 
 LAMBDA: Final = 1.0
@@ -70,7 +70,7 @@ class LeastSquares:
         ]
 
 
-def solve(members: list[Ints], success: Floats, penalty: float = LAMBDA) -> Floats:
+def solve(members: list[Int64s], success: Floats, penalty: float = LAMBDA) -> Floats:
     """Return the success probability of each link.
 
     Parameters

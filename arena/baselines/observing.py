@@ -15,21 +15,17 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.agents import AgentRound
-from arena.effects import Bools
-from arena.fabric import Ints
 from arena.setup import Rec
-from arena.simulation import SECOND_NS
 from arena.timeline import Slice
-from localizer.overlay import FlowTables
-from localizer.paths import FlowKey, PathBook
-from localizer.topology import Topology
+from localizer.facts.overlay import FlowTables
+from localizer.network.paths import FlowKey, PathBook
+from localizer.network.topology import Topology
 from schemas import topics
+from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.records import Component, FlowTable
-
-Floats = NDArray[np.float64]
+from schemas.units import SECOND_NS
 
 # What 007, deTector and the published detector work on.
 WINDOW_NS: Final = 30 * SECOND_NS
@@ -67,10 +63,10 @@ class Window:
     begin_ns: int
     end_ns: int
     flows: tuple[FlowKey, ...]
-    sent: Ints
-    lost: Ints
-    starts: Ints
-    rtt_ns: Ints
+    sent: Int64s
+    lost: Int64s
+    starts: Int64s
+    rtt_ns: Int64s
     quartiles_ns: Floats
     components: tuple[tuple[str, ...], ...]
     network: Network
@@ -85,9 +81,9 @@ class Window:
         """When it is handed over, and a verdict on it can be had."""
         return self.end_ns + REACH_NS
 
-    def rtts_ns(self, place: int) -> Ints:
+    def rtts_ns(self, place: int) -> Int64s:
         """Return the round trips of one 5-tuple in ns, ascending."""
-        found: Ints = self.rtt_ns[self.starts[place] : self.starts[place + 1]]
+        found: Int64s = self.rtt_ns[self.starts[place] : self.starts[place + 1]]
         return found
 
 
@@ -177,9 +173,9 @@ def window_of(
     begin_ns: int,
     end_ns: int,
     flows: Sequence[FlowKey],
-    owner: Ints,
+    owner: Int64s,
     ok: Bools,
-    rtt_ns: Ints,
+    rtt_ns: Int64s,
     components: tuple[tuple[str, ...], ...],
     network: Network,
     new_components: tuple[Component, ...] = (),
@@ -229,7 +225,7 @@ def joined(windows: Sequence[Window]) -> Window:
     )  # fmt: skip
 
 
-def quantiles(values: Ints, starts: Ints, shares: tuple[float, ...]) -> Floats:
+def quantiles(values: Int64s, starts: Int64s, shares: tuple[float, ...]) -> Floats:
     """Return quantiles of many ascending runs, interpolated as numpy does.
 
     Parameters

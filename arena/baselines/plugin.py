@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from arena.baselines.observing import Window
-from arena.simulation import SECOND_NS
 from arena.truth import Verdict
-from localizer.topology import Topology
+from localizer.network.topology import Topology
 from schemas.enums import Layer
+from schemas.units import SECOND_NS
 
 # A verdict ends after two windows without: one may miss a fault that comes and goes.
 END_NS: Final = 60 * SECOND_NS
@@ -24,7 +24,7 @@ class Accusation:
     Attributes
     ----------
     component_id : as in topology.v1
-    kind : name of a kind of fault (`localizer.catalogue.KINDS`)
+    kind : name of a kind of fault (`localizer.verdict.catalogue.KINDS`)
     score : the greater, the surer; any scale
     also : components that the method cannot tell from it, best first
     """

@@ -19,14 +19,15 @@ from typing import Final
 
 import numpy as np
 
-from arena.baselines.crossing import Bools, Crossing, symptom
+from arena.baselines.crossing import Crossing, symptom
 from arena.baselines.features import HalfHours, LookBack
 from arena.baselines.observing import WINDOW_NS, Window, joined
 from arena.baselines.plugin import Accusation
-from arena.simulation import SECOND_NS
-from localizer.overlay import Break
-from localizer.paths import FlowKey
+from localizer.facts.overlay import Break
+from localizer.network.paths import FlowKey
+from schemas.columns.arrays import Bools
 from schemas.enums import ComponentKind
+from schemas.units import SECOND_NS
 
 # The paper's median of 8 s from fault to alarm leaves no room for 30-s windows of loss.
 SLICE_NS: Final = 5 * SECOND_NS

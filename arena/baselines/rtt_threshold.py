@@ -14,8 +14,8 @@ import numpy as np
 from arena.baselines.crossing import SLOW_NS, slow_probes, symptom
 from arena.baselines.observing import Window
 from arena.baselines.plugin import Accusation
-from localizer.routes import holders
-from localizer.topology import Topology
+from localizer.network.routes import holders
+from localizer.network.topology import Topology
 from schemas.enums import ComponentKind
 
 # The service level that yuuki/rpingmesh, an open R-Pingmesh, ships with.

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from arena.reporting.tables import FALSE, MISSED, confusion
-from arena.scoring import SECOND_NS, Case, delays_ns, scores
+from arena.scoring import Case, delays_ns, scores
+from schemas.units import SECOND_NS
 
 Style = TypeVar("Style")
 

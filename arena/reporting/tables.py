@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from arena.scoring import SECOND_NS, Case, Score, delays_ns, match, place_of, scores
+from arena.scoring import Case, Score, delays_ns, match, place_of, scores
 from arena.truth import TrueFault, Verdict
+from schemas.units import SECOND_NS
 
 # Score, heading, whether it is a share.
 COLUMNS: Final = (

@@ -12,15 +12,14 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.signal import stft
 
 from arena.workload.capture import Capture
-from skeleton_job.files import infer_table
-from skeleton_job.meta import parse_meta
+from schemas.columns.arrays import Floats
+from skeleton_job.offline.meta import parse_meta
+from skeleton_job.offline.table import infer_table
 
-Floats = NDArray[np.float64]
 Document = Mapping[str, Any]
 STEP_NS: Final = 10**9
 WINDOW_S: Final = 64

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from arena.workload.capture import CaptureSpec, capture
 from arena.workload.spec import JobSpec
-from skeleton_job.files import infer_table
-from skeleton_job.meta import parse_meta
+from skeleton_job.offline.meta import parse_meta
+from skeleton_job.offline.table import infer_table
 
 # 256 hosts of 8 RNICs.
 LARGE: Final = JobSpec(dp=32, pp=8, period_s=10.0, microbatches=16)

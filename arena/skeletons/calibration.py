@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from arena.skeletons.report import LEVELS, Outcome
-
-Floats = NDArray[np.float64]
+from schemas.columns.arrays import Floats
 
 RIDGE: Final = 1.0
 FOLDS: Final = 5

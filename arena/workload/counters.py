@@ -6,11 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.workload.spec import SAME_TICK, Dirt
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-S_NS = 10**9
+from schemas.columns.arrays import Bools, Floats, Int64s
+from schemas.units import SECOND_NS
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class Curve:
         return np.interp(times_s, self.at_s, self.total)
 
 
-def curves(lane: Ints, begin_s: Floats, end_s: Floats, size: Ints, lanes: int) -> list[Curve]:
+def curves(lane: Int64s, begin_s: Floats, end_s: Floats, size: Int64s, lanes: int) -> list[Curve]:
     """Return the cumulated bytes of each lane.
 
     A transfer moves its bytes evenly over its time. Rows of lane -1 are left out.
@@ -61,7 +58,7 @@ def _curve(begin_s: Floats, end_s: Floats, size: Floats) -> Curve:
 class Reading:
     """One host's readings: stamps by its own clock, which are there, and the true times."""
 
-    stamp_ns: Ints
+    stamp_ns: Int64s
     time_s: Floats
     there: Bools
 
@@ -88,7 +85,7 @@ def readings(
         there = rng.random(ticks.size) >= dirt.lost
         if dirt.hole_s and rng.random() < 0.7:
             there &= (ticks < hole_at) | (ticks >= hole_at + dirt.hole_s)
-        stamps = start_ns + np.round((time + offset) * S_NS).astype(np.int64)
+        stamps = start_ns + np.round((time + offset) * SECOND_NS).astype(np.int64)
         out.append(Reading(stamps, time, there))
     return out
 

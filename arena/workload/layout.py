@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.workload.spec import JobSpec
-
-Ints = NDArray[np.int64]
+from schemas.columns.arrays import Int64s
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Layout:
     spec: JobSpec
 
     @cached_property
-    def lane_of(self) -> Ints:
+    def lane_of(self) -> Int64s:
         """Lane of each block, shape (pp, dp, cp)."""
         s = self.spec
         stage, replica, context = np.meshgrid(
@@ -39,7 +37,7 @@ class Layout:
         gpu = block * s.tp
         host, local = gpu // s.gpus_per_host, gpu % s.gpus_per_host
         slot = local * s.nics_per_host // s.gpus_per_host // s.width
-        lanes: Ints = host * s.slots + slot
+        lanes: Int64s = host * s.slots + slot
         return lanes
 
     @property
@@ -47,9 +45,9 @@ class Layout:
         """Number of lanes."""
         return self.spec.hosts * self.spec.slots
 
-    def host(self, lanes: Ints) -> Ints:
+    def host(self, lanes: Int64s) -> Int64s:
         """Return the host of each lane."""
-        out: Ints = lanes // self.spec.slots
+        out: Int64s = lanes // self.spec.slots
         return out
 
     def across(self, src: int, dst: int) -> tuple[int, int] | None:

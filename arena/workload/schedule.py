@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.workload.spec import JobSpec
-
-Floats = NDArray[np.float64]
+from schemas.columns.arrays import Floats
 
 FORWARD: Final = "F"
 BACKWARD: Final = "B"

@@ -4,14 +4,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.workload.collectives import Edge, all_to_all, ring, tree
 from arena.workload.layout import Layout
-from arena.workload.schedule import BACKWARD, COST, FORWARD, WEIGHTS, Floats, Op, Timing, run
+from arena.workload.schedule import BACKWARD, COST, FORWARD, WEIGHTS, Op, Timing, run
 from arena.workload.spec import JobSpec
-
-Ints = NDArray[np.int64]
+from schemas.columns.arrays import Floats, Int64s
 
 # Of an iteration: what computing takes; the rest is gradients, optimizer and pause.
 COMPUTE_SHARE: Final = 0.7
@@ -28,15 +26,21 @@ class Transfers:
     A lane's every NIC moves `size` bytes; OUTSIDE as a lane is a host that is no part of the job.
     """
 
-    src: list[Ints] = field(default_factory=list)
-    dst: list[Ints] = field(default_factory=list)
+    src: list[Int64s] = field(default_factory=list)
+    dst: list[Int64s] = field(default_factory=list)
     begin_s: list[Floats] = field(default_factory=list)
     end_s: list[Floats] = field(default_factory=list)
-    size: list[Ints] = field(default_factory=list)
+    size: list[Int64s] = field(default_factory=list)
     kinds: dict[tuple[int, int], set[str]] = field(default_factory=dict)
 
     def add(
-        self, kind: str, edge: tuple[int, int], *, begin_s: Floats, end_s: Floats, size: Ints | int
+        self,
+        kind: str,
+        edge: tuple[int, int],
+        *,
+        begin_s: Floats,
+        end_s: Floats,
+        size: Int64s | int,
     ) -> None:
         """Add one transfer per iteration between two lanes; sizes in bytes per NIC."""
         src, dst = edge
@@ -49,7 +53,7 @@ class Transfers:
         if OUTSIDE not in {src, dst}:
             self.kinds.setdefault((min(src, dst), max(src, dst)), set()).add(kind)
 
-    def rows(self) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+    def rows(self) -> tuple[Int64s, Int64s, Floats, Floats, Int64s]:
         """Return src, dst, begin, end and size of all rows."""
         if not self.src:
             none = np.zeros(0, np.int64)
@@ -150,7 +154,7 @@ class _Run:
         return spans
 
     def _put(
-        self, kind: str, edge: tuple[int, int], begin: Floats, end: Floats, size: Ints | int
+        self, kind: str, edge: tuple[int, int], begin: Floats, end: Floats, size: Int64s | int
     ) -> None:
         k = self.kept
         whole = np.broadcast_to(np.asarray(size, np.int64), (self.n,))
@@ -162,7 +166,9 @@ class _Run:
             size=whole[k],
         )
 
-    def _edges(self, kind: str, edges: list[Edge], begin: Floats, end: Floats, size: Ints) -> None:
+    def _edges(
+        self, kind: str, edges: list[Edge], begin: Floats, end: Floats, size: Int64s
+    ) -> None:
         for a, b, share in edges:
             self._put(kind, (a, b), begin, end, (size * share).astype(np.int64))
 
@@ -235,7 +241,7 @@ class _Run:
             else:
                 self._edges("dp", edges, begin, end, size)
 
-    def _sharded(self, edges: list[Edge], end: Floats, size: Ints) -> None:
+    def _sharded(self, edges: list[Edge], end: Floats, size: Int64s) -> None:
         """Fully sharded: parameters gathered twice, gradients scattered once, all along."""
         part = size // SHARD_PARTS
         for i in range(3 * SHARD_PARTS):

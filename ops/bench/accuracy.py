@@ -20,7 +20,7 @@ from arena.reporting.page import write_report
 from arena.reporting.results import Result, by_diagnoser, write_results
 from arena.run import run_world
 from arena.scenario import Scenario, stage
-from arena.scoring import SECOND_NS, Case, Score, delays_ns, scores
+from arena.scoring import Case, Score, delays_ns, scores
 from arena.skeletons.bench import bench
 from arena.skeletons.report import measure, summary
 from arena.skeletons.suites import cases
@@ -29,6 +29,7 @@ from ops.bench.likeness import compare as compare_shapes
 from ops.bench.likeness import recorded
 from ops.bench.report import BUILD_DIR, Figure, Sense, figure
 from ops.pipeline import Pipeline, PipelineConfig
+from schemas.units import SECOND_NS
 
 Say = Callable[[str], None]
 COMMAND: Final = "make bench-accuracy"

@@ -37,10 +37,8 @@ from schemas.codec import Codec
 from schemas.enums import ClockSource, TraceCause
 from schemas.records import PingList
 from schemas.topics import HEARTBEAT, PATH_TRACE, PROBE_ROUND, RNIC_COUNTERS, Topic
+from schemas.units import MS_NS, SECOND_NS, US_NS
 
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
-MS_NS: Final = 10**6
 # A round is published when its last probe is decided.
 COLLECT_NS: Final = SPREAD_NS + 50 * MS_NS
 BODIES: Final = 8

@@ -16,8 +16,7 @@ from ops.bench.cluster_shape import CLUSTER, JOB_HOSTS, RAILS, ClusterShape
 from schemas import topics
 from schemas.enums import Transport
 from schemas.records import Endpoint, Task, TaskEndpoint
-
-US_NS = 1_000
+from schemas.units import US_NS
 
 
 @dataclass(frozen=True, slots=True)

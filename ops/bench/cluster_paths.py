@@ -9,17 +9,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from arena.fabric import NOWHERE, Fabric, Ints, address
+from arena.fabric import NOWHERE, Fabric, address
 from arena.latency import PATH_SIGMA
 from arena.tracing import GAP_NS, REFRESH_NS
 from ops.bench.cluster_shape import CLUSTER, RAILS
 from ops.bench.load import BASE_NS
 from probers.trace import TraceSettings
+from schemas.columns.arrays import Int64s
 from schemas.enums import TraceCause
 from schemas.ids import path_id
 from schemas.records import PingTarget
+from schemas.units import US_NS
 
-US_NS: Final = 1_000
 # An agent begins so many traces of new 5-tuples a second (`probers.trace`).
 DISCOVERY_NS: Final = 10**9 // round(TraceSettings(timeout_ns=0).rate_hz)
 NEVER_NS: Final = -(2**62)
@@ -54,10 +55,10 @@ class Paths:
     src: list[str]
     dst: list[str]
     flow: list[int]
-    way: Ints
+    way: Int64s
     base_ns: np.typing.NDArray[np.float64]
-    trace_ns: Ints
-    told_ns: Ints = field(init=False)
+    trace_ns: Int64s
+    told_ns: Int64s = field(init=False)
 
     def __post_init__(self) -> None:
         self.told_ns = np.full(len(self.src), NEVER_NS, np.int64)

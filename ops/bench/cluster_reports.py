@@ -6,9 +6,8 @@ from arena.agents import PROBER_DELAY_NS
 from arena.cluster import endpoint_id
 from ops.bench.cluster_shape import RAILS
 from schemas.enums import AgentState
+from schemas.units import SECOND_NS, US_NS
 
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
 # Counters are read ten times a second.
 TICKS: Final = 10
 TICK_NS: Final = SECOND_NS // TICKS

@@ -23,7 +23,7 @@ from ops.watch import Watch
 from schemas.connection import KafkaSettings
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY, ENDPOINT, FAULT_EVENT, PINGLIST, PROBE_WINDOW
-from streams.lookback import LogReader
+from streams.edge.lookback import LogReader
 
 WORKERS: Final = 2
 SIMULATOR: Final = "simulator"

@@ -26,6 +26,7 @@ from ops.watch import Watch
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings, settings_from_table
 from schemas.topics import BY_NAME, ENDPOINT, PINGLIST, TASK
+from schemas.units import SECOND_NS
 
 SLOT_S: Final = 0.01
 CHURN_S: Final = 0.1
@@ -43,7 +44,6 @@ SETTLED_HZ: Final = 1_000.0
 OVERTIME_S: Final = 60.0
 # A dead RNIC is blamed where more than one other end sees it.
 FAULT_HOSTS: Final = 3
-SECOND_NS: Final = 10**9
 
 
 class Simulator:

@@ -24,8 +24,8 @@ from ops.pipeline import Pipeline
 from ops.recording.source import Source
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
+from schemas.units import US_NS
 
-US_NS: Final = 1_000
 # What the lab has by default.
 HOSTS: Final = 4
 RAILS: Final = 4

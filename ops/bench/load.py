@@ -26,11 +26,10 @@ from ops.bench.round_bytes import round_body, round_head
 from probers.pacing import shuffled, spread_ns, stagger_ns
 from probers.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
+from schemas.columns.arrays import Int64s
 from schemas.enums import ClockSource, ProbeStatus
-from streams.columns import Int64s
+from schemas.units import SECOND_NS, US_NS
 
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
 CLUSTER: Final = "bench"
 # Three switches on a rail-optimised fabric, as the published system reports it.
 BASE_NS: Final = 16_000

@@ -10,22 +10,13 @@ import numpy as np
 from arena.cluster import agent_id, endpoint_id, host_id, vswitch_id
 from arena.injection import Sight
 from arena.setup import Rec, sight_state
-from ops.bench.localizer_world import (
-    NAME,
-    PAIR_FLOWS,
-    RAILS,
-    SEGMENT_HOSTS,
-    SPINES,
-    US_NS,
-    World,
-)
+from ops.bench.localizer_world import NAME, PAIR_FLOWS, RAILS, SEGMENT_HOSTS, SPINES, World
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState, TraceCause
 from schemas.ids import path_id
 from schemas.records import Anomaly, FlowEntry, FlowTable
+from schemas.units import MS_NS, SECOND_NS, US_NS
 
-SECOND_NS: Final = 10**9
-MS_NS: Final = 10**6
 # Three probes in a row, half a second apart in all.
 CONFIRM_NS: Final = 500 * MS_NS
 TRACED_NS: Final = 700 * MS_NS

@@ -13,17 +13,17 @@ from typing import Any, Final
 import numpy as np
 
 from arena.cluster import Cluster, JobPlan, agent_id, endpoint_id, host_id
-from arena.fabric import NOWHERE, Fabric, FabricShape, Ints, address
+from arena.fabric import NOWHERE, Fabric, FabricShape, address
 from arena.setup import Rec, host_endpoints, job_lists, job_task, topology
-from localizer.inputs import Event
+from localizer.facts.inputs import Event
 from schemas import topics
+from schemas.columns.arrays import Int64s
 from schemas.enums import AgentState, TraceCause
 from schemas.ids import path_id
 from schemas.records import Heartbeat, PathTrace, TraceHop
+from schemas.units import SECOND_NS, US_NS
 
 NAME: Final = "scale"
-SECOND_NS: Final = 10**9
-US_NS: Final = 1_000
 BEGIN_NS: Final = 1_700_000_000 * SECOND_NS
 RAILS: Final = 8
 SEGMENT_HOSTS: Final = 16
@@ -95,20 +95,20 @@ class World:
         return range(host * each, (host + 1) * each)
 
     @cached_property
-    def src_host(self) -> Ints:
+    def src_host(self) -> Int64s:
         """Hosts of the probers, by 5-tuple."""
         return self.cluster.host_of(self.cluster.flows.src)
 
     @cached_property
-    def dst_host(self) -> Ints:
+    def dst_host(self) -> Int64s:
         """Hosts of the targets, by 5-tuple."""
         return self.cluster.host_of(self.cluster.flows.dst)
 
     @cached_property
-    def phase_ns(self) -> Ints:
+    def phase_ns(self) -> Int64s:
         """When in its second each 5-tuple is probed."""
         spread = np.random.default_rng(self.segments)
-        phase: Ints = spread.integers(0, SECOND_NS, self.paths)
+        phase: Int64s = spread.integers(0, SECOND_NS, self.paths)
         return phase
 
     def key(self, flow: int) -> tuple[str, str, int]:

@@ -14,7 +14,7 @@ import faust
 from ops.bench.peer_windows import TOPIC, WINDOWS, Windows, decode
 from schemas.connection import settings_from_table
 from schemas.topics import PROBE_ROUND
-from streams.app import make_app
+from streams.faust_app import make_app
 
 COMMIT_S: Final = 0.25
 

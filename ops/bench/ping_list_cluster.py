@@ -16,8 +16,8 @@ from schemas.enums import Transport
 from schemas.records import Endpoint, PingList, Task, TaskEndpoint
 from schemas.topics import PINGLIST
 from skeleton_job.core import SkeletonCore
-from skeleton_job.pinglists import ListConfig
-from skeleton_job.questions import InferenceConfig
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.tasks.due import InferenceConfig
 
 CLUSTER: Final = "bench"
 RAILS: Final = 8

@@ -10,7 +10,7 @@ from ops.bench.cluster_run import ClusterRun, Stored, measure
 from ops.bench.cluster_shape import ClusterShape
 from ops.bench.report import Figure, Sense, figure
 from schemas.topics import ANOMALY, ENDPOINT, PINGLIST, PROBE_WINDOW
-from skeleton_job.pinglists import MAX_LIST_BYTES
+from skeleton_job.lists.pinglists import MAX_LIST_BYTES
 
 COMMAND: Final = "make bench-scale"
 # Workers commit each second, and are looked at twice a second.

@@ -17,18 +17,19 @@ from itertools import chain
 from multiprocessing import get_context
 from typing import Final
 
-from localizer import heap
-from localizer.config_core import GRID_NS, CoreConfig
+from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
-from localizer.inputs import Event
+from localizer.edge import collector
+from localizer.facts.inputs import Event
 from ops.bench import process_cost
 from ops.bench.growth import Curve, told
 from ops.bench.localizer_faults import Fault, Troubles, plan, spine_off
-from ops.bench.localizer_world import BEGIN_NS, NAME, SECOND_NS, Numbered, World
+from ops.bench.localizer_world import BEGIN_NS, NAME, Numbered, World
 from ops.bench.report import Figure, figure
 from schemas import topics
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
+from schemas.units import SECOND_NS
 
 COMMAND: Final = "make bench-scale"
 # Bars of the issue.
@@ -113,13 +114,13 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
     core, numbered = Core(CoreConfig(cluster=NAME)), Numbered()
     run = Run(links=world.links, paths=world.paths, truth=faults)
     # The collector is held as the service does, before it reads and when it has caught up.
-    heap.begin()
+    collector.begin()
     begin_s = time.process_time()
     now_ns = base_ns = set_up(core, world, numbered)
     run.setup_s = time.process_time() - begin_s
     troubles = Troubles(world, faults, base_ns + CALM_S * SECOND_NS, at_once=at_once)
     run.anomalies = troubles.anomalies
-    heap.settle()
+    collector.settle()
     first_ns, ended_s = None, 0.0
     for second in range(CALM_S + lasts_s):
         quiet = _quiet(world, troubles, numbered, second, base_ns)
@@ -136,7 +137,7 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
             said = core.advance(now_ns)
             spent_s = time.process_time() - begin_s
             # As the service does, between decisions.
-            heap.tend()
+            collector.tend()
             tended_s = time.process_time() - begin_s - spent_s
             if first_ns is None:
                 continue

@@ -16,15 +16,16 @@ from statistics import median
 from typing import Final
 
 from arena.setup import Rec, host_endpoints, topology
-from localizer import heap
-from localizer.config_core import GRID_NS, CoreConfig
+from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
+from localizer.edge import collector
 from ops.bench.growth import Curve, told
 from ops.bench.localizer_faults import Troubles, plan
-from ops.bench.localizer_world import NAME, RAILS, SECOND_NS, Numbered, World
+from ops.bench.localizer_world import NAME, RAILS, Numbered, World
 from ops.bench.report import Figure
 from ops.bench.scale_localizer import COMMAND, Say, row, set_up
 from schemas.enums import ComponentKind
+from schemas.units import SECOND_NS
 
 # 49,152, 100,352 and 200,704 5-tuples.
 SIZES: Final = (24, 49, 98)
@@ -69,7 +70,7 @@ def run(segments: int) -> tuple[int, float, float]:
     now_ns = base_ns = set_up(core, world, numbered)
     troubles = Troubles(world, plan(world)[:1], base_ns + CALM_S * SECOND_NS)
     # As the service does when it has caught up.
-    heap.settle()
+    collector.settle()
     spent: list[list[float]] = []
     for second in range(2 * CALM_S + CHANGES):
         recs = [

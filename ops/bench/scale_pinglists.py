@@ -14,8 +14,8 @@ from schemas.codec import Codec
 from schemas.records import Endpoint, PingList, Task, TaskEndpoint
 from schemas.topics import ENDPOINT, PINGLIST
 from skeleton_job.core import SkeletonCore
-from skeleton_job.pinglists import MAX_LIST_BYTES, ListConfig
-from skeleton_job.questions import InferenceConfig
+from skeleton_job.lists.pinglists import MAX_LIST_BYTES, ListConfig
+from skeleton_job.tasks.due import InferenceConfig
 
 Say = Callable[[str], None]
 COMMAND: Final = "make bench-scale"

@@ -10,9 +10,9 @@ from ops.bench.report import Figure, figure
 from ops.bench.skeleton_cluster import CLUSTER, HZ, INFERENCE, RAILS, SPECS, as_batch, columns, task
 from schemas.codec import Codec
 from schemas.topics import RNIC_COUNTERS
-from skeleton_job.columns import counter_columns
 from skeleton_job.core import SkeletonCore
-from skeleton_job.pinglists import ListConfig
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.series.columns import counter_columns
 
 Say = Callable[[str], None]
 COMMAND: Final = "make bench-scale"

@@ -23,17 +23,17 @@ from arena.workload.capture import CaptureSpec, capture
 from arena.workload.spec import JobSpec
 from ops.bench.process_cost import cpu_s, memory
 from schemas.records import CounterBatch, CounterSample, Task, TaskEndpoint
-from skeleton_job.arrays import S_NS
-from skeleton_job.columns import CounterColumns
+from schemas.units import SECOND_NS
 from skeleton_job.config import SkeletonConfig
 from skeleton_job.core import SkeletonCore
-from skeleton_job.inferring import Inferring
-from skeleton_job.pinglists import ListConfig
-from skeleton_job.questions import InferenceConfig
+from skeleton_job.edge.inferring import Inferring
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.series.columns import CounterColumns
+from skeleton_job.tasks.due import InferenceConfig
 
 CLUSTER: Final = "bench"
 HZ: Final = 10
-TICK_NS: Final = S_NS // HZ
+TICK_NS: Final = SECOND_NS // HZ
 # 80 hosts of 8 RNICs: 64 tasks are 40,960.
 HOSTS: Final = 80
 RAILS: Final = 8
@@ -45,9 +45,9 @@ SPECS: Final = (
 )
 INFERENCE: Final = InferenceConfig()
 # What the store keeps at most, and one interval more for the run after new readings.
-SECONDS: Final = (INFERENCE.window_ns + 2 * INFERENCE.interval_ns) // S_NS + 12
+SECONDS: Final = (INFERENCE.window_ns + 2 * INFERENCE.interval_ns) // SECOND_NS + 12
 # The first run sees windows that end before those readings.
-FIRST_SECONDS: Final = SECONDS - INFERENCE.interval_ns // S_NS
+FIRST_SECONDS: Final = SECONDS - INFERENCE.interval_ns // SECOND_NS
 # As often as the service looks for answers.
 POLL_S: Final = 0.05
 
@@ -101,7 +101,7 @@ def columns(of: Task, number: int, seconds: range) -> Iterator[CounterColumns]:
             yield CounterColumns(
                 cluster=CLUSTER,
                 agent_id=endpoints[0].agent_id,
-                started_at=int(time_ns[host, rows].min()) // S_NS * 10**6,
+                started_at=int(time_ns[host, rows].min()) // SECOND_NS * 10**6,
                 names=names,
                 time_ns=time_ns[host, rows].ravel(),
                 tx_bytes=tx[host, rows].ravel(),

@@ -19,7 +19,7 @@ from ops.bench import process_cost
 from ops.bench.load import CLUSTER, Load, LoadShape, Sent
 from schemas.connection import KafkaSettings, settings_from_table
 from schemas.topics import PROBE_ROUND
-from streams.lookback import QUEUE_BACKOFF
+from streams.edge.lookback import QUEUE_BACKOFF
 
 BATCH: Final = 2_000
 POLL_S: Final = 0.2

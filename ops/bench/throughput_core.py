@@ -21,14 +21,14 @@ from ops.bench.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from streams.config import DetectionConfig
-from streams.engine import WINDOWS_AT_ONCE
-from streams.feed import Feed, Made, window_bytes
-from streams.partition import Identity, PartitionMachine
+from streams.core.feed import Feed, Made, window_bytes
+from streams.core.machine import Identity, PartitionMachine
+from streams.core.window_records import WindowBatch
+from streams.edge.engine import WINDOWS_AT_ONCE
 from streams.warm import warm
-from streams.window_records import WindowBatch
 
 if TYPE_CHECKING:
-    from streams.columnar.window_bytes import WindowBytes
+    from streams.core.window_bytes import WindowBytes
 
 # As a worker of two holds of four.
 PARTITIONS: Final = 2

@@ -14,14 +14,15 @@ import numpy as np
 
 from ops.bench.load import Load, LoadShape
 from schemas.codec import Codec
+from schemas.columns.arrays import Int64s
 from schemas.topics import PROBE_ROUND
-from streams.columns import Int64s, round_columns
+from streams.columns.rounds import round_columns
 from streams.kernels import HAS_KERNELS
 from streams.warm import warm
 
 if TYPE_CHECKING:
-    from streams.columnar.plan import Plan
-    from streams.columnar.rounds import Block
+    from streams.columns.blocks import Block
+    from streams.columns.plan import Plan
 
 # Results of the messages that a consumer gives at a time.
 ROOM: Final = 400_000
@@ -37,12 +38,12 @@ class Decoder:
         if not kernels:
             return
         # Here, since numba may be missing.
-        from streams.columnar import kernel  # noqa: PLC0415
-        from streams.columnar.index import FlowIndex, Names  # noqa: PLC0415
-        from streams.columnar.plan import Field, Item  # noqa: PLC0415
-        from streams.columnar.rounds import Blocks  # noqa: PLC0415
+        from streams.columns import interpreter  # noqa: PLC0415
+        from streams.columns.blocks import Blocks  # noqa: PLC0415
+        from streams.columns.index import FlowIndex, Names  # noqa: PLC0415
+        from streams.columns.plan import Field, Item  # noqa: PLC0415
 
-        self._kernel = kernel
+        self._interpreter = interpreter
         self._blocks = Blocks(self._codec.framer)
         self._names, self._flows = Names(1), FlowIndex(1)
         self._numbers: dict[str, int] = {}
@@ -77,7 +78,7 @@ class Decoder:
     def _read(self, block: "Block", plan: "Plan", at: int) -> tuple[int, int]:
         fields: Int64s = np.zeros((self._field_count, len(block)), np.int64)
         counts: Int64s = np.zeros(len(block), np.int64)
-        return self._kernel.read_rounds(
+        return self._interpreter.read_rounds(
             block.data, block.starts, block.ends, at, plan, self._names.arrays,
             self._flows.arrays, fields, self._items, self._rows, counts,
         )  # fmt: skip
@@ -89,7 +90,7 @@ class Decoder:
             self._names.enter(self._numbers.setdefault(name, len(self._numbers)), name)
         spans: Int64s = np.zeros((len(results), 2), np.int64)
         scratch: Int64s = np.zeros((max(self._field_count, len(self._items)), 1), np.int64)
-        self._kernel.key_spans(
+        self._interpreter.key_spans(
             block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
         )
         rows = [

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import quantiles
 from typing import Final
 
-from ops.bench.load import SECOND_NS, LoadShape
+from ops.bench.load import LoadShape
 from ops.bench.report import Figure
 from ops.bench.throughput_figures import MEGA, WORKERS, Say, known_rate_hz, row
 from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
@@ -18,6 +18,7 @@ from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.topics import ANOMALY
+from schemas.units import SECOND_NS
 
 SHARE: Final = 0.5
 BAR_S: Final = 2.0

@@ -5,11 +5,12 @@ from statistics import median
 from typing import Final
 
 from ops.bench import process_cost
-from ops.bench.load import SECOND_NS, LoadShape
+from ops.bench.load import LoadShape
 from ops.bench.report import Figure
 from ops.bench.throughput_delay import begin
 from ops.bench.throughput_figures import WORKERS, Say, row
 from ops.bench.throughput_rig import Rig
+from schemas.units import SECOND_NS
 
 GIB: Final = 2**30
 BAR_GIB: Final = 1.5

@@ -29,9 +29,9 @@ from ops.recording.shape import shape_of
 from ops.recording.writer import RecordingWriter, count, prepare_folder
 from schemas.codec import Codec
 from schemas.topics import BY_NAME, PROBE_ROUND
+from schemas.units import MS_NS
 
 US_PER_MS: Final = 1_000
-MS_NS: Final = 10**6
 BODIES: Final = 12
 # Behind the results stand four fields that are empty, each one byte.
 TAIL_BYTES: Final = 4

@@ -11,9 +11,8 @@ from ops.bench.load import CLUSTER
 from schemas.connection import settings_from_table
 from schemas.eventlog import setup_logging
 from streams import worker
-from streams.batch import Batch
 from streams.config import WorkerConfig
-from streams.engine import Engine
+from streams.edge.engine import Batch, Engine
 
 
 class Counting(Engine):

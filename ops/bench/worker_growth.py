@@ -16,7 +16,7 @@ from ops.bench import process_cost
 from ops.bench.load import Load, LoadShape
 from ops.bench.throughput_core import PARTITIONS, Core, Logs, put
 from schemas.codec import Codec
-from streams import heap
+from streams.columns import memory
 from streams.warm import warm
 
 # In the first minute every 5-tuple is new, and the first window closes.
@@ -27,7 +27,7 @@ LASTS_S: Final = 60
 
 def run(agents: int, warm_s: int = WARM_S, lasts_s: int = LASTS_S) -> dict[str, float]:
     """Return 5-tuples, results and seconds of CPU after the warm part, bytes that were added."""
-    heap.give_back()
+    memory.give_back()
     warm(Codec())
     # Of bodies there are few: their values do not matter here, and their bytes are no state.
     load = Load(LoadShape(agents=agents, bodies=2))

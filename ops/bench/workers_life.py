@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ops.bench.cluster_watch import WorkerLag
-from ops.bench.load import SECOND_NS, LoadShape
+from ops.bench.load import LoadShape
 from ops.bench.throughput_rig import START_TIMEOUT_S, Rig
 from ops.bench.throughput_watching import events
 from ops.bench.workers_truth import Truth, Verdict
@@ -18,7 +18,8 @@ from ops.processes import Child, ChildDiedError
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND, PROBE_WINDOW, Topic
-from streams.lookback import LogReader
+from schemas.units import SECOND_NS
+from streams.edge.lookback import LogReader
 
 WINDOW_S: Final = 5
 LATENESS_S: Final = 2

@@ -7,9 +7,9 @@ number; a probe belongs to the window of its sending time.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-US_NS: Final = 1_000
+from schemas.units import US_NS
 
 
 class Window(NamedTuple):

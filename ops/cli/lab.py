@@ -14,13 +14,13 @@ from ops.cli.lab_errors import Name, plain_errors
 from ops.cli.lab_kinds import kinds
 from ops.cli.lab_suite import suite
 from schemas.connection import KafkaSettings, load_settings
+from schemas.units import SECOND_NS
 
 if TYPE_CHECKING:
     from ops.lab.lab import Lab
 
 DOWN_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.1
-NS_PER_S: Final = 1_000_000_000
 
 
 def up(
@@ -89,7 +89,7 @@ def up(
             leaves=usual.leaves if leaves is None else leaves,
             spines=usual.spines if spines is None else spines,
         )
-        workload = Workload(shape=shape, stages=stages, period_ns=round(period * NS_PER_S))
+        workload = Workload(shape=shape, stages=stages, period_ns=round(period * SECOND_NS))
         _topics(settings, apply=apply_topics)
         if detach:
             _up_detached(

@@ -40,9 +40,9 @@ def infer(
 
     Example: skeletonhunter skeleton infer counters.parquet --meta meta.json --out skeleton.json
     """
-    from skeleton_job.files import TableError, infer_table, read_counters
-    from skeleton_job.meta import Meta, MetaError, parse_meta
-    from skeleton_job.skeleton import DEFAULT_MIN_CONFIDENCE
+    from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
+    from skeleton_job.offline.meta import Meta, MetaError, parse_meta
+    from skeleton_job.offline.table import TableError, infer_table, read_counters
 
     try:
         known = Meta() if meta is None else parse_meta(json.loads(meta.read_text("utf-8")))

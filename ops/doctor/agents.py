@@ -4,9 +4,9 @@ from typing import Final
 
 from ops.doctor.snapshot import MS_PER_S, Check, Snapshot, Status, age, counted, some
 from schemas.enums import AgentState
+from schemas.units import MS_NS
 
 US_PER_MS: Final = 1_000
-NS_PER_MS: Final = 1_000_000
 # A heartbeat may be late by a poll, a batch and a busy host. What differs by more
 # than the worker's default lateness makes it drop results as late.
 CLOCK_WARN_MS: Final = 500
@@ -28,7 +28,7 @@ def silent_agents(s: Snapshot) -> Check:
             silent[agent] = "no heartbeat"
             continue
         age_ms = s.now_ms - beat.sent_at // US_PER_MS
-        limit_ms = max(SILENT_MIN_MS, SILENT_INTERVALS * beat.interval_ns // NS_PER_MS)
+        limit_ms = max(SILENT_MIN_MS, SILENT_INTERVALS * beat.interval_ns // MS_NS)
         if age_ms > limit_ms and agent not in s.live:
             silent[agent] = f"{age(age_ms)} ago"
     if silent:

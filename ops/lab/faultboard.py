@@ -8,9 +8,10 @@ from typing import Any
 from ops.lab.events import EventLoop
 from ops.lab.fabric import Fabric
 from ops.lab.faults import FaultError, FaultSpec
-from ops.lab.flapping import NS_PER_MS, Flapping
+from ops.lab.flapping import Flapping
 from ops.lab.impairment import Effect, LinkDirection
 from ops.lab.truth import Action, Truth
+from schemas.units import MS_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,9 @@ def effect_of(spec: FaultSpec) -> Effect:
         case "link-corrupt":
             return Effect(corrupt=spec.params["percent"] / 100)
         case "link-delay":
-            return Effect(delay_ns=round(spec.params["ms"] * NS_PER_MS))
+            return Effect(delay_ns=round(spec.params["ms"] * MS_NS))
         case "link-jitter":
-            return Effect(jitter_ns=round(spec.params["ms"] * NS_PER_MS))
+            return Effect(jitter_ns=round(spec.params["ms"] * MS_NS))
         case _:
             raise FaultError(f"{spec.kind} is no fault of the fabric")
 

@@ -6,10 +6,10 @@ from typing import Final
 from ops.lab.events import EventLoop
 from ops.lab.faults import FaultSpec
 from ops.lab.truth import Action
+from schemas.units import MS_NS
 
 # Kinds that flap; they have a period, `ms`.
 FLAPPING: Final = frozenset({"link-flap"})
-NS_PER_MS: Final = 1_000_000
 
 Change = Callable[[str, FaultSpec], object]
 
@@ -42,7 +42,7 @@ class Flapping:
             self._plan(fault_id, spec, down=False)
 
     def _plan(self, fault_id: str, spec: FaultSpec, *, down: bool) -> None:
-        half_ns = round(spec.params["ms"] * NS_PER_MS / 2)
+        half_ns = round(spec.params["ms"] * MS_NS / 2)
         self._loop.call_later(half_ns, lambda: self._flip(fault_id, spec, down=down))
 
     def _flip(self, fault_id: str, spec: FaultSpec, *, down: bool) -> None:

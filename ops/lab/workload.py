@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from ops.lab.errors import LabUsageError
 from ops.lab.shape import EndpointSpec, LabShape
+from schemas.units import MS_NS
 
-MS: Final = 1_000_000
-DEFAULT_PERIOD_NS: Final = 2_000 * MS
+DEFAULT_PERIOD_NS: Final = 2_000 * MS_NS
 # Below this, an iteration has no sample of its own at 10 Hz.
-MIN_PERIOD_NS: Final = 400 * MS
-MAX_PERIOD_NS: Final = 600_000 * MS
+MIN_PERIOD_NS: Final = 400 * MS_NS
+MAX_PERIOD_NS: Final = 600_000 * MS_NS
 MICRO_BATCHES: Final = 4
 
 # A bf16 gradient shard of some 500 M parameters, and the activations of one
@@ -96,8 +96,8 @@ class Workload:
     def __post_init__(self) -> None:
         if not MIN_PERIOD_NS <= self.period_ns <= MAX_PERIOD_NS:
             raise WorkloadError(
-                f"period of {self.period_ns / MS:g} ms: {MIN_PERIOD_NS / MS:g} to "
-                f"{MAX_PERIOD_NS / MS:g} ms"
+                f"period of {self.period_ns / MS_NS:g} ms: {MIN_PERIOD_NS / MS_NS:g} to "
+                f"{MAX_PERIOD_NS / MS_NS:g} ms"
             )
         hosts = self.shape.hosts
         if self.stages is not None and (self.stages < 1 or hosts % self.stages):

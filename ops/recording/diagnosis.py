@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from arena.direct import DirectRun
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from ops.recording.order import SLOT_MS, between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
@@ -24,10 +24,10 @@ from schemas.topics import (
     TOPOLOGY,
     Topic,
 )
+from schemas.units import MS_NS
 from streams.config import DetectionConfig
-from streams.feed import Made
+from streams.core.feed import Made
 
-MS_NS: Final = 10**6
 # Of messages that are made here and taken here.
 CODEC: Final = Codec()
 # What worker and localizer read, but not what they have written: verdicts are made anew.

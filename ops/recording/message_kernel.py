@@ -1,6 +1,6 @@
 """The walk over a block of records: where each is, and its message's bytes.
 
-Accepts what it is sure of and nothing else, as `streams.columnar.kernel` does: a block with a
+Accepts what it is sure of and nothing else, as `streams.columns.interpreter` does: a block with a
 record that is damaged, or in any way unusual, is left to fastavro as a whole. Reads stay within
 the array: its end is padded by more than a record's numbers take, and no string is passed over
 before its length has been held against the end.
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.recording.message_plan import MAX_INSTRUCTIONS, Noted, Op, Plan
-from streams.columnar.compiled import compiled, inlined, load_word, store_word
-from streams.columnar.kernel import varint
+from streams.columns.compiled import compiled, inlined, load_word, store_word
+from streams.columns.interpreter import varint
 
 BAD: Final = -1
 # Stands for null; a record with this very timestamp is refused.

@@ -15,8 +15,8 @@ from ops.recording.message_plan import MAX_DEPTH, Plan, PlanError, make_plan
 from ops.recording.order import round_end_ms
 from ops.recording.shape import shape_of
 from schemas import avro
+from schemas.columns.arrays import Int64s
 from schemas.topics import PROBE_ROUND, Topic
-from streams.columns import Int64s
 
 WORD_BYTES: Final = 8
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from schemas.topics import Topic
+from schemas.units import MS_NS
 
 SLOT_MS: Final = 1_000
-NS_PER_MS: Final = 1_000_000
 US_PER_MS: Final = 1_000
 
 
@@ -116,7 +116,7 @@ def slots(
 
 def round_end_ms(started_us: int, last_sent_ns: int) -> int:
     """Return when a round's last probe was sent (rounded up), from its start and that offset."""
-    return started_us // US_PER_MS + last_sent_ns // NS_PER_MS + 1
+    return started_us // US_PER_MS + last_sent_ns // MS_NS + 1
 
 
 def between(stream: Iterator[T], from_ms: int | None, to_ms: int | None) -> Iterator[T]:

@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from schemas.columns.arrays import Floats
 from streams.detectors.lof import (
     MIN_HISTORY,
     STRONG,
     STRONG_RATE,
     WEAK,
     WEAK_RATE,
-    Floats,
     lof_scores,
     log_features,
 )

@@ -15,7 +15,7 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import Final
 
-from streams.config import SECOND_NS
+from schemas.units import SECOND_NS
 
 # Losses further apart are no run: at an interval above 10 s a run of three needs
 # the re-probes of one round.

@@ -20,22 +20,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import Transport
-from streams.columns import FlowKey
+from streams.columns.rounds import FlowKey
+from streams.columns.table import NO_ROW, Column, Table
 from streams.config import DetectionConfig
-from streams.detectors.lof import STRONG, WEAK, Floats, lof_scores, log_features, thresholds
+from streams.detectors.lof import STRONG, WEAK, lof_scores, log_features, thresholds
 from streams.kernels import HAS_KERNELS
-from streams.table import NO_ROW, Column, Table
 
 if HAS_KERNELS:
-    from streams.columnar.levels import levels
+    from streams.detectors.compiled_levels import levels
 else:
     from streams.detectors.levels import levels
 
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 # Least answers in a window: with fewer there are no quartiles.
 MIN_ANSWERS: Final = 4

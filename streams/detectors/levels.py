@@ -1,6 +1,6 @@
 """Medians and robust deviations over the look-back windows of many 5-tuples, by numpy.
 
-`streams.columnar.levels` gives the same by a kernel.
+`streams.detectors.compiled_levels` gives the same by a kernel.
 """
 
 from typing import Final
@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.columns import Bools, Int64s
-from streams.detectors.lof import Floats
+from schemas.columns.arrays import Bools, Floats, Int64s
 
 # The standard deviation of a normal distribution in units of its median distance.
 NORMAL_MAD: Final = 1.4826

@@ -16,7 +16,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schemas.columns.arrays import Floats
 
 # Neighbours. With five windows of history, the least, each has four others.
 NEIGHBOURS: Final = 4

@@ -1,15 +1,14 @@
 """Natural logarithms of whole numbers, to the last bit the same on every machine.
 
-Not numpy's, whose last bit depends on the processor. `streams.columnar.logarithm` gives the same
-by a kernel.
+Not numpy's, whose last bit depends on the processor. A kernel in
+`streams.detectors.compiled_logarithm` gives the same.
 """
 
 from math import log
 
 import numpy as np
 
-from streams.columns import Int64s
-from streams.detectors.lof import Floats
+from schemas.columns.arrays import Floats, Int64s
 
 
 def logarithms(values: Int64s) -> Floats:

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from streams.columns import FlowKey, Int64s
+from schemas.columns.arrays import Int64s
+from streams.columns.rounds import FlowKey
+from streams.columns.table import Column, Table
 from streams.kernels import HAS_KERNELS
-from streams.table import Column, Table
 
 if HAS_KERNELS:
-    from streams.columnar.logarithm import logarithms
+    from streams.detectors.compiled_logarithm import logarithms
 else:
     from streams.detectors.logarithm import logarithms
 

@@ -11,10 +11,10 @@ from probers.packet import Packets
 from probers.tcp import TcpTransport
 from probers.transport import Completion, Probe, Transport
 from probers.udp import UdpTransport
+from schemas.units import MS_NS
 from tests.contract.misbehaviour import FakeNetwork, FakeTransport, Mangler
 from tests.contract.relay import LOOPBACK, LOOPBACK6, Relay
 
-MS_NS = 10**6
 # Real sockets on a busy machine: a probe that should be answered gets so long.
 PATIENT_NS = 2_000 * MS_NS
 

@@ -11,9 +11,9 @@ from probers.sockets import LINUX
 from probers.transport import Completion, Probe
 from probers.udp import UdpTransport
 from schemas.enums import ClockSource, ProbeStatus
+from schemas.units import SECOND_NS
 from tests.contract.pairs import wait_readable
 
-S = 10**9
 LOOPBACK = "127.0.0.1"
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="needs the kernel's receive stamps")
@@ -48,7 +48,7 @@ class Ends:
                 port=self.far.port,
                 flow=0,
                 entropy=0,
-                timeout_ns=5 * S,
+                timeout_ns=5 * SECOND_NS,
             )
         )
 
@@ -91,9 +91,9 @@ def test_a_step_at_the_prober_never_shows_in_the_rtt(
     begin_ns = time.monotonic_ns()
     ends.send()
     if moment == "before the answer":
-        ends.near_clock.step_ns = int(step_s * S)
+        ends.near_clock.step_ns = int(step_s * SECOND_NS)
     ends.answer()
-    ends.near_clock.step_ns = int(step_s * S)
+    ends.near_clock.step_ns = int(step_s * SECOND_NS)
     completion = ends.receive()
     outcome = measured(completion)
     assert completion.clock is ClockSource.SOFTWARE
@@ -108,7 +108,7 @@ def test_a_step_at_the_responder_never_shows_in_the_rtt(ends: Ends, step_s: floa
     ends.receive()
     begin_ns = time.monotonic_ns()
     ends.send()
-    ends.far_clock.step_ns = int(step_s * S)
+    ends.far_clock.step_ns = int(step_s * SECOND_NS)
     ends.answer()
     outcome = measured(ends.receive())
     assert 0 < outcome.rtt_ns <= time.monotonic_ns() - begin_ns

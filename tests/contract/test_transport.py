@@ -13,8 +13,9 @@ from probers.rtt import Measurement, measure
 from probers.sockets import LINUX
 from probers.transport import Probe, Reason
 from schemas.enums import ClockSource, ProbeStatus
+from schemas.units import MS_NS
 from tests.contract.misbehaviour import Misbehaviour
-from tests.contract.pairs import MAKERS, MS_NS, Pair, RealPair, collect, probe, wait_readable
+from tests.contract.pairs import MAKERS, Pair, RealPair, collect, probe, wait_readable
 from tests.contract.relay import LOOPBACK, datagram_socket, header_of
 
 SEED = 7

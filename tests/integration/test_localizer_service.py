@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from localizer.outbox import state_of
+from localizer.edge.outbox import state_of
 from ops.processes import ProcessGroup
 from ops.watch import Seen, Watch
 from schemas import topics

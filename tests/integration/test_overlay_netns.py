@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from localizer.overlay import FlowTables
-from localizer.topology import Topology
+from localizer.facts.overlay import FlowTables
+from localizer.network.topology import Topology
 from probers.clock import SystemClock
 from probers.config_overlay import OverlayConfig, checked_overlay
 from probers.overlay.watch import OverlayWatch

@@ -13,7 +13,7 @@ from ops.processes import ProcessGroup
 from ops.topic_admin import apply_topics
 from schemas import topics
 from schemas.connection import KafkaSettings
-from streams.watchdog import STALLED_EXIT_CODE
+from streams.edge.watchdog import STALLED_EXIT_CODE
 from tests.integration.worker_harness import Harness, assert_exact
 from tests.unit.streams.worlds import Datum, Fault, World
 
@@ -164,7 +164,7 @@ def test_programming_error_ends_the_process_and_commits_nothing(harness: Harness
     """An exception in the core: non-zero exit, a trace in the log, the round is read again."""
     broken = harness.start_code(
         "broken",
-        "import streams.probe_alarms as p\n"
+        "import streams.core.probe_alarms as p\n"
         "def fail(self, lost): raise RuntimeError('a bug')\n"
         "p.ProbeAlarms._losses = fail\n",
     )
@@ -183,7 +183,7 @@ def test_stalled_worker_ends_itself(harness: Harness) -> None:
     """Rounds wait and none is taken: after the limit the watchdog ends the process."""
     stalled = harness.start_code(
         "stalled",
-        "import streams.engine as e, time\n"
+        "import streams.edge.engine as e, time\n"
         "def hang(self, batch): time.sleep(3600)\n"
         "e.Engine._process = hang\n",
         "--stall-s", "5",
@@ -202,7 +202,7 @@ def test_hanging_client_ends_the_process(harness: Harness) -> None:
     """The thread that consumes hangs while nothing waits: the watchdog ends the process, too."""
     hanging = harness.start_code(
         "hanging",
-        "import streams.consumer as c, time\n"
+        "import streams.edge.consumer as c, time\n"
         "def hang(self): time.sleep(3600)\n"
         "c.RoundConsumer.log_ends = hang\n",
         "--stall-s", "5",

@@ -13,14 +13,15 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
-from streams.config import SECOND_NS, WorkerConfig
-from streams.consumer import BATCH, RoundConsumer
-from streams.engine import Engine
-from streams.lookback import LogReader
-from streams.metrics import Metrics
-from streams.publisher import Publisher
-from streams.session import Restorer
-from streams.source import MAX_WAITING, Source
+from schemas.units import SECOND_NS
+from streams.config import WorkerConfig
+from streams.core.metrics import Metrics
+from streams.edge.consumer import BATCH, RoundConsumer
+from streams.edge.engine import Engine
+from streams.edge.lookback import LogReader
+from streams.edge.publisher import Publisher
+from streams.edge.session import Restorer
+from streams.edge.source import MAX_WAITING, Source
 from tests.integration.worker_harness import settings_of
 from tests.unit.streams.worlds import World, round_datum
 
@@ -136,7 +137,7 @@ def test_one_thread_alone_touches_the_consumer(
     With a commit from the detecting thread, a rebalance that waits for that thread
     never ends. Once a worker stood still so after its broker was restarted.
     """
-    monkeypatch.setattr("streams.consumer.Consumer", WatchedConsumer)
+    monkeypatch.setattr("streams.edge.consumer.Consumer", WatchedConsumer)
     settings = settings_of(kafka)
     codec = Codec()
     producer = Producer(settings.librdkafka())

@@ -22,9 +22,10 @@ from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.connection import KafkaSettings
 from schemas.topics import Topic
-from streams.config import SECOND_NS, DetectionConfig
-from streams.lookback import LogReader
-from streams.partition import Identity, PartitionMachine, RefusedRoundError
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.edge.lookback import LogReader
 from tests.unit.streams.worlds import Datum, as_bytes
 
 GROUP = "skeletonhunter-worker"

@@ -9,18 +9,19 @@ from numpy.testing import assert_array_equal
 from schemas.avro import SchemaVersion, current
 from schemas.codec import Codec
 from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
-from streams.columnar import closing, window_bytes
-from streams.columnar import levels as kernels
-from streams.columnar.logarithm import logarithms as columnar_logarithms
-from streams.columnar.slots import MOST, network, slot_values
-from streams.columnar.window_bytes import make
+from streams.columns import closing
+from streams.columns.slots import MOST, network, slot_values
+from streams.columns.statistics import COLUMNS, NONE, window_values
+from streams.columns.table import NO_ROW, Column, Links, Table
+from streams.core import window_bytes
+from streams.core.outputs import window_output
+from streams.core.recent import TRANSPORTS
+from streams.core.window_bytes import make
+from streams.core.window_records import WindowBatch
+from streams.detectors import compiled_levels as kernels
 from streams.detectors import levels
+from streams.detectors.compiled_logarithm import logarithms as columnar_logarithms
 from streams.detectors.logarithm import logarithms
-from streams.outputs import window_output
-from streams.recent import TRANSPORTS
-from streams.statistics import COLUMNS, NONE, window_values
-from streams.table import NO_ROW, Column, Links, Table
-from streams.window_records import WindowBatch
 
 
 class OneId:
@@ -145,7 +146,7 @@ def test_bytes_of_windows_are_the_codecs(
             [o.key.encode() for o in outputs],
             [codec.encode(o.topic, o.record) for o in outputs],
         )
-        # Rows change hands, as they do in `streams.table`.
+        # Rows change hands, as they do in `streams.columns.table`.
         for row in rng.permutation(len(keys))[: rng.integers(0, len(keys) + 1)].tolist():
             encoder.forget(row)
             keys[row] = (f"agent{row}", *keys[row][1:])

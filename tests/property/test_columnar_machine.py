@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.codec import Codec
-from streams.columnar import lanes
-from streams.config import SECOND_NS, DetectionConfig
-from streams.feed import Feed
-from streams.outputs import Output
-from streams.partition import PartitionMachine
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core import lanes
+from streams.core.feed import Feed
+from streams.core.machine import PartitionMachine
+from streams.core.outputs import Output
 from tests.property.test_streams_partition import CONFIG, logs
-from tests.unit.streams.columnar.rounds_read import framed, raw_message
+from tests.unit.streams.columns.rounds_read import framed, raw_message
 from tests.unit.streams.worlds import START_S, Datum, Fault, World, as_bytes, machine
 
 BAD_VALUES = (b"", b"\x00", b"\xc3\x01" + bytes(40))

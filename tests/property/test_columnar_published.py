@@ -11,8 +11,8 @@ from schemas.avro import load_version
 from schemas.codec import Codec
 from schemas.enums import Transport
 from schemas.records import PathWindow
-from streams.columnar.published import KernelReader, make_window_plan
-from streams.published import NULL, PublishedReader, WindowColumns, make_reader
+from streams.core.published import NULL, PublishedReader, WindowColumns, make_reader
+from streams.core.published_bytes import KernelReader, make_window_plan
 
 CODEC = Codec()
 CLUSTER = "lab"

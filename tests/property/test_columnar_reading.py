@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from schemas import avro
 from schemas.avro import SchemaVersion
 from schemas.framing import SINGLE_OBJECT_HEADER_BYTES
-from streams.columnar import kernel
-from streams.columnar.index import FlowIndex, Names, find_flow, find_name
-from streams.columnar.kernel import NULL, PAD_BYTES, varint
-from streams.columnar.rounds import TOPIC
-from tests.unit.streams.columnar.rounds_read import Datum, Reader, expected, framed
+from streams.columns import interpreter
+from streams.columns.blocks import TOPIC
+from streams.columns.index import FlowIndex, Names, find_flow, find_name
+from streams.columns.interpreter import NULL, PAD_BYTES, varint
+from tests.unit.streams.columns.rounds_read import Datum, Reader, expected, framed
 from tests.unit.streams.worlds import result, round_datum
 
 VERSIONS = avro.versions(TOPIC)
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_said_to_be(met: Datum, other: Datum) -> None:
         (other["agent_id"], r["src"], r["dst"], r["flow"]) in told for r in other["results"]
     )
     assume(not known)
-    assert reader.read(framed(other)) == kernel.UNKNOWN
+    assert reader.read(framed(other)) == interpreter.UNKNOWN
 
 
 @settings(max_examples=600, deadline=None)
@@ -156,7 +156,7 @@ def test_numbers_are_read_whatever_follows(number: int, behind: bytes) -> None:
 @pytest.mark.parametrize("encoded", [b"\xff" * 11, b"\xff" * 9 + b"\x02"])
 def test_numbers_beyond_64_bits_are_refused(encoded: bytes) -> None:
     """Eleven bytes, or ten with more than a bit in the last."""
-    assert read_varint(encoded + bytes(16))[1] == kernel.BAD
+    assert read_varint(encoded + bytes(16))[1] == interpreter.BAD
 
 
 def read_varint(data: bytes) -> tuple[int, int]:

@@ -9,8 +9,9 @@ from ops.lab.ecmp import flow_hash
 from ops.lab.overlay import Overlay
 from ops.lab.routing import Router
 from ops.lab.shape import LabShape, ShapeError
-from ops.lab.workload import MS, Workload
+from ops.lab.workload import Workload
 from probers.encap import EncapType
+from schemas.units import MS_NS
 from tests.lab_mesh import thread_mesh
 
 ADDRESS = st.binary(min_size=6, max_size=6)
@@ -86,7 +87,9 @@ def test_any_shape_delivers_and_replies_along_the_same_links(
 @given(st.sampled_from([1, 2, 3, 4, 6]), st.integers(0, 10**11), st.integers(0, 10**9))
 def test_bytes_are_conserved_and_never_taken_back(stages: int, at_ns: int, more_ns: int) -> None:
     """Sent equals received over the whole job at any nanosecond, and both only grow."""
-    job = Workload(shape=LabShape(hosts=12, rails=1, leaves=1), stages=stages, period_ns=700 * MS)
+    job = Workload(
+        shape=LabShape(hosts=12, rails=1, leaves=1), stages=stages, period_ns=700 * MS_NS
+    )
     now, later = job.totals(at_ns), job.totals(at_ns + more_ns)
     assert sum(tx for tx, _ in now.values()) == sum(rx for _, rx in now.values())
     assert all(later[e][i] >= now[e][i] for e in now for i in (0, 1))

@@ -6,11 +6,12 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from localizer.core import Core
-from localizer.inputs import Event
+from localizer.facts.inputs import Event
 from schemas.records import FaultEvent
-from tests.unit.localizer.simlab import CLUSTER, SECOND, START, SimLab, events
+from schemas.units import SECOND_NS
+from tests.unit.localizer.simlab import CLUSTER, START, SimLab, events
 
 CONFIG = CoreConfig(cluster=CLUSTER)
 LINK = "link:leaf:p0-0--spine:0"
@@ -100,4 +101,4 @@ def test_what_is_said_is_well_formed() -> None:
         assert 0 <= event.confidence <= 1
         assert event.candidates[0].component_id == event.component_id
         last = event.event_at
-    assert last * 1000 <= START + 30 * SECOND
+    assert last * 1000 <= START + 30 * SECOND_NS

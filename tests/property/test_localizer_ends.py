@@ -6,19 +6,19 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localizer import index_cache
-from localizer.flow_index import NOTHING, FlowIndex
-from localizer.index_cache import IndexCache
-from localizer.paths import PathBook
-from localizer.replies import ReplyWays
-from localizer.roster import Roster
-from localizer.topology import Topology
-from localizer.traces import FlowKey
+from localizer.facts import index_cache
+from localizer.facts.index_cache import IndexCache
+from localizer.facts.roster import Roster
+from localizer.network.flow_index import NOTHING, FlowIndex
+from localizer.network.paths import PathBook
+from localizer.network.replies import ReplyWays
+from localizer.network.topology import Topology
+from localizer.network.traces import FlowKey
 from schemas.enums import ComponentKind
 from schemas.records import Component
+from schemas.units import SECOND_NS
 from tests.unit.localizer.made import component, endpoint, link, pinglist, small_fabric, trace
 
-SECOND = 10**9
 ENDS = ("e0", "e1", "e2", "e3")
 AGENTS = ("a0", "a1", "a2")
 PAIRS = [(a, b) for a in ENDS for b in ENDS if a != b]
@@ -102,11 +102,11 @@ class Kept:
                 made = pinglist(agent, pairs, flows=2, version=number)
                 self.roster.put_pinglist(agent, made if pairs else None)
             case "trace", pair, flow, way, late:
-                at = (1_000 - number if late else 1_000 + number) * SECOND
+                at = (1_000 - number if late else 1_000 + number) * SECOND_NS
                 hops = way.replace("T", pair[1])
                 self.paths.put(trace(hops, at=at, flow=flow, ends=pair))
             case "broken", pair, flow, way:
-                at, hops = (1_000 + number) * SECOND, way.replace("T", pair[1])
+                at, hops = (1_000 + number) * SECOND_NS, way.replace("T", pair[1])
                 self.paths.put(trace(hops, at=at, flow=flow, ends=pair, complete=False))
 
     def look(self) -> dict[str, Any]:
@@ -126,9 +126,9 @@ class Kept:
             "replies": {pair: replies.of(*pair) for pair in PAIRS},
             "deserted": self.roster.deserted_agents(),
             "paths": {key: self.paths.path(key) for key in keys},
-            "before": {key: self.paths.path(key, 1_000 * SECOND) for key in keys},
-            "probes": {key: self.paths.hop_probes(key, 0, 1_001 * SECOND) for key in keys},
-            "account": {key: self.paths.account(key, 1_001 * SECOND) for key in keys},
+            "before": {key: self.paths.path(key, 1_000 * SECOND_NS) for key in keys},
+            "probes": {key: self.paths.hop_probes(key, 0, 1_001 * SECOND_NS) for key in keys},
+            "account": {key: self.paths.account(key, 1_001 * SECOND_NS) for key in keys},
         }  # fmt: skip
 
 

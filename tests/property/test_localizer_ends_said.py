@@ -5,15 +5,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localizer import topology
-from localizer.inputs import Event
+from localizer.facts.inputs import Event
+from localizer.network import topology
 from schemas import topics
 from schemas.enums import ComponentKind
 from schemas.records import FaultEvent
+from schemas.units import MS_NS
 from tests.property.test_localizer_core import history, run
 from tests.unit.localizer.simlab import START
 
-MS = 10**6
 # Which endpoint, when, what: gone and registered no more, back as it was, or at another RNIC.
 change = st.tuples(
     st.integers(0, 15),
@@ -39,7 +39,7 @@ def churn(changes: list[tuple[int, int, str, str]]) -> tuple[tuple[Event, ...], 
             record = replace(record, parent=other.record.parent)
         elif what == "moved":
             record = replace(record, agent_id=registered[other.key].record.agent_id)
-        at_ns = START + at_ms * MS
+        at_ns = START + at_ms * MS_NS
         more.append(Event(at_ns, topic, of.key, 0, 10**6 + number, record))
     return (*found, *more), end
 

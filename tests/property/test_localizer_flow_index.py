@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localizer import flow_index
-from localizer.flow_index import NOTHING, FlowIndex
-from localizer.index_cache import IndexCache
-from localizer.paths import FlowKey, PathBook
-from localizer.roster import Roster
+from localizer.facts.index_cache import IndexCache
+from localizer.facts.roster import Roster
+from localizer.network import flow_index
+from localizer.network.flow_index import NOTHING, FlowIndex
+from localizer.network.paths import FlowKey, PathBook
 from tests.unit.localizer.made import endpoint, pinglist, small_fabric, trace
 
 ENDS = ("e0", "e1")

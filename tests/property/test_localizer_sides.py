@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localizer.blocks import Floats, Ints, terms
-from localizer.sides import Side
-from localizer.tables import Table
-from localizer.underlay import FLOW_SEVERITIES, Problem, explain
+from localizer.inference.search import FLOW_SEVERITIES, Problem, explain
+from localizer.inference.table_likelihood import Side
+from localizer.inference.tables import Table, terms
+from schemas.columns.arrays import Floats, Int64s
 from tests.property.test_localizer_underlay import CHANCE, COLUMNS, Row, block, rows
 
 RATE = 0.02
@@ -33,7 +33,7 @@ class Waiting:
         """How many of them cross each column."""
         return np.array([sum(c in row for row in self._crossed) for c in range(COLUMNS)], float)
 
-    def take(self, column: int) -> Ints:
+    def take(self, column: int) -> Int64s:
         """Return those that cross a column; they wait no more."""
         found = [sorted(row) for row in self._crossed if column in row]
         self._crossed = [row for row in self._crossed if column not in row]

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from localizer.blocks import Block, Maybes
-from localizer.underlay import Problem, explain
+from localizer.inference.search import Problem, explain
+from localizer.inference.tables import Block, Maybes
 from tests.unit.localizer import naive
 
 COLUMNS = 6

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from schemas.enums import TargetOrigin, Transport
 from schemas.records import Endpoint, PingList, Skeleton, Task
-from skeleton_job.arrays import S_NS
+from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
-from skeleton_job.pinglists import ListConfig
-from skeleton_job.questions import InferenceConfig
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.tasks.due import InferenceConfig
+from tests.unit.skeleton_job.lists.test_pinglists import job, skeleton
 from tests.unit.skeleton_job.records import CLUSTER, SUBMITTED_AT, agent_of, task_record
-from tests.unit.skeleton_job.test_pinglists import job, skeleton
 
-LISTS: Final = ListConfig(explore_rotate_ns=60 * S_NS)
+LISTS: Final = ListConfig(explore_rotate_ns=60 * SECOND_NS)
 JOBS: Final = ("job1", "job2", "job3")
 # The jobs stand on the same hosts: their agents have lists of several.
 TASKS: Final = {

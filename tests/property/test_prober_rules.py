@@ -15,13 +15,13 @@ from probers.rounds import Round
 from probers.rtt import Implausible, Timestamps, measure, place_arrival
 from probers.transport import Completion
 from schemas.enums import ProbeStatus
+from schemas.units import SECOND_NS
 from tests.unit.probers.makers import endpoint, flow, ping_list, target
 
-S = 10**9
 NS = st.integers(0, 2**62)
 
 
-@given(st.text(max_size=30), st.integers(1, 60 * S))
+@given(st.text(max_size=30), st.integers(1, 60 * SECOND_NS))
 def test_the_stagger_is_within_the_interval(agent_id: str, interval_ns: int) -> None:
     """And the same each time."""
     offset_ns = pacing.stagger_ns(agent_id, interval_ns)
@@ -29,7 +29,7 @@ def test_the_stagger_is_within_the_interval(agent_id: str, interval_ns: int) -> 
     assert offset_ns == pacing.stagger_ns(agent_id, interval_ns)
 
 
-@given(st.integers(0, 2**62), st.integers(1, 60 * S), st.data())
+@given(st.integers(0, 2**62), st.integers(1, 60 * SECOND_NS), st.data())
 def test_the_next_start_is_ahead_by_at_most_an_interval(
     now_ns: int, interval_ns: int, data: st.DataObject
 ) -> None:
@@ -40,7 +40,7 @@ def test_the_next_start_is_ahead_by_at_most_an_interval(
     assert (start_ns - offset_ns) % interval_ns == 0
 
 
-@given(st.integers(0, 2_000), st.integers(0, S), st.integers(1, S))
+@given(st.integers(0, 2_000), st.integers(0, SECOND_NS), st.integers(1, SECOND_NS))
 def test_a_spread_is_ascending_within_its_window(count: int, window_ns: int, slot_ns: int) -> None:
     """As many offsets as probes, on whole slots."""
     offsets = pacing.spread_ns(count, window_ns, slot_ns)
@@ -52,7 +52,7 @@ def test_a_spread_is_ascending_within_its_window(count: int, window_ns: int, slo
 @given(
     st.floats(0.1, 1_000),
     st.integers(1, 100),
-    st.lists(st.integers(-S, 10 * S), min_size=1, max_size=60),
+    st.lists(st.integers(-SECOND_NS, 10 * SECOND_NS), min_size=1, max_size=60),
 )
 def test_a_bucket_never_gives_more_than_burst_and_rate(
     rate_hz: float, burst: int, steps: list[int]
@@ -65,7 +65,7 @@ def test_a_bucket_never_gives_more_than_burst_and_rate(
         now_ns += step
         latest_ns = max(latest_ns, now_ns)
         given_out += sum(bucket.take(now_ns) for _ in range(burst + 2))
-    assert given_out <= burst + rate_hz * latest_ns / S + 1e-6
+    assert given_out <= burst + rate_hz * latest_ns / SECOND_NS + 1e-6
 
 
 @given(
@@ -150,14 +150,18 @@ def test_a_measurement_is_never_negative(
         assert outcome.responder_delay_ns is None or outcome.responder_delay_ns >= 0
 
 
-@given(st.integers(0, 10 * S), st.integers(-100 * S, 100 * S), st.integers(-200 * S, 200 * S))
+@given(
+    st.integers(0, 10 * SECOND_NS),
+    st.integers(-100 * SECOND_NS, 100 * SECOND_NS),
+    st.integers(-200 * SECOND_NS, 200 * SECOND_NS),
+)
 def test_an_arrival_lies_between_posting_and_handling(
     elapsed_ns: int, step_ns: int, stamp_ns: int
 ) -> None:
     """Any stamp, any step of the wall clock."""
-    posted = Instant(500 * S, 1_000 * S)
-    now = Instant(500 * S + elapsed_ns, 1_000 * S + elapsed_ns + step_ns)
-    received_ns, _ = place_arrival(1_000 * S + stamp_ns, now=now, posted=posted)
+    posted = Instant(500 * SECOND_NS, 1_000 * SECOND_NS)
+    now = Instant(500 * SECOND_NS + elapsed_ns, 1_000 * SECOND_NS + elapsed_ns + step_ns)
+    received_ns, _ = place_arrival(1_000 * SECOND_NS + stamp_ns, now=now, posted=posted)
     assert posted.monotonic_ns <= received_ns <= now.monotonic_ns
 
 

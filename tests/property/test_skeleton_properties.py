@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from schemas.enums import TargetOrigin
 from schemas.records import Skeleton, SkeletonMember, SkeletonPair
-from skeleton_job.arrays import S_NS
+from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Rnic
-from skeleton_job.pinglists import ListConfig, Share, merged, task_share
-from skeleton_job.series import MAX_RATE_BYTES_PER_S, RateMatrix
-from skeleton_job.skeleton import Inference, infer
-from skeleton_job.unwrapping import increments
+from skeleton_job.layout.skeleton import Inference, infer
+from skeleton_job.lists.pinglists import ListConfig, Share, merged, task_share
+from skeleton_job.series.rates import MAX_RATE_BYTES_PER_S, RateMatrix
+from skeleton_job.series.unwrapping import increments
 from tests.unit.skeleton_job.records import task_record
 from tests.unit.skeleton_job.traffic import Layout, Workload
 
@@ -96,7 +96,7 @@ def test_garbage_gives_rules_too(
     matrix = RateMatrix(
         endpoints=tuple(r.endpoint_id for r in job.rnics),
         start_ns=0,
-        bin_ns=S_NS // 10,
+        bin_ns=SECOND_NS // 10,
         tx=tx,
         rx=rx,
         missing=missing,
@@ -172,9 +172,9 @@ def test_lists_are_symmetric_bounded_and_stable(
     def made(at_ns: int) -> Share:
         return task_share(task, skeleton, {}, now_ns=at_ns, config=config)
 
-    share = made(now_s * S_NS)
-    assert share == made(now_s * S_NS)
-    start_ns = now_s * S_NS // config.explore_rotate_ns * config.explore_rotate_ns
+    share = made(now_s * SECOND_NS)
+    assert share == made(now_s * SECOND_NS)
+    start_ns = now_s * SECOND_NS // config.explore_rotate_ns * config.explore_rotate_ns
     assert share == made(start_ns)
     lists = {agent: merged([share, share], agent) for agent in share.targets}
     found = {(t.src, t.dst): t for draft in lists.values() for t in draft.targets}
@@ -203,7 +203,7 @@ def test_unwrapping_gives_back_every_byte(steps: list[int], start: int, bits: in
     """Any start, any number of wraps: the bytes are those that moved."""
     total = np.cumsum([start, *steps])
     value = np.array([int(v) % 2**bits for v in total], dtype=np.uint64)
-    times = np.arange(len(value), dtype=np.int64) * S_NS
+    times = np.arange(len(value), dtype=np.int64) * SECOND_NS
     moved, known = increments(times, value, bits, MAX_RATE_BYTES_PER_S)
     assert known.all()
     assert moved.tolist() == [float(s) for s in steps]

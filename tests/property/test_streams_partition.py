@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from schemas.enums import AnomalyState
 from schemas.records import Anomaly, PathWindow
-from streams.config import SECOND_NS, DetectionConfig
-from streams.outputs import Output
-from streams.partition import PartitionMachine, RefusedRoundError
-from streams.statistics import PERCENTS
+from schemas.units import SECOND_NS
+from streams.columns.statistics import PERCENTS
+from streams.config import DetectionConfig
+from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.outputs import Output
 from tests.unit.streams.worlds import Datum, machine, result, round_datum, windows_of
 
 BASE_NS = 1_700_000_000 * SECOND_NS

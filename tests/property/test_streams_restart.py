@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Anomaly, PathWindow
-from streams.checkpoint import Checkpoint
-from streams.config import SECOND_NS, DetectionConfig
-from streams.feed import Feed
-from streams.outputs import Output
-from streams.partition import PartitionMachine, RefusedRoundError
-from streams.published import PublishedReader, Reader, make_reader
-from tests.unit.streams.columnar.rounds_read import message
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core.checkpoint import Checkpoint
+from streams.core.feed import Feed
+from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.outputs import Output
+from streams.core.published import PublishedReader, Reader, make_reader
+from tests.unit.streams.columns.rounds_read import message
 from tests.unit.streams.worlds import (
     IDENTITY,
     START_S,

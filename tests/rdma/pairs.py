@@ -12,8 +12,8 @@ from probers.rdma.transport import RdmaTransport
 from probers.rtt import Measurement, measure
 from probers.transport import Completion, Probe
 from schemas.enums import ProbeStatus
+from schemas.units import MS_NS
 
-MS_NS = 10**6
 # The machine is emulated: a round trip takes a millisecond, and now and then a hundred.
 PATIENT_NS = 2_000 * MS_NS
 FLOWS = 4

@@ -21,7 +21,8 @@ from probers.rdma.transport import RdmaTransport
 from probers.rtt import Measurement, measure
 from probers.transport import Completion, Probe
 from schemas.enums import ClockSource, ProbeStatus
-from tests.rdma.pairs import FLOWS, MS_NS, PATIENT_NS, settings
+from schemas.units import MS_NS
+from tests.rdma.pairs import FLOWS, PATIENT_NS, settings
 from tests.rdma.udping import pinging
 
 BLOCKS = 6

@@ -14,7 +14,8 @@ from probers.rdma.gids import gid_of
 from probers.rdma.library import RdmaError
 from probers.transport import Completion, Reason
 from schemas.enums import ClockSource, ProbeStatus
-from tests.rdma.pairs import MS_NS, PATIENT_NS, RdmaPair, measured, median_ns
+from schemas.units import MS_NS
+from tests.rdma.pairs import PATIENT_NS, RdmaPair, measured, median_ns
 
 SHORT_NS = 400 * MS_NS
 DEAD = "::ffff:10.9.0.77"

@@ -26,12 +26,11 @@ from ops.lab import starve
 from ops.lab.netns.commands import batch, run, write_sysctls
 from ops.lab.rxe.wire import LineError, Lines, encode
 from probers.rdma import library
+from schemas.units import SECOND_NS, US_NS
 
 PORT: Final = "/dev/ttyS1"
 READ_BYTES: Final = 65_536
 LOG_MODE: Final = 0o600
-NS_PER_S: Final = 1_000_000_000
-NS_PER_US: Final = 1_000
 # What agents import by and by.
 WARM: Final = ("probers.cli", "probers.rdma.transport", "confluent_kafka")
 
@@ -157,8 +156,8 @@ class Guest:
         time.clock_settime_ns(time.CLOCK_REALTIME, time.time_ns() + shift_ns)
 
     def _slew(self, shift_ns: int) -> None:
-        seconds, rest_ns = divmod(shift_ns, NS_PER_S)
-        ctypes.CDLL(None).adjtime(ctypes.byref(_Timeval(seconds, rest_ns // NS_PER_US)), None)
+        seconds, rest_ns = divmod(shift_ns, SECOND_NS)
+        ctypes.CDLL(None).adjtime(ctypes.byref(_Timeval(seconds, rest_ns // US_NS)), None)
 
     def _processor(self) -> list[int]:
         """Return the ticks that the processor has spent: user, nice, system, idle and so on."""

@@ -15,6 +15,7 @@ from ops.lab.rxe.wire import LineError, Lines, encode
 from ops.lab.vm.machine import MachineError, boot_command, write_script
 from ops.lab.vm.packages import fetch_image
 from ops.processes import die_with_parent
+from schemas.units import SECOND_NS
 
 # Booting takes 8 s of a whole processor, loading what agents need another 10 s; of a busy
 # machine it gets a tenth of one.
@@ -30,7 +31,6 @@ CONSOLE: Final = "console.log"
 GUEST_OUT: Final = Path("/run/out")
 CLOCK_TRIES: Final = 5
 # A clock that is so far off is set; less is made up slowly, so that no round trip sees it.
-NS_PER_S: Final = 10**9
 STEP_NS: Final = 50_000_000
 
 
@@ -149,7 +149,7 @@ class Machine:
         """Processor time of this host that it has taken."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
         user, system = fields.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) * NS_PER_S // os.sysconf("SC_CLK_TCK")
+        return (int(user) + int(system)) * SECOND_NS // os.sysconf("SC_CLK_TCK")
 
     def set_clock(self) -> int:
         """Bring the guest's clock to the host's; return how far it was off, nanoseconds."""

@@ -15,13 +15,13 @@ from typing import Final
 from ops.lab.impairment import Effect
 from ops.lab.netns.plan import UNDERLAY_MTU, Plan, underlay_address
 from ops.lab.shape import EndpointSpec, LabShape
+from schemas.units import US_NS
 
 # The machine's first namespace, under a name by which `ip -n` reaches it.
 HOSTS: Final = "hosts"
 FIRST_TABLE: Final = 1_000
 # One emulated CPU: more RNICs than that are slower than the probes' timeout.
 MAX_RNICS: Final = 16
-NS_PER_US: Final = 1_000
 _HOSTS_SETTINGS: Final = {
     "net/ipv4/conf/all/rp_filter": "0",
     # Of interfaces that are still to be made.
@@ -63,8 +63,8 @@ def netem(effect: Effect) -> str:
     if effect.corrupt:
         options.append(f"corrupt {effect.corrupt * 100:g}%")
     # netem spreads evenly around the delay; jitter is told as the most that is added.
-    half_us = effect.jitter_ns // (2 * NS_PER_US)
-    delay_us = effect.delay_ns // NS_PER_US + half_us
+    half_us = effect.jitter_ns // (2 * US_NS)
+    delay_us = effect.delay_ns // US_NS + half_us
     if delay_us:
         options.append(f"delay {delay_us}us" + (f" {half_us}us" if half_us else ""))
     return " ".join(options)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from arena.effects import Effect, Weather
 from arena.fabric import NOWHERE
+from schemas.units import SECOND_NS
 from tests.unit.arena.worlds import at, cluster, loss
 
 ON = cluster(hosts=4, rails=2, targets=3, flows=2, symmetric=False)
-S = 10**9
 
 effects = st.builds(
     Effect,
@@ -19,9 +19,9 @@ effects = st.builds(
     end_ns=st.sampled_from([None, at(2), at(4)]),
     loss=st.sampled_from([0.0, 0.3, 1.0]),
     delay_ns=st.sampled_from([0, 7_000]),
-    on_ns=st.just(S),
-    off_ns=st.sampled_from([0, S]),
-    ramp_ns=st.sampled_from([0, 2 * S]),
+    on_ns=st.just(SECOND_NS),
+    off_ns=st.sampled_from([0, SECOND_NS]),
+    ramp_ns=st.sampled_from([0, 2 * SECOND_NS]),
     there=st.booleans(),
     back=st.booleans(),
     toward=st.sampled_from([None, 3]),

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from arena.fabric import NOWHERE, Fabric, FabricError, FabricShape, Ints
+from arena.fabric import NOWHERE, Fabric, FabricError, FabricShape
+from schemas.columns.arrays import Int64s
 from schemas.enums import ComponentKind
 
 shapes = st.builds(
@@ -24,14 +25,14 @@ shapes = st.builds(
 )
 
 
-def all_pairs(fabric: Fabric) -> tuple[Ints, Ints]:
+def all_pairs(fabric: Fabric) -> tuple[Int64s, Int64s]:
     """Return every ordered pair of RNICs."""
     count = fabric.shape.rnics
     src, dst = np.divmod(np.arange(count * count), count)
     return src, dst
 
 
-def crossed(row: Ints) -> list[int]:
+def crossed(row: Int64s) -> list[int]:
     """Return a path without its padding."""
     return [int(c) for c in row if c != NOWHERE]
 

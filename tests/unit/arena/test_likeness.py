@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from arena.likeness import MAX_LAG, TELLTALES, Ints, Trips, autocorrelation, shape, telling
+from arena.likeness import MAX_LAG, TELLTALES, Trips, autocorrelation, shape, telling
 from ops.bench.likeness import simulated
+from schemas.columns.arrays import Int64s
 
 COUNT = 300
 
@@ -61,7 +62,7 @@ def constant(column: str) -> Callable[[Trips], Trips]:
     """Return what gives a column one value."""
 
     def made(trips: Trips) -> Trips:
-        values: Ints = np.full(len(trips.flow), 4_000)
+        values: Int64s = np.full(len(trips.flow), 4_000)
         if column == "host_ns":
             return replace(trips, host_ns=values)
         return replace(trips, responder_ns=values)

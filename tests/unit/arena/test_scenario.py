@@ -10,8 +10,8 @@ from arena.faults import KINDS, Place, candidates, inject
 from arena.injection import Places, Span
 from arena.scenario import Scenario, ScenarioError, load, parse, stage
 from arena.suites import FIRST_SEED, scenarios
-from localizer.catalogue import KINDS as VERDICT_KINDS
-from localizer.states import BY_ATTRIBUTE
+from localizer.facts.states import BY_ATTRIBUTE
+from localizer.verdict.catalogue import KINDS as VERDICT_KINDS
 from tests.unit.arena.worlds import at, cluster
 
 TEXT = """

@@ -13,7 +13,6 @@ from arena.scoring import (
     MONTH_NS,
     NAMED,
     SAME_LAYER,
-    SECOND_NS,
     Case,
     answers,
     delays_ns,
@@ -23,8 +22,7 @@ from arena.scoring import (
 )
 from arena.truth import TrueFault, Verdict
 from schemas.enums import Layer
-
-S = SECOND_NS
+from schemas.units import SECOND_NS
 
 
 def fault(
@@ -39,7 +37,7 @@ def fault(
     """Return a fault of the link `a`, in seconds."""
     return TrueFault(
         fault_id=name, kind=kind, layer=layer, components=frozenset(components or ("a",)),
-        begin_ns=begin * S, end_ns=None if end is None else end * S, hard=hard,
+        begin_ns=begin * SECOND_NS, end_ns=None if end is None else end * SECOND_NS, hard=hard,
     )  # fmt: skip
 
 
@@ -54,7 +52,7 @@ def verdict(
     """Return a verdict, in seconds."""
     return Verdict(
         fault_id=f"v{at}", kind=kind, layer=layer, candidates=candidates or ("a",),
-        opened_ns=at * S, decided=decided, pages=pages,
+        opened_ns=at * SECOND_NS, decided=decided, pages=pages,
     )  # fmt: skip
 
 
@@ -62,7 +60,7 @@ def case(faults: list[TrueFault], verdicts: list[Verdict], hours: int = 1) -> Ca
     """Return a case."""
     return Case(
         name="c", faults=tuple(faults), verdicts=tuple(verdicts),
-        duration_ns=hours * 3600 * S, probes=7200 * hours,
+        duration_ns=hours * 3600 * SECOND_NS, probes=7200 * hours,
     )  # fmt: skip
 
 
@@ -142,7 +140,7 @@ def test_silence_over_a_healthy_cluster_has_no_precision_and_no_false_page() -> 
 
 def test_a_verdict_before_the_fault_or_long_after_it_does_not_answer() -> None:
     """Begin and end count, the end with the grace of a closing window."""
-    grace = GRACE_NS // S
+    grace = GRACE_NS // SECOND_NS
     assert not answers(fault(begin=10, end=60), verdict(at=9))
     assert answers(fault(begin=10, end=60), verdict(at=10))
     assert answers(fault(begin=10, end=60), verdict(at=60 + grace))
@@ -224,6 +222,6 @@ def test_delays_are_those_of_what_was_found() -> None:
         case([fault(hard=False)], [verdict(at=50)]),
         case([fault()], []),
     ]
-    assert delays_ns(cases) == [2 * S, 40 * S]
-    assert delays_ns(cases, hard=True) == [2 * S]
-    assert delays_ns(cases, hard=False) == [40 * S]
+    assert delays_ns(cases) == [2 * SECOND_NS, 40 * SECOND_NS]
+    assert delays_ns(cases, hard=True) == [2 * SECOND_NS]
+    assert delays_ns(cases, hard=False) == [40 * SECOND_NS]

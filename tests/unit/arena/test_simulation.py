@@ -10,11 +10,12 @@ import pytest
 from arena.cluster import JobPlan
 from arena.hosts import HostEvent, Trouble
 from arena.injection import Sight, Span
-from arena.simulation import EPOCH_NS, SECOND_NS, Second, Simulation, World
+from arena.simulation import EPOCH_NS, Second, Simulation, World
 from schemas import topics
 from schemas.codec import Codec, to_datum
 from schemas.records import Heartbeat, PathTrace
-from streams.columns import round_columns
+from schemas.units import SECOND_NS
+from streams.columns.rounds import round_columns
 from tests.unit.arena.worlds import at, cluster, loss, world
 
 

@@ -3,7 +3,8 @@
 from arena.cluster import Cluster, JobPlan
 from arena.effects import Effect
 from arena.fabric import Fabric, FabricShape
-from arena.simulation import EPOCH_NS, SECOND_NS, World
+from arena.simulation import EPOCH_NS, World
+from schemas.units import SECOND_NS
 
 
 def cluster(

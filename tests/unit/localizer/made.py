@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from localizer.topology import Topology
+from localizer.network.topology import Topology
 from schemas.enums import (
     AgentState,
     AnomalyKind,
@@ -27,9 +27,9 @@ from schemas.records import (
     TaskEndpoint,
     TraceHop,
 )
+from schemas.units import SECOND_NS
 
-SECOND = 10**9
-START = 1_700_000_000 * SECOND
+START = 1_700_000_000 * SECOND_NS
 
 
 def component(
@@ -105,7 +105,7 @@ def anomaly(
     **more: Any,
 ) -> Anomaly:
     """Return an anomaly; `at` and `onset` in ns, `onset` half a second before `at`."""
-    onset = at - SECOND // 2 if onset is None else onset
+    onset = at - SECOND_NS // 2 if onset is None else onset
     values: dict[str, Any] = {
         "cluster": "lab", "anomaly_id": f"{ends}{flow}{kind}{state}{at}", "kind": kind,
         "state": state, "path_id": path_id(*ends), "src": ends[0], "dst": ends[1], "flow": flow,
@@ -119,7 +119,7 @@ def heartbeat(agent: str, at: int, seq: int, **more: Any) -> Heartbeat:
     """Return a heartbeat of an agent with an interval of a second."""
     values: dict[str, Any] = {
         "cluster": "lab", "agent_id": agent, "host_id": "h0", "incarnation": 1, "seq": seq,
-        "sent_at": at // 1000, "interval_ns": SECOND, "state": AgentState.RUNNING,
+        "sent_at": at // 1000, "interval_ns": SECOND_NS, "state": AgentState.RUNNING,
         "endpoints": 1, "targets_active": 1, "targets_waiting": 0, "rounds_sent": seq,
         "results_sent": seq, "rounds_dropped": 0, "replies_duplicate": 0, "replies_late": 0,
         "replies_foreign": 0, "packets_malformed": 0, "records_undecodable": 0,

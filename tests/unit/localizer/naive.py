@@ -1,15 +1,15 @@
-"""The slow and obvious twin of `localizer.underlay`: every set of faults, every severity."""
+"""The slow twin of `localizer.inference.search`: every set of faults, every severity."""
 
 from itertools import combinations, product
 from math import log
 
-from localizer.blocks import Block
-from localizer.underlay import (
+from localizer.inference.search import (
     FLOW_SEVERITIES,
     HOP_SEVERITIES,
     LOG_SEVERITY,
     Problem,
 )
+from localizer.inference.tables import Block
 
 Faults = dict[int, tuple[float, float]]
 

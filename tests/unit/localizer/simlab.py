@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from localizer.core import Core
-from localizer.inputs import Event
+from localizer.facts.inputs import Event
 from localizer.merge import Merge
 from ops.lab.ecmp import flow_hash
 from ops.lab.overlay import Overlay
@@ -39,19 +39,18 @@ from schemas.records import (
     PingTarget,
     TraceHop,
 )
+from schemas.units import MS_NS, SECOND_NS
 from streams.config import DetectionConfig
-from streams.outputs import progress
-from streams.partition import Identity, PartitionMachine
+from streams.core.machine import Identity, PartitionMachine
+from streams.core.outputs import progress
 
 CLUSTER = "lab"
-SECOND = 10**9
-MS = 10**6
-START = 1_700_000_000 * SECOND
+START = 1_700_000_000 * SECOND_NS
 PARTITIONS = 4
-TIMEOUT = 250 * MS
-TRACE_GAP = 10 * SECOND
+TIMEOUT = 250 * MS_NS
+TRACE_GAP = 10 * SECOND_NS
 # Silence after which the worker says that a partition is idle.
-IDLE = 2 * SECOND
+IDLE = 2 * SECOND_NS
 
 Pairs = Callable[[EndpointSpec, EndpointSpec], bool]
 
@@ -106,7 +105,7 @@ class SimLab:
         self.rng = random.Random(seed)
         self.now = START
         self.log: list[Record] = []
-        self._refresh = trace_refresh_s * SECOND
+        self._refresh = trace_refresh_s * SECOND_NS
         self._offsets: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._seq: defaultdict[str, int] = defaultdict(int)
         self._traced: dict[tuple[str, str, int], int] = {}
@@ -119,7 +118,7 @@ class SimLab:
                 [*self.shape.node_ids(), *(e.endpoint_id for e in self.shape.endpoints)]
             )
         }
-        config = DetectionConfig(window_ns=window_s * SECOND, lateness_ns=2 * SECOND)
+        config = DetectionConfig(window_ns=window_s * SECOND_NS, lateness_ns=2 * SECOND_NS)
         self._machines = [PartitionMachine(config, Identity(CLUSTER, p)) for p in range(PARTITIONS)]
         self._rounds = [0] * PARTITIONS
         self._heard: dict[int, int] = {}
@@ -140,12 +139,12 @@ class SimLab:
 
     def run(self, seconds: float) -> None:
         """Let time pass, a quarter of a second at a time."""
-        end = self.now + round(seconds * SECOND)
+        end = self.now + round(seconds * SECOND_NS)
         agents = self.shape.agent_ids()
         while self.now < end:
             for index, agent in enumerate(agents):
-                stagger = index * SECOND // len(agents) // (250 * MS) * (250 * MS)
-                if (self.now - stagger) % SECOND == 0 and agent not in self.effects.dead:
+                stagger = index * SECOND_NS // len(agents) // (250 * MS_NS) * (250 * MS_NS)
+                if (self.now - stagger) % SECOND_NS == 0 and agent not in self.effects.dead:
                     self._round(agent)
                     self._heartbeat(agent)
             for partition in [p for p, at in self._heard.items() if self.now - at >= IDLE]:
@@ -153,7 +152,7 @@ class SimLab:
                 at = self._machines[partition].progress_at
                 idle = progress(CLUSTER, partition, AnomalyState.IDLE, at or 0)
                 self.write(topics.ANOMALY.name, "~progress", idle, self.now, partition)
-            self.now += 250 * MS
+            self.now += 250 * MS_NS
 
     def publish_tables(self, hosts: set[int]) -> None:
         """Write the tables of some hosts as they are now."""
@@ -165,14 +164,14 @@ class SimLab:
         """Append a record to a topic."""
         offset = self._offsets[topic, partition]
         self._offsets[topic, partition] += 1
-        self.log.append(Record(topic, key, record, partition, offset, at // MS))
+        self.log.append(Record(topic, key, record, partition, offset, at // MS_NS))
 
     def heartbeat(self, agent: str, at: int, state: AgentState = AgentState.RUNNING) -> None:
         """Write one heartbeat."""
         self._seq[agent] += 1
         beat = Heartbeat(
             cluster=CLUSTER, agent_id=agent, host_id=f"host:{agent[6:]}", incarnation=1,
-            seq=self._seq[agent], sent_at=at // 1000, interval_ns=SECOND, state=state,
+            seq=self._seq[agent], sent_at=at // 1000, interval_ns=SECOND_NS, state=state,
             endpoints=4, targets_active=12, targets_waiting=0, rounds_sent=1, results_sent=1,
             rounds_dropped=0, replies_duplicate=0, replies_late=0, replies_foreign=0,
             packets_malformed=0, records_undecodable=0, broker_away=False,
@@ -184,7 +183,7 @@ class SimLab:
         return localize(self.log, config or CoreConfig(cluster=CLUSTER))
 
     def _heartbeat(self, agent: str) -> None:
-        self.heartbeat(agent, self.now + 50 * MS)
+        self.heartbeat(agent, self.now + 50 * MS_NS)
 
     def _publish_setup(self) -> None:
         parts = Topology(self.shape, cluster=CLUSTER, addresses=self._addresses)
@@ -255,7 +254,7 @@ class SimLab:
         results: list[dict[str, Any]] = []
         targets = self.targets[agent]
         for place, (a, b, flow) in enumerate(targets):
-            offset = place * 300 * MS // max(1, len(targets))
+            offset = place * 300 * MS_NS // max(1, len(targets))
             for attempt in range(3):
                 rtt = self._probe(a, b, flow)
                 results.append(self._result(a, b, flow, offset + attempt * TIMEOUT, rtt))
@@ -294,14 +293,14 @@ class SimLab:
         datum = {
             "cluster": CLUSTER, "agent_id": agent, "host_id": agent, "incarnation": 1,
             "round_seq": self._seq[f"{agent} rounds"], "started_at": self.now // 1000,
-            "interval_ns": SECOND, "pinglist_version": 1, "producer_version": None,
+            "interval_ns": SECOND_NS, "pinglist_version": 1, "producer_version": None,
             "results": results,
         }  # fmt: skip
         self._rounds[partition] += 1
         self._heard[partition] = self.now
         for out in self._machines[partition].process(datum, self._rounds[partition]):
             if out.topic is topics.ANOMALY:
-                self.write(out.topic.name, out.key, out.record, out.event_ms * MS, partition)
+                self.write(out.topic.name, out.key, out.record, out.event_ms * MS_NS, partition)
 
     def _trace(
         self, src: EndpointSpec, dst: EndpointSpec, flow: int, done: int, cause: TraceCause

@@ -1,12 +1,12 @@
 """Sources of evidence for tests."""
 
-from localizer.anomalies import AnomalyBoard
-from localizer.liveness import Liveness
-from localizer.paths import PathBook
-from localizer.roster import Roster
-from localizer.states import StateBook
-from localizer.suspicion import Sources
-from localizer.topology import Topology
+from localizer.facts.anomalies import AnomalyBoard
+from localizer.facts.bad_flows import Sources
+from localizer.facts.liveness import Liveness
+from localizer.facts.roster import Roster
+from localizer.facts.states import StateBook
+from localizer.network.paths import PathBook
+from localizer.network.topology import Topology
 
 
 def sources(topology: Topology) -> Sources:

@@ -7,9 +7,8 @@ from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
-from tests.unit.localizer.made import SECOND, START, anomaly, heartbeat
-
-MS = 10**6
+from schemas.units import MS_NS, SECOND_NS
+from tests.unit.localizer.made import START, anomaly, heartbeat
 
 
 def mark(at: int, state: AnomalyState = AnomalyState.ONGOING) -> Anomaly:
@@ -28,38 +27,38 @@ def test_the_watermark_is_the_least_of_the_partitions() -> None:
     """It follows the slowest partition that is awake and never falls."""
     merge = Merge()
     assert merge.watermark_ns is None
-    put(merge, mark(START + 5 * SECOND), 0)
-    put(merge, mark(START + 2 * SECOND), 1)
-    assert merge.watermark_ns == START + 5 * SECOND
-    put(merge, mark(START + 9 * SECOND), 0)
-    assert merge.watermark_ns == START + 5 * SECOND
-    put(merge, mark(START + 7 * SECOND), 1)
-    assert merge.watermark_ns == START + 7 * SECOND
+    put(merge, mark(START + 5 * SECOND_NS), 0)
+    put(merge, mark(START + 2 * SECOND_NS), 1)
+    assert merge.watermark_ns == START + 5 * SECOND_NS
+    put(merge, mark(START + 9 * SECOND_NS), 0)
+    assert merge.watermark_ns == START + 5 * SECOND_NS
+    put(merge, mark(START + 7 * SECOND_NS), 1)
+    assert merge.watermark_ns == START + 7 * SECOND_NS
 
 
 def test_an_idle_partition_holds_nobody_back() -> None:
     """Until it is awake again; when all are idle, time stands still at the last mark."""
     merge = Merge()
     put(merge, mark(START), 1)
-    put(merge, mark(START + 5 * SECOND), 0)
+    put(merge, mark(START + 5 * SECOND_NS), 0)
     assert merge.watermark_ns == START
     put(merge, mark(START, AnomalyState.IDLE), 1)
-    assert merge.watermark_ns == START + 5 * SECOND
-    put(merge, mark(START + 5 * SECOND, AnomalyState.IDLE), 0)
-    assert merge.watermark_ns == START + 5 * SECOND
-    put(merge, mark(START + 6 * SECOND), 1)
-    assert merge.watermark_ns == START + 6 * SECOND
+    assert merge.watermark_ns == START + 5 * SECOND_NS
+    put(merge, mark(START + 5 * SECOND_NS, AnomalyState.IDLE), 0)
+    assert merge.watermark_ns == START + 5 * SECOND_NS
+    put(merge, mark(START + 6 * SECOND_NS), 1)
+    assert merge.watermark_ns == START + 6 * SECOND_NS
 
 
 def test_an_anomaly_counts_when_its_partition_says_so() -> None:
     """Not before the last mark that stands before it in its own partition."""
     merge = Merge()
-    put(merge, mark(START + 5 * SECOND), 0)
-    early = anomaly(at=START + 2 * SECOND)
-    assert put(merge, early, 0, 1).at_ns == START + 5 * SECOND
-    assert put(merge, early, 1, 1).at_ns == START + 2 * SECOND
-    late = replace(early, event_at=(START + 8 * SECOND) // 1000)
-    assert put(merge, late, 0, 2).at_ns == START + 8 * SECOND
+    put(merge, mark(START + 5 * SECOND_NS), 0)
+    early = anomaly(at=START + 2 * SECOND_NS)
+    assert put(merge, early, 0, 1).at_ns == START + 5 * SECOND_NS
+    assert put(merge, early, 1, 1).at_ns == START + 2 * SECOND_NS
+    late = replace(early, event_at=(START + 8 * SECOND_NS) // 1000)
+    assert put(merge, late, 0, 2).at_ns == START + 8 * SECOND_NS
 
 
 def test_other_records_keep_the_order_of_their_key() -> None:
@@ -72,7 +71,7 @@ def test_other_records_keep_the_order_of_their_key() -> None:
             partition=0, offset=offset, timestamp_ms=ms,
         )  # fmt: skip
         assert event is not None
-        return event.at_ns // MS
+        return event.at_ns // MS_NS
 
     assert at("a", 9000, 0) == 9000
     assert at("a", 5000, 1) == 9000

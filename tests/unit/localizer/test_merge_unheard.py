@@ -8,9 +8,9 @@ from localizer.merge import Merge
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
+from schemas.units import SECOND_NS
 
 US = 10**6
-NS = 10**9
 
 
 def mark(merge: Merge, partition: int, at_s: int, state: AnomalyState) -> None:
@@ -46,9 +46,9 @@ def test_a_backlog_taken_partition_by_partition_does_not_run_ahead() -> None:
     mark(merge, 2, 0, AnomalyState.IDLE)
     assert merge.watermark_ns is None
     mark(merge, 1, 1, AnomalyState.ONGOING)
-    assert merge.watermark_ns == 1 * NS
+    assert merge.watermark_ns == 1 * SECOND_NS
     mark(merge, 1, 30, AnomalyState.ONGOING)
-    assert merge.watermark_ns == 30 * NS
+    assert merge.watermark_ns == 30 * SECOND_NS
 
 
 def test_those_already_heard_are_not_waited_for_again() -> None:
@@ -57,7 +57,7 @@ def test_those_already_heard_are_not_waited_for_again() -> None:
     mark(merge, 0, 5, AnomalyState.ONGOING)
     merge.wait_for([0])
     mark(merge, 0, 6, AnomalyState.ONGOING)
-    assert merge.watermark_ns == 6 * NS
+    assert merge.watermark_ns == 6 * SECOND_NS
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
@@ -72,7 +72,7 @@ def test_the_end_of_a_replay_is_decided_in_whichever_order_its_marks_are_read(
         if ends[partition]:
             mark(merge, partition, 30, AnomalyState.ONGOING)
         mark(merge, partition, ends[partition], AnomalyState.IDLE)
-    assert merge.watermark_ns == 60 * NS
+    assert merge.watermark_ns == 60 * SECOND_NS
 
 
 def test_a_cluster_that_never_probed_has_no_time() -> None:

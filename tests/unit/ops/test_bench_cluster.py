@@ -20,13 +20,13 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import FaultLifecycle, Layer
 from schemas.records import FaultEvent, PingList
+from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
-from skeleton_job.pinglists import ListConfig
-from skeleton_job.questions import InferenceConfig
-from streams.columns import round_columns
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.tasks.due import InferenceConfig
+from streams.columns.rounds import round_columns
 
 SHAPE = ClusterShape(agents=40, seconds=20)
-SECOND_NS = 10**9
 NOW_NS = 1_790_000_000 * SECOND_NS
 CODEC = Codec()
 

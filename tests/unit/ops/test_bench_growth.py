@@ -9,7 +9,7 @@ from ops.bench import scale, scale_localizer, scale_workers
 from ops.bench.growth import Curve, keep, kept, slope
 from ops.bench.ping_list_cluster import RAILS, Cluster
 from ops.bench.scale_workers import MIB
-from skeleton_job.pinglists import MAX_LIST_BYTES
+from skeleton_job.lists.pinglists import MAX_LIST_BYTES
 
 
 def curve(name: str, power: float) -> Curve:

@@ -10,7 +10,7 @@ from ops.bench.load import AGAIN_ROUNDS, LATE_ROUNDS, Load, LoadShape, Sent
 from probers.pacing import shuffled
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
-from streams.columns import round_columns
+from streams.columns.rounds import round_columns
 
 START_US = 1_790_000_000 * 10**6
 SHAPE = LoadShape(agents=6, rnics=2, targets=5, bodies=5, lost=2e-3, cut=0.02, late=0.05,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from arena.fabric import FabricShape
-from localizer.config_core import CoreConfig
+from localizer.config import CoreConfig
 from ops.bench.load import Load, LoadShape
 from ops.bench.peer_windows import LATENESS_MS, WINDOW_MS, Windows, decode, encode, statistics
 from ops.bench.report import Figure
@@ -18,8 +18,8 @@ from ops.bench.throughput_replay import extrapolated_s
 from ops.recording.diagnosis import INPUTS, diagnose
 from ops.recording.source import Source
 from schemas.topics import PROBE_ROUND
+from streams.columns.statistics import statistics as ours
 from streams.config import DetectionConfig
-from streams.statistics import statistics as ours
 
 SMALL = FabricShape(hosts=8, rails=2, segment_hosts=4, spines=2, tiers=2)
 

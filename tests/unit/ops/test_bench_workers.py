@@ -6,8 +6,8 @@ import pytest
 
 from ops.bench.workers_life import PLAN, settled_after
 from ops.bench.workers_truth import Truth
+from schemas.units import SECOND_NS
 
-SECOND_NS = 10**9
 WINDOW_NS = 5 * SECOND_NS
 LATENESS_NS = 2 * SECOND_NS
 PER_WINDOW = 5

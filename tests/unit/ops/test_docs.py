@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localizer.catalogue import KINDS
-from localizer.states import RULES
+from localizer.facts.states import RULES
+from localizer.verdict.catalogue import KINDS
 from ops import docs, docs_kinds
 from schemas import avro
 from schemas.topics import TOPICS

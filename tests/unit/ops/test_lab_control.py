@@ -35,8 +35,7 @@ from ops.lab.topology import Topology, task_of
 from schemas.connection import STATE_ENV, load_settings, settings_from_table
 from schemas.enums import ComponentKind
 from schemas.eventlog import EventLog
-
-MS = 1_000_000
+from schemas.units import MS_NS
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ class Served:
     def run(self) -> None:
         """Turn the loop until told to stop."""
         while not self.stop:
-            self.loop.run_once(20 * MS)
+            self.loop.run_once(20 * MS_NS)
 
     def handle(self, command: Mapping[str, Any]) -> Any:
         """Echo, or fail in the way that is asked for."""
@@ -162,7 +161,7 @@ def test_timers_run_in_order_of_time_and_never_early() -> None:
     for delay in (700_000, 300_000, 2_500_000, 300_000, 1_200_000):
         loop.call_at(begin + delay, lambda d=delay: seen.append((d, loop.now_ns() - begin)))  # type: ignore[misc]
     while len(seen) < 5:
-        loop.run_once(10 * MS)
+        loop.run_once(10 * MS_NS)
     loop.close()
     assert [d for d, _ in seen] == [300_000, 300_000, 700_000, 1_200_000, 2_500_000]
     assert all(at >= due for due, at in seen)

@@ -2,8 +2,9 @@
 
 from ops.lab.events import EventLoop
 from ops.lab.faults import FaultSpec
-from ops.lab.flapping import NS_PER_MS, Flapping
+from ops.lab.flapping import Flapping
 from schemas.enums import Layer
+from schemas.units import MS_NS
 
 
 class Bench:
@@ -24,12 +25,12 @@ class Bench:
 
     def note(self, what: str) -> None:
         """Remember what was done, and when in milliseconds."""
-        self.done.append((self.now_ns // NS_PER_MS, what))
+        self.done.append((self.now_ns // MS_NS, what))
 
     def until(self, ms: int) -> None:
         """Let time pass, a hundredth of a second a step."""
-        while self.now_ns < ms * NS_PER_MS:
-            self.now_ns += 10 * NS_PER_MS
+        while self.now_ns < ms * MS_NS:
+            self.now_ns += 10 * MS_NS
             self.loop.run_once(0)
 
 

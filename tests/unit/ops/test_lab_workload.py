@@ -4,7 +4,8 @@ import pytest
 
 from ops.lab.counters import TICK_NS, next_tick_ns
 from ops.lab.shape import LabShape
-from ops.lab.workload import MS, Burst, Workload, WorkloadError
+from ops.lab.workload import Burst, Workload, WorkloadError
+from schemas.units import MS_NS
 
 
 def test_the_default_job_is_two_replicas_of_two_stages() -> None:
@@ -35,9 +36,9 @@ def test_the_pairs_are_neighbour_stages_and_replicas_of_a_rail() -> None:
 def test_what_is_sent_is_received(stages: int, elapsed_ms: int) -> None:
     """At any time, bytes sent by all equal bytes received by all; and grow."""
     job = Workload(shape=LabShape(hosts=6, rails=2), stages=stages)
-    totals = job.totals(elapsed_ms * MS)
+    totals = job.totals(elapsed_ms * MS_NS)
     assert sum(tx for tx, _ in totals.values()) == sum(rx for _, rx in totals.values())
-    later = job.totals(elapsed_ms * MS + 50 * MS)
+    later = job.totals(elapsed_ms * MS_NS + 50 * MS_NS)
     assert all(later[e][0] >= tx and later[e][1] >= rx for e, (tx, rx) in totals.items())
 
 
@@ -45,7 +46,7 @@ def test_a_pair_receives_what_its_peer_sends() -> None:
     """With one replica only stages talk: what one has sent, the other has received, at any time."""
     job = Workload(shape=LabShape(hosts=2, rails=1, pods=1, leaves=1), stages=2)
     for elapsed_ms in range(0, 6_000, 37):
-        (tx0, rx0), (tx1, rx1) = job.totals(elapsed_ms * MS).values()
+        (tx0, rx0), (tx1, rx1) = job.totals(elapsed_ms * MS_NS).values()
         assert (tx0, rx0) == (rx1, tx1)
 
 
@@ -53,7 +54,7 @@ def test_every_iteration_moves_the_same_bytes() -> None:
     """The increments of two whole periods are equal, from any phase on."""
     job = Workload(shape=LabShape())
     for phase_ms in (0, 123, 1_500):
-        at = [job.totals((phase_ms + n * 2_000) * MS) for n in range(3)]
+        at = [job.totals((phase_ms + n * 2_000) * MS_NS) for n in range(3)]
         for endpoint in at[0]:
             first = at[1][endpoint][0] - at[0][endpoint][0]
             assert first == at[2][endpoint][0] - at[1][endpoint][0] > 0
@@ -104,12 +105,12 @@ def test_a_lone_host_has_no_traffic() -> None:
 def test_jobs_that_do_not_fit_are_refused(stages: int, period_ms: int) -> None:
     """Stages must divide the hosts, and the period has bounds."""
     with pytest.raises(WorkloadError):
-        Workload(shape=LabShape(), stages=stages, period_ns=period_ms * MS)
+        Workload(shape=LabShape(), stages=stages, period_ns=period_ms * MS_NS)
 
 
 def test_ticks_are_whole_multiples_and_ahead() -> None:
     """The next tick is on the grid, and at least the lead away."""
     for wall_ms in range(1_000_000, 1_000_200):
-        tick = next_tick_ns(wall_ms * MS)
+        tick = next_tick_ns(wall_ms * MS_NS)
         assert tick % TICK_NS == 0
-        assert 4 * MS < tick - wall_ms * MS <= TICK_NS + 4 * MS
+        assert 4 * MS_NS < tick - wall_ms * MS_NS <= TICK_NS + 4 * MS_NS

@@ -5,16 +5,15 @@ from probers.clock import Instant
 from probers.exchange import UNDRAINED_NS, Exchange
 from probers.transport import PacketCounts, Probe
 from schemas.enums import ProbeStatus
+from schemas.units import MS_NS
 from tests.unit.probers.clocks import ManualClock
-
-MS = 10**6
 
 
 def begun(clock: ManualClock) -> tuple[Exchange, int]:
     """Return an exchange with one probe under way, and its nonce."""
     exchange = Exchange(clock, PacketCounts(), packet.MIN_PACKET_BYTES)
     nonce, _ = exchange.prepare()
-    probe = Probe(token=1, address="10.0.0.1", port=1, flow=0, entropy=0, timeout_ns=100 * MS)
+    probe = Probe(token=1, address="10.0.0.1", port=1, flow=0, entropy=0, timeout_ns=100 * MS_NS)
     exchange.posted(nonce, probe, Instant(clock.monotonic_ns, clock.realtime_ns))
     return exchange, nonce
 
@@ -23,8 +22,8 @@ def test_a_reply_that_is_still_in_the_socket_is_waited_for() -> None:
     """With more to read, a probe past its time is not yet lost; its reply decides by its stamp."""
     clock = ManualClock()
     exchange, nonce = begun(clock)
-    arrived_ns = clock.realtime_ns + 50 * MS
-    clock.advance(300 * MS)
+    arrived_ns = clock.realtime_ns + 50 * MS_NS
+    clock.advance(300 * MS_NS)
     assert exchange.take(drained=False) == []
     reply = packet.UNSEALED.reply(
         packet.UNSEALED.unpack(packet.UNSEALED.probe(nonce)), t2_ns=0, t3_ns=0, t2_kernel=True
@@ -37,7 +36,7 @@ def test_a_flood_does_not_keep_a_lost_probe_from_being_told() -> None:
     """However much there is to read, a second after its time a probe is a timeout."""
     clock = ManualClock()
     exchange, _ = begun(clock)
-    clock.advance(100 * MS + UNDRAINED_NS - 1)
+    clock.advance(100 * MS_NS + UNDRAINED_NS - 1)
     assert exchange.take(drained=False) == []
     clock.advance(1)
     assert [c.status for c in exchange.take(drained=False)] == [ProbeStatus.TIMEOUT]

@@ -13,10 +13,10 @@ import pytest
 from probers.config_health import HealthAddress
 from probers.health import MAX_REQUEST_BYTES, Health
 from probers.health_server import MAX_OPEN, PATIENCE_NS, HealthServer
+from schemas.units import SECOND_NS
 
 GOOD = Health(agent_id="agent-h0", state="RUNNING")
 REQUEST = b"GET /healthz HTTP/1.1\r\n\r\n"
-S = 10**9
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def connect(path: Path) -> socket.socket:
 
 def turn(server: HealthServer, at_s: float = 0) -> None:
     """Let the loop turn once."""
-    server.serve(int(at_s * S), lambda: GOOD)
+    server.serve(int(at_s * SECOND_NS), lambda: GOOD)
 
 
 def answer(client: socket.socket) -> bytes:
@@ -69,7 +69,7 @@ def test_a_slow_client_is_waited_for_until_its_time_is_up(server: HealthServer, 
     steady.sendall(REQUEST[5:])
     turn(server, 1)
     assert answer(steady).startswith(b"HTTP/1.1 200 ")
-    turn(server, 1 + PATIENCE_NS / S)
+    turn(server, 1 + PATIENCE_NS / SECOND_NS)
     assert answer(slow) == b""
 
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from probers.heartbeat import SHOWN_NS, Absence, ClockWatch, CountWatch, Delays, Heart, Vitals
 from schemas.enums import AgentState
+from schemas.units import SECOND_NS
 from tests.unit.probers.clocks import ManualClock
 
-S = 10**9
-MS = 10**6
 VITALS = Vitals(
     endpoints=4,
     targets_active=10,
@@ -29,7 +28,7 @@ VITALS = Vitals(
 
 def test_the_state_follows_from_the_vitals() -> None:
     """STARTING, RUNNING, DEGRADED with all reasons, LEAVING; numbered from 0."""
-    heart = Heart(cluster="c1", agent_id="a", host_id="h", interval_ns=S)
+    heart = Heart(cluster="c1", agent_id="a", host_id="h", interval_ns=SECOND_NS)
     now = ManualClock().now()
     beats = [
         heart.beat(replace(VITALS, registered=False), incarnation=7, now=now),
@@ -51,11 +50,11 @@ def test_a_clock_that_is_set_is_noticed_told_and_forgotten() -> None:
     clock = ManualClock()
     watch = ClockWatch(clock.now())
     for _ in range(1_000):
-        clock.advance(S)
+        clock.advance(SECOND_NS)
         clock.step(500_000)
         assert watch.look(clock.now()) is None
-    clock.step(-90 * S)
-    assert watch.look(clock.now()) == -90 * S
+    clock.step(-90 * SECOND_NS)
+    assert watch.look(clock.now()) == -90 * SECOND_NS
     assert watch.look(clock.now()) is None
     assert watch.reason(clock.now()) == "clock set by -90.000 s"
     clock.advance(SHOWN_NS + 1)
@@ -85,7 +84,7 @@ def test_an_absence_of_the_broker_is_told_while_it_lasts_and_for_a_minute_after(
     assert absence.reason(clock.now()) is None
     for seconds in (19.5, 3):
         assert absence.look(clock.now(), away=True)
-        clock.advance(int(seconds * S))
+        clock.advance(int(seconds * SECOND_NS))
         assert not absence.look(clock.now(), away=True)
         assert (absence.away, absence.reason(clock.now())) == (True, "broker away")
         assert absence.look(clock.now(), away=False)
@@ -96,7 +95,7 @@ def test_an_absence_of_the_broker_is_told_while_it_lasts_and_for_a_minute_after(
         assert absence.reason(clock.now()) is None
     for seconds in (300, 1):
         absence.look(clock.now(), away=True)
-        clock.advance(seconds * S)
+        clock.advance(seconds * SECOND_NS)
         absence.look(clock.now(), away=False)
     assert absence.reason(clock.now()) == "broker was away for 300.0 s"
 

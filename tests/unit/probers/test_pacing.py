@@ -6,17 +6,16 @@ import pytest
 
 from probers import pacing
 from probers.pacing import TokenBucket
-
-S = 10**9
+from schemas.units import SECOND_NS
 
 
 def test_the_stagger_depends_on_the_id_alone_and_fills_the_interval() -> None:
     """The same id gives the same offset; a thousand ids fall evenly into ten parts."""
     ids = [f"agent-h{n}" for n in range(1_000)]
-    offsets = [pacing.stagger_ns(name, S) for name in ids]
-    assert offsets == [pacing.stagger_ns(name, S) for name in ids]
-    assert all(0 <= offset < S for offset in offsets)
-    parts = Counter(offset * 10 // S for offset in offsets)
+    offsets = [pacing.stagger_ns(name, SECOND_NS) for name in ids]
+    assert offsets == [pacing.stagger_ns(name, SECOND_NS) for name in ids]
+    assert all(0 <= offset < SECOND_NS for offset in offsets)
+    parts = Counter(offset * 10 // SECOND_NS for offset in offsets)
     assert min(parts.values()) > 60
     assert max(parts.values()) < 150
 
@@ -55,16 +54,16 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
     assert bucket.wait_ns(0) == pytest.approx(100_000_000, abs=2)
     assert not bucket.take(99_000_000)
     assert bucket.take(101_000_000)
-    assert [bucket.take(3_600 * S) for _ in range(6)] == [True] * 5 + [False]
+    assert [bucket.take(3_600 * SECOND_NS) for _ in range(6)] == [True] * 5 + [False]
 
 
 def test_a_bucket_survives_time_running_backwards() -> None:
     """An earlier time refills nothing and breaks nothing."""
     bucket = TokenBucket(10, 1)
-    assert bucket.take(10 * S)
+    assert bucket.take(10 * SECOND_NS)
     assert not bucket.take(0)
-    assert not bucket.take(10 * S)
-    assert bucket.take(11 * S)
+    assert not bucket.take(10 * SECOND_NS)
+    assert bucket.take(11 * SECOND_NS)
 
 
 def test_a_bucket_without_rate_or_burst_is_refused() -> None:

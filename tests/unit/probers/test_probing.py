@@ -14,10 +14,9 @@ from probers.trace import FinishedTrace
 from probers.transport import Probe, Transport
 from schemas.enums import ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
+from schemas.units import MS_NS, SECOND_NS
 from tests.contract.misbehaviour import FakeNetwork, FakeTransport, Misbehaviour
 
-MS = 10**6
-S = 10**9
 SETTINGS = {"host_id": "h0", "timeout_ms": 100, "rnic": [{"rail": 0, "address": "10.0.0.1"}]}
 
 
@@ -88,8 +87,8 @@ class Rig:
 
     def run(self, for_ns: int, peer_answers: bool = True) -> None:
         """Let the agent work in steps of a millisecond."""
-        for _ in range(for_ns // MS):
-            self.clock.advance(MS)
+        for _ in range(for_ns // MS_NS):
+            self.clock.advance(MS_NS)
             if peer_answers:
                 self.peer.poll()
             self.probing.poll(self.mine)
@@ -102,13 +101,13 @@ def test_every_target_is_probed_once_each_interval() -> None:
     """Three seconds: three rounds, numbered, each with one OK per target."""
     rig = Rig()
     rig.follow(rig.flows(20))
-    rig.run(3_400 * MS)
+    rig.run(3_400 * MS_NS)
     assert [r.seq for r in rig.rounds] == [0, 1, 2]
     for done in rig.rounds:
         assert {r.dst for r in done.results()} == {f"w{n}/r0" for n in range(20)}
         assert all(r.status is ProbeStatus.OK for r in done.results())
     starts = [r.started.realtime_ns for r in rig.rounds]
-    assert {b - a for a, b in pairwise(starts)} <= {S - MS, S, S + MS}
+    assert {b - a for a, b in pairwise(starts)} <= {SECOND_NS - MS_NS, SECOND_NS, SECOND_NS + MS_NS}
     assert len(rig.delays) >= 60
 
 
@@ -116,8 +115,8 @@ def test_a_round_starts_at_the_agents_own_place_in_the_second() -> None:
     """The start is the same part of every second, by the hash of the id."""
     rig = Rig()
     rig.follow(rig.flows(1))
-    rig.run(5 * S)
-    parts = {r.started.realtime_ns % S // (2 * MS) for r in rig.rounds}
+    rig.run(5 * SECOND_NS)
+    parts = {r.started.realtime_ns % SECOND_NS // (2 * MS_NS) for r in rig.rounds}
     assert len(rig.rounds) >= 4
     assert len(parts) <= 2
 
@@ -126,14 +125,14 @@ def test_a_dead_target_shows_three_losses_in_a_row_and_is_traced() -> None:
     """The probe and 2 confirmations, within the round; the trace for loss starts with the first."""
     rig = Rig()
     rig.follow(rig.flows(1))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     rig.traces.clear()
     rig.network.mangler.how = Misbehaviour(loss=1.0)
-    rig.run(1_500 * MS)
+    rig.run(1_500 * MS_NS)
     results = rig.rounds[-1].results()
     assert [r.status for r in results] == [ProbeStatus.TIMEOUT] * 3
     gaps = [b.sent_offset_ns - a.sent_offset_ns for a, b in pairwise(results)]
-    assert all(100 * MS - TOLD_NS < gap <= 105 * MS for gap in gaps)
+    assert all(100 * MS_NS - TOLD_NS < gap <= 105 * MS_NS for gap in gaps)
     assert [t.cause for t in rig.traces] == [TraceCause.LOSS]
     assert not rig.traces[0].complete
 
@@ -150,7 +149,7 @@ def test_pairs_of_queue_pairs_are_traced_as_those_of_sockets(
     rig.rnic.transports = {kind: rig.mine}
     rig.network.nodes.append("10.1.0.1")
     rig.follow(rig.flows(1, kind))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     assert len(rig.rounds[-1].results()) == 1
     hops = [[h.address for h in trace.hops] for trace in rig.traces]
     assert hops == ([["10.1.0.1", rig.peer.address]] if traced else [])
@@ -161,9 +160,9 @@ def test_over_what_cannot_be_traced_a_loss_brings_no_trace() -> None:
     rig = Rig()
     rig.mine.untraced = "nobody answers"
     rig.follow(rig.flows(1))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     rig.network.mangler.how = Misbehaviour(loss=1.0)
-    rig.run(1_500 * MS)
+    rig.run(1_500 * MS_NS)
     assert rig.rounds[-1].results()[0].status is ProbeStatus.TIMEOUT
     assert rig.traces == []
 
@@ -172,13 +171,13 @@ def test_one_lost_packet_is_one_loss_and_an_answer() -> None:
     """The confirmation tells a lost packet from a dead path."""
     rig = Rig()
     rig.follow(rig.flows(1))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     while not rig.probing.due_ns(rig.clock.now()) or rig.probing.idle:
         rig.network.mangler.how = Misbehaviour(loss=1.0)
-        rig.run(MS)
-    rig.run(10 * MS)
+        rig.run(MS_NS)
+    rig.run(10 * MS_NS)
     rig.network.mangler.how = Misbehaviour()
-    rig.run(900 * MS)
+    rig.run(900 * MS_NS)
     assert [r.status for r in rig.rounds[-1].results()] == [ProbeStatus.TIMEOUT, ProbeStatus.OK]
 
 
@@ -186,10 +185,10 @@ def test_with_the_own_link_down_nothing_is_sent_and_every_result_says_so() -> No
     """LINK_DOWN, three times per target as for any loss, at once and without a trace."""
     rig = Rig()
     rig.follow(rig.flows(2))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     traced, answered = len(rig.traces), rig.peer.counts.answered
     rig.rnic.link = rig.rnic.next_link = Link.DOWN
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     assert [r.status for r in rig.rounds[-1].results()] == [ProbeStatus.LINK_DOWN] * 6
     assert rig.peer.counts.answered == answered
     assert len(rig.traces) == traced
@@ -199,10 +198,10 @@ def test_a_probe_lost_because_the_own_link_went_down_is_link_down() -> None:
     """The state is read again when a probe is lost, before the network is blamed."""
     rig = Rig()
     rig.follow(rig.flows(1))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     rig.rnic.next_link = Link.DOWN
     rig.network.mangler.how = Misbehaviour(loss=1.0)
-    rig.run(1_500 * MS)
+    rig.run(1_500 * MS_NS)
     assert {r.status for r in rig.rounds[-1].results()} == {ProbeStatus.LINK_DOWN}
 
 
@@ -210,7 +209,7 @@ def test_an_rnic_without_the_targets_transport_has_no_route_to_it() -> None:
     """A TCP target behind a gateway: a status, not silence."""
     rig = Rig()
     rig.follow(rig.flows(1, TransportKind.TCP))
-    rig.run(1_300 * MS)
+    rig.run(1_300 * MS_NS)
     assert {r.status for r in rig.rounds[0].results()} == {ProbeStatus.NO_ROUTE}
 
 
@@ -218,15 +217,15 @@ def test_a_process_that_slept_does_not_take_its_absence_for_loss() -> None:
     """Replies that waited in the socket while the agent was not scheduled are OK."""
     rig = Rig()
     rig.follow(rig.flows(5))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     while rig.probing.idle:
-        rig.run(MS, peer_answers=False)
-    rig.run(5 * MS, peer_answers=False)
+        rig.run(MS_NS, peer_answers=False)
+    rig.run(5 * MS_NS, peer_answers=False)
     rig.peer.poll()
     rig.network.deliver()
     # The fake has no kernel stamps: the sleep must be shorter than the timeout.
-    rig.clock.advance(80 * MS)
-    rig.run(900 * MS)
+    rig.clock.advance(80 * MS_NS)
+    rig.run(900 * MS_NS)
     assert {r.status for r in rig.rounds[-1].results()} == {ProbeStatus.OK}
 
 
@@ -235,22 +234,22 @@ def test_a_clock_that_is_set_costs_no_result_and_no_wrong_time(step_s: int) -> N
     """Rounds go on within an interval, results stay OK, RTTs stay what they were."""
     rig = Rig()
     rig.follow(rig.flows(5))
-    rig.run(1_250 * MS)
-    rig.clock.step(step_s * S)
+    rig.run(1_250 * MS_NS)
+    rig.clock.step(step_s * SECOND_NS)
     before = len(rig.rounds)
-    rig.run(3_100 * MS)
+    rig.run(3_100 * MS_NS)
     assert 3 <= len(rig.rounds) - before <= 5
     results = [r for done in rig.rounds for r in done.results()]
     assert all(r.status is ProbeStatus.OK for r in results)
-    assert all(0 <= (r.rtt_ns or 0) <= 3 * MS for r in results)
-    assert all(0 <= r.sent_offset_ns < S for r in results)
+    assert all(0 <= (r.rtt_ns or 0) <= 3 * MS_NS for r in results)
+    assert all(0 <= r.sent_offset_ns < SECOND_NS for r in results)
 
 
 def test_a_list_beyond_the_rate_is_probed_in_turns() -> None:
     """Five flows at two per round: every one within three rounds, and it is said."""
     rig = Rig(max_rate_hz=2)
     rig.follow(rig.flows(5))
-    rig.run(7 * S)
+    rig.run(7 * SECOND_NS)
     assert rig.probing.plan.overloaded
     probed = [r.dst for done in rig.rounds[:5] for r in done.results()]
     assert all(len(done.results()) == 2 for done in rig.rounds)
@@ -267,14 +266,14 @@ def test_a_transport_that_is_closed_ends_its_probes() -> None:
     """What was under way becomes LINK_DOWN; the round is published."""
     rig = Rig()
     rig.follow(rig.flows(3))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     count = len(rig.rounds)
     while rig.probing.idle:
-        rig.run(MS, peer_answers=False)
-    rig.run(350 * MS, peer_answers=False)
+        rig.run(MS_NS, peer_answers=False)
+    rig.run(350 * MS_NS, peer_answers=False)
     rig.rnic.open = False
     rig.probing.forget([rig.mine])
-    rig.run(300 * MS, peer_answers=False)
+    rig.run(300 * MS_NS, peer_answers=False)
     assert len(rig.rounds) == count + 1
     assert ProbeStatus.LINK_DOWN in {r.status for r in rig.rounds[-1].results()}
 
@@ -283,14 +282,14 @@ def test_finishing_publishes_what_is_in_and_sends_nothing_more() -> None:
     """At the end: no new probe, no new round, no result thrown away."""
     rig = Rig(spread_ms=300)
     rig.follow(rig.flows(30))
-    rig.run(1_200 * MS)
+    rig.run(1_200 * MS_NS)
     count = len(rig.rounds)
     while rig.probing.idle:
-        rig.run(MS)
-    rig.run(60 * MS)
+        rig.run(MS_NS)
+    rig.run(60 * MS_NS)
     rig.probing.finish()
     sent = rig.peer.counts.answered
-    rig.run(2 * S)
+    rig.run(2 * SECOND_NS)
     assert len(rig.rounds) == count + 1
     assert 0 < len(rig.rounds[-1].results()) < 30
     assert rig.peer.counts.answered <= sent + 30
@@ -301,15 +300,15 @@ def test_targets_that_come_and_go_are_followed_from_the_next_round() -> None:
     """A new list replaces the old one; the version is the one each round followed."""
     rig = Rig()
     rig.follow(rig.flows(2), version=1)
-    rig.run(1_300 * MS)
+    rig.run(1_300 * MS_NS)
     moved = tuple(replace(f, dst="moved/r0") for f in rig.flows(1))
     rig.follow(moved, version=2)
-    rig.run(1_300 * MS)
+    rig.run(1_300 * MS_NS)
     assert {r.dst for r in rig.rounds[-1].results()} == {"moved/r0"}
     assert [rig.rounds[0].pinglist_version, rig.rounds[-1].pinglist_version] == [1, 2]
     rig.follow((), version=3)
     count = len(rig.rounds)
-    rig.run(3 * S)
+    rig.run(3 * SECOND_NS)
     assert len(rig.rounds) == count
 
 
@@ -329,18 +328,18 @@ def test_what_leaves_goes_to_who_is_listed_and_no_faster_than_the_limit(
     monkeypatch.setattr(rig.mine, "send", noted)
     flows = rig.flows(20)
     rig.follow(flows)
-    rig.run(6 * S)
+    rig.run(6 * SECOND_NS)
     assert {entropy for _, entropy in sent} == {flow.entropy for flow in flows}
     times = [at_ns for at_ns, _ in sent]
     # Probes of one slot leave together, so a second may end within one.
-    assert max(sum(t <= u < t + S for u in times) for t in times) <= 11
+    assert max(sum(t <= u < t + SECOND_NS for u in times) for t in times) <= 11
     rig.follow(flows[:2])
-    rig.run(S)
+    rig.run(SECOND_NS)
     sent.clear()
-    rig.run(3 * S)
+    rig.run(3 * SECOND_NS)
     assert {entropy for _, entropy in sent} == {flow.entropy for flow in flows[:2]}
     rig.follow(())
-    rig.run(S)
+    rig.run(SECOND_NS)
     sent.clear()
-    rig.run(3 * S)
+    rig.run(3 * SECOND_NS)
     assert sent == []

@@ -14,10 +14,9 @@ from probers.registration import (
     Standing,
 )
 from schemas.records import Endpoint
+from schemas.units import SECOND_NS
 from tests.unit.probers.clocks import ManualClock
 from tests.unit.probers.makers import endpoint
-
-S = 10**9
 
 
 class Running:
@@ -80,10 +79,10 @@ def test_a_restart_after_the_clock_was_set_back_still_counts_as_later() -> None:
     """The incarnation is larger than any seen under the own id before the start."""
     running = Running(read=False)
     start_ns = running.clock.realtime_ns
-    running.see(endpoint("w0/r0", agent_id="agent-a", incarnation=start_ns + 3_600 * S))
+    running.see(endpoint("w0/r0", agent_id="agent-a", incarnation=start_ns + 3_600 * SECOND_NS))
     running.agent.read_to_end()
     assert running.agent.standing is Standing.REGISTERED
-    assert running.announced().incarnation == start_ns + 3_600 * S + 1
+    assert running.announced().incarnation == start_ns + 3_600 * SECOND_NS + 1
 
 
 def test_what_a_predecessor_left_behind_is_cleared_away() -> None:
@@ -146,7 +145,7 @@ def test_the_newer_of_two_agents_puts_its_registration_back_but_not_at_once_agai
     assert 8 <= written <= 11
     assert running.agent.probing
     assert "another agent" in (running.agent.conflict(running.clock.now()) or "")
-    running.clock.advance(CONFLICT_SHOWN_NS + S)
+    running.clock.advance(CONFLICT_SHOWN_NS + SECOND_NS)
     assert running.agent.conflict(running.clock.now()) is None
 
 
@@ -155,7 +154,7 @@ def test_two_agents_never_fight() -> None:
     clock = ManualClock()
     first = Running(clock)
     log: list[Endpoint] = [first.announced()]
-    clock.advance(5 * S)
+    clock.advance(5 * SECOND_NS)
     second = Running(clock, read=False)
     for record in log:
         second.see(record)
@@ -167,7 +166,7 @@ def test_two_agents_never_fight() -> None:
                 running.see(log[read[number]])
                 read[number] += 1
             log.extend(a.endpoint for a in running.due() if a.endpoint is not None)
-        clock.advance(S // 10)
+        clock.advance(SECOND_NS // 10)
     assert first.agent.standing is Standing.YIELDED
     assert second.agent.registered
     assert log[-1].incarnation == second.agent.incarnation

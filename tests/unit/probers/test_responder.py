@@ -6,9 +6,9 @@ import pytest
 from probers.packet import UNSEALED
 from probers.responder import Responder
 from probers.transport import PacketCounts
+from schemas.units import US_NS
 from tests.unit.probers.clocks import ManualClock
 
-US_NS = 1_000
 SETTLE = 200
 
 

@@ -12,9 +12,8 @@ from probers.rnic_files import RnicFiles
 from probers.rnic_raw import LinksRaw, RnicRaw, SetupRaw
 from probers.rnic_states import GONE, NO_PAUSES, RnicStates
 from probers.told import Value, missing
+from schemas.units import SECOND_NS
 from tests.unit.probers.trees import Tree, build
-
-S = 10**9
 
 
 class Looks:
@@ -28,7 +27,7 @@ class Looks:
 
     def look(self) -> dict[str, Value]:
         """Return what is told now."""
-        self._now_ns += 5 * S
+        self._now_ns += 5 * SECOND_NS
         self._files.find()
         return self._states.decide(self._files.read(links=True, setup=True), self._now_ns)
 
@@ -290,7 +289,7 @@ def test_pause_frames_that_only_ethtool_is_told_make_a_rate() -> None:
 
     def look(at_s: int, pauses: int | None, *, links: bool = True) -> Value | None:
         raw = RnicRaw(present=True, links=LinksRaw(pci=False, pauses=pauses) if links else None)
-        return states.decide(raw, at_s * S).get("pause_frames_per_s")
+        return states.decide(raw, at_s * SECOND_NS).get("pause_frames_per_s")
 
     assert look(0, 1_000) is None
     assert look(5, None, links=False) is None

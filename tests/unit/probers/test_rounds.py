@@ -5,10 +5,10 @@ from probers.rounds import Round, told_ns
 from probers.rtt import Timestamps
 from probers.transport import Completion, Reason
 from schemas.enums import ClockSource, ProbeStatus
+from schemas.units import MS_NS
 from tests.unit.probers.makers import flow
 
-MS = 10**6
-START = Instant(1_000 * MS, 5_000 * MS)
+START = Instant(1_000 * MS_NS, 5_000 * MS_NS)
 A, B = flow("w1/r0"), flow("w2/r0")
 
 
@@ -31,14 +31,14 @@ def a_round(confirm: int = 2) -> Round:
         seq=3,
         started=START,
         pinglist_version=1,
-        plan=[(0, A), (100 * MS, B)],
+        plan=[(0, A), (100 * MS_NS, B)],
         confirm=confirm,
     )
 
 
 def at(after_ms: int) -> int:
     """Return monotonic nanoseconds so long after the start."""
-    return START.monotonic_ns + after_ms * MS
+    return START.monotonic_ns + after_ms * MS_NS
 
 
 def test_probes_are_due_at_their_offsets() -> None:
@@ -84,7 +84,7 @@ def test_results_stand_in_the_order_sent_and_a_round_ends_with_its_last() -> Non
     probing.sent(3, again, at(260))
     probing.completed(ok(3))
     assert probing.done
-    assert [(r.dst, round(r.sent_offset_ns / MS), r.status) for r in probing.results()] == [
+    assert [(r.dst, round(r.sent_offset_ns / MS_NS), r.status) for r in probing.results()] == [
         ("w1/r0", 0, ProbeStatus.TIMEOUT),
         ("w2/r0", 100, ProbeStatus.OK),
         ("w1/r0", 260, ProbeStatus.OK),

@@ -12,9 +12,8 @@ from probers.config_health import HealthAddress
 from probers.health_client import ask
 from probers.notify import Notifier, socket_address, watchdog_of
 from probers.supervision import SHOWN_NS, Supervision, Turns
+from schemas.units import SECOND_NS
 from tests.unit.probers.clocks import ManualClock
-
-S = 10**9
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def test_a_life_as_the_manager_hears_it(manager: socket.socket) -> None:
     supervision = Supervision("a", None, environment, clock.now())
     supervision.started()
     for _ in range(299):
-        clock.advance(S // 10)
+        clock.advance(SECOND_NS // 10)
         supervision.serve(clock.now(), list)
     supervision.leaving()
     supervision.close()
@@ -111,15 +110,15 @@ def test_the_longest_turn_is_told_for_a_minute_or_two() -> None:
     """And then it is forgotten."""
     turns = Turns(0)
     now_ns = 0
-    for gap_ns in (S // 10, 7 * S, S // 10):
+    for gap_ns in (SECOND_NS // 10, 7 * SECOND_NS, SECOND_NS // 10):
         now_ns += gap_ns
         turns.turn(now_ns)
-    assert turns.longest_ns == 7 * S
+    assert turns.longest_ns == 7 * SECOND_NS
     shown_ns = now_ns
-    while turns.longest_ns == 7 * S:
-        now_ns += S // 10
+    while turns.longest_ns == 7 * SECOND_NS:
+        now_ns += SECOND_NS // 10
         turns.turn(now_ns)
-    assert SHOWN_NS - 8 * S <= now_ns - shown_ns <= 2 * SHOWN_NS + S
+    assert SHOWN_NS - 8 * SECOND_NS <= now_ns - shown_ns <= 2 * SHOWN_NS + SECOND_NS
 
 
 def test_what_is_missing_is_asked_for_only_when_somebody_asks(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from probers.link import Link, LinkFiles
 from probers.rnic_files import RnicFiles
 from probers.rnic_states import ATTRIBUTES, RnicStates
 from probers.told import Value
+from schemas.units import SECOND_NS
 from tests.unit.probers.trees import NAMES, build
 
-S = 10**9
 # Not told here, for a reason; what it says is in `reasons`.
 UNKNOWN = None
 
@@ -99,7 +99,7 @@ def told(counters: Path, proc: str) -> dict[str, Value]:
     files, states = RnicFiles(counters, proc), RnicStates()
     values: dict[str, Value] = {}
     files.find()
-    for now_ns in (S, 6 * S):
+    for now_ns in (SECOND_NS, 6 * SECOND_NS):
         values |= states.decide(files.read(links=True, setup=True), now_ns)
     return values
 

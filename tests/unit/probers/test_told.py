@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from probers.clock import Instant
 from probers.told import AGAIN_NS, TELL_FACTOR, Board, Told, Value, missing
+from schemas.units import SECOND_NS
 
-S = 10**9
-STARTED = 1_700_000_000 * S
+STARTED = 1_700_000_000 * SECOND_NS
 
 
 def at(second: float) -> Instant:
     """Return a moment."""
-    return Instant(round(second * S), STARTED + round(second * S))
+    return Instant(round(second * SECOND_NS), STARTED + round(second * SECOND_NS))
 
 
 def looks(attribute: str, *values: Value, every_s: float = 5) -> Iterator[list[Told]]:
@@ -32,7 +32,7 @@ def test_a_change_is_told_at_once_and_what_stays_once_a_minute() -> None:
     assert [i for i, _ in told] == [0, 3, 15]
     assert [t.changed_us for _, t in told] == [at(0).epoch_us, at(15).epoch_us, at(15).epoch_us]
     assert told[-1][1].observed_us == at(75).epoch_us
-    assert 15 * 5 * S - 3 * 5 * S == AGAIN_NS
+    assert 15 * 5 * SECOND_NS - 3 * 5 * SECOND_NS == AGAIN_NS
 
 
 def test_an_unknown_value_is_a_change_and_another_reason_is_not() -> None:

@@ -8,10 +8,9 @@ from probers.rtt import Timestamps
 from probers.trace import AGAIN_NS, MAX_TTL, WAVE, FinishedTrace, TraceOrder, Tracer, TraceSettings
 from probers.transport import Completion, Reason
 from schemas.enums import ProbeStatus, TraceCause
+from schemas.units import MS_NS, SECOND_NS
 from tests.unit.probers.makers import flow
 
-MS = 10**6
-S = 10**9
 A = flow("w1/r0")
 TIMES = Timestamps(posted_ns=0, sent_ns=0, received_ns=30_000, handled_ns=40_000, hold_ns=10_000)
 
@@ -58,7 +57,7 @@ class Network:
 
 def a_tracer(**settings: int) -> Tracer:
     """Return a tracer."""
-    return Tracer(TraceSettings(timeout_ns=250 * MS, **settings))
+    return Tracer(TraceSettings(timeout_ns=250 * MS_NS, **settings))
 
 
 def test_a_new_flow_is_traced_at_once_hop_by_hop_to_its_target() -> None:
@@ -128,9 +127,9 @@ def test_a_loss_is_traced_at_once_in_one_wave_of_the_known_length() -> None:
     network = Network(tracer, ["n1", "n2"], "t")
     network.run(0)
     network.nodes, network.target, network.orders = ["n1", None], None, []
-    tracer.lost(A, 60 * S)
-    assert tracer.due_ns(60 * S) == 60 * S
-    (trace,) = network.run(60 * S)
+    tracer.lost(A, 60 * SECOND_NS)
+    assert tracer.due_ns(60 * SECOND_NS) == 60 * SECOND_NS
+    (trace,) = network.run(60 * SECOND_NS)
     assert (trace.cause, trace.complete) == (TraceCause.LOSS, False)
     assert [o.ttl for o in network.orders] == [1, 2, 3]
     assert [h.address for h in trace.hops] == ["n1", None]
@@ -138,29 +137,29 @@ def test_a_loss_is_traced_at_once_in_one_wave_of_the_known_length() -> None:
 
 def test_losses_of_one_flow_are_traced_only_so_often() -> None:
     """Ten losses in a second are one trace; one more after the gap is another."""
-    tracer = a_tracer(cause_gap_ns=10 * S)
+    tracer = a_tracer(cause_gap_ns=10 * SECOND_NS)
     tracer.follow((A,), 0)
     network = Network(tracer, ["n1"], "t")
     network.run(0)
     for n in range(10):
-        tracer.lost(A, 20 * S + n * 100 * MS)
-    assert len(network.run(21 * S)) == 1
+        tracer.lost(A, 20 * SECOND_NS + n * 100 * MS_NS)
+    assert len(network.run(21 * SECOND_NS)) == 1
     assert tracer.suppressed == 9
-    tracer.lost(A, 31 * S)
-    assert len(network.run(31 * S)) == 1
+    tracer.lost(A, 31 * SECOND_NS)
+    assert len(network.run(31 * SECOND_NS)) == 1
 
 
 def test_a_flow_that_became_slower_is_traced_while_it_is() -> None:
     """At the second slow answer, again after the gap, not once it is fast again."""
-    tracer = a_tracer(cause_gap_ns=10 * S)
+    tracer = a_tracer(cause_gap_ns=10 * SECOND_NS)
     tracer.follow((A,), 0)
     network = Network(tracer, ["n1"], "t")
     network.run(0)
     traced = []
     for second in range(90):
-        rtt_ns = 11 * MS if 40 <= second < 65 else MS
-        tracer.answered(A, rtt_ns, second * S)
-        traced += [(second, t.cause) for t in network.run(second * S)]
+        rtt_ns = 11 * MS_NS if 40 <= second < 65 else MS_NS
+        tracer.answered(A, rtt_ns, second * SECOND_NS)
+        traced += [(second, t.cause) for t in network.run(second * SECOND_NS)]
     assert traced == [(41, TraceCause.LATENCY), (51, TraceCause.LATENCY), (61, TraceCause.LATENCY)]
 
 
@@ -171,12 +170,12 @@ def test_slowness_of_everything_does_not_hold_up_traces_for_loss() -> None:
     tracer.follow(flows, 0)
     network = Network(tracer, ["n1"], "t")
     for tick in range(100):
-        network.run(tick * 100 * MS)
+        network.run(tick * 100 * MS_NS)
     for second in (20, 21, 22):
         for target in flows:
-            tracer.answered(target, MS if second == 20 else 50 * MS, second * S)
-    tracer.lost(A, 22 * S)
-    causes = [t.cause for t in network.run(22 * S)]
+            tracer.answered(target, MS_NS if second == 20 else 50 * MS_NS, second * SECOND_NS)
+    tracer.lost(A, 22 * SECOND_NS)
+    causes = [t.cause for t in network.run(22 * SECOND_NS)]
     assert causes.count(TraceCause.LATENCY) == 8
     assert causes.count(TraceCause.LOSS) == 1
 
@@ -211,11 +210,11 @@ def test_a_flow_that_is_not_followed_is_not_traced() -> None:
 def test_healthy_flows_are_traced_again_every_few_minutes_not_all_at_once() -> None:
     """A hundred flows: each about every 300 s, no more than the budget in any second."""
     flows = tuple(flow(f"w{n}/r0") for n in range(100))
-    tracer = a_tracer(refresh_ns=300 * S)
+    tracer = a_tracer(refresh_ns=300 * SECOND_NS)
     tracer.follow(flows, 0)
     network = Network(tracer, ["n1"], "t")
     traced = [
-        sum(len(network.run(second * S + part * 200 * MS)) for part in range(5))
+        sum(len(network.run(second * SECOND_NS + part * 200 * MS_NS)) for part in range(5))
         for second in range(700)
     ]
     assert max(traced) <= 24
@@ -230,8 +229,8 @@ def test_discovery_is_limited_in_rate() -> None:
     tracer.follow(tuple(flow(f"w{n}/r0") for n in range(1_000)), 0)
     network = Network(tracer, [], "t")
     assert len(network.run(0)) == 4
-    assert 0 < (tracer.due_ns(0) or 0) <= 60 * MS
-    assert sum(len(network.run(part * 50 * MS)) for part in range(1, 21)) == 20
+    assert 0 < (tracer.due_ns(0) or 0) <= 60 * MS_NS
+    assert sum(len(network.run(part * 50 * MS_NS)) for part in range(1, 21)) == 20
 
 
 def test_a_flow_that_moved_is_traced_again() -> None:
@@ -240,8 +239,8 @@ def test_a_flow_that_moved_is_traced_again() -> None:
     tracer.follow((A,), 0)
     network = Network(tracer, [], "t")
     assert len(network.run(0)) == 1
-    tracer.follow((flow("w1/r0", port=9),), S)
-    assert [t.target.port for t in network.run(S)] == [9]
+    tracer.follow((flow("w1/r0", port=9),), SECOND_NS)
+    assert [t.target.port for t in network.run(SECOND_NS)] == [9]
 
 
 @pytest.mark.parametrize(
@@ -305,9 +304,9 @@ def test_a_trace_that_comes_too_early_is_made_at_the_next_answer() -> None:
     tracer = a_tracer()
     tracer.follow((A,), 0)
     assert too_early(tracer, 0) == WAVE
-    assert tracer.due(S) == []
-    tracer.answered(A, 20_000, 2 * S)
-    (trace,) = Network(tracer, ["n1"], "t").run(2 * S)
+    assert tracer.due(SECOND_NS) == []
+    tracer.answered(A, 20_000, 2 * SECOND_NS)
+    (trace,) = Network(tracer, ["n1"], "t").run(2 * SECOND_NS)
     assert (trace.complete, len(trace.hops)) == (True, 2)
 
 
@@ -318,10 +317,10 @@ def test_a_trace_that_is_always_too_early_is_tried_now_and_then() -> None:
     assert too_early(tracer, 0) == WAVE
     tried = []
     for second in range(1, 70):
-        tracer.answered(A, 20_000, second * S)
-        if too_early(tracer, second * S):
+        tracer.answered(A, 20_000, second * SECOND_NS)
+        if too_early(tracer, second * SECOND_NS):
             tried.append(second)
-    again_s = AGAIN_NS // S
+    again_s = AGAIN_NS // SECOND_NS
     assert tried == [1, 1 + again_s, 1 + 2 * again_s]
 
 
@@ -330,8 +329,8 @@ def test_what_is_not_traced_has_no_traces() -> None:
     tracer = a_tracer()
     tracer.follow((A,), 0)
     assert too_early(tracer, 0, Reason.UNTRACED) == WAVE
-    tracer.answered(A, 20_000, S)
-    assert tracer.due(S) == []
-    tracer.lost(A, 2 * S)
-    assert too_early(tracer, 2 * S, Reason.UNTRACED) == WAVE
-    assert tracer.due(3 * S) == []
+    tracer.answered(A, 20_000, SECOND_NS)
+    assert tracer.due(SECOND_NS) == []
+    tracer.lost(A, 2 * SECOND_NS)
+    assert too_early(tracer, 2 * SECOND_NS, Reason.UNTRACED) == WAVE
+    assert tracer.due(3 * SECOND_NS) == []

@@ -12,10 +12,10 @@ from probers.config import AgentConfig, build_config
 from probers.told import Told, Value
 from probers.watching import make_watch, rnic_component
 from schemas.connection import ConfigError
+from schemas.units import SECOND_NS
 from tests.unit.probers.trees import build
 
-S = 10**9
-START = Instant(1_000 * S, 1_700_000_000 * S)
+START = Instant(1_000 * SECOND_NS, 1_700_000_000 * SECOND_NS)
 
 
 def config(root: Path, *, rnics: int = 1, **options: Any) -> AgentConfig:
@@ -39,7 +39,9 @@ def watched(made: AgentConfig, seconds: int) -> list[tuple[int, Told]]:
     watch = make_watch(made, START)
     told = []
     for tick in range(seconds * 10):
-        now = Instant(START.monotonic_ns + tick * S // 10, START.realtime_ns + tick * S // 10)
+        now = Instant(
+            START.monotonic_ns + tick * SECOND_NS // 10, START.realtime_ns + tick * SECOND_NS // 10
+        )
         if watch.take(now.monotonic_ns):
             told += [(tick // 10, one) for one in watch.look(now)]
     return told
@@ -84,7 +86,9 @@ def test_a_change_is_told_within_a_look(tmp_path: Path) -> None:
             (port / "state").write_text("1: DOWN\n")
         if second == 40:
             shutil.rmtree(port.parent.parent.resolve())
-        now = Instant(START.monotonic_ns + second * S, START.realtime_ns + second * S)
+        now = Instant(
+            START.monotonic_ns + second * SECOND_NS, START.realtime_ns + second * SECOND_NS
+        )
         if watch.take(now.monotonic_ns):
             seen += [(second, t.attribute, t.value.text) for t in watch.look(now)]
     down = [s for s, attribute, text in seen if (attribute, text) == ("port_state", "down")]
@@ -153,4 +157,4 @@ def test_what_answers_probes_is_told_of_who_is_to_speak_rdma(tmp_path: Path) -> 
 
 def at(tick: int) -> Instant:
     """Return that second."""
-    return Instant(START.monotonic_ns + tick * S, START.realtime_ns + tick * S)
+    return Instant(START.monotonic_ns + tick * SECOND_NS, START.realtime_ns + tick * SECOND_NS)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from skeleton_job.readings import Readings, in_order
-from skeleton_job.series import MAX_RATE_BYTES_PER_S, RateMatrix, rate_matrix
-from skeleton_job.unwrapping import UNDECLARED
+from skeleton_job.series.rates import MAX_RATE_BYTES_PER_S, RateMatrix, rate_matrix
+from skeleton_job.series.readings import Readings, in_order
+from skeleton_job.series.unwrapping import UNDECLARED
 
 
 def readings(frame: pl.DataFrame, endpoints: Sequence[str]) -> Readings:

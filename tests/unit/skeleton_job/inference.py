@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from schemas.units import SECOND_NS
 from skeleton_job.job import Job
-from skeleton_job.series import RateMatrix
-from skeleton_job.skeleton import Inference, infer
+from skeleton_job.layout.skeleton import Inference, infer
+from skeleton_job.series.rates import RateMatrix
 from tests.unit.skeleton_job.frames import rates_of, tick_of
-from tests.unit.skeleton_job.traffic import S_NS, Layout, Workload
+from tests.unit.skeleton_job.traffic import Layout, Workload
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def matrix_of(frame: pl.DataFrame, job: Job, start_ns: int, seconds: float) -> R
         frame,
         [r.endpoint_id for r in job.ordered],
         start_ns=start_ns,
-        end_ns=start_ns + int(seconds * S_NS),
+        end_ns=start_ns + int(seconds * SECOND_NS),
         bin_ns=bin_ns,
     )
 

@@ -2,17 +2,18 @@
 
 import numpy as np
 
-from skeleton_job.arrays import S_NS, Bools, Floats, Ints, Unsigned
-from skeleton_job.series import MAX_GAP_BINS
-from skeleton_job.unwrapping import UNDECLARED, guess_bits
+from schemas.columns.arrays import Bools, Floats, Int64s, UInt64s
+from schemas.units import SECOND_NS
+from skeleton_job.series.rates import MAX_GAP_BINS
+from skeleton_job.series.unwrapping import UNDECLARED, guess_bits
 
 
 def rates(
-    time_ns: Ints,
-    value: Unsigned,
+    time_ns: Int64s,
+    value: UInt64s,
     bits: int,
     *,
-    edges_ns: Ints,
+    edges_ns: Int64s,
     max_rate: float,
 ) -> tuple[Floats, Bools]:
     """Return bytes per second in each bin, and which bins are missing.
@@ -39,12 +40,12 @@ def rates(
         moved = values[i] - values[i - 1]
         if moved < 0:
             moved %= 2**bits
-        gone = float(moved) > max_rate * ((times[i] - times[i - 1]) / S_NS)
+        gone = float(moved) > max_rate * ((times[i] - times[i - 1]) / SECOND_NS)
         total.append(total[-1] + (0.0 if gone else float(moved)))
         if gone or times[i] - times[i - 1] > margin:
             for b in range(bins):
                 missing[b] |= edges_ns[b] < times[i] and edges_ns[b + 1] > times[i - 1]
     missing |= (edges_ns[:-1] < times[0]) | (edges_ns[1:] > times[-1])
     at = np.interp(edges_ns.astype(np.float64), np.array(times, dtype=np.float64), total)
-    out: Floats = np.where(missing, 0.0, np.diff(at) * (S_NS / bin_ns))
+    out: Floats = np.where(missing, 0.0, np.diff(at) * (SECOND_NS / bin_ns))
     return out, missing

@@ -7,11 +7,11 @@ import pytest
 
 from schemas.enums import PingListPhase, TargetOrigin, Transport
 from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
-from skeleton_job.arrays import S_NS
+from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
-from skeleton_job.counters import CounterStore
-from skeleton_job.pinglists import ListConfig
-from skeleton_job.questions import InferenceConfig
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.series.counters import CounterStore
+from skeleton_job.tasks.due import InferenceConfig
 from tests.unit.skeleton_job.records import (
     CLUSTER,
     SUBMITTED_AT,
@@ -24,12 +24,12 @@ from tests.unit.skeleton_job.traffic import Layout, Workload
 WORKLOAD = Workload(Layout(rails=2, seconds=45))
 BATCHES = list(counter_batches(WORKLOAD))
 TASK = task_record(WORKLOAD.job)
-LISTS = ListConfig(explore_rotate_ns=10**6 * S_NS)
+LISTS = ListConfig(explore_rotate_ns=10**6 * SECOND_NS)
 
 
 def core(lists: ListConfig = LISTS) -> SkeletonCore:
     """Return a fresh core."""
-    inference = InferenceConfig(interval_ns=5 * S_NS, window_ns=40 * S_NS)
+    inference = InferenceConfig(interval_ns=5 * SECOND_NS, window_ns=40 * SECOND_NS)
     return SkeletonCore(CLUSTER, lists, inference, producer_version="test")
 
 
@@ -143,7 +143,9 @@ def test_inferences_are_due_on_a_grid_of_event_time() -> None:
             asked += [q.window_ns for q in made.questions()]
         windows.append(asked)
     assert windows[0] == windows[1]
-    assert all(end % (5 * S_NS) == 0 and end - start == 40 * S_NS for start, end in windows[0])
+    assert all(
+        end % (5 * SECOND_NS) == 0 and end - start == 40 * SECOND_NS for start, end in windows[0]
+    )
 
 
 def test_a_fast_clock_and_a_dead_agent_do_not_decide_when() -> None:
@@ -254,7 +256,7 @@ def test_explore_turns_publish_only_what_moved() -> None:
     """When event time enters another turn, the sampled pairs change and nothing else."""
     workload = Workload(Layout(dp=4, pp=2, rails=1, seconds=45))
     task = task_record(workload.job)
-    made = core(replace(LISTS, explore_rotate_ns=60 * S_NS))
+    made = core(replace(LISTS, explore_rotate_ns=60 * SECOND_NS))
     made.task("job1", task)
     batches = list(counter_batches(workload))
     feed(made, batches)
@@ -272,7 +274,7 @@ def test_explore_turns_publish_only_what_moved() -> None:
 
 def test_unusable_samples_are_counted_and_left_out() -> None:
     """Nulls, negative counters and absurd offsets; the rest of the batch counts."""
-    store = CounterStore(60 * S_NS)
+    store = CounterStore(60 * SECOND_NS)
     good = BATCHES[0]
     s = good.samples[0]
     bad = (
@@ -286,19 +288,19 @@ def test_unusable_samples_are_counted_and_left_out() -> None:
     assert store.add(replace(good, samples=bad)) == len(bad)
     start_ns = good.started_at * 1000
     names = sorted({s.endpoint_id for s in good.samples})
-    found = store.readings([good.agent_id], names, start_ns, start_ns + S_NS)
+    found = store.readings([good.agent_id], names, start_ns, start_ns + SECOND_NS)
     assert found.time_ns.size == len(good.samples)
 
 
 def test_the_store_forgets_what_is_older_than_its_horizon() -> None:
     """Memory is bounded by event time, agent by agent."""
-    store = CounterStore(10 * S_NS)
+    store = CounterStore(10 * SECOND_NS)
     for batch in BATCHES:
         store.add(batch)
     agents = {b.agent_id for b in BATCHES}
     names = [e.endpoint_id for e in TASK.endpoints]
     everything = store.readings(agents, names, 0, 2**62).time_ns
-    assert 9 * S_NS <= everything.max() - everything.min() <= 12 * S_NS
+    assert 9 * SECOND_NS <= everything.max() - everything.min() <= 12 * SECOND_NS
     assert not store.readings(["nobody"], names, 0, 2**62).time_ns.size
     assert store.latest_ns(["nobody"]) is None
 

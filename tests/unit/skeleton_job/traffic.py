@@ -14,11 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from schemas.columns.arrays import Floats
+from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Rnic
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-S_NS = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +136,7 @@ def _schedule(layout: Layout, rng: np.random.Generator) -> Iterator[tuple[str, i
 class Workload:
     """The job of a layout: `job`, `truth` and `frame()`."""
 
-    def __init__(self, layout: Layout, start_ns: int = 1_760_000_000 * S_NS) -> None:
+    def __init__(self, layout: Layout, start_ns: int = 1_760_000_000 * SECOND_NS) -> None:
         self.layout = layout
         self._rng = np.random.default_rng(layout.seed)
         self.start_ns = start_ns
@@ -224,7 +222,7 @@ class Workload:
         """Return the long table of counters: time_ns, endpoint_id, tx_bytes, rx_bytes, bits."""
         layout, rng = self.layout, self._rng
         lanes = self._lanes()
-        ticks = np.arange(0, layout.seconds, layout.tick_ns / S_NS)
+        ticks = np.arange(0, layout.seconds, layout.tick_ns / SECOND_NS)
         by_block = {where: lanes[key] for key, where in self.positions.items()}
         parts = []
         for host in range(layout.hosts + layout.idle_hosts):
@@ -237,7 +235,7 @@ class Workload:
                     for lane in (pair or (_Lane(), _Lane()))
                 ]
                 keep = rng.random(ticks.size) >= layout.missing
-                stamps = self.start_ns + np.round((read + offset) * S_NS).astype(np.int64)
+                stamps = self.start_ns + np.round((read + offset) * SECOND_NS).astype(np.int64)
                 parts.append(
                     pl.DataFrame(
                         {
@@ -257,7 +255,7 @@ class Workload:
         scale = (
             layout.gradient_bytes + layout.pipeline_bytes * layout.microbatches
         ) / layout.period_s
-        extra = rng.exponential(layout.noise * scale * layout.tick_ns / S_NS, cumulated.size)
+        extra = rng.exponential(layout.noise * scale * layout.tick_ns / SECOND_NS, cumulated.size)
         value = (cumulated + np.cumsum(extra)).astype(np.uint64)
         for at in rng.integers(1, value.size, layout.resets):
             value[at:] -= value[at]

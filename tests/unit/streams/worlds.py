@@ -9,12 +9,13 @@ import numpy as np
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Anomaly, PathWindow
-from streams.anchors import Anchor
-from streams.checkpoint import Checkpoint
-from streams.config import SECOND_NS, DetectionConfig
-from streams.intake import ClockState
-from streams.outputs import Output
-from streams.partition import Identity, PartitionMachine, RefusedRoundError
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core.anchors import Anchor
+from streams.core.checkpoint import Checkpoint
+from streams.core.clock import ClockState
+from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.core.outputs import Output
 
 CLUSTER = "lab"
 IDENTITY = Identity(CLUSTER, 0)

@@ -9,12 +9,11 @@ from arena.baselines.observing import Network, Window, window_of
 from arena.cluster import Cluster, JobPlan, endpoint_id
 from arena.fabric import NOWHERE, Fabric, FabricShape
 from arena.setup import topology
-from localizer.overlay import FlowTables
-from localizer.topology import Topology
+from localizer.facts.overlay import FlowTables
+from localizer.network.topology import Topology
+from schemas.units import SECOND_NS, US_NS
 
-S: Final = 10**9
-US: Final = 1_000
-HEALTHY_NS: Final = 16 * US
+HEALTHY_NS: Final = 16 * US_NS
 
 CLUSTER: Final = Cluster(
     Fabric(FabricShape(hosts=8, rails=2, segment_hosts=2, spines=2)),
@@ -69,8 +68,8 @@ def window_from(
     """Return window `number` of these 5-tuples, in ascending order, with their round trips."""
     flat = [rtt for _, found in rows for rtt in found]
     return window_of(
-        begin_ns=number * seconds * S,
-        end_ns=(number + 1) * seconds * S,
+        begin_ns=number * seconds * SECOND_NS,
+        end_ns=(number + 1) * seconds * SECOND_NS,
         flows=[flow for flow, _ in rows],
         owner=np.repeat(np.arange(len(rows)), [len(found) for _, found in rows]),
         ok=np.array([rtt is not None for rtt in flat], np.bool_),

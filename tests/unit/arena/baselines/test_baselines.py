@@ -16,13 +16,13 @@ from arena.baselines.published import Published
 from arena.baselines.rtt_threshold import RttThreshold
 from arena.baselines.votes import Votes
 from schemas.records import FlowEntry, FlowTable
+from schemas.units import US_NS
 from tests.unit.arena.baselines.made import (
     CLUSTER,
     PATHS,
     RNIC,
     TOR,
     UPLINK,
-    US,
     network,
     window,
     with_fault,
@@ -48,7 +48,7 @@ def test_a_cut_uplink_is_found(make: Callable[[], Diagnoser]) -> None:
 @pytest.mark.parametrize("make", LOCALIZERS)
 def test_a_slow_uplink_is_found(make: Callable[[], Diagnoser]) -> None:
     """100 µs more across one uplink count like loss."""
-    said = only(make().observe(window(with_fault([UPLINK], delay_ns=100 * US))))
+    said = only(make().observe(window(with_fault([UPLINK], delay_ns=100 * US_NS))))
     assert (said.component_id, said.kind) == (UPLINK, "high_latency")
 
 
@@ -110,7 +110,9 @@ def test_007_counts_the_votes_of_bad_flows_alone() -> None:
     """A single lost probe makes its path's link guilty: good 5-tuples have no say."""
     lossy = next(iter(PATHS))
     said = only(
-        Votes().observe(window(lambda f, _: [None if f == lossy else 16 * US] + [16 * US] * 29))
+        Votes().observe(
+            window(lambda f, _: [None if f == lossy else 16 * US_NS] + [16 * US_NS] * 29)
+        )
     )
     assert set(said.named) == set(PATHS[lossy])
 
@@ -118,7 +120,7 @@ def test_007_counts_the_votes_of_bad_flows_alone() -> None:
 def test_a_hit_ratio_of_half_is_not_enough() -> None:
     """A switch that swallows half of its 5-tuples is missed: the published threshold is 0.6."""
     dead = {f for n, f in enumerate(f for f, path in PATHS.items() if TOR in path) if n % 2}
-    answers: list[int | None] = [16 * US] * 30
+    answers: list[int | None] = [16 * US_NS] * 30
     whole = window(lambda f, _: [None] * 30 if f in dead else answers)
     assert TOR not in {a.component_id for a in HitRatio().observe(whole)}
     assert TOR in {a.component_id for a in Bayesian().observe(whole)}
@@ -126,7 +128,7 @@ def test_a_hit_ratio_of_half_is_not_enough() -> None:
 
 def test_the_threshold_blames_the_rnic_of_the_pairs() -> None:
     """The RNIC at which the bad 5-tuples meet."""
-    said = only(RttThreshold().observe(window(with_fault([RNIC], delay_ns=100 * US))))
+    said = only(RttThreshold().observe(window(with_fault([RNIC], delay_ns=100 * US_NS))))
     assert (said.component_id, said.kind) == (RNIC, "high_latency")
 
 
@@ -147,7 +149,7 @@ def test_published_finds_a_slow_link_by_lof() -> None:
     known = network()
 
     def at(number: int) -> Window:
-        delay_ns = 100 * US if number >= 36 else 0
+        delay_ns = 100 * US_NS if number >= 36 else 0
         answers = with_fault([UPLINK], number, delay_ns=delay_ns, count=5)
         return window(answers, number, seconds=5, within=known)
 
@@ -159,7 +161,9 @@ def test_published_finds_a_slow_link_by_lof() -> None:
 def test_published_says_nothing_of_a_single_failing_path() -> None:
     """All counts are one at most: no underlay failure (algorithm 1)."""
     lossy = next(iter(PATHS))
-    said = slices(lambda n: window(lambda f, _: [None if f == lossy else 16 * US], n, seconds=5), 1)
+    said = slices(
+        lambda n: window(lambda f, _: [None if f == lossy else 16 * US_NS], n, seconds=5), 1
+    )
     assert said == [[]]
 
 
@@ -179,7 +183,7 @@ def test_published_replays_the_overlay() -> None:
     known = network()
     entries = [(src, dst, "vswitch:h0", None), ("vswitch:h0", "ep:none/r0", None, None)]
     known.tables.put(table(0, entries))
-    lossy = window(lambda f, _: [None if f == flow else 16 * US], seconds=5, within=known)
+    lossy = window(lambda f, _: [None if f == flow else 16 * US_NS], seconds=5, within=known)
     said = only(Published().observe(lossy))
     assert (said.component_id, said.kind) == ("vswitch:h0", "flow_missing")
 
@@ -190,7 +194,7 @@ def test_published_validates_rnics_last() -> None:
     known = network()
     known.tables.put(table(0, [(src, dst, dst, False)]))
     known.tables.put(table(1, [(dst, src, src, True)]))
-    lossy = window(lambda f, _: [None if f == flow else 16 * US], seconds=5, within=known)
+    lossy = window(lambda f, _: [None if f == flow else 16 * US_NS], seconds=5, within=known)
     said = only(Published().observe(lossy))
     assert (said.component_id, said.kind) == ("vswitch:h0", "not_offloaded")
 
@@ -210,7 +214,7 @@ def test_one_strange_window_is_no_anomaly() -> None:
     look_back, known = LookBack(), network()
     strange = {7, 9, 10, 11}
     for number in range(12):
-        delay_ns = 100 * US if number in strange else 0
+        delay_ns = 100 * US_NS if number in strange else 0
         answers = with_fault([UPLINK], number, delay_ns=delay_ns)
         anomalous = look_back.put(window(answers, number, within=known))
         wanted = {f for f, path in PATHS.items() if UPLINK in path}
@@ -222,7 +226,7 @@ def test_half_hours_see_what_windows_do_not() -> None:
     test, known = HalfHours(block_ns=120 * 10**9, least_z=5.0), network()
     told: list[set[tuple[str, str, int]]] = []
     for number in range(8):
-        answers = with_fault([UPLINK], number, delay_ns=3 * US if number >= 4 else 0, count=60)
+        answers = with_fault([UPLINK], number, delay_ns=3 * US_NS if number >= 4 else 0, count=60)
         told.append(test.put(window(answers, number, within=known)))
     assert not any(told[:7])
     assert told[7] == {f for f, path in PATHS.items() if UPLINK in path}

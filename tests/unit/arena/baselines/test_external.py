@@ -12,7 +12,8 @@ from arena.baselines.catalogue import BASELINES, open_diagnoser
 from arena.baselines.external import Command, accusation
 from arena.baselines.observing import Window
 from arena.baselines.plugin import Accusation, PluginError
-from tests.unit.arena.baselines.made import UPLINK, US, window, with_fault
+from schemas.units import US_NS
+from tests.unit.arena.baselines.made import UPLINK, window, with_fault
 
 
 @pytest.fixture(scope="module")
@@ -156,4 +157,4 @@ def test_an_accusation_is_read_with_and_without_what_is_optional() -> None:
 def test_units_are_what_they_say(whole: Window) -> None:
     """Round trips of some 16 µs in ns."""
     median = float(whole.quartiles_ns[0, 1])
-    assert 10 * US < median < 30 * US
+    assert 10 * US_NS < median < 30 * US_NS

@@ -12,12 +12,11 @@ from arena.cluster import JobPlan
 from arena.fabric import FabricShape
 from arena.scenario import Happening, Scenario, stage
 from arena.timeline import Slice, timeline
+from schemas.units import SECOND_NS, US_NS
 from tests.unit.arena.baselines.made import (
     PATHS,
     UPLINK,
-    US,
     Flow,
-    S,
     network,
     window,
     window_from,
@@ -47,7 +46,7 @@ def windows(parts: list[Slice]) -> list[Window]:
 def test_windows_follow_each_other_and_hold_all(parts: list[Slice]) -> None:
     """75 s are two windows and a half; every result is in one."""
     found = windows(parts)
-    assert [(w.end_ns - w.begin_ns) // S for w in found] == [30, 30, 15]
+    assert [(w.end_ns - w.begin_ns) // SECOND_NS for w in found] == [30, 30, 15]
     assert all(a.end_ns == b.begin_ns for a, b in pairwise(found))
     assert sum(int(w.sent.sum()) for w in found) == sum(part.probes for part in parts)
 
@@ -105,7 +104,7 @@ def test_the_first_window_brings_the_topology(parts: list[Slice]) -> None:
 
 def test_nothing_is_known_before_its_time(parts: list[Slice]) -> None:
     """Slices lead the other topics' records; a window of one second has no later trace."""
-    observer = Observer(1 * S)
+    observer = Observer(1 * SECOND_NS)
     first = observer.second(parts[0])[0]
     early = {(r.record.src, r.record.dst, r.record.flow) for r in parts[0].records
              if r.topic == "path.trace.v1" and r.at_ns < first.told_ns}  # fmt: skip
@@ -115,7 +114,7 @@ def test_nothing_is_known_before_its_time(parts: list[Slice]) -> None:
 def test_windows_are_whole_seconds() -> None:
     """Slices are: half a second cannot be told apart."""
     with pytest.raises(ValueError, match="whole seconds"):
-        Observer(S // 2)
+        Observer(SECOND_NS // 2)
 
 
 def test_quantiles_are_those_of_numpy() -> None:
@@ -131,8 +130,8 @@ def test_quantiles_are_those_of_numpy() -> None:
 
 def test_stragglers_are_no_slow_probes() -> None:
     """A tenth of the answers must be slow; then each slow one counts."""
-    few = [16 * US] * 28 + [200 * US] * 2
-    many = [16 * US] * 20 + [200 * US] * 10
+    few = [16 * US_NS] * 28 + [200 * US_NS] * 2
+    many = [16 * US_NS] * 20 + [200 * US_NS] * 10
     rows: list[tuple[Flow, list[int | None]]]
     rows = [(("a", "b", 0), [*few]), (("a", "b", 1), [*many, None])]
     found = slow_probes(window_from(rows, seconds=30, within=network()))
@@ -143,7 +142,7 @@ def test_joined_windows_are_the_window_of_all() -> None:
     """Six slices of 5 s as one of 30 s."""
     parts = [window(with_fault([UPLINK], n, loss=0.3, count=5), n, seconds=5) for n in range(6)]
     whole = joined(parts)
-    assert (whole.begin_ns, whole.end_ns) == (0, 30 * S)
+    assert (whole.begin_ns, whole.end_ns) == (0, 30 * SECOND_NS)
     assert whole.flows == parts[0].flows
     assert whole.lost.tolist() == np.sum([p.lost for p in parts], axis=0).tolist()
     for place in range(len(whole)):

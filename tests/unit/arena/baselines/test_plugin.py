@@ -3,7 +3,8 @@
 from arena.baselines.observing import Network, Window
 from arena.baselines.plugin import Accusation, VerdictBook
 from schemas.enums import Layer
-from tests.unit.arena.baselines.made import S, network, window_from
+from schemas.units import SECOND_NS
+from tests.unit.arena.baselines.made import network, window_from
 
 NETWORK: Network = network()
 LINK, OTHER = "link:leaf:s1-r0--spine:1", "link:leaf:s1-r0--spine:0"
@@ -30,7 +31,7 @@ def book(*said: list[Accusation]) -> VerdictBook:
 def test_the_same_component_in_consecutive_windows_is_one_verdict() -> None:
     """It counts from when the first window was had and says what was said last."""
     (one,) = book([], [accuse(LINK)], [accuse(LINK, kind="connectivity")]).verdicts()
-    assert (one.opened_ns, one.kind, one.candidates) == (62 * S, "connectivity", (LINK,))
+    assert (one.opened_ns, one.kind, one.candidates) == (62 * SECOND_NS, "connectivity", (LINK,))
     assert one.decided
     assert one.pages
     assert one.layer is Layer.UNDERLAY
@@ -40,7 +41,7 @@ def test_one_window_without_does_not_end_it_two_do() -> None:
     """A fault that comes and goes is one; after two calm windows it is another."""
     assert len(book([accuse(LINK)], [], [accuse(LINK)]).verdicts()) == 1
     found = book([accuse(LINK)], [], [], [accuse(LINK)]).verdicts()
-    assert [v.opened_ns // S for v in found] == [32, 122]
+    assert [v.opened_ns // SECOND_NS for v in found] == [32, 122]
     assert [v.fault_id for v in found] == ["d-0", "d-1"]
 
 

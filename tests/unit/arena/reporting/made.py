@@ -6,15 +6,15 @@ from arena.reporting.results import Result
 from arena.scoring import Case
 from arena.truth import TrueFault, Verdict
 from schemas.enums import Layer
-
-S: Final = 10**9
+from schemas.units import SECOND_NS
 
 
 def fault(number: int, kind: str, *, hard: bool = True, also: str | None = None) -> TrueFault:
     """Return a fault at `a` or `b`, which nobody can tell apart."""
     return TrueFault(
         fault_id=f"f{number}", kind=kind, layer=Layer.UNDERLAY, components=frozenset({"a", "b"}),
-        begin_ns=100 * S, end_ns=200 * S, hard=hard, also_kinds=frozenset({also} if also else ()),
+        begin_ns=100 * SECOND_NS, end_ns=200 * SECOND_NS, hard=hard,
+        also_kinds=frozenset({also} if also else ()),
     )  # fmt: skip
 
 
@@ -22,14 +22,18 @@ def verdict(*candidates: str, kind: str, at_s: int = 110) -> Verdict:
     """Return a verdict."""
     return Verdict(
         fault_id=f"v{at_s}", kind=kind, layer=Layer.UNDERLAY, candidates=candidates,
-        opened_ns=at_s * S, decided=len(candidates) == 1, pages=True,
+        opened_ns=at_s * SECOND_NS, decided=len(candidates) == 1, pages=True,
     )  # fmt: skip
 
 
 def result(diagnoser: str, name: str, faults: list[TrueFault], *said: Verdict) -> Result:
     """Return a result."""
     case = Case(
-        name=name, faults=tuple(faults), verdicts=said, duration_ns=3600 * S, probes=1_000_000
+        name=name,
+        faults=tuple(faults),
+        verdicts=said,
+        duration_ns=3600 * SECOND_NS,
+        probes=1_000_000,
     )
     return Result(diagnoser=diagnoser, seed=7, case=case)
 

@@ -15,9 +15,9 @@ from arena.skeletons.scoring import JobScore, coverage, list_of, mean, score_cap
 from arena.skeletons.suites import FIRST_SEED, MAX_SEEDS, Case, case, cases
 from arena.workload.capture import Capture, CaptureSpec, capture
 from arena.workload.spec import Dirt, JobSpec
-from skeleton_job.confidence import WEIGHTS, calibrated
-from skeleton_job.files import infer_table
-from skeleton_job.meta import Meta, parse_meta
+from skeleton_job.layout.confidence import WEIGHTS, calibrated
+from skeleton_job.offline.meta import Meta, parse_meta
+from skeleton_job.offline.table import infer_table
 
 CLEAN = Dirt(clock_s=0.01, noise=0.005)
 PLAIN = CaptureSpec(jobs=(JobSpec(dp=4, pp=2, period_s=4.0),), idle_hosts=1, dirt=CLEAN)

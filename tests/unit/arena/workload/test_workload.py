@@ -16,8 +16,8 @@ from arena.workload.schedule import BACKWARD, FORWARD, Op, needs, order_of, run
 from arena.workload.spec import SCHEDULES, Dirt, JobSpec, SpecError
 from arena.workload.transfers import OUTSIDE, Transfers, transfers_of
 from arena.workload.writer import write
-from skeleton_job.files import read_counters
-from skeleton_job.meta import parse_meta
+from skeleton_job.offline.meta import parse_meta
+from skeleton_job.offline.table import read_counters
 
 
 def job(**degrees: Any) -> JobSpec | None:

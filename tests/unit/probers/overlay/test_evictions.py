@@ -4,8 +4,8 @@ import pytest
 
 from probers.overlay.evictions import RETURN_NS, EvictionMeter
 from probers.overlay.wire import Finding, Way
+from schemas.units import SECOND_NS
 
-S = 10**9
 ASKED = frozenset({"a", "b"})
 
 
@@ -19,23 +19,23 @@ def test_entries_that_return_were_evicted() -> None:
     meter = EvictionMeter()
     slow = Finding("a", Way.TUNNEL, remote="10.9.0.9", offloaded=False)
     assert meter.take(there("a", "b"), ASKED, 0) is None
-    assert meter.take([slow, *there("b")], ASKED, 30 * S) == 0.0
-    assert meter.take(there("a", "b"), ASKED, 40 * S) == pytest.approx(0.1)
-    assert meter.take(there("a", "b"), ASKED, 70 * S) == 0.0
+    assert meter.take([slow, *there("b")], ASKED, 30 * SECOND_NS) == 0.0
+    assert meter.take(there("a", "b"), ASKED, 40 * SECOND_NS) == pytest.approx(0.1)
+    assert meter.take(there("a", "b"), ASKED, 70 * SECOND_NS) == 0.0
 
 
 def test_entries_that_end_or_return_late_were_not() -> None:
     """Jobs pause and end."""
     meter = EvictionMeter()
     meter.take(there("a", "b"), ASKED, 0)
-    meter.take(there("b"), ASKED, 30 * S)
-    assert meter.take(there("b"), ASKED, RETURN_NS + 40 * S) == 0.0
-    assert meter.take(there("a", "b"), ASKED, RETURN_NS + 70 * S) == 0.0
+    meter.take(there("b"), ASKED, 30 * SECOND_NS)
+    assert meter.take(there("b"), ASKED, RETURN_NS + 40 * SECOND_NS) == 0.0
+    assert meter.take(there("a", "b"), ASKED, RETURN_NS + 70 * SECOND_NS) == 0.0
 
 
 def test_who_was_not_asked_for_is_not_gone() -> None:
     """A destination that leaves the ping list and comes back was never evicted."""
     meter = EvictionMeter()
     meter.take(there("a", "b"), ASKED, 0)
-    assert meter.take(there("b"), {"b"}, 30 * S) == 0.0
-    assert meter.take(there("a", "b"), ASKED, 60 * S) == 0.0
+    assert meter.take(there("b"), {"b"}, 30 * SECOND_NS) == 0.0
+    assert meter.take(there("a", "b"), ASKED, 60 * SECOND_NS) == 0.0

@@ -1,7 +1,7 @@
 """The records that come of findings, and what the localizer reads in them."""
 
-from localizer.overlay import Break, ChainFault, FlowTables
-from localizer.topology import Topology
+from localizer.facts.overlay import Break, ChainFault, FlowTables
+from localizer.network.topology import Topology
 from probers.config_overlay import OverlayConfig
 from probers.overlay.table import MAX_BYTES, Table, build_table
 from probers.overlay.wire import Finding, Way

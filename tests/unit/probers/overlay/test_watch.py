@@ -10,9 +10,9 @@ from probers.targets import FlowTarget
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.eventlog import EventLog
 from schemas.records import ProbeResult
+from schemas.units import SECOND_NS
 from tests.unit.probers.overlay.made import config, endpoint
 
-S = 10**9
 FLOWS = (FlowTarget("e0", "e9", 0, "10.1.0.9", 4_000, Transport.UDP, 0),)
 SENT = Finding("10.1.0.9", Way.TUNNEL, remote="10.9.0.9")
 GOOD = Answer(read=True, findings=[SENT], macs={"10.1.0.9": "02:00:00:00:00:09"})
@@ -21,7 +21,7 @@ BAD = Answer(troubles=["ovs-appctl: Permission denied"])
 
 def at(seconds: float) -> Instant:
     """Return that moment."""
-    return Instant(int(seconds * S), int((1_700_000_000 + seconds) * S))
+    return Instant(int(seconds * SECOND_NS), int((1_700_000_000 + seconds) * SECOND_NS))
 
 
 def result(status: ProbeStatus) -> ProbeResult:
@@ -111,7 +111,7 @@ def test_a_newly_lost_flow_is_a_reason_to_read_at_once() -> None:
     bench.watch.probed([result(ProbeStatus.TIMEOUT)], at(1))
     assert bench.turn(2) == []
     assert len(bench.child.asked) == 1
-    bench.turn(GAP_NS / S)
+    bench.turn(GAP_NS / SECOND_NS)
     assert len(bench.child.asked) == 2
     bench.watch.probed([result(ProbeStatus.TIMEOUT)], at(12))
     bench.turn(12)

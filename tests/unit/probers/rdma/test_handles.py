@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from probers.rdma.handles import MAX_PEERS, MAX_RETRY_NS, MAX_WAITING, RENEW_NS, RETRY_NS, Handles
 from schemas.enums import ProbeStatus
+from schemas.units import SECOND_NS
 
-SECOND_NS = 10**9
 LIVE, DEAD = b"L" * 16, b"D" * 16
 
 

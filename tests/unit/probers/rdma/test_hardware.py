@@ -22,10 +22,9 @@ from probers.rdma.stamps import DeviceClock
 from probers.rtt import Measurement, measure
 from probers.transport import Completion, PacketCounts, Probe
 from schemas.enums import ClockSource, ProbeStatus
+from schemas.units import MS_NS, US_NS
 from tests.unit.probers.clocks import ManualClock
 
-US_NS = 1_000
-MS_NS = 1_000_000
 PROBER, TARGET = b"P" * 16, b"T" * 16
 # What the wire takes each way, and the host between a completion and its handling.
 WIRE_NS = 8 * US_NS

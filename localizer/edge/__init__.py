@@ -1,0 +1,1 @@
+"""What touches Kafka and the clock: the reader, the outbox and the service's loop."""

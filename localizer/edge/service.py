@@ -1,0 +1,238 @@
+"""The localizer's loop: Kafka in, effective times, the core, transactions out."""
+
+import time
+from collections import Counter
+from itertools import groupby
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Message
+
+from localizer.config import LocalizerConfig
+from localizer.core import Core
+from localizer.edge import collector
+from localizer.edge.history import published
+from localizer.edge.outbox import PROCESS, Outbox
+from localizer.edge.reader import Reader, ReaderError
+from localizer.merge import Barrier, Merge
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.enums import FaultLifecycle
+from schemas.eventlog import EventLog
+from schemas.records import FaultEvent
+from schemas.topics import Topic
+from schemas.units import MS_NS, SECOND_NS
+
+REMEMBER_S: Final = 1.0
+METRICS_S: Final = 10.0
+EVENTS: Final = {
+    FaultLifecycle.OPEN: "fault.opened",
+    FaultLifecycle.UPDATED: "fault.updated",
+    FaultLifecycle.RESOLVED: "fault.resolved",
+}
+
+
+class StalledError(RuntimeError):
+    """Nothing is read though there is something; a new process can."""
+
+
+class Service:
+    """Runs the core between the topics until told to stop."""
+
+    def __init__(self, settings: KafkaSettings, codec: Codec, config: LocalizerConfig) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._config = config
+        self._log = EventLog(PROCESS)
+        self._counts: Counter[str] = Counter()
+        self._merge = Merge()
+        self._barrier: Barrier | None = None
+        self._decided_ns: int | None = None
+        self._stopping = False
+        self._ready = False
+
+    def stop(self) -> None:
+        """Ask the loop to end; safe in a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Run until `stop`.
+
+        Raises
+        ------
+        ReaderError, FatalProducerError, StalledError
+            When this process cannot go on, but another one might.
+        """
+        collector.begin()
+        reader = Reader(self._settings)
+        outbox = Outbox(self._settings, self._codec, self._log)
+        try:
+            decided_ns = reader.assign(round(self._config.lookback_s * SECOND_NS))
+            anomalies = self._settings.topic(topics.ANOMALY.name)
+            self._merge.wait_for(p for name, p in reader.read if name == anomalies)
+            # Fence first: whoever was before us publishes nothing after we have read.
+            outbox.start()
+            core = self._core(decided_ns)
+            self._log.info("localizer.reading", partitions=len(reader.read), decided_ns=decided_ns)
+            self._loop(reader, outbox, core)
+        finally:
+            outbox.close()
+            reader.close()
+            self._log.info("localizer.stopped", **self._counts)
+
+    def _core(self, decided_ns: int | None) -> Core:
+        try:
+            events, undecodable = published(self._settings, self._codec)
+        except KafkaException as error:
+            raise ReaderError(f"{topics.FAULT_EVENT.name}: {error.args[0].str()}") from error
+        if undecodable:
+            self._log.error("history.undecodable", records=undecodable)
+        config = self._config.core(self._settings.cluster)
+        if decided_ns is None:
+            return Core(config, events)
+        begin_ns = decided_ns - round(self._config.lookback_s * SECOND_NS)
+        return Core(config, events, begin_ns=begin_ns, decided_ns=decided_ns)
+
+    def _loop(self, reader: Reader, outbox: Outbox, core: Core) -> None:
+        start_ends = reader.ends()
+        next_remember = next_metrics = time.monotonic()
+        stalled_since = time.monotonic()
+        while not self._stopping:
+            messages = reader.poll()
+            for message in messages:
+                self._take(message, reader.topic(message), core, outbox)
+            if self._advance(reader, core, outbox) or messages:
+                stalled_since = time.monotonic()
+            if not self._ready and start_ends is not None:
+                self._note_ready(Barrier(0, start_ends).passed(reader.read))
+            now = time.monotonic()
+            if now >= next_remember and self._decided_ns is not None:
+                next_remember = now + REMEMBER_S
+                reader.remember(self._decided_ns)
+            if now >= next_metrics:
+                next_metrics = now + METRICS_S
+                start_ends = start_ends or reader.ends()
+                self._metrics(core, outbox)
+            if now - stalled_since > self._config.stall_s:
+                stalled_since = now
+                self._check_stall(reader)
+        if self._decided_ns is not None:
+            reader.remember(self._decided_ns)
+
+    def _note_ready(self, caught_up: bool) -> None:
+        if caught_up:
+            self._ready = True
+            collector.settle()
+            self._log.info("localizer.ready", records=self._counts["records"])
+
+    def _check_stall(self, reader: Reader) -> None:
+        ends = reader.ends()
+        if ends is not None and not Barrier(0, ends).passed(reader.read):
+            raise StalledError(
+                f"nothing read for {self._config.stall_s:.0f} s though there are records"
+            )
+
+    def _advance(self, reader: Reader, core: Core, outbox: Outbox) -> bool:
+        """Decide what can be decided; say whether time went on."""
+        watermark_ns = self._merge.watermark_ns
+        if self._barrier is None and watermark_ns is not None and watermark_ns != self._decided_ns:
+            ends = reader.ends()
+            self._barrier = None if ends is None else Barrier(watermark_ns, ends)
+        barrier = self._barrier
+        if barrier is None or not barrier.passed(reader.read):
+            return False
+        self._barrier = None
+        events = core.advance(barrier.watermark_ns)
+        for _, together in groupby(events, key=lambda event: event.event_at):
+            self._publish(list(together), outbox)
+        self._decided_ns = barrier.watermark_ns
+        collector.tend()
+        return True
+
+    def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:
+        outbox.publish(events)
+        for event in events:
+            self._counts[EVENTS[event.state]] += 1
+            self._log.info(
+                EVENTS[event.state],
+                fault_id=event.fault_id,
+                seq=event.seq,
+                component_id=event.component_id,
+                fault_kind=event.fault_kind,
+                decided=event.decided,
+                confidence=round(event.confidence, 3),
+            )
+
+    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox) -> None:
+        self._counts["records"] += 1
+        key, value = message.key(), message.value()
+        raw_key = key.encode() if isinstance(key, str) else key
+        raw = value.encode() if isinstance(value, str) else value
+        partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+        try:
+            name, record = self._decode(topic, raw_key, raw, partition, offset)
+        except DecodeError as error:
+            self._counts["dead_letters"] += 1
+            self._log.warning("record.refused", place=str(error)[:300])
+            headers = message.headers() or []
+            original = list(headers.items() if isinstance(headers, dict) else headers)
+            outbox.dead_letter(error, raw_key, raw, original)
+            return
+        event = self._merge.put(
+            topic.name,
+            name,
+            record,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=message.timestamp()[1],
+        )
+        if event is not None:
+            core.feed(event)
+
+    def _decode(
+        self, topic: Topic, key: bytes | None, value: bytes | None, partition: int, offset: int
+    ) -> tuple[str, Any]:
+        """Return key and record, the record None for a tombstone; raises DecodeError."""
+
+        def refused(reason: str) -> DecodeError:
+            return DecodeError(
+                reason,
+                topic=self._settings.topic(topic.name),
+                partition=partition,
+                offset=offset,
+            )
+
+        try:
+            name = (key or b"").decode()
+        except UnicodeDecodeError as error:
+            raise refused(f"the key is no UTF-8: {error.reason}") from error
+        if value is None:
+            if topic is topics.ANOMALY:
+                raise refused("an anomaly has no tombstone")
+            return name, None
+        try:
+            record = self._codec.decode(topic, value)
+        except DecodeError as error:
+            raise refused(error.reason) from error
+        if record.cluster != self._settings.cluster:
+            raise refused(f"cluster {record.cluster!r}, this is {self._settings.cluster!r}")
+        # Marks of progress stand in the anomalies under a key of their own.
+        own = name if topic is topics.ANOMALY else getattr(record, topic.key_field)
+        if own != name:
+            # What is kept under another's key would replace it.
+            raise refused(f"key {name!r} names another record than {own!r}")
+        return name, record
+
+    def _metrics(self, core: Core, outbox: Outbox) -> None:
+        decided_ns = self._decided_ns
+        behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS
+        self._counts["dead_letters"] = outbox.dead_letters
+        self._log.info(
+            "localizer.metrics",
+            **self._counts,
+            behind_ms=behind_ms,
+            waiting=core.pending,
+            late=core.late,
+            unknown_addresses=core.sources.paths.unknown_addresses,
+            refused_components=core.intake.refused,
+        )

@@ -1,0 +1,240 @@
+"""Which anomalies are open on which 5-tuple, folded from `anomaly.v1`. Event time only."""
+
+from collections.abc import Iterator, KeysView, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from sys import intern
+from typing import Final
+
+from localizer.network.traces import FlowKey, key_of
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.records import Anomaly
+from schemas.units import SECOND_NS, us_to_ns
+
+# The worker repeats open anomalies every 5 s: one not repeated three times belongs
+# to a worker or an agent that is gone.
+STALE_NS: Final = 16 * SECOND_NS
+# A cut that was over within this time was no cut: three losses in a row happen by
+# partial loss (at 10 % per crossing once in 150 rounds of a 5-tuple).
+BRIEF_NS: Final = 10 * SECOND_NS
+# How long it speaks for loss afterwards: as long as the loss test looks back.
+MEMORY_NS: Final = 20 * SECOND_NS
+MAX_FLOWS: Final = 262_144
+NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
+
+
+class Family(Enum):
+    """What may have one cause: probes that are lost, or probes that are late."""
+
+    LOSS = "loss"
+    LATENCY = "latency"
+
+    # By identity: an enum's own is a call into Python, several of them for each anomaly.
+    __hash__ = object.__hash__
+
+
+FAMILY: Final = {
+    AnomalyKind.CONNECTIVITY: Family.LOSS,
+    AnomalyKind.LOSS: Family.LOSS,
+    AnomalyKind.LATENCY: Family.LATENCY,
+    AnomalyKind.LATENCY_TREND: Family.LATENCY,
+}
+
+
+# Not frozen, as they come by the hundred thousand.
+@dataclass(slots=True, kw_only=True)
+class Symptom:
+    """An anomaly on one 5-tuple; nobody changes it.
+
+    `onset_ns`: first evidence; `seen_ns`: when it was detected; `last_ns`: when it
+    was said last. `over_ns`: a brief cut that is over, when it ended, else None.
+    """
+
+    kind: AnomalyKind
+    agent_id: str
+    onset_ns: int
+    seen_ns: int
+    last_ns: int
+    sent: int
+    lost: int
+    rtt_ns: int | None
+    baseline_ns: int | None
+    host_delay_ns: int | None
+    over_ns: int | None = None
+
+    @property
+    def shift_ns(self) -> int | None:
+        """By how much the round trip rose, in the detector's statistic; None: not known."""
+        if self.rtt_ns is None or self.baseline_ns is None:
+            return None
+        return self.rtt_ns - self.baseline_ns
+
+
+def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
+    return None if value is None or anomaly.unit != "ns" else round(value)
+
+
+class AnomalyBoard:
+    """Open anomalies.
+
+    Attributes
+    ----------
+    version
+        Grows when something begins or ends; a refresh is no change.
+    stale, refused
+        Anomalies that nobody repeated; anomalies beyond the bound.
+    """
+
+    def __init__(self, max_flows: int = MAX_FLOWS) -> None:
+        self.version = 0
+        self.stale = 0
+        self.refused = 0
+        self._max_flows = max_flows
+        self._open: dict[FlowKey, dict[AnomalyKind, Symptom]] = {}
+        self._brief: dict[FlowKey, Symptom] = {}
+        # The open ones by family, and their 5-tuples in order; None: not put in order since.
+        self._filed: dict[Family, dict[FlowKey, tuple[Symptom, ...]]] = {f: {} for f in Family}
+        self._order: dict[Family, list[FlowKey] | None] = dict.fromkeys(Family)
+        # No open anomaly was said last before, less those of the agents that are frozen.
+        self._oldest_ns = 0
+        self._frozen: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is wrong, nor was a moment ago."""
+        return not self._open and not self._brief
+
+    def put(self, anomaly: Anomaly) -> None:
+        """Take in an onset, a refresh or a clearing; duplicates change nothing."""
+        if anomaly.kind not in FAMILY:
+            return
+        key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
+        known = self._open.get(key, NONE).get(anomaly.kind)
+        event_ns = us_to_ns(anomaly.event_at)
+        if anomaly.state is AnomalyState.CLEARED:
+            if known is not None:
+                self._clear(key, known, event_ns)
+            return
+        if anomaly.state not in (AnomalyState.ONSET, AnomalyState.ONGOING):
+            return
+        if known is None and key not in self._open and len(self._open) >= self._max_flows:
+            self.refused += 1
+            return
+        onset_ns = us_to_ns(anomaly.onset_at)
+        same = known is not None and known.onset_ns == onset_ns
+        symptom = Symptom(
+            kind=anomaly.kind,
+            agent_id=intern(anomaly.agent_id),
+            onset_ns=onset_ns,
+            seen_ns=known.seen_ns if known is not None and same else event_ns,
+            last_ns=event_ns,
+            sent=anomaly.sent,
+            lost=anomaly.lost,
+            rtt_ns=_nanoseconds(anomaly, anomaly.value),
+            baseline_ns=_nanoseconds(anomaly, anomaly.reference),
+            host_delay_ns=anomaly.host_delay_ns,
+        )
+        kinds = self._open.get(key)
+        if kinds is None:
+            self._open[key] = {anomaly.kind: symptom}
+            family = FAMILY[anomaly.kind]
+            self._filed[family][key], self._order[family] = (symptom,), None
+        else:
+            kinds[anomaly.kind] = symptom
+            self._file(key, FAMILY[anomaly.kind])
+        self._oldest_ns = min(self._oldest_ns, event_ns)
+        self.version += not same
+
+    def drop(self, key: FlowKey) -> None:
+        """Forget everything about a 5-tuple."""
+        gone = self._open.pop(key, None), self._brief.pop(key, None)
+        for family in Family:
+            self._file(key, family)
+        self.version += gone != (None, None)
+
+    def expire(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
+        """Forget what nobody repeats, less what dead agents saw: they cannot."""
+        if now_ns - self._oldest_ns > STALE_NS or frozen_agents != self._frozen:
+            self._forget_stale(now_ns, frozen_agents)
+        for key, symptom in list(self._brief.items()):
+            if symptom.over_ns is None or now_ns - symptom.over_ns > MEMORY_NS:
+                del self._brief[key]
+                self.version += 1
+
+    def open(self, key: FlowKey) -> dict[AnomalyKind, Symptom]:
+        """Return the open anomalies of a 5-tuple by kind."""
+        return self._open.get(key, {})
+
+    def flows(self) -> list[FlowKey]:
+        """Return the 5-tuples with an open anomaly."""
+        return list(self._open)
+
+    def keys(self, family: Family) -> KeysView[FlowKey]:
+        """Return the 5-tuples with open anomalies of a family."""
+        return self._filed[family].keys()
+
+    def family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
+        """Yield the 5-tuples with open anomalies of a family, sorted, and these."""
+        filed, order = self._filed[family], self._order[family]
+        if order is None:
+            order = self._order[family] = sorted(filed)
+        for key in order:
+            yield key, filed[key]
+
+    def brief_cuts(self) -> Iterator[tuple[FlowKey, Symptom]]:
+        """Yield 5-tuples whose connectivity was lost for a moment only, sorted."""
+        for key in sorted(self._brief):
+            if key not in self._open:
+                yield key, self._brief[key]
+
+    def _forget_stale(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
+        self._frozen, self._oldest_ns = frozen_agents, now_ns
+        for key, kinds in list(self._open.items()):
+            for kind, symptom in list(kinds.items()):
+                if symptom.agent_id in frozen_agents:
+                    continue
+                if now_ns - symptom.last_ns > STALE_NS:
+                    del kinds[kind]
+                    self.stale += 1
+                    self.version += 1
+                    self._file(key, FAMILY[kind])
+                else:
+                    self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
+            if not kinds:
+                del self._open[key]
+
+    def _file(self, key: FlowKey, family: Family) -> None:
+        """Put the open anomalies of a 5-tuple with those of their family."""
+        filed, symptoms = self._filed[family], self._open.get(key, {}).values()
+        found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
+        if bool(found) != (key in filed):
+            self._order[family] = None
+        if found:
+            filed[key] = found
+        else:
+            filed.pop(key, None)
+
+    def _clear(self, key: FlowKey, known: Symptom, event_ns: int) -> None:
+        del self._open[key][known.kind]
+        if not self._open[key]:
+            del self._open[key]
+        self._file(key, FAMILY[known.kind])
+        brief = event_ns - known.onset_ns <= BRIEF_NS
+        if known.kind is AnomalyKind.CONNECTIVITY and brief and len(self._brief) < self._max_flows:
+            self._brief[key] = Symptom(
+                kind=known.kind,
+                agent_id=known.agent_id,
+                onset_ns=known.onset_ns,
+                seen_ns=known.seen_ns,
+                last_ns=event_ns,
+                sent=known.sent,
+                lost=known.lost,
+                rtt_ns=None,
+                baseline_ns=None,
+                host_delay_ns=None,
+                over_ns=event_ns,
+            )
+        self.version += 1

@@ -1,0 +1,268 @@
+"""Which 5-tuples are bad so that the network may be at fault for it.
+
+Which 5-tuples are bad now: what is as it was at the last decision is not made again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from localizer.facts.anomalies import FAMILY, AnomalyBoard, Family, Symptom
+from localizer.facts.liveness import Liveness
+from localizer.facts.roster import Roster
+from localizer.facts.states import StateBook
+from localizer.network.paths import FlowKey, PathBook
+from localizer.network.topology import Topology
+from localizer.network.traces import UNTRACED, Account
+from schemas.enums import AnomalyKind
+from schemas.units import SECOND_NS
+
+# A prober that took longer over its own work than half of the rise made it itself.
+OWN_DELAY_SHARE: Final = 0.5
+# Loss that began so long before is a share that is lost, and not the beginning of a cut.
+EARLIER_NS: Final = 2 * SECOND_NS
+# Open anomalies are repeated every 5 s. One that is not has lost its prober, or the prober
+# its clock: it accuses nobody any more.
+STALE_NS: Final = 8 * SECOND_NS
+# A trace that ended so soon after the first lost probe may have begun before it.
+TRACE_SLACK_NS: Final = SECOND_NS // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Everything that observations are made of."""
+
+    topology: Topology
+    paths: PathBook
+    roster: Roster
+    liveness: Liveness
+    board: AnomalyBoard
+    states: StateBook
+
+
+# Not frozen: making one would take half as long again, and a storm makes a hundred thousand.
+@dataclass(slots=True, kw_only=True, eq=False)
+class BadFlow:
+    """A 5-tuple that something is wrong with; nobody changes it.
+
+    `open`: now, not a moment ago. `replyless`: cut off, though every hop of its trace but the
+    target answers. `traced`: since it is cut off. `late`: those of its components that are at
+    fault for longer and had let it pass. `cut`: nothing gets through; `lossy`: some probes are
+    lost and others not. `onset_ns`: when its first evidence was sent; `seen_ns`: when it was
+    first known; `ended_ns`: when it was said last that it is bad, or that it is over.
+    """
+
+    key: FlowKey
+    symptoms: tuple[Symptom, ...]
+    components: tuple[str, ...]
+    prober: str
+    responder: str | None
+    open: bool
+    replyless: bool = False
+    traced: bool = False
+    late: frozenset[str] = frozenset()
+    # Asked for again and again, of a hundred thousand of them: worked out once.
+    cut: bool = field(init=False)
+    lossy: bool = field(init=False)
+    onset_ns: int = field(init=False)
+    seen_ns: int = field(init=False)
+    ended_ns: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out what the symptoms say together."""
+        symptoms = self.symptoms
+        if len(symptoms) == 1:
+            # As nearly all of a storm.
+            only = symptoms[0]
+            self.cut = only.kind is AnomalyKind.CONNECTIVITY
+            self.lossy = only.kind is AnomalyKind.LOSS
+            self.onset_ns, self.seen_ns = only.onset_ns, only.seen_ns
+            self.ended_ns = only.last_ns
+            return
+        kinds = [s.kind for s in symptoms]
+        self.cut = AnomalyKind.CONNECTIVITY in kinds
+        self.lossy = not self.cut and AnomalyKind.LOSS in kinds
+        self.onset_ns = min([s.onset_ns for s in symptoms])
+        self.seen_ns = min([s.seen_ns for s in symptoms])
+        self.ended_ns = max([s.last_ns for s in symptoms])
+
+    def cleared(self, components: tuple[str, ...], *, replyless: bool, traced: bool) -> "BadFlow":
+        """Return the same with what its traces say; `replace` would work out all else anew."""
+        made = object.__new__(BadFlow)
+        for name in FIELDS:
+            setattr(made, name, getattr(self, name))
+        made.components, made.replyless, made.traced = components, replyless, traced
+        return made
+
+
+FIELDS: Final = tuple(f.name for f in fields(BadFlow))
+
+
+Made = tuple[tuple[Symptom, ...], tuple[str, ...], str | None, BadFlow]
+
+
+class BadFlows:
+    """Makes the 5-tuples of a family that the network may be at fault for."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        # What was found at the time asked for last; of each 5-tuple what it was made of.
+        self._found: dict[Family, tuple[int, list[BadFlow]]] = {}
+        self._made: dict[Family, dict[FlowKey, Made]] = {family: {} for family in Family}
+        self._cleared: dict[FlowKey, tuple[BadFlow, Account, BadFlow]] = {}
+
+    def find(self, family: Family, now_ns: int) -> list[BadFlow]:
+        """Return all, with all that they cross, sorted by key.
+
+        Left out: what nobody repeats, what a dead or just returned agent accounts for, latency
+        where probes are lost, and latency of the prober's own making.
+        """
+        known = self._found.get(family)
+        if known is None or known[0] != now_ns:
+            found = list(self._open(family, now_ns))
+            if family is Family.LOSS:
+                found += self._brief(now_ns)
+            known = self._found[family] = now_ns, sorted(found, key=lambda flow: flow.key)
+        return known[1]
+
+    def suspect(
+        self,
+        family: Family,
+        now_ns: int,
+        explained: frozenset[FlowKey],
+        leaky: frozenset[str] = frozenset(),
+    ) -> list[BadFlow]:
+        """Return those that `explained` does not hold, less what lost probes have passed.
+
+        Parameters
+        ----------
+        leaky
+            Components that are known to lose a share of the packets.
+        """
+        found = self.find(family, now_ns)
+        if explained:
+            found = [flow for flow in found if flow.key not in explained]
+        if family is not Family.LOSS:
+            return found
+        began_ns = _began(flow for flow in found if flow.lossy)
+        before, self._cleared = self._cleared, {}
+        return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
+
+    def _open(self, family: Family, now_ns: int) -> Iterable[BadFlow]:
+        sources, troubled = self._sources, self._sources.liveness.troubled()
+        agent_of, path = sources.roster.agent_of, sources.paths.path
+        before, made = self._made[family], dict[FlowKey, Made]()
+        self._made[family] = made
+        for key, symptoms in sources.board.family(family):
+            responder = agent_of(key[1])
+            kept = symptoms
+            for symptom in symptoms:
+                if now_ns - symptom.last_ns > STALE_NS or not self._counts(
+                    family, key, symptom, now_ns, troubled
+                ):
+                    kept = tuple([s for s in kept if s is not symptom])
+            if not kept:
+                continue
+            onset_ns = kept[0].onset_ns if len(kept) == 1 else min([s.onset_ns for s in kept])
+            crossed = path(key, onset_ns).components
+            known = before.get(key)
+            if (
+                known is None
+                or known[1] is not crossed
+                or known[2] != responder
+                or known[0] != kept
+            ):
+                flow = BadFlow(
+                    key=key,
+                    symptoms=kept,
+                    components=crossed,
+                    prober=kept[0].agent_id,
+                    responder=responder,
+                    open=True,
+                )
+                known = kept, crossed, responder, flow
+            made[key] = known
+            yield known[3]
+
+    def _brief(self, now_ns: int) -> Iterable[BadFlow]:
+        sources, troubled = self._sources, self._sources.liveness.troubled()
+        for key, symptom in sources.board.brief_cuts():
+            if self._counts(Family.LOSS, key, symptom, now_ns, troubled):
+                path = sources.paths.path(key, before_ns=symptom.onset_ns)
+                yield BadFlow(
+                    key=key,
+                    symptoms=(symptom,),
+                    components=path.components,
+                    prober=symptom.agent_id,
+                    responder=sources.roster.agent_of(key[1]),
+                    open=False,
+                )
+
+    def _exonerated(
+        self,
+        flow: BadFlow,
+        before: dict[FlowKey, tuple[BadFlow, Account, BadFlow]],
+        began_ns: dict[str, int],
+        leaky: frozenset[str],
+    ) -> BadFlow:
+        """Take out of a 5-tuple that is cut off what its lost probes have passed.
+
+        Replies may come another way, and be lost there. But what loses a share of the packets
+        lets some pass, and cuts 5-tuples off by chance: where others lost some before, nothing
+        is taken out. (At a cut, some lose their first probes for a moment, too.)
+        """
+        if not flow.cut or not flow.open:
+            return flow
+        account = self._sources.paths.account(flow.key, flow.onset_ns + TRACE_SLACK_NS)
+        if account is UNTRACED:
+            return flow
+        early_ns = flow.onset_ns - EARLIER_NS
+        if not account.passed.isdisjoint(leaky) or (
+            began_ns and any(began_ns.get(c, early_ns) < early_ns for c in account.passed)
+        ):
+            return replace(flow, traced=account.traced)
+        known = before.get(flow.key)
+        if known is None or known[0] is not flow or known[1] is not account:
+            passed = account.passed
+            cleared = flow.cleared(
+                tuple([c for c in flow.components if c not in passed]),
+                replyless=account.only_target_silent,
+                traced=account.traced,
+            )
+            known = flow, account, cleared
+        self._cleared[flow.key] = known
+        return known[2]
+
+    def _counts(
+        self, family: Family, key: FlowKey, symptom: Symptom, now_ns: int, troubled: set[str]
+    ) -> bool:
+        if family is Family.LOSS and not troubled:
+            return True
+        sources = self._sources
+        for agent in (symptom.agent_id, sources.roster.agent_of(key[1])) if troubled else ():
+            # What is over cannot be cleared any more: it is the agent's as long as it is
+            # remembered.
+            long = symptom.kind is AnomalyKind.LOSS or symptom.over_ns is not None
+            if agent in troubled and sources.liveness.excused(
+                str(agent), symptom.onset_ns, now_ns, loss=long
+            ):
+                return False
+        if family is Family.LOSS:
+            return True
+        kinds = sources.board.open(key)
+        if any(FAMILY[kind] is Family.LOSS for kind in kinds):
+            return False
+        shift_ns = symptom.shift_ns
+        if shift_ns is None:
+            return True
+        delay_ns = symptom.host_delay_ns or 0
+        return shift_ns > 0 and delay_ns < OWN_DELAY_SHARE * shift_ns
+
+
+def _began(lossy: Iterable[BadFlow]) -> dict[str, int]:
+    """Return by component when the first 5-tuple through it began to lose a share."""
+    found: dict[str, int] = {}
+    for flow in lossy:
+        for component in flow.components:
+            found[component] = min(flow.onset_ns, found.get(component, flow.onset_ns))
+    return found

@@ -1,0 +1,318 @@
+"""When each agent was heard last, as arrays: who is silent is asked at every decision.
+
+Which agents live: a dead agent is a verdict of its own, not a dead path.
+
+All times are event times. An agent that says it is leaving, or whose heartbeat
+record is deleted, is gone and not dead.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from schemas.columns.arrays import Int64s
+from schemas.enums import AgentState
+from schemas.records import Heartbeat
+from schemas.units import SECOND_NS, us_to_ns
+
+FIRST: Final = 1_024
+
+
+class Heard:
+    """Times of the last signs of life, and the intervals at which they are due."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._names: list[str] = []
+        # By place: when it was heard, and the interval, shape (2, capacity).
+        self._times: Int64s = np.ones((2, FIRST), np.int64)
+
+    def put(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
+        """Note when an agent was heard last, and how often it is to be."""
+        place = self._places.setdefault(agent_id, len(self._names))
+        if place == len(self._names):
+            self._names.append(agent_id)
+            if place == self._times.shape[1]:
+                self._times = np.concatenate([self._times, np.ones_like(self._times)], axis=1)
+        self._times[0, place] = heard_ns
+        self._times[1, place] = interval_ns
+
+    def drop(self, agent_id: str) -> None:
+        """Forget an agent; the last one takes its place."""
+        place = self._places.pop(agent_id, None)
+        if place is None:
+            return
+        last = self._names.pop()
+        if last != agent_id:
+            self._names[place], self._places[last] = last, place
+            self._times[:, place] = self._times[:, len(self._names)]
+
+    def silent(self, now_ns: int, intervals: float) -> list[str]:
+        """Return the agents that are silent for more than so many of their intervals."""
+        heard_ns, interval_ns = self._times[:, : len(self._names)]
+        late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
+        return [self._names[place] for place in late.tolist()]
+
+
+# Silence of more than this many intervals is death when probes of its endpoints fail as
+# well: a process that a starved host does not schedule is often back within three seconds.
+SILENT_INTERVALS: Final = 4.5
+# Without that second witness, because nobody probes it, longer. An agent that is probed and
+# answers lives, however long its heartbeats take.
+SILENT_ALONE_INTERVALS: Final = 6.5
+# Silent for longer than this, an agent was at least held up.
+LATE_INTERVALS: Final = 1.5
+# After an agent came back, its endpoints' anomalies need three answered rounds to
+# be cleared; until then they say nothing about the network.
+RECOVERY_NS: Final = 8 * SECOND_NS
+# A share of lost probes is cleared by some 40 answered ones, or when the minute is over
+# that it is counted over.
+LOSS_RECOVERY_NS: Final = 65 * SECOND_NS
+# Silences of an agent that are remembered: a starved one has several in a minute.
+SILENCES: Final = 8
+# Slack between an agent's last sign of life and a loss: what was sent just before
+# it died is lost as well.
+ONSET_SLACK_NS: Final = SECOND_NS // 4
+# A heartbeat that is older than this when it comes is of an agent whose clock is
+# behind: what it is late by is the clock's, and the agent lives.
+SKEWED_NS: Final = 5 * SECOND_NS
+MIN_INTERVAL_NS: Final = SECOND_NS // 10
+MAX_INTERVAL_NS: Final = 60 * SECOND_NS
+MAX_AGENTS: Final = 100_000
+
+
+@dataclass(slots=True)
+class Agent:
+    """What is known of one agent.
+
+    `silences` are its latest, oldest first: when it had been heard last, and when it was
+    heard again, also for the first time as another process.
+    """
+
+    agent_id: str
+    host_id: str
+    heard_ns: int
+    interval_ns: int
+    incarnation: int
+    seq: int
+    leaving: bool = False
+    host_delay_ns: int | None = None
+    silences: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SILENCES))
+
+
+class Liveness:
+    """Heartbeats of all agents.
+
+    Attributes
+    ----------
+    dead
+        Agents that are declared dead, with the time of their first missed heartbeat.
+    refused
+        Heartbeats of agents beyond the bound.
+    skewed
+        Heartbeats that came far too old: a clock that is behind.
+    """
+
+    def __init__(self) -> None:
+        self.dead: dict[str, int] = {}
+        self.refused = 0
+        self.skewed = 0
+        self._agents: dict[str, Agent] = {}
+        self._heard = Heard()
+        # Agents that leave, or were silent once: all others are never excused.
+        self._excusable: set[str] = set()
+        # How often an agent came or went; who was asked for last, and is none of them.
+        self._comings = 0
+        self._strangers: tuple[tuple[Mapping[str, int], ...], tuple[int, ...], set[str]] = (
+            (), (), set(),
+        )  # fmt: skip
+        # Until when all agents were silent together.
+        self._interrupted_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def put(self, beat: Heartbeat, now_ns: int) -> None:
+        """Take in a heartbeat; one that is older than what is known changes nothing."""
+        sent_ns = us_to_ns(beat.sent_at)
+        interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
+        agent = self._agents.get(beat.agent_id)
+        known = agent is not None and agent.incarnation == beat.incarnation
+        if agent is not None and known and beat.seq <= agent.seq:
+            return
+        heard_ns = sent_ns if now_ns - sent_ns <= SKEWED_NS else now_ns - interval_ns
+        self.skewed += heard_ns != sent_ns
+        if agent is None:
+            if len(self._agents) >= MAX_AGENTS:
+                self.refused += 1
+                return
+            self._comings += 1
+            agent = self._agents[beat.agent_id] = Agent(
+                beat.agent_id, beat.host_id, heard_ns, interval_ns, beat.incarnation, beat.seq
+            )
+        else:
+            late = heard_ns - agent.heard_ns > LATE_INTERVALS * agent.interval_ns
+            if late or not known:
+                agent.silences.append((agent.heard_ns, heard_ns))
+            agent.heard_ns = max(agent.heard_ns, heard_ns)
+        agent.interval_ns, agent.host_id = interval_ns, beat.host_id
+        agent.incarnation, agent.seq = beat.incarnation, beat.seq
+        agent.host_delay_ns = beat.host_delay_ns
+        agent.leaving = beat.state is AgentState.LEAVING
+        if agent.leaving or agent.silences:
+            self._excusable.add(beat.agent_id)
+        else:
+            self._excusable.discard(beat.agent_id)
+        self._heard.put(beat.agent_id, agent.heard_ns, interval_ns)
+        self.dead.pop(beat.agent_id, None)
+
+    def remove(self, agent_id: str) -> None:
+        """Forget an agent."""
+        self._comings += self._agents.pop(agent_id, None) is not None
+        self._excusable.discard(agent_id)
+        self._heard.drop(agent_id)
+        self.dead.pop(agent_id, None)
+
+    def remember_dead(self, agent_id: str, host_id: str, missed_ns: int) -> None:
+        """Take over from a former process that an agent is dead; heartbeats overrule it."""
+        if agent_id not in self._agents:
+            self._comings += 1
+            self._agents[agent_id] = Agent(agent_id, host_id, missed_ns, SECOND_NS, 0, -1)
+            self._heard.put(agent_id, missed_ns, SECOND_NS)
+        if self._agents[agent_id].heard_ns <= missed_ns:
+            self.dead[agent_id] = missed_ns
+
+    def get(self, agent_id: str) -> Agent | None:
+        """Return what is known of an agent."""
+        return self._agents.get(agent_id)
+
+    def declare(
+        self,
+        now_ns: int,
+        witnesses: frozenset[str],
+        gone: frozenset[str],
+        answers: Callable[[str], bool],
+    ) -> list[str]:
+        """Declare agents dead whose silence is long enough; return them, sorted.
+
+        When a broker comes back after an outage, agents reconnect one after another,
+        and each says only that it lives now. So their silence counts from the end of
+        the time in which nobody was heard.
+
+        Parameters
+        ----------
+        witnesses
+            Agents to whose endpoints probes of others fail.
+        gone
+            Agents all of whose endpoints have left in order.
+        answers
+            Says whether others probe an agent's endpoints and most probes are answered.
+        """
+        undead = [a for a in self._silent(now_ns) if a.agent_id not in gone]
+        if len(undead) > 1 and len(undead) == sum(
+            not a.leaving and a.agent_id not in gone and a.agent_id not in self.dead
+            for a in self._agents.values()
+        ):
+            self._interrupted_ns = now_ns
+            return []
+        found = []
+        for agent in undead:
+            since_ns = max(agent.heard_ns, self._interrupted_ns)
+            silence = (now_ns - since_ns) / agent.interval_ns
+            seen = agent.agent_id in witnesses
+            limit = SILENT_INTERVALS if seen else SILENT_ALONE_INTERVALS
+            if silence > limit and not answers(agent.agent_id):
+                self.dead[agent.agent_id] = agent.heard_ns + agent.interval_ns
+                found.append(agent.agent_id)
+        return sorted(found)
+
+    def excused(self, agent_id: str, onset_ns: int, now_ns: int, *, loss: bool = False) -> bool:
+        """Say whether an anomaly at an agent's endpoint is the agent's own matter.
+
+        It is while the agent is dead, and for some time after it came back for what began
+        while it was silent; longer for `loss`, a share of lost probes, which takes more
+        answered ones to be cleared.
+        """
+        if agent_id in self.dead:
+            return True
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            return False
+        if agent.leaving:
+            return True
+        return any(
+            silent_ns - ONSET_SLACK_NS <= onset_ns <= back_ns + agent.interval_ns
+            and now_ns < back_ns + (LOSS_RECOVERY_NS if loss else RECOVERY_NS)
+            for silent_ns, back_ns in agent.silences
+        )
+
+    def troubled(self) -> set[str]:
+        """Return the agents that may be excused for anything: all others never are."""
+        return self._excusable | self.dead.keys()
+
+    def silent(self, now_ns: int) -> bool:
+        """Say whether any agent is silent for so long that it may be dead."""
+        return bool(self._silent(now_ns))
+
+    def returned_ns(self, agent_id: str) -> int | None:
+        """Return when an agent was heard again after its latest silence; None: it had none."""
+        agent = self._agents.get(agent_id)
+        return None if agent is None or not agent.silences else agent.silences[-1][1]
+
+    def mute(self, agents: tuple[Mapping[str, int], ...], now_ns: int) -> set[str]:
+        """Return those whose silence about a 5-tuple does not mean that it is well, and others.
+
+        Parameters
+        ----------
+        agents
+            Those that are asked for are the keys; they only become more.
+        """
+        found = {*self._strangers_of(agents), *self.dead}
+        found.update(self._heard.silent(now_ns, LATE_INTERVALS))
+        return found | {a for a in self._excusable if self._agents[a].leaving}
+
+    def _strangers_of(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
+        """Return those that never sent a heartbeat; the same again while nobody comes or goes."""
+        counts = (self._comings, *map(len, agents))
+        known, before, found = self._strangers
+        if counts != before or any(a is not b for a, b in zip(agents, known, strict=True)):
+            found = {a for some in agents for a in some if a not in self._agents}
+            self._strangers = agents, counts, found
+        return found
+
+    def heard(self, agent_id: str, now_ns: int) -> bool:
+        """Say whether an agent was heard of late and need not be thought dead."""
+        agent = self._agents.get(agent_id)
+        return (
+            agent is not None
+            and not agent.leaving
+            and agent_id not in self.dead
+            and self._silence(agent, now_ns) <= SILENT_ALONE_INTERVALS
+        )
+
+    def alive_after(self, agent_id: str, onset_ns: int) -> bool:
+        """Say whether a heartbeat shows that the agent lived after something began.
+
+        True for an agent that never sent one: nothing can be waited for.
+        """
+        agent = self._agents.get(agent_id)
+        return agent is None or agent.heard_ns > onset_ns + ONSET_SLACK_NS
+
+    def busy(self, agent_id: str, bound_ns: int) -> bool:
+        """Say whether the agent's own delay of late was above a bound."""
+        agent = self._agents.get(agent_id)
+        delay_ns = None if agent is None else agent.host_delay_ns
+        return delay_ns is not None and delay_ns > bound_ns
+
+    def _silent(self, now_ns: int) -> list[Agent]:
+        """Return the agents that may be dead and are not declared so yet."""
+        late = self._heard.silent(now_ns, SILENT_INTERVALS)
+        agents = [self._agents[agent_id] for agent_id in late if agent_id not in self.dead]
+        return [agent for agent in agents if not agent.leaving]
+
+    @staticmethod
+    def _silence(agent: Agent, now_ns: int) -> float:
+        return (now_ns - agent.heard_ns) / agent.interval_ns

@@ -1,0 +1,132 @@
+"""Replay of the overlay's forwarding chain over the flow tables, hop by hop.
+
+A packet from `src` to `dst` starts at its endpoint and follows the entries
+(node, dst) → next hop until it is at `dst`. A node without an entry has lost
+it; a node that is met twice closes a loop. Only tables that were captured can
+accuse, and only of what they speak about: a node of a host whose tables nobody has
+read is unknown, not broken, and so is a destination that no entry of them names. A
+reader on a host knows the destinations it has to do with, not everybody's.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from localizer.network.topology import Topology
+from schemas.records import FlowTable
+from schemas.units import us_to_ns
+
+# Endpoint, virtual switch, VTEP, and the same at the other end, with room to spare.
+MAX_STEPS: Final = 64
+
+
+class Break(Enum):
+    """How a chain ends before its destination."""
+
+    MISSING = "no entry"
+    LOOP = "loop"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFault:
+    """Where a chain breaks.
+
+    `node` is the component to blame; `others` are those that take part in a loop;
+    `dst` the endpoint whose entry is at fault, `captured_ns` when the table was read.
+    """
+
+    how: Break
+    node: str
+    others: tuple[str, ...]
+    dst: str
+    captured_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    captured_ns: int
+    next_hops: dict[tuple[str, str], str | None]
+    nodes: frozenset[str]
+    dsts: frozenset[str]
+    # Entries that hardware should forward and does not, and since when there are any.
+    software: int
+    software_ns: int
+
+
+class FlowTables:
+    """The latest tables of all hosts.
+
+    `version` grows with each change.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.version = 0
+        self._topology = topology
+        self._tables: dict[str, _Table] = {}
+        self._host_of_node: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def put(self, table: FlowTable) -> None:
+        """Replace one host's tables."""
+        before = self._tables.get(table.host_id)
+        self.remove(table.host_id)
+        nodes = frozenset(entry.node for entry in table.entries)
+        captured_ns = us_to_ns(table.captured_at)
+        lasts = before is not None and before.software > 0
+        self._tables[table.host_id] = _Table(
+            captured_ns,
+            {(entry.node, entry.dst): entry.next_hop for entry in table.entries},
+            nodes,
+            frozenset(entry.dst for entry in table.entries),
+            sum(entry.offloaded is False for entry in table.entries),
+            before.software_ns if before is not None and lasts else captured_ns,
+        )
+        for node in nodes:
+            self._host_of_node[node] = table.host_id
+        self.version += 1
+
+    def remove(self, host_id: str) -> None:
+        """Forget one host's tables."""
+        table = self._tables.pop(host_id, None)
+        if table is None:
+            return
+        for node in table.nodes:
+            if self._host_of_node.get(node) == host_id:
+                del self._host_of_node[node]
+        self.version += 1
+
+    def replay(self, src: str, dst: str) -> ChainFault | None:
+        """Follow the chain from `src` to `dst`; None: it arrives, or tables are not known."""
+        node, met = src, [src]
+        while node != dst and len(met) <= MAX_STEPS:
+            table = self._table_of(node)
+            if table is None or dst not in table.dsts:
+                return None
+            following = table.next_hops.get((node, dst))
+            if following is None:
+                return ChainFault(Break.MISSING, node, (), dst, table.captured_ns)
+            if following in met:
+                members = met[met.index(following) :]
+                others = tuple(member for member in members if member != node)
+                return ChainFault(Break.LOOP, node, others, dst, table.captured_ns)
+            met.append(following)
+            node = following
+        return None
+
+    def round_trip(self, src: str, dst: str) -> ChainFault | None:
+        """Return where the request's or else the reply's chain breaks."""
+        return self.replay(src, dst) or self.replay(dst, src)
+
+    def software(self, node: str) -> tuple[int, int] | None:
+        """Return how many entries of a node's host are not offloaded, and since when (ns)."""
+        table = self._table_of(node)
+        return None if table is None or not table.software else (table.software, table.software_ns)
+
+    def _table_of(self, node: str) -> _Table | None:
+        host = self._host_of_node.get(node)
+        if host is None:
+            # A node of which every entry is gone is in no table; its host may still be read.
+            host = next((p for p in self._topology.parents(node) if p in self._tables), None)
+        return None if host is None else self._tables[host]

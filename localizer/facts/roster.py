@@ -1,0 +1,183 @@
+"""Who probes whom: registered endpoints, their agents and jobs, and the ping lists."""
+
+from collections.abc import Container, Iterator
+from typing import Final
+
+from localizer.network.traces import FlowKey, key_of
+from schemas.records import Endpoint, PingList, Task
+
+# Endpoints remembered as gone: half of all containers live less than an hour, so
+# a day of a large cluster.
+MAX_GONE: Final = 200_000
+
+
+class Roster:
+    """Endpoints, jobs and ping lists.
+
+    `version` grows when somebody may have begun or ceased to be probed.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._endpoints: dict[str, Endpoint] = {}
+        # How many endpoints that have not left each agent answers for, or answered once.
+        self._present: dict[str, int] = {}
+        self._deserted: set[str] = set()
+        self._gone: dict[str, None] = {}
+        self._tasks: dict[str, Task] = {}
+        self._tasks_of: dict[str, set[str]] = {}
+        self._planned_agent: dict[str, str] = {}
+        self._lists: dict[str, PingList] = {}
+        # Agents with another ping list and endpoints with another agent, since last asked.
+        self._changed: tuple[set[str], set[str]] = (set(), set())
+
+    def put_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
+        """Take in a registration, or (None) that an endpoint left."""
+        known = self._endpoints.get(endpoint_id)
+        if endpoint is not None:
+            if known is not None and not self.left(endpoint_id) and _same(known, endpoint):
+                return
+            # Until then it is nobody's, whoever it was registered for.
+            self._leave(endpoint_id)
+            self._endpoints[endpoint_id] = endpoint
+            self._return(endpoint_id)
+        else:
+            self._leave(endpoint_id)
+            self._endpoints.pop(endpoint_id, None)
+            while len(self._gone) > MAX_GONE:
+                self._return(next(iter(self._gone)))
+        self._changed[1].add(endpoint_id)
+        self.version += 1
+
+    def put_task(self, task_id: str, task: Task | None) -> None:
+        """Take in a job; one that is None or ended has no endpoints any more."""
+        known = self._tasks.pop(task_id, None)
+        if known is not None:
+            for member in known.endpoints:
+                jobs = self._tasks_of.get(member.endpoint_id, set())
+                jobs.discard(task_id)
+                if not jobs:
+                    self._tasks_of.pop(member.endpoint_id, None)
+                    self._leave(member.endpoint_id)
+        if task is not None and task.ended_at is None:
+            self._tasks[task_id] = task
+            for member in task.endpoints:
+                self._tasks_of.setdefault(member.endpoint_id, set()).add(task_id)
+                self._planned_agent[member.endpoint_id] = member.agent_id
+                self._changed[1].add(member.endpoint_id)
+                self._return(member.endpoint_id)
+        elif task is not None:
+            for member in task.endpoints:
+                if member.endpoint_id not in self._tasks_of:
+                    self._leave(member.endpoint_id)
+        self.version += 1
+
+    def put_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
+        """Take in an agent's ping list, or (None) that it has none any more."""
+        known = self._lists.pop(agent_id, None)
+        if pinglist is not None:
+            if known is not None and known.version > pinglist.version:
+                pinglist = known
+            self._lists[agent_id] = pinglist
+        self._changed[0].add(agent_id)
+        self.version += 1
+
+    def left(self, endpoint_id: str) -> bool:
+        """Say whether an endpoint left in order: tombstone, or all of its jobs ended."""
+        return endpoint_id in self._gone
+
+    def agent_of(self, endpoint_id: str) -> str | None:
+        """Return the agent that answers for an endpoint; None: not known."""
+        endpoint = self._endpoints.get(endpoint_id)
+        return self._planned_agent.get(endpoint_id) if endpoint is None else endpoint.agent_id
+
+    def host_of(self, endpoint_id: str) -> str | None:
+        """Return the host of an endpoint; None: not known."""
+        endpoint = self._endpoints.get(endpoint_id)
+        return None if endpoint is None else endpoint.host_id
+
+    def tasks_of(self, endpoint_id: str) -> frozenset[str]:
+        """Return the jobs that run on an endpoint."""
+        found = set(self._tasks_of.get(endpoint_id, ()))
+        endpoint = self._endpoints.get(endpoint_id)
+        if endpoint is not None and endpoint.task_id is not None:
+            found.add(endpoint.task_id)
+        return frozenset(found)
+
+    def tasks_of_agent(self, agent_id: str) -> frozenset[str]:
+        """Return the jobs that run on an agent's endpoints."""
+        mine = [e.endpoint_id for e in self._endpoints.values() if e.agent_id == agent_id]
+        return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
+
+    def deserted_agents(self) -> frozenset[str]:
+        """Return the agents that answered for endpoints once and for none any more."""
+        return frozenset(self._deserted)
+
+    def take_changes(self) -> tuple[set[str], set[str]]:
+        """Return whose ping lists and which endpoints have changed since the last call."""
+        found, self._changed = self._changed, (set(), set())
+        return found
+
+    def listed(self) -> list[str]:
+        """Return the agents with a ping list, sorted."""
+        return sorted(self._lists)
+
+    def named_by(self, agent_id: str) -> set[str]:
+        """Return the endpoints on an agent's ping list, registered or not."""
+        known = self._lists.get(agent_id)
+        return set() if known is None else {end for t in known.targets for end in (t.src, t.dst)}
+
+    def probed_by(self, agent_id: str, ends: Container[str] | None = None) -> Iterator[FlowKey]:
+        """Yield the 5-tuples of an agent's ping list between registered endpoints.
+
+        Parameters
+        ----------
+        ends
+            Only those from or to these.
+        """
+        known = self._lists.get(agent_id)
+        for target in () if known is None else known.targets:
+            if ends is not None and target.src not in ends and target.dst not in ends:
+                continue
+            if target.src in self._endpoints and target.dst in self._endpoints:
+                for flow in range(target.flows):
+                    yield key_of(target.src, target.dst, flow)
+
+    def probed(self) -> Iterator[tuple[str, FlowKey]]:
+        """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""
+        for agent_id in self.listed():
+            for key in self.probed_by(agent_id):
+                yield agent_id, key
+
+    def _leave(self, endpoint_id: str) -> None:
+        """Note that an endpoint is gone."""
+        if endpoint_id not in self._gone:
+            self._gone[endpoint_id] = None
+            self._count(endpoint_id, -1)
+
+    def _return(self, endpoint_id: str) -> None:
+        """Note that an endpoint is not gone, or not remembered as gone any more."""
+        if endpoint_id in self._gone:
+            del self._gone[endpoint_id]
+            self._count(endpoint_id, 1)
+
+    def _count(self, endpoint_id: str, more: int) -> None:
+        """Count an endpoint that is registered in or out at its agent."""
+        endpoint = self._endpoints.get(endpoint_id)
+        if endpoint is None:
+            return
+        agent = endpoint.agent_id
+        self._present[agent] = self._present.get(agent, 0) + more
+        if self._present[agent]:
+            self._deserted.discard(agent)
+        else:
+            self._deserted.add(agent)
+
+
+def _same(known: Endpoint, new: Endpoint) -> bool:
+    """Say whether all that is asked for is as it was."""
+    return (known.agent_id, known.host_id, known.task_id) == (
+        new.agent_id,
+        new.host_id,
+        new.task_id,
+    )

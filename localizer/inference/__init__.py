@@ -1,0 +1,1 @@
+"""Which components explain the bad observations and are not contradicted by the good ones."""

@@ -1,0 +1,114 @@
+"""Good 5-tuples, counted by what they cross; rows of them only where a search asks for them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from localizer.inference.causes import Columns
+from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
+from localizer.network.paths import FlowKey
+from schemas.columns.arrays import Bools, Floats, Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """The good 5-tuples of an index.
+
+    Attributes
+    ----------
+    mask
+        Rows of the index that are good, shape (capacity,).
+    total
+        How many there are.
+    crossing
+        How many of them have each number of the index, shape as `FlowIndex.crossing`.
+    """
+
+    index: FlowIndex
+    mask: Bools
+    total: int
+    crossing: Int64s
+
+    @classmethod
+    def of(cls, index: FlowIndex, spoilt: Iterable[FlowKey], mute: Iterable[str]) -> "Good":
+        """Return all but some 5-tuples, and but those of agents that do not speak."""
+        by_key = index.by_key
+        places = np.array([p for key in spoilt if (p := by_key.get(key)) is not None], np.int64)
+        numbers = [n for known in (index.probers, index.responders) for a in mute
+                   if (n := known.get(a)) is not None]  # fmt: skip
+        mask = index.live.copy()
+        mask[places] = False
+        for number in numbers:
+            mask[index.at(number)] = False
+        out = np.flatnonzero(index.live & ~mask)
+        gone = np.bincount(index.rows[out].ravel(), minlength=len(index.crossing))
+        return cls(index, mask, len(index) - len(out), index.crossing - gone)
+
+    def at_agent(self, agent_id: str) -> int:
+        """Return how many there are at the endpoints of an agent."""
+        numbers = [known.get(agent_id, NOTHING) for known in self._ends()]
+        places = np.unique(np.concatenate([self.index.at(n) for n in numbers]))
+        return int(self.mask[places].sum())
+
+    def columns(self, column: Columns, width: int, lag: float) -> "GoodRows":
+        """Return them as rows of an inference's columns, none of which is listed yet."""
+        of = np.full(len(self.index.crossing), width)
+        index = self.index
+        for known, names in (
+            (column.components, index.components),
+            (column.probers, index.probers),
+            (column.responders, index.responders),
+        ):
+            found = [(names[name], place) for name, place in known.items() if name in names]
+            if found:
+                numbers, places = np.array(found).T
+                of[numbers] = places
+        counts = np.zeros(width + 1)
+        used = np.flatnonzero(of < width)
+        counts[of[used]] = self.crossing[used]
+        if column.everything is not None:
+            counts[column.everything] = self.total
+        return GoodRows(self, of, counts[:-1], lag, column.everything)
+
+    def _ends(self) -> tuple[dict[str, int], dict[str, int]]:
+        return self.index.probers, self.index.responders
+
+
+class GoodRows:
+    """Good 5-tuples that a table has not listed yet; attributes as of `tables.Unlisted`."""
+
+    def __init__(
+        self, good: Good, columns: Int64s, counts: Floats, lag: float, everything: int | None
+    ) -> None:
+        self.total = good.total
+        self.lag = lag
+        self.counts = counts
+        self.index = good.index
+        self._waiting = good.mask.copy()
+        self._columns = columns
+        self._everything = everything
+        # Numbers of the index by column; nothing stands for what is no number there.
+        self._numbers = np.full(len(counts) + 1, NOTHING)
+        self._numbers[columns] = np.arange(len(columns))
+
+    def columns_of(self, places: Int64s) -> Int64s:
+        """Return the columns of what some rows of the index cross, good or not."""
+        found: Int64s = self._columns[self.index.rows[places, CROSSED:]]
+        return found
+
+    def take(self, column: int) -> Int64s:
+        """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
+        if column == self._everything:
+            places = np.flatnonzero(self._waiting)
+        else:
+            places = self.index.at(int(self._numbers[column]))
+            places = places[self._waiting[places]]
+        self._waiting[places] = False
+        self.total -= len(places)
+        rows = self._columns[self.index.rows[places]]
+        if self._everything is not None:
+            more = np.full((len(rows), 1), self._everything)
+            rows = np.concatenate([rows, more], axis=1)
+        self.counts = self.counts - np.bincount(rows.ravel(), minlength=len(self.counts) + 1)[:-1]
+        return rows

@@ -1,0 +1,230 @@
+"""All 5-tuples that are probed now, by what they cross: where good paths come from.
+
+Kept up change by change: of a million 5-tuples a few have another path than a moment ago.
+What a 5-tuple crosses is a row of numbers, so that all good ones are counted at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localizer.network.paths import FlowKey
+from schemas.columns.arrays import Bools, Int64s
+
+Numbers = NDArray[np.int32]
+
+# What rows are padded with; also the responder whom nobody knows.
+NOTHING: Final = 0
+# Places of the ends' agents in a row; components follow.
+PROBER, RESPONDER, CROSSED = 0, 1, 2
+FIRST: Final = 1_024
+# The postings are made anew when one row in so many has changed since.
+STALE_SHARE: Final = 64
+
+
+class FlowIndex:
+    """The 5-tuples on a ping list between registered endpoints whose path is known by trace.
+
+    Attributes
+    ----------
+    rows
+        Numbers of prober, responder and components, shape (capacity, most), padded by 0.
+    ends
+        Numbers of the two endpoints, shape (capacity, 2).
+    live
+        Rows that are in use, shape (capacity,).
+    crossing
+        How many live rows have each number, shape (at least all numbers,).
+    components, probers, responders
+        Numbers by id; none is used twice.
+    endpoints
+        Numbers by id, apart from the others.
+    by_key
+        Rows in use, by 5-tuple.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Numbers = np.zeros((FIRST, CROSSED), np.int32)
+        self.ends: Numbers = np.zeros((FIRST, 2), np.int32)
+        self.live: Bools = np.zeros(FIRST, np.bool_)
+        self.crossing: Int64s = np.zeros(FIRST, np.int64)
+        self.components: dict[str, int] = {}
+        self.probers: dict[str, int] = {}
+        self.responders: dict[str, int] = {}
+        self.endpoints: dict[str, int] = {}
+        self.by_key: dict[FlowKey, int] = {}
+        self._keys: list[FlowKey] = []
+        # As they were given, by row.
+        self._crossed: list[Iterable[str]] = []
+        self._free: list[int] = []
+        # By number; nothing has none.
+        self._names: list[str] = [""]
+        # Rows in the order of their numbers as of a while ago; which of them have changed since,
+        # and where those are now, by number.
+        self._order: Int64s = np.empty(0, np.int64)
+        self._starts: Int64s = np.zeros(1, np.int64)
+        self._stale: Bools = np.zeros(FIRST, np.bool_)
+        self._changed: set[int] = set()
+        self._moved: defaultdict[int, set[int]] = defaultdict(set)
+        # So many have changed that the next who asks puts all in order.
+        self._due = False
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def put(
+        self, key: FlowKey, components: Iterable[str], prober: str, responder: str | None
+    ) -> bool:
+        """Add a 5-tuple, or say anew what it crosses and whose it is; return whether it is new."""
+        number = self._number
+        found = [number(self.probers, prober)]
+        found.append(NOTHING if responder is None else number(self.responders, responder))
+        found += [number(self.components, c) for c in components]
+        known = self.by_key.get(key)
+        if known is not None:
+            row = self.rows[known].tolist()
+            if row[: len(found)] == found and not any(row[len(found) :]):
+                self._crossed[known] = components
+                return False
+        self.drop(key)
+        place = self._place(key, len(found))
+        self._crossed[place] = components
+        self.rows[place, : len(found)] = found
+        self.ends[place] = [self._endpoint(key[0]), self._endpoint(key[1])]
+        self.live[place] = True
+        for one in found:
+            self.crossing[one] += one != NOTHING
+        self._change(place, found)
+        return True
+
+    def drop(self, key: FlowKey) -> bool:
+        """Forget a 5-tuple; return whether it was there."""
+        place = self.by_key.pop(key, None)
+        if place is None:
+            return False
+        for one in self.rows[place].tolist():
+            if one != NOTHING:
+                self.crossing[one] -= 1
+                if one in self._moved:
+                    self._moved[one].discard(place)
+        self.rows[place] = NOTHING
+        self.live[place] = False
+        self._free.append(place)
+        self._change(place, ())
+        return True
+
+    def renumber_endpoints(self) -> None:
+        """Give numbers to the endpoints of live rows alone: those that left had some, too."""
+        used = np.unique(self.ends[self.live])
+        fresh = np.zeros(len(self.endpoints) + 1, np.int32)
+        fresh[used] = np.arange(len(used))
+        names = list(self.endpoints)
+        self.endpoints = {names[old]: new for new, old in enumerate(used.tolist())}
+        self.ends = fresh[self.ends] * self.live[:, None]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are in use, nothing's included."""
+        return len(self._names)
+
+    def place(self, key: FlowKey, components: Iterable[str]) -> int:
+        """Return the row of a 5-tuple if it crosses just these, as one object; else -1."""
+        place = self.by_key.get(key, -1)
+        return place if place >= 0 and self._crossed[place] is components else -1
+
+    def crossed(self, key: FlowKey) -> Iterable[str]:
+        """Return what a 5-tuple crosses; nothing if it is in no row."""
+        place = self.by_key.get(key)
+        return () if place is None else self._crossed[place]
+
+    def key(self, place: int) -> FlowKey:
+        """Return the 5-tuple of a row."""
+        return self._keys[place]
+
+    def name(self, number: int) -> str:
+        """Return the id that has a number."""
+        return self._names[number]
+
+    def prober(self, place: int) -> str:
+        """Return the agent that probes a row's 5-tuple."""
+        return self.name(int(self.rows[place, PROBER]))
+
+    def count(self, component: str) -> int:
+        """Return how many cross a component."""
+        return int(self.crossing[self.components.get(component, NOTHING)])
+
+    def at(self, number: int) -> Int64s:
+        """Return the live rows that have a number, in no order that matters."""
+        if number == NOTHING or not self.crossing[number]:
+            return np.empty(0, np.int64)
+        self.settle()
+        found = np.empty(0, np.int64)
+        if number + 1 < len(self._starts):
+            found = self._order[self._starts[number] : self._starts[number + 1]]
+            if self._changed:
+                found = found[~self._stale[found]]
+        if moved := self._moved.get(number):
+            found = np.concatenate([found, np.array(sorted(moved), np.int64)])
+        return found
+
+    def settle(self) -> None:
+        """Put all rows in the order of their numbers, if many have changed since the last time.
+
+        One sort of words of number and row; `at` does it, too, but in haste.
+        """
+        if not self._due:
+            return
+        places = np.flatnonzero(self.live)
+        rows = self.rows[places]
+        words = (rows.astype(np.int64) << 32) | places[:, None]
+        words = np.sort(words[rows != NOTHING])
+        self._order = words & 0xFFFFFFFF
+        self._starts = np.searchsorted(words, np.arange(len(self._names) + 1) << 32)
+        self._changed.clear()
+        self._moved.clear()
+        self._stale[:] = False
+        self._due = False
+
+    def _change(self, place: int, numbers: Iterable[int]) -> None:
+        """Note that a row has these numbers now."""
+        self._changed.add(place)
+        self._stale[place] = True
+        self._due |= len(self._changed) > FIRST + len(self.by_key) // STALE_SHARE
+        if self._due:
+            self._moved.clear()
+            return
+        for number in numbers:
+            self._moved[number].add(place)
+
+    def _number(self, known: dict[str, int], name: str) -> int:
+        found = known.get(name)
+        if found is None:
+            found = known[name] = len(self._names)
+            self._names.append(name)
+            if len(self._names) >= len(self.crossing):
+                self.crossing = np.append(self.crossing, np.zeros_like(self.crossing))
+        return found
+
+    def _endpoint(self, name: str) -> int:
+        return self.endpoints.setdefault(name, len(self.endpoints))
+
+    def _place(self, key: FlowKey, most: int) -> int:
+        """Return a row for a 5-tuple that is in no row yet."""
+        if self._free:
+            place = self._free.pop()
+            self._keys[place] = key
+        else:
+            place = len(self._keys)
+            self._keys.append(key)
+            self._crossed.append(())
+        room, width = self.rows.shape
+        if place >= room or most > width:
+            more = ((0, room if place >= room else 0), (0, max(0, most - width)))
+            self.rows = np.pad(self.rows, more)
+            self.ends = np.pad(self.ends, (more[0], (0, 0)))
+            self.live, self._stale = np.pad(self.live, more[0]), np.pad(self._stale, more[0])
+        self.by_key[key] = place
+        return place

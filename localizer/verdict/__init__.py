@@ -1,0 +1,1 @@
+"""From explanations to fault verdicts: kinds, claims, and the life cycle of an incident."""

@@ -1,0 +1,255 @@
+"""The kinds of fault as data: what they are called, how grave they are, what to do about them.
+
+Which kind of fault a component that loses packets has, as far as probes alone can tell.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.enums import ComponentKind, Layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultKind:
+    """One kind of fault.
+
+    `layer` None: that of the component. `symptom` completes "<component>: ...";
+    `runbook` says what to do first.
+    """
+
+    name: str
+    group: str
+    layer: Layer | None
+    severity: str
+    symptom: str
+    runbook: str
+
+
+LOSS: Final = "loss"
+LATENCY: Final = "latency"
+OVERLAY: Final = "overlay"
+AGENT: Final = "agent"
+
+KINDS: Final[dict[str, FaultKind]] = {
+    kind.name: kind
+    for kind in (
+        FaultKind(
+            name="connectivity", group=LOSS, layer=None, severity="critical",
+            symptom="nothing gets through",
+            runbook="Check both ends' port state and transceivers; drain traffic from the link.",
+        ),
+        FaultKind(
+            name="switch_down", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="the switch forwards nothing",
+            runbook="Check power and console of the switch; routing must withdraw it.",
+        ),
+        FaultKind(
+            name="rnic_unreachable", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="the RNIC neither sends nor receives",
+            runbook="Check RNIC port, firmware and driver on the host; cordon the host.",
+        ),
+        FaultKind(
+            name="vswitch_down", group=LOSS, layer=Layer.OVERLAY, severity="critical",
+            symptom="the virtual switch forwards nothing",
+            runbook="Check the virtual switch process and its flow tables on the host.",
+        ),
+        FaultKind(
+            name="packet_loss", group=LOSS, layer=None, severity="error",
+            symptom="a share of the packets is lost",
+            runbook="Compare error and discard counters of both ends; clean or swap the cable.",
+        ),
+        FaultKind(
+            name="high_latency", group=LATENCY, layer=None, severity="warning",
+            symptom="packets take longer than before",
+            runbook="Look at queues, pause frames and the path's offloading at this component.",
+        ),
+        FaultKind(
+            name="latency_drift", group=LATENCY, layer=None, severity="warning",
+            symptom="packets take longer than an hour ago",
+            runbook="Compare load and configuration changes of the last two hours.",
+        ),
+        FaultKind(
+            name="flow_missing", group=OVERLAY, layer=Layer.OVERLAY, severity="critical",
+            symptom="the flow table has no entry for a destination in use",
+            runbook="Reinstall the entry from the control plane; compare with the RNIC's copy.",
+        ),
+        FaultKind(
+            name="flow_loop", group=OVERLAY, layer=Layer.OVERLAY, severity="critical",
+            symptom="flow tables send packets round in a loop",
+            runbook="Reinstall the host's flow tables from the control plane.",
+        ),
+        FaultKind(
+            name="port_down", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="a port is down",
+            runbook="Check transceiver and cable of the port; reseat or swap, then bring it up.",
+        ),
+        FaultKind(
+            name="port_flapping", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="a port goes up and down",
+            runbook="Shut the port until transceiver and cable are checked: a flap hurts "
+            "more than a cut.",
+        ),
+        FaultKind(
+            name="device_gone", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="the RNIC is gone from the host",
+            runbook="Cordon the host; look at PCIe slot and kernel log; power-cycle, then "
+            "replace the RNIC.",
+        ),
+        FaultKind(
+            name="crc_error", group=LOSS, layer=None, severity="error",
+            symptom="frames arrive damaged",
+            runbook="Clean or swap the cable or the transceiver at the end that counts CRC errors.",
+        ),
+        FaultKind(
+            name="gid_change", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="the RNIC's GIDs have changed",
+            runbook="Restart what restarted the host's network last; let the jobs resolve "
+            "GIDs anew.",
+        ),
+        FaultKind(
+            name="bond_error", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="a bond is broken",
+            runbook="Check both slaves of the bond and LACP at the ToRs.",
+        ),
+        FaultKind(
+            name="acl_error", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="an access list drops 5-tuples in use",
+            runbook="Compare the switch's access lists with the intended ones; roll the "
+            "last change back.",
+        ),
+        FaultKind(
+            name="pfc_deadlock", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
+            symptom="pause frames hold everything up",
+            runbook="Enable the PFC watchdog; drain the port; look for a loop of buffer "
+            "dependencies.",
+        ),
+        FaultKind(
+            name="buffer_loss", group=LOSS, layer=Layer.UNDERLAY, severity="error",
+            symptom="a switch discards what its buffers cannot hold",
+            runbook="Compare PFC thresholds and headroom of the queue with the cable's "
+            "length and speed.",
+        ),
+        FaultKind(
+            name="container_crash", group=LOSS, layer=Layer.OVERLAY, severity="critical",
+            symptom="a container has crashed after its creation",
+            runbook="Restart the container; look at its exit code and at the runtime's log.",
+        ),
+        FaultKind(
+            name="pcie_error", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
+            symptom="the RNIC's PCIe link corrects errors",
+            runbook="Reseat the RNIC; look at the AER log; swap slot or RNIC.",
+        ),
+        FaultKind(
+            name="pcie_downgrade", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
+            symptom="the RNIC's PCIe link runs narrower or slower",
+            runbook="Retrain the link by a power cycle; reseat the RNIC; check the BIOS's "
+            "bifurcation.",
+        ),
+        FaultKind(
+            name="gpudirect_missing", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
+            symptom="GPUDirect RDMA is not in use",
+            runbook="Load the peer memory module; check that its version fits the driver's.",
+        ),
+        FaultKind(
+            name="not_using_rdma", group=LATENCY, layer=Layer.OVERLAY, severity="error",
+            symptom="traffic goes by TCP instead of RDMA",
+            runbook="Check the container's RDMA devices and the transport that the job's "
+            "library chose.",
+        ),
+        FaultKind(
+            name="not_offloaded", group=LATENCY, layer=Layer.OVERLAY, severity="error",
+            symptom="flow entries are not offloaded to the RNIC",
+            runbook="Check the hardware offload of the virtual switch; reinstall the host's flows.",
+        ),
+        FaultKind(
+            name="repetitive_offload", group=LATENCY, layer=Layer.OVERLAY, severity="error",
+            symptom="offloaded entries are evicted again and again",
+            runbook="Compare the RNIC's flow counters with the control plane's ageing; "
+            "update firmware.",
+        ),
+        FaultKind(
+            name="hugepage_mismatch", group=LATENCY, layer=Layer.OVERLAY, severity="warning",
+            symptom="hugepages of host and RNIC do not match",
+            runbook="Set the hugepage size of the virtual switch to what the RNIC was set up with.",
+        ),
+        FaultKind(
+            name="congestion_control_off", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
+            symptom="a queue runs without congestion control",
+            runbook="Switch ECN marking and DCQCN on for the queue, as on its neighbours.",
+        ),
+        FaultKind(
+            name="acs_ats_wrong", group=LATENCY, layer=Layer.UNDERLAY, severity="warning",
+            symptom="PCIe ACS or ATS is set against peer-to-peer traffic",
+            runbook="Switch ACS off and ATS on at the bridge above RNIC and GPU.",
+        ),
+        FaultKind(
+            name="congestion", group=LATENCY, layer=Layer.UNDERLAY, severity="warning",
+            symptom="a link is fuller than its neighbours",
+            runbook="Look at ECMP hashing and at other jobs on the link; spread 5-tuples.",
+        ),
+        FaultKind(
+            name="agent_dead", group=AGENT, layer=Layer.HOST, severity="warning",
+            symptom="the agent sends no heartbeats; its endpoints are not watched",
+            runbook="Restart the agent; if the host does not answer either, treat it as down.",
+        ),
+        FaultKind(
+            name="agent_unresponsive", group=AGENT, layer=Layer.HOST, severity="warning",
+            symptom="the agent lives but does not answer probes",
+            runbook="Look at CPU time and sockets of the agent on its host.",
+        ),
+    )
+}  # fmt: skip
+
+
+__all__ = [
+    "AGENT",
+    "DOWN",
+    "KINDS",
+    "LATENCY",
+    "LAYER_OF",
+    "LOSS",
+    "OVERLAY",
+    "PARTIAL",
+    "FaultKind",
+    "kind_of_loss",
+]
+
+LAYER_OF: Final = {
+    ComponentKind.LINK: Layer.UNDERLAY,
+    ComponentKind.SWITCH: Layer.UNDERLAY,
+    ComponentKind.RNIC: Layer.UNDERLAY,
+    ComponentKind.VSWITCH: Layer.OVERLAY,
+    ComponentKind.VTEP: Layer.OVERLAY,
+    ComponentKind.AGENT: Layer.HOST,
+    ComponentKind.HOST: Layer.HOST,
+}
+
+# What "nothing gets through" is called where the component itself must be down.
+DOWN: Final = {
+    ComponentKind.SWITCH: "switch_down",
+    ComponentKind.RNIC: "rnic_unreachable",
+    ComponentKind.VSWITCH: "vswitch_down",
+}
+# Kinds that lose a share of the packets and let the rest pass.
+PARTIAL: Final = frozenset({"packet_loss", "crc_error", "buffer_loss"})
+# Share of the 5-tuples that are cut off from which it is a cut and not loss, and
+# share of all that cross a component from which it is down and not partly so.
+CUT_SHARE: Final = 0.6
+DOWN_SHARE: Final = 0.8
+
+
+def kind_of_loss(component: ComponentKind, cut_share: float, bad_share: float) -> FaultKind:
+    """Return the kind of a fault that loses packets.
+
+    Parameters
+    ----------
+    cut_share
+        Share of the bad 5-tuples that get nothing through.
+    bad_share
+        Share of the 5-tuples through the component that are bad.
+    """
+    if cut_share < CUT_SHARE:
+        return KINDS["packet_loss"]
+    if bad_share >= DOWN_SHARE and component in DOWN:
+        return KINDS[DOWN[component]]
+    return KINDS["connectivity"]

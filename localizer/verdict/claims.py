@@ -1,0 +1,247 @@
+"""What the core holds to be wrong at one instant: the input of the incidents' life cycle.
+
+Claims of agents that are silent: of the host layer, and no page.
+
+Claims from the overlay's flow tables: what the replay of chains finds broken.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from localizer.facts.anomalies import Family
+from localizer.facts.bad_flows import BadFlow, BadFlows, Sources
+from localizer.facts.overlay import Break, ChainFault, FlowTables
+from localizer.network.paths import FlowKey
+from localizer.network.topology import Topology
+from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
+from schemas.enums import ComponentKind, Layer
+from schemas.units import SECOND_NS
+
+# As fault.event.v1 holds them.
+MAX_TASKS: Final = 4_096
+MAX_CANDIDATES: Final = 64
+MAX_EVIDENCE: Final = 64
+# A candidate with less belief than this is none.
+LEAST_SHARE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A component, what is wrong with it, and why.
+
+    Attributes
+    ----------
+    candidates
+        (component, share of the belief), best first; the first is `component_id`.
+    keys
+        5-tuples that it explains.
+    near
+        What it is joined to: the ends of a cable, the cables of a switch.
+    ready
+        Whether the evidence suffices to open a fault; an open one is updated anyway.
+    """
+
+    component_id: str
+    component_kind: ComponentKind
+    layer: Layer
+    kind: FaultKind
+    decided: bool
+    confidence: float
+    candidates: tuple[tuple[str, float], ...]
+    keys: frozenset[FlowKey]
+    bad: int
+    good: int
+    onset_ns: int
+    tasks: tuple[str, ...]
+    evidence: tuple[str, ...]
+    ready: bool
+    near: frozenset[str] = frozenset()
+
+    @property
+    def group(self) -> str:
+        """Group of the kind; faults of one component and group are one fault."""
+        return self.kind.group
+
+    @property
+    def summary(self) -> str:
+        """One sentence for people."""
+        crossing = self.bad + self.good
+        share = f" ({self.bad} of {crossing} 5-tuples)" if crossing else ""
+        if self.decided:
+            return f"{self.component_id}: {self.kind.symptom}{share}"
+        names = ", ".join(component for component, _ in self.candidates[:4])
+        return f"undecided between {names}: {self.kind.symptom}{share}"
+
+
+def make_claim(
+    sources: Sources,
+    kind: FaultKind,
+    component_id: str,
+    *,
+    decided: bool,
+    confidence: float,
+    candidates: Iterable[tuple[str, float]],
+    keys: frozenset[FlowKey],
+    good: int,
+    onset_ns: int,
+    evidence: Iterable[str],
+    ready: bool,
+    component_kind: ComponentKind | None = None,
+    tasks: frozenset[str] = frozenset(),
+) -> Claim:
+    """Return a claim with what follows from its parts: layer, jobs hit, bounds."""
+    found = component_kind or sources.topology.kind(component_id)
+    known = sources.topology.get(component_id)
+    layer = kind.layer or LAYER_OF.get(found) or (known.layer if known else Layer.UNKNOWN)
+    ends = {end for key in keys for end in key[:2]}
+    hit = {t for end in ends for t in sources.roster.tasks_of(end)}
+    kept = [(c, round(s, 6)) for c, s in candidates if s >= LEAST_SHARE or c == component_id]
+    return Claim(
+        component_id=component_id,
+        component_kind=found,
+        layer=layer,
+        kind=kind,
+        decided=decided,
+        confidence=round(min(1.0, max(0.0, confidence)), 6),
+        candidates=tuple(kept[:MAX_CANDIDATES]),
+        keys=keys,
+        bad=len(keys),
+        good=good,
+        onset_ns=onset_ns,
+        tasks=tuple(sorted(hit | tasks)[:MAX_TASKS]),
+        evidence=(*tuple(evidence)[: MAX_EVIDENCE - 1], f"first step: {kind.runbook}"),
+        ready=ready,
+        near=_near(sources.topology, component_id),
+    )
+
+
+def _near(topology: Topology, component_id: str) -> frozenset[str]:
+    """Return what a component is joined to; by an RNIC's cable also the RNIC's others."""
+    known = topology.get(component_id)
+    ends = [] if known is None else [end for end in (known.a, known.b) if end is not None]
+    bonded = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
+    return frozenset(
+        found
+        for at in (component_id, *bonded)
+        for found in (*topology.neighbours(at), *topology.links_at(at), *ends)
+    )
+
+
+SILENCE_CONFIDENCE = 0.99
+
+
+def dead_agents(sources: Sources) -> list[Claim]:
+    """Claim the agents that sent no heartbeat when one was due."""
+    if not sources.liveness.dead:
+        return []
+    failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
+    for key, _ in sources.board.family(Family.LOSS):
+        agent = sources.roster.agent_of(key[1])
+        if agent in sources.liveness.dead:
+            failing[str(agent)].add(key)
+    claims = []
+    for agent_id, missed_ns in sorted(sources.liveness.dead.items()):
+        known = sources.liveness.get(agent_id)
+        facts = [f"{len(failing[agent_id])} 5-tuples to its endpoints are not answered"]
+        if known is not None:
+            every_s = known.interval_ns / SECOND_NS
+            facts.insert(0, f"no heartbeat, though one is due every {every_s:g} s")
+        claims.append(
+            make_claim(
+                sources,
+                KINDS["agent_dead"],
+                agent_id,
+                decided=True,
+                confidence=SILENCE_CONFIDENCE,
+                candidates=[(agent_id, SILENCE_CONFIDENCE)],
+                keys=frozenset(failing[agent_id]),
+                good=0,
+                onset_ns=missed_ns,
+                evidence=facts,
+                ready=True,
+                component_kind=ComponentKind.AGENT,
+                tasks=sources.roster.tasks_of_agent(agent_id),
+            )
+        )
+    return claims
+
+
+# A table that lacks the entry that lost packets need leaves little doubt.
+REPLAY_CONFIDENCE = 0.99
+
+
+class ChainClaims:
+    """Replays the chains of what is cut off."""
+
+    def __init__(self, sources: Sources, tables: FlowTables, flows: BadFlows) -> None:
+        self._sources = sources
+        self._tables = tables
+        self._flows = flows
+        # By pair, as of some tables and a topology.
+        self._versions = (-1, -1)
+        self._replayed: dict[tuple[str, str], ChainFault | None] = {}
+
+    def find(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowKey]]:
+        """Replay the chains of all that is cut off; return claims, and what they explain."""
+        found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
+        broken: set[FlowKey] = set()
+        if not len(self._tables):
+            return [], frozenset()
+        for flow in self._flows.find(Family.LOSS, now_ns):
+            if not flow.cut:
+                continue
+            fault = self._round_trip(flow.key[0], flow.key[1])
+            if fault is not None:
+                fault = self._of_switch(fault)
+                broken.add(flow.key)
+                if flow.open:
+                    found[fault.node, fault.how].append((flow, fault))
+        places = sorted(found, key=lambda place: (place[0], place[1].value))
+        return [self._claim(*place, found[place]) for place in places], frozenset(broken)
+
+    def _round_trip(self, src: str, dst: str) -> ChainFault | None:
+        """Replay the chains of a pair, once as long as no table and no component changes."""
+        versions = (self._tables.version, self._sources.topology.version)
+        if versions != self._versions:
+            self._versions, self._replayed = versions, {}
+        if (src, dst) not in self._replayed:
+            self._replayed[src, dst] = self._tables.round_trip(src, dst)
+        return self._replayed[src, dst]
+
+    def _of_switch(self, fault: ChainFault) -> ChainFault:
+        """Name the virtual switch of a loop: its table is what all loops of a host share."""
+        members = (fault.node, *fault.others)
+        kinds = self._sources.topology.kind
+        switches = [m for m in members if kinds(m) is ComponentKind.VSWITCH]
+        if fault.how is not Break.LOOP or not switches or fault.node in switches:
+            return fault
+        others = tuple(m for m in members if m != switches[0])
+        return replace(fault, node=switches[0], others=others)
+
+    def _claim(self, node: str, how: Break, hits: list[tuple[BadFlow, ChainFault]]) -> Claim:
+        onset_ns = min(flow.onset_ns for flow, _ in hits)
+        ends = {a for flow, _ in hits for a in (flow.prober, flow.responder) if a is not None}
+        others = sorted({other for _, fault in hits for other in fault.others})
+        dsts = sorted({fault.dst for _, fault in hits})
+        alive = all(self._sources.liveness.alive_after(agent, onset_ns) for agent in ends)
+        what = "has no entry for" if how is Break.MISSING else "closes a loop of packets to"
+        facts = [f"{node} {what} {dst}" for dst in dsts[:16]]
+        if others:
+            facts.append(f"the loop goes through {', '.join(others)}")
+        rest = (1.0 - REPLAY_CONFIDENCE) / len(others) if others else 0.0
+        return make_claim(
+            self._sources,
+            KINDS["flow_missing" if how is Break.MISSING else "flow_loop"],
+            node,
+            decided=True,
+            confidence=REPLAY_CONFIDENCE,
+            candidates=[(node, REPLAY_CONFIDENCE), *((other, rest) for other in others)],
+            keys=frozenset(flow.key for flow, _ in hits),
+            good=0,
+            onset_ns=onset_ns,
+            evidence=facts,
+            # A container that is being removed loses its entries before it signs off.
+            ready=alive,
+        )

@@ -1,0 +1,287 @@
+"""One decision: from everything that is known at a grid point to claims and transitions."""
+
+from dataclasses import replace
+
+from localizer.config import GRID_NS, CoreConfig
+from localizer.facts.anomalies import Family, Symptom
+from localizer.facts.bad_flows import BadFlow, BadFlows, Sources
+from localizer.facts.index_cache import IndexCache
+from localizer.facts.overlay import FlowTables
+from localizer.facts.tidying import Tidier
+from localizer.inference.causes import Reason
+from localizer.inference.evidence import gather
+from localizer.inference.resolved_faults import ResolvedFaults
+from localizer.inference.search import explain
+from localizer.network.paths import FlowKey
+from localizer.verdict.cases import Case, cases
+from localizer.verdict.catalogue import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
+from localizer.verdict.claims import ChainClaims, Claim, dead_agents
+from localizer.verdict.incident import Incident
+from localizer.verdict.judge import Judge
+from localizer.verdict.lifecycle import Lifecycle, Situation
+from schemas.records import FaultEvent
+from schemas.units import SECOND_NS
+
+# A fault that lasts is looked at less often: nothing began or ended for so long.
+CALM_NS = 30 * SECOND_NS
+CALM_GRID_NS = 2 * SECOND_NS
+# As many bad 5-tuples more make the next decision a grid step later, up to the greatest step:
+# half of a core at most, so that the other half takes in what a storm brings.
+STORM_FLOWS = 2_048
+STORM_GRID_NS = 16 * SECOND_NS
+# Latency that begins within this time after a fault was resolved belongs to its end.
+AFTERMATH_SLACK_NS = SECOND_NS
+
+
+class Decider:
+    """Makes claims and passes them to the faults' life cycle."""
+
+    def __init__(
+        self, config: CoreConfig, sources: Sources, tables: FlowTables, lifecycle: Lifecycle
+    ) -> None:
+        self._config = config
+        self._sources = sources
+        self._tables = tables
+        self._lifecycle = lifecycle
+        self._judge = Judge(config, sources, tables)
+        self._flows = BadFlows(sources)
+        self._chains = ChainClaims(sources, tables, self._flows)
+        self._state: tuple[object, ...] = ()
+        self._changed_ns = 0
+        self._next_ns = 0
+        self._echoes: frozenset[FlowKey] = frozenset()
+        self._index = IndexCache(sources.roster, sources.paths, sources.topology)
+        self._tidier = Tidier(sources, self._index)
+
+    @property
+    def idle(self) -> bool:
+        """Whether time alone changes nothing: no agent, no anomaly, no fault is known."""
+        sources = self._sources
+        return (
+            not len(sources.liveness)
+            and sources.board.empty
+            and not self._lifecycle.open_faults()
+            and not self._lifecycle.resolved_faults()
+        )
+
+    def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
+        """Decide at a grid point; `silent`: follow the evidence, but make no transitions."""
+        self._tidier.tidy(now_ns)
+        if self._settled(now_ns):
+            return []
+        if (
+            self._sources.board.empty
+            and not self._sources.liveness.dead
+            and not self._lifecycle.open_faults()
+        ):
+            self._index.settle()
+            self._lifecycle.observe([], self._situation([], now_ns), now_ns)
+            return []
+        claims = self._claims(now_ns)
+        situation = self._situation(claims, now_ns)
+        if silent:
+            self._lifecycle.observe(claims, situation, now_ns)
+            return []
+        return self._lifecycle.step(claims, situation, now_ns)
+
+    def _settled(self, now_ns: int) -> bool:
+        """Say whether this grid point can be left out.
+
+        It is when nothing has begun or ended for long, and when so much is wrong that deciding
+        takes longer than time does: the first verdict of a storm comes at once, what follows
+        it later.
+        """
+        sources = self._sources
+        state = (
+            sources.board.version,
+            self._tables.version,
+            sources.topology.version,
+            sources.states.version,
+            tuple(sources.liveness.dead),
+            len(self._lifecycle.open_faults()),
+        )
+        if state != self._state:
+            self._state, self._changed_ns = state, now_ns
+        if now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0:
+            return True
+        if now_ns < self._next_ns:
+            return True
+        share = len(sources.board) // STORM_FLOWS
+        self._next_ns = now_ns + min(GRID_NS * (1 + share), STORM_GRID_NS)
+        return False
+
+    def _claims(self, now_ns: int) -> list[Claim]:
+        claims = dead_agents(self._sources)
+        overlay, broken = self._chains.find(now_ns)
+        for incident in self._lifecycle.open_faults():
+            # An entry that is back leaves anomalies that three rounds must clear yet.
+            if incident.group == OVERLAY:
+                broken |= incident.keys or frozenset()
+        claims += overlay
+        claims += self._family(Family.LOSS, broken, now_ns)
+        claims += self._family(Family.LATENCY, self._aftermath(now_ns), now_ns)
+        return claims
+
+    def _family(self, family: Family, explained: frozenset[FlowKey], now_ns: int) -> list[Claim]:
+        leaky = frozenset(
+            i.event.component_id
+            for i in self._lifecycle.open_faults()
+            if i.event.fault_kind in PARTIAL
+        )
+        bad = self._flows.suspect(family, now_ns, explained, leaky)
+        resolved = ResolvedFaults(
+            (
+                (incident.changed_ns, incident.components)
+                for incident in self._lifecycle.resolved_faults()
+                if incident.group in (LOSS, OVERLAY)
+            ),
+            self._sources.paths,
+            self._index.replies(),
+        )
+        if not any(flow.open for flow in bad):
+            return []
+        if family is Family.LOSS:
+            faults = self._old_faults()
+            bad = [
+                _passed_before(flow, faults)
+                for flow in bad
+                if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
+            ]
+        oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
+        evidence = gather(
+            self._sources,
+            self._index.get(),
+            self._index.replies(),
+            family,
+            bad,
+            now_ns=now_ns,
+            explained=explained,
+            resolved=resolved,
+            known=self._known(family),
+            allow_everything=family is Family.LATENCY or oldest_ns < self._config.everything_ns,
+        )
+        if evidence is None:
+            return []
+        found = cases(evidence, explain(evidence.problem))
+        if family is Family.LOSS:
+            self._note_echoes(found)
+        owned = self._owned(family)
+        claims = [
+            self._judge.claim(
+                case,
+                now_ns,
+                owned,
+                others=frozenset(other.cause.name for other in found if other is not case),
+            )
+            for case in found
+        ]
+        return [claim for claim in claims if claim is not None]
+
+    def _old_faults(self) -> list[Incident]:
+        """Return the decided open faults that lose packets."""
+        faults = self._lifecycle.open_faults()
+        return [i for i in faults if i.group == LOSS and i.event.decided]
+
+    def _note_echoes(self, found: list[Case]) -> None:
+        """Remember which 5-tuples only lose the replies of what open faults lose.
+
+        While a fault clears, less and less shows that they are its.
+        """
+        if not self._known(Family.LOSS):
+            self._echoes = frozenset()
+        for case in found:
+            if case.cause.reason is Reason.REPLY:
+                self._echoes |= {flow.key for flow in case.bad}
+
+    def _owned(self, family: Family) -> frozenset[FlowKey]:
+        """Return the 5-tuples of open faults of a family: while one clears, few are left of it."""
+        group = LOSS if family is Family.LOSS else LATENCY
+        faults = self._lifecycle.open_faults()
+        told = frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
+        return told | self._echoes if family is Family.LOSS else told
+
+    def _known(self, family: Family) -> frozenset[str]:
+        """Return the components of decided open faults of a family."""
+        group = LOSS if family is Family.LOSS else LATENCY
+        return frozenset(
+            i.event.component_id
+            for i in self._lifecycle.open_faults()
+            if i.group == group and i.event.decided
+        )
+
+    def _aftermath(self, now_ns: int) -> frozenset[FlowKey]:
+        """Return 5-tuples whose latency belongs to a fault that loses or lost packets."""
+        open_now: set[str] = set()
+        until_ns: dict[str, int] = {}
+        for incident in self._lifecycle.open_faults():
+            if incident.group in (LOSS, OVERLAY):
+                open_now |= incident.components
+        for incident in self._lifecycle.resolved_faults():
+            if incident.group in (LOSS, OVERLAY):
+                for component in incident.components:
+                    until_ns[component] = max(until_ns.get(component, 0), incident.changed_ns)
+        if not open_now and not until_ns:
+            return frozenset()
+        found = set()
+        for key, symptoms in self._sources.board.family(Family.LATENCY):
+            crossed = self._sources.paths.path(key).components
+            ended_ns = max((until_ns[c] for c in crossed if c in until_ns), default=0)
+            after = now_ns - ended_ns < self._config.aftermath_ns and all(
+                s.onset_ns <= ended_ns + AFTERMATH_SLACK_NS for s in symptoms
+            )
+            if after or not open_now.isdisjoint(crossed):
+                found.add(key)
+        return frozenset(found)
+
+    def _situation(self, claims: list[Claim], now_ns: int) -> Situation:
+        loss = self._bad_keys(Family.LOSS, now_ns)
+        latency = self._bad_keys(Family.LATENCY, now_ns) - loss - self._aftermath(now_ns)
+        covered = frozenset[FlowKey]().union(*(claim.keys for claim in claims))
+        return Situation(
+            bad_loss=loss,
+            bad_latency=latency,
+            dead_agents=frozenset(self._sources.liveness.dead),
+            crossing=lambda components, group: self._crossing(
+                components, latency if group == LATENCY else loss, group
+            ),
+            unexplained=len((loss | latency) - covered),
+            echoes=self._echoes,
+        )
+
+    def _crossing(
+        self, components: frozenset[str], keys: frozenset[FlowKey], group: str
+    ) -> frozenset[FlowKey]:
+        if group == AGENT:
+            return frozenset()
+        path = self._sources.paths.path
+        return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
+
+    def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
+        agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.troubled()
+        if not troubled:
+            return frozenset(self._sources.board.keys(family))
+        return frozenset(
+            key
+            for key, symptoms in self._sources.board.family(family)
+            if (agent := agent_of(key[1])) not in troubled
+            or not self._is_agents(agent, symptoms, now_ns)
+        )
+
+    def _is_agents(self, agent: str | None, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
+        """Say whether all symptoms are the target's agent's own matter."""
+        excused = self._sources.liveness.excused
+        return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
+
+
+def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
+    """Note which faults on its way had let a 5-tuple pass."""
+    late = (
+        frozenset(
+            i.event.component_id
+            for i in faults
+            if i.event.component_id in flow.components and i.let_pass(flow.key, flow.onset_ns)
+        )
+        if faults
+        else None
+    )
+    return replace(flow, late=late) if late else flow

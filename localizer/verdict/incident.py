@@ -1,0 +1,232 @@
+"""One fault from its opening to its resolve, and the table of its transitions."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from localizer.network.paths import FlowKey
+from localizer.verdict.catalogue import KINDS, PARTIAL
+from localizer.verdict.claims import Claim
+from schemas.enums import FaultLifecycle
+from schemas.records import Candidate, FaultEvent
+from schemas.units import SECOND_NS, ns_to_us, us_to_ns
+
+VERSION: Final = "0.1.0"
+# A fault has hit by then what it is going to hit: three rounds, a trace, and time to spare.
+FIRST_NS: Final = 10 * SECOND_NS
+
+
+class Trigger(Enum):
+    """What can happen to a fault."""
+
+    OPENED = "evidence suffices"
+    REFINED = "component, kind, severity or certainty changed"
+    CHANGED = "the extent changed"
+    RETURNED = "evidence came back within the damping time"
+    CLEARED = "no evidence for long enough"
+
+
+# The life of a fault. Anything not in the table is a mistake of the program.
+TRANSITIONS: Final[dict[tuple[FaultLifecycle | None, Trigger], FaultLifecycle]] = {
+    (None, Trigger.OPENED): FaultLifecycle.OPEN,
+    (FaultLifecycle.OPEN, Trigger.REFINED): FaultLifecycle.UPDATED,
+    (FaultLifecycle.OPEN, Trigger.CHANGED): FaultLifecycle.UPDATED,
+    (FaultLifecycle.OPEN, Trigger.CLEARED): FaultLifecycle.RESOLVED,
+    (FaultLifecycle.UPDATED, Trigger.REFINED): FaultLifecycle.UPDATED,
+    (FaultLifecycle.UPDATED, Trigger.CHANGED): FaultLifecycle.UPDATED,
+    (FaultLifecycle.UPDATED, Trigger.CLEARED): FaultLifecycle.RESOLVED,
+    (FaultLifecycle.RESOLVED, Trigger.RETURNED): FaultLifecycle.UPDATED,
+}
+
+
+def fault_id(cluster: str, component_id: str, group: str, *, onset_ns: int, opened_ns: int) -> str:
+    """Return the id of a fault: the same inputs, the same id, on every machine.
+
+    The time of opening is part of it, since evidence that nobody clears can open a
+    second fault with the onset of the first.
+
+    >>> fault_id("lab", "spine:0", "loss", onset_ns=10**18, opened_ns=10**18 + 10**9)
+    'f-2e02b90120121261'
+    """
+    times = (str(ns_to_us(onset_ns)), str(ns_to_us(opened_ns)))
+    text = "\x00".join((cluster, component_id, group, *times))
+    return "f-" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(slots=True)
+class Incident:
+    """A fault: its last published event, and what only matters until the next.
+
+    `keys`: bad 5-tuples that are its own; None: taken over from a former process,
+    not known yet. `first`: those that were its own soon after it opened or came back; None: not
+    known. `quiet_ns`: since when there has been no evidence; None: there is. `back_ns`: when
+    it came back last; None: it never did.
+    """
+
+    event: FaultEvent
+    group: str
+    keys: frozenset[FlowKey] | None = None
+    first: frozenset[FlowKey] | None = None
+    quiet_ns: int | None = None
+    back_ns: int | None = None
+
+    def note(self, now_ns: int) -> None:
+        """Remember which 5-tuples were its own soon after it opened or came back."""
+        if self.keys is not None and now_ns <= self.began_ns + FIRST_NS:
+            self.first = (self.first or frozenset()) | self.keys
+
+    def come_back(self, now_ns: int) -> None:
+        """Begin anew: what it hit before says little about what it hits now."""
+        self.back_ns, self.first = now_ns, None
+
+    def let_pass(self, key: FlowKey, onset_ns: int) -> bool:
+        """Say whether a 5-tuple that crosses it became bad long after it had begun.
+
+        What loses a share of the packets shows itself on one 5-tuple after the other.
+        """
+        return (
+            self.first is not None
+            and self.event.fault_kind not in PARTIAL
+            and onset_ns > self.began_ns + FIRST_NS
+            and key not in self.first
+        )
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not resolved."""
+        return self.event.state is not FaultLifecycle.RESOLVED
+
+    @property
+    def changed_ns(self) -> int:
+        """When it was published last."""
+        return us_to_ns(self.event.event_at)
+
+    @property
+    def opened_ns(self) -> int:
+        """When it was opened."""
+        return us_to_ns(self.event.opened_at)
+
+    @property
+    def began_ns(self) -> int:
+        """When it was opened, or came back last."""
+        return self.opened_ns if self.back_ns is None else self.back_ns
+
+    @property
+    def components(self) -> frozenset[str]:
+        """What it blames: the component, and all candidates while undecided."""
+        event = self.event
+        if event.decided:
+            return frozenset((event.component_id,))
+        return frozenset((event.component_id, *(c.component_id for c in event.candidates)))
+
+    @classmethod
+    def restored(cls, event: FaultEvent) -> "Incident":
+        """Return the incident whose last event that was."""
+        kind = KINDS.get(event.fault_kind)
+        return cls(event, kind.group if kind else "unknown")
+
+
+def opened(cluster: str, claim: Claim, now_ns: int) -> Incident:
+    """Return a new fault."""
+    state = TRANSITIONS[None, Trigger.OPENED]
+    blank = FaultEvent(
+        cluster=cluster,
+        fault_id=fault_id(
+            cluster, claim.component_id, claim.group, onset_ns=claim.onset_ns, opened_ns=now_ns
+        ),
+        seq=0,
+        state=state,
+        event_at=ns_to_us(now_ns),
+        onset_at=ns_to_us(claim.onset_ns),
+        opened_at=ns_to_us(now_ns),
+        layer=claim.layer,
+        component_kind=claim.component_kind.value,
+        component_id=claim.component_id,
+        decided=claim.decided,
+        fault_kind=claim.kind.name,
+        severity=claim.kind.severity,
+        confidence=claim.confidence,
+        summary="",
+        bad_paths=0,
+        good_paths=0,
+        unexplained_paths=0,
+        flaps=0,
+        producer_version=VERSION,
+        tasks=(),
+        candidates=(),
+        evidence=(),
+    )
+    return Incident(_with_claim(blank, claim, state, now_ns), claim.group, claim.keys)
+
+
+def follow(incident: Incident, trigger: Trigger, claim: Claim, now_ns: int) -> FaultEvent:
+    """Move a fault on by what a claim says; return and remember the event.
+
+    Raises
+    ------
+    ValueError
+        If the fault's state has no such transition.
+    """
+    event = _with_claim(incident.event, claim, _next(incident, trigger), now_ns)
+    if trigger is Trigger.RETURNED:
+        event = replace(event, flaps=event.flaps + 1, resolved_at=None)
+        incident.come_back(now_ns)
+    incident.event = event
+    incident.group = claim.group
+    incident.keys = claim.keys | (incident.keys or frozenset())
+    incident.quiet_ns = None
+    return event
+
+
+def resolve(incident: Incident, now_ns: int) -> FaultEvent:
+    """End a fault; return and remember the event; raises ValueError as `follow`."""
+    event = incident.event
+    state = _next(incident, Trigger.CLEARED)
+    incident.event = replace(
+        event,
+        state=state,
+        seq=event.seq + 1,
+        event_at=ns_to_us(now_ns),
+        resolved_at=ns_to_us(now_ns),
+        summary=f"resolved: {event.component_id}: no evidence any more",
+        bad_paths=0,
+        good_paths=event.good_paths + event.bad_paths,
+        unexplained_paths=0,
+    )
+    return incident.event
+
+
+def _next(incident: Incident, trigger: Trigger) -> FaultLifecycle:
+    try:
+        return TRANSITIONS[incident.event.state, trigger]
+    except KeyError:
+        raise ValueError(
+            f"fault {incident.event.fault_id} is {incident.event.state}: {trigger} cannot happen"
+        ) from None
+
+
+def _with_claim(event: FaultEvent, claim: Claim, state: FaultLifecycle, now_ns: int) -> FaultEvent:
+    return replace(
+        event,
+        state=state,
+        seq=event.seq + 1,
+        event_at=ns_to_us(now_ns),
+        # The first evidence may turn out to be older than was known at first.
+        onset_at=min(event.onset_at, ns_to_us(claim.onset_ns))
+        if event.resolved_at is None
+        else event.onset_at,
+        layer=claim.layer,
+        component_kind=claim.component_kind.value,
+        component_id=claim.component_id,
+        decided=claim.decided,
+        fault_kind=claim.kind.name,
+        severity=claim.kind.severity,
+        confidence=claim.confidence,
+        summary=claim.summary,
+        bad_paths=claim.bad,
+        good_paths=claim.good,
+        tasks=claim.tasks,
+        candidates=tuple(Candidate(component_id=c, score=s) for c, s in claim.candidates),
+        evidence=claim.evidence,
+    )

@@ -1,0 +1,258 @@
+"""From an explanation to claims: when the evidence suffices, and when to wait for more.
+
+Waiting has reasons, each a false page that was avoided:
+
+* One agent's endpoints only: it may have died; a heartbeat from after the onset
+  must show that it lives (or its death is declared).
+* Everything that reaches one agent is bad: a stalled process looks the same until
+  it is back and three rounds were answered.
+* Few 5-tuples: three losses in a row happen to one 5-tuple by partial loss, and a
+  black hole for a single 5-tuple lasts.
+* Loss and latency show themselves on one 5-tuple after the other: their detectors
+  need some probes or a window.
+"""
+
+from statistics import median
+
+from localizer.config import CoreConfig
+from localizer.facts.anomalies import Family
+from localizer.facts.bad_flows import BadFlow, Sources
+from localizer.facts.overlay import FlowTables
+from localizer.inference.causes import Reason
+from localizer.inference.detection_lag import cut_share
+from localizer.network.paths import FlowKey
+from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
+from localizer.verdict.catalogue import CUT_SHARE, KINDS, FaultKind, kind_of_loss
+from localizer.verdict.claims import Claim, make_claim
+from localizer.verdict.refinement import Specifier
+from schemas.enums import AnomalyKind, ComponentKind
+from schemas.units import MS_NS, SECOND_NS
+
+# Traces of lost 5-tuples are there after so long: two timeouts, and as much for the rest.
+TRACE_NS = 2_500 * MS_NS
+# The next trace of the same 5-tuple comes so much later at the latest.
+SECOND_TRACE_NS = 12 * SECOND_NS
+# Share of an agent's 5-tuples that are bad from which its stall explains them.
+STALL_SHARE = 0.9
+# More doubt than this that there is a fault at all, and none is opened.
+MAX_DOUBT = 0.05
+# A delay that one component adds is the same on all that crosses it: at least this
+# share of the rises lies within a factor of two of their median.
+COHERENT_SHARE = 0.6
+
+
+class Judge:
+    """Turns cases into claims."""
+
+    def __init__(self, config: CoreConfig, sources: Sources, tables: FlowTables) -> None:
+        self._config = config
+        self._sources = sources
+        self._specifier = Specifier(sources.topology, sources.states, tables)
+
+    def claim(
+        self,
+        case: Case,
+        now_ns: int,
+        told: frozenset[FlowKey] = frozenset(),
+        *,
+        others: frozenset[str] = frozenset(),
+    ) -> Claim | None:
+        """Return what the case claims; None where it is no fault of anything.
+
+        Parameters
+        ----------
+        told
+            5-tuples of the network's open faults.
+        others
+            What else is at fault at the same time.
+        """
+        if not case.open or case.cause.reason in (Reason.EVERYTHING, Reason.REPLY):
+            return None
+        if case.cause.reason is Reason.COMPONENT:
+            if case.evidence.family is Family.LOSS:
+                return self._loss(case, now_ns, others, beside=bool(others or told))
+            return self._latency(case, now_ns, others)
+        return self._agent(case, now_ns, told)
+
+    def _loss(self, case: Case, now_ns: int, others: frozenset[str], *, beside: bool) -> Claim:
+        config = self._config
+        share = cut_share(case.open)
+        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
+        count = len(case.open)
+        if share >= CUT_SHARE:
+            # Beside another fault, what looks like a second one may be the replies that
+            # the first one loses: traces tell, and are made at once; for a few, two of them.
+            few_ns = config.few_ns + (SECOND_TRACE_NS if beside else 0)
+            enough = count >= config.min_flows or age_ns >= few_ns
+            untraced = sum(not flow.traced for flow in case.open)
+            if beside and age_ns < TRACE_NS and 2 * untraced > count:
+                enough = False
+            due = decided or age_ns >= config.settle_ns
+        else:
+            # Lossy 5-tuples of one path were flagged together: they count once. Those that
+            # have lost nothing of late only wait to be cleared.
+            witnesses = case.open if decided else case.own
+            pairs = len({flow.key[:2] for flow in witnesses if _loses(flow)})
+            # Two of them do for what lasts.
+            enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
+            due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
+        ready = (
+            enough
+            and due
+            and case.doubt <= MAX_DOUBT
+            and self._agents_live(case)
+            and not self._may_be_stall(case, now_ns)
+        )
+        generic = kind_of_loss(
+            self._sources.topology.kind(case.cause.name),
+            share,
+            len(case.open) / max(1, len(case.open) + case.good),
+        )
+        cut = sum(flow.cut for flow in case.open)
+        facts = [
+            f"{cut} 5-tuples through it are cut off, {count - cut} lose packets, "
+            f"{case.good} are well",
+            *loss_counts(case),
+        ]
+        return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
+
+    def _latency(self, case: Case, now_ns: int, others: frozenset[str]) -> Claim:
+        config = self._config
+        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
+        witnesses = case.open if decided else case.own
+        pairs = {frozenset(flow.key[:2]) for flow in witnesses}
+        shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
+        ready = (
+            len(witnesses) >= config.min_flows
+            and len(pairs) >= 2
+            and age_ns >= (config.latency_min_ns if decided else config.latency_settle_ns)
+            and case.doubt <= MAX_DOUBT
+            and _coherent(shifts)
+            and self._agents_live(case)
+            and self._both_ways(case)
+        )
+        sudden = any(s.kind is AnomalyKind.LATENCY for f in case.open for s in f.symptoms)
+        facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
+        if shifts:
+            facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
+        generic = KINDS["high_latency" if sudden else "latency_drift"]
+        return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
+
+    def _agent(self, case: Case, now_ns: int, told: frozenset[FlowKey]) -> Claim | None:
+        """Claim an agent that works badly: no page, unless all is lost on it for long."""
+        if (
+            case.evidence.family is not Family.LOSS
+            or cut_share(case.open) < CUT_SHARE
+            or len(case.open) < self._config.min_flows
+        ):
+            return None
+        # Of those that are open and not some fault's: neither a brief cut from before nor
+        # what another component has cut off says anything about "for long", nor do those that
+        # could not be cleared while it was away.
+        before_ns = now_ns - self._config.everything_ns
+        if (self._sources.liveness.returned_ns(case.cause.name) or 0) > before_ns:
+            return None
+        own = [flow for flow in case.open if flow.key not in told and flow.seen_ns <= before_ns]
+        if 2 * len(own) < len(case.open) or len(own) < self._config.min_flows:
+            return None
+        facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
+        return make_claim(
+            self._sources,
+            KINDS["agent_unresponsive"],
+            case.cause.name,
+            decided=case.share >= self._config.confidence,
+            confidence=case.share,
+            candidates=[(case.cause.name, case.share)],
+            keys=frozenset(flow.key for flow in case.open),
+            good=case.good,
+            onset_ns=min(flow.onset_ns for flow in case.bad),
+            evidence=facts,
+            ready=case.share >= self._config.confidence and self._agents_live(case),
+            component_kind=ComponentKind.AGENT,
+        )
+
+    def _agents_live(self, case: Case) -> bool:
+        """Say whether every agent that all of it points to lived after it began."""
+        onset_ns = min(flow.onset_ns for flow in case.open)
+        alive = self._sources.liveness.alive_after
+        return all(alive(agent, onset_ns) for agent in common_agents(case.open))
+
+    def _may_be_stall(self, case: Case, now_ns: int) -> bool:
+        """Say whether a process that did not run for a moment explains it just as well."""
+        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        onset_ns = min(flow.onset_ns for flow in case.open)
+        for agent in common_agents(case.open):
+            well = case.evidence.well(agent)
+            if len(case.open) < STALL_SHARE * (len(case.open) + well):
+                continue
+            lives = self._sources.liveness.alive_after(agent, onset_ns + SECOND_NS)
+            if age_ns < self._config.stall_ns or not lives:
+                return True
+        return False
+
+    def _both_ways(self, case: Case) -> bool:
+        """Say whether latency at one agent shows in both directions: a busy process's does not."""
+        return all(
+            any(flow.prober == agent for flow in case.open)
+            and any(flow.responder == agent for flow in case.open)
+            for agent in common_agents(case.open)
+        )
+
+    def _make(
+        self,
+        case: Case,
+        kind: FaultKind,
+        others: frozenset[str],
+        *,
+        decided: bool,
+        ready: bool,
+        facts: list[str],
+    ) -> Claim:
+        name, onset_ns = case.cause.name, case.onset_ns
+        candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
+        specific = self._specifier.find(name, case.evidence.family, onset_ns, others)
+        confidence = case.share
+        if specific is not None:
+            kind = specific.kind
+            facts.insert(0, specific.fact)
+            if specific.component_id != name and specific.fresh:
+                # What is as good as the same place for the probes, and shows why.
+                name = specific.component_id
+                together = sum(s for _, s in candidates[:2])
+                confidence = max(confidence, together)
+                candidates = [(name, confidence), *((c, s) for c, s in candidates if c != name)]
+                decided = confidence >= self._config.confidence and case.doubt <= MAX_DOUBT
+        equal = [c for c, s in candidates if c != name and abs(s - confidence) < 1e-6]
+        if equal:
+            facts.append(f"the evidence cannot tell it from {', '.join(equal[:8])}")
+        facts += hop_facts(case)
+        agents = sorted(common_agents(case.open))
+        if agents:
+            facts.append(f"{', '.join(agents)} sent heartbeats after it began")
+        return make_claim(
+            self._sources,
+            kind,
+            name,
+            decided=decided,
+            confidence=confidence,
+            candidates=candidates,
+            keys=frozenset(flow.key for flow in case.open),
+            good=case.good,
+            onset_ns=onset_ns,
+            evidence=facts,
+            ready=ready and not self._specifier.in_maintenance(name),
+        )
+
+
+def _loses(flow: BadFlow) -> bool:
+    return any(s.lost > 0 for s in flow.symptoms)
+
+
+def _coherent(shifts: list[int]) -> bool:
+    if not shifts:
+        return True
+    middle = median(shifts)
+    near = sum(middle / 2 <= shift <= middle * 2 for shift in shifts)
+    return near >= COHERENT_SHARE * len(shifts)

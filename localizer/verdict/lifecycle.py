@@ -1,0 +1,270 @@
+"""Faults over time: which claim belongs to which fault, and what is worth telling about it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from localizer.config import CoreConfig
+from localizer.facts.states import SPECIFIC
+from localizer.network.paths import FlowKey
+from localizer.verdict.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
+from localizer.verdict.claims import Claim
+from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
+from schemas.enums import FaultLifecycle
+from schemas.records import FaultEvent
+from schemas.units import SECOND_NS, us_to_ns
+
+# Faults that are open or may return; beyond it no new one is opened, and counted.
+MAX_INCIDENTS: Final = 4_096
+# A resolved fault is remembered at least this long, for latency that follows it.
+REMEMBER_NS: Final = 120 * SECOND_NS
+# A claim takes a young fault over when it explains this share of what that one did.
+OVERLAP: Final = 0.5
+# A claim beside an old fault is a fault of its own when this share of it is news.
+FRESH: Final = 0.3
+# Faults that begin within so short a time next to each other are one.
+TOGETHER_NS: Final = 3 * SECOND_NS
+# What is worth an update beside the essentials: the number of bad 5-tuples grew or
+# fell by half, or the belief moved by this much.
+GROWTH: Final = 1.5
+CONFIDENCE_STEP: Final = 0.15
+# Essentials change at most this often: a verdict that swings settles by itself.
+ESSENTIAL_GAP_NS: Final = SECOND_NS // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What is wrong at one instant, beside the claims.
+
+    `bad_loss`, `bad_latency`: 5-tuples with an open anomaly, less those that their
+    target's agent accounts for. `crossing` returns which of a group's go through
+    some components. `unexplained`: how many of all no claim accounts for. `echoes`:
+    those that only lose the replies of what open faults lose.
+    """
+
+    bad_loss: frozenset[FlowKey]
+    bad_latency: frozenset[FlowKey]
+    dead_agents: frozenset[str]
+    crossing: Callable[[frozenset[str], str], frozenset[FlowKey]]
+    unexplained: int
+    echoes: frozenset[FlowKey] = frozenset()
+
+    def bad(self, group: str) -> frozenset[FlowKey]:
+        """Return the bad 5-tuples that can speak for a fault of a group."""
+        return self.bad_latency if group == LATENCY else self.bad_loss
+
+
+class Lifecycle:
+    """All faults that are open or were until recently.
+
+    Attributes
+    ----------
+    refused
+        Faults that were not opened because there were too many.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.refused = 0
+        self._config = config
+        self._incidents: dict[str, Incident] = {}
+
+    def open_faults(self) -> list[Incident]:
+        """Return the open faults, by id."""
+        return [i for _, i in sorted(self._incidents.items()) if i.open]
+
+    def resolved_faults(self) -> list[Incident]:
+        """Return the faults that were resolved until recently, by id."""
+        return [i for _, i in sorted(self._incidents.items()) if not i.open]
+
+    def force(self, event: FaultEvent) -> None:
+        """Take over a transition that a former process has published."""
+        known = self._incidents.get(event.fault_id)
+        if known is None:
+            self._incidents[event.fault_id] = Incident.restored(event)
+        elif known.event.seq < event.seq:
+            if not known.open and event.state is not FaultLifecycle.RESOLVED:
+                known.come_back(us_to_ns(event.event_at))
+            group = Incident.restored(event).group
+            known.event, known.group = event, group
+
+    def observe(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> None:
+        """Take note which faults have evidence: what `step` does, but without transitions."""
+        by_place = {(c.component_id, c.group): c for c in claims}
+        for incident in self.open_faults():
+            event = incident.event
+            bad = situation.bad(incident.group)
+            if incident.keys is None:
+                incident.keys = situation.crossing(incident.components, incident.group)
+            claim = by_place.get((event.component_id, incident.group))
+            kept = frozenset() if incident.group == AGENT else incident.keys & bad
+            incident.keys = kept | (claim.keys if claim else frozenset())
+            incident.note(now_ns)
+            if claim or incident.keys or event.component_id in situation.dead_agents:
+                incident.quiet_ns = None
+            elif incident.quiet_ns is None:
+                incident.quiet_ns = now_ns
+        for name, incident in list(self._incidents.items()):
+            keep_ns = max(REMEMBER_NS, self._config.flap_ns)
+            if not incident.open and now_ns - incident.changed_ns > keep_ns:
+                del self._incidents[name]
+
+    def step(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> list[FaultEvent]:
+        """Match claims with faults; return the transitions, in a fixed order."""
+        changed: list[Incident] = []
+        taken: set[str] = set()
+        fresh: list[Claim] = []
+        for claim in sorted(claims, key=lambda c: (c.group, c.component_id)):
+            known = self._known(claim)
+            if known is None:
+                fresh.append(claim)
+            else:
+                taken.add(known.event.fault_id)
+                changed += self._update(known, claim, now_ns)
+        for claim in fresh:
+            young = self._young(claim, taken, now_ns)
+            if young is not None:
+                taken.add(young.event.fault_id)
+                changed += self._take_over(young, claim, now_ns)
+            elif claim.ready and self._is_news(claim, situation.echoes):
+                changed += self._open(claim, taken, now_ns)
+        for incident in changed:
+            incident.event = replace(incident.event, unexplained_paths=situation.unexplained)
+        self.observe(claims, situation, now_ns)
+        for incident in self.open_faults():
+            quiet_ns = incident.quiet_ns
+            if quiet_ns is not None and now_ns - quiet_ns >= self._resolve_ns(incident):
+                resolve(incident, now_ns)
+                changed.append(incident)
+        return [incident.event for incident in changed]
+
+    def _known(self, claim: Claim) -> Incident | None:
+        """Return the open fault of the same component; of the same group rather than another."""
+        same = [i for i in self.open_faults() if i.event.component_id == claim.component_id]
+        return min(same, key=lambda i: (i.group != claim.group, i.opened_ns), default=None)
+
+    def _young(self, claim: Claim, taken: set[str], now_ns: int) -> Incident | None:
+        """Return the open fault that the claim only names better."""
+        for incident in self.open_faults():
+            young = now_ns - incident.opened_ns <= self._config.refine_ns
+            apart = AGENT in (claim.group, incident.group) or (
+                (claim.group == LATENCY) != (incident.group == LATENCY)
+            )
+            if incident.event.fault_id in taken or apart or not incident.keys:
+                continue
+            # While nothing is decided, it stays open to a better answer.
+            if not young and incident.event.decided:
+                continue
+            if len(claim.keys & incident.keys) >= OVERLAP * len(incident.keys):
+                return incident
+        return None
+
+    def _is_news(self, claim: Claim, echoes: frozenset[FlowKey]) -> bool:
+        """Say whether enough of what a claim explains is not some open fault's already."""
+        if claim.group == AGENT:
+            return True
+        if any(self._shadows(incident, claim) for incident in self.open_faults()):
+            return False
+        if len(claim.keys) < self._config.min_flows and any(
+            self._left_over(incident, claim) for incident in self.resolved_faults()
+        ):
+            return False
+        owned = echoes.union(*(i.keys or () for i in self.open_faults()))
+        fresh = len(claim.keys - owned)
+        # A state that is out of order vouches for what few 5-tuples show.
+        least = 1 if claim.kind.name in SPECIFIC else self._config.min_flows
+        return fresh == len(claim.keys) or fresh >= max(least, FRESH * len(claim.keys))
+
+    @staticmethod
+    def _shadows(incident: Incident, claim: Claim) -> bool:
+        """Say whether an open fault next door began at the same time.
+
+        Replies may take another way than probes: what they lose to the same fault has
+        no component in common with it but those next to it.
+        """
+        event = incident.event
+        return (
+            incident.group == claim.group
+            and event.component_id in claim.near
+            and abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
+        )
+
+    @staticmethod
+    def _left_over(incident: Incident, claim: Claim) -> bool:
+        """Say whether a claim is what a resolved fault left behind.
+
+        A 5-tuple whose prober was away, or its clock wrong, is cleared late.
+        """
+        return (
+            claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.changed_ns
+        )
+
+    def _take_over(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:
+        event = incident.event
+        surer = claim.confidence >= event.confidence + CONFIDENCE_STEP
+        better = claim.decided or (not event.decided and surer)
+        if not (claim.ready and better) or now_ns - incident.changed_ns < ESSENTIAL_GAP_NS:
+            return []
+        follow(incident, Trigger.REFINED, claim, now_ns)
+        return [incident]
+
+    def _update(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:
+        event = incident.event
+        proven = (incident.group, claim.group) == (LOSS, OVERLAY)
+        if claim.group != incident.group and not proven:
+            return []  # late as well as lossy: one fault, and the graver kind names it
+        if event.decided and not claim.decided:
+            return []  # what was decided stays so until something better is
+        claim = replace(claim, kind=_kind(event, claim))
+        since_ns = now_ns - incident.changed_ns
+        if (claim.decided, claim.kind.name) != (event.decided, event.fault_kind):
+            if not claim.ready or since_ns < ESSENTIAL_GAP_NS:
+                return []
+            follow(incident, Trigger.REFINED, claim, now_ns)
+            return [incident]
+        bad = max(1, event.bad_paths)
+        moved = (
+            claim.bad >= GROWTH * bad
+            or claim.bad * GROWTH <= bad
+            or abs(claim.confidence - event.confidence) >= CONFIDENCE_STEP
+        )
+        if not moved or since_ns < self._config.update_gap_ns:
+            return []
+        follow(incident, Trigger.CHANGED, claim, now_ns)
+        return [incident]
+
+    def _open(self, claim: Claim, taken: set[str], now_ns: int) -> list[Incident]:
+        for incident in self.resolved_faults():
+            event = incident.event
+            back = now_ns - incident.changed_ns <= self._config.flap_ns
+            # What was undecided may come back with a better answer.
+            same = incident.group == claim.group and claim.component_id in incident.components
+            if back and same and event.state is FaultLifecycle.RESOLVED:
+                taken.add(event.fault_id)
+                follow(incident, Trigger.RETURNED, claim, now_ns)
+                return [incident]
+        if len(self._incidents) >= MAX_INCIDENTS:
+            self.refused += 1
+            return []
+        incident = opened(self._config.cluster, claim, now_ns)
+        self._incidents[incident.event.fault_id] = incident
+        taken.add(incident.event.fault_id)
+        return [incident]
+
+    def _resolve_ns(self, incident: Incident) -> int:
+        """Return how long a fault must be quiet: longer each time that it came back."""
+        longest = max(self._config.resolve_ns, self._config.flap_resolve_max_ns)
+        return min(longest, self._config.resolve_ns << min(incident.event.flaps, 20))
+
+
+def _kind(event: FaultEvent, claim: Claim) -> FaultKind:
+    """Return the kind of a fault that goes on: what was known of it at its fullest.
+
+    A fault that ends shows less and less: its state is in order again, fewer of its
+    5-tuples are bad, and some of those that were cut off only lose packets.
+    """
+    known = KINDS.get(event.fault_kind)
+    if known is None or known.name == claim.kind.name:
+        return claim.kind
+    if claim.kind.name in SPECIFIC or (known.name not in SPECIFIC and claim.bad >= event.bad_paths):
+        return claim.kind
+    return known

@@ -1,0 +1,115 @@
+"""From "nothing gets through here" to a kind of fault: what the states on the spot say of it.
+
+The probes find where and how bad; states of the component found, or of what belongs to it
+so closely that probes cannot tell the two apart, give the fault its name.
+"""
+
+from dataclasses import dataclass
+
+from localizer.facts.anomalies import Family
+from localizer.facts.overlay import FlowTables
+from localizer.facts.states import BEFORE_NS, Finding, StateBook
+from localizer.network.topology import Topology
+from localizer.verdict.catalogue import KINDS, FaultKind
+from schemas.enums import ComponentKind
+
+
+@dataclass(frozen=True, slots=True)
+class Specific:
+    """A kind with the component that shows it, and the sentence that says so."""
+
+    kind: FaultKind
+    component_id: str
+    fact: str
+    fresh: bool
+
+
+class Specifier:
+    """Looks for states that explain what was found."""
+
+    def __init__(self, topology: Topology, states: StateBook, tables: FlowTables) -> None:
+        self._topology = topology
+        self._states = states
+        self._tables = tables
+
+    def find(
+        self,
+        component_id: str,
+        family: Family,
+        onset_ns: int,
+        others: frozenset[str] = frozenset(),
+    ) -> Specific | None:
+        """Return what a state makes of a fault at a component; None: no state does.
+
+        States that became so about then come before older ones, those of the component
+        itself before those of its neighbours; those of `others` explain faults of their own.
+        """
+        places = [component_id, *(c for c in self._close(component_id) if c not in others)]
+        for place in places:
+            fresh = self._states.fresh(place, family, onset_ns)
+            if fresh:
+                return _specific(fresh[0], fresh=True)
+        found = self._port(component_id, family, onset_ns, others)
+        if found is None and family is Family.LATENCY:
+            found = self._software(component_id, onset_ns)
+        if found is not None:
+            return found
+        old = self._states.findings(component_id, family)
+        return _specific(old[0], fresh=False) if old else None
+
+    def in_maintenance(self, component_id: str) -> bool:
+        """Say whether an operator works on the component, its host, or an end of the cable."""
+        places = {component_id, *self._close(component_id), *self._topology.parents(component_id)}
+        return any(self._states.in_maintenance(place) for place in places)
+
+    def _close(self, component_id: str) -> list[str]:
+        """Return what the same packets cross: a cable's RNIC, an RNIC's cable, its endpoints."""
+        topology = self._topology
+        component = topology.get(component_id)
+        if component is None:
+            return []
+        if component.kind is ComponentKind.LINK:
+            ends = [e for e in (component.a, component.b) if e is not None]
+            near = [e for e in ends if topology.kind(e) is ComponentKind.RNIC]
+            return [*near, *(e for n in near for e in self._endpoints(n))]
+        if component.kind is ComponentKind.RNIC:
+            return [*topology.links_at(component_id), *self._endpoints(component_id)]
+        return []
+
+    def _endpoints(self, rnic_id: str) -> list[str]:
+        return self._topology.children(rnic_id, ComponentKind.ENDPOINT)
+
+    def _port(
+        self, component_id: str, family: Family, onset_ns: int, others: frozenset[str]
+    ) -> Specific | None:
+        """Return the one cable of a switch that shows why packets are lost or late.
+
+        Replies that suffer from it come to the switch from other ports: to the probes it is
+        the switch. Two cables that show it are the switch's own matter.
+        """
+        if self._topology.kind(component_id) is not ComponentKind.SWITCH:
+            return None
+        found = [
+            fresh[0]
+            for link in self._topology.links_at(component_id)
+            if link not in others and (fresh := self._states.fresh(link, family, onset_ns))
+        ]
+        return _specific(found[0], fresh=True) if len(found) == 1 else None
+
+    def _software(self, component_id: str, onset_ns: int) -> Specific | None:
+        """Return what the flow tables say: entries that the RNIC does not forward itself."""
+        if self._topology.kind(component_id) is not ComponentKind.VSWITCH:
+            return None
+        found = self._tables.software(component_id)
+        if found is None:
+            return None
+        count, since_ns = found
+        fact = f"{count} entries of its host's tables are not offloaded"
+        fresh = since_ns >= onset_ns - BEFORE_NS
+        return Specific(KINDS["not_offloaded"], component_id, fact, fresh)
+
+
+def _specific(finding: Finding, *, fresh: bool) -> Specific:
+    since = "" if fresh else " (already before)"
+    fact = f"{finding.component_id}: {finding.shown}{since}"
+    return Specific(KINDS[finding.rule.kind], finding.component_id, fact, fresh)

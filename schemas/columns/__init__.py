@@ -1,0 +1,1 @@
+"""Records as columns: numpy arrays instead of one object for each record."""

@@ -1,0 +1,1 @@
+"""What touches Kafka, processes and the clock."""

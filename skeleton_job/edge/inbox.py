@@ -1,0 +1,83 @@
+"""From a Kafka message to the core: decoded, checked, or refused with a reason."""
+
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from schemas.codec import Codec, DecodeError
+from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
+from skeleton_job.core import SkeletonCore
+from skeleton_job.series.columns import counter_columns
+
+# A clock this much ahead of ours would hold event time back for everybody else.
+MAX_AHEAD_NS: Final = 60 * 10**9
+
+# Fields that move event time, microseconds.
+TIME_FIELDS: Final = {
+    TASK: ("submitted_at", "ended_at"),
+    RNIC_COUNTERS: ("started_at",),
+    PINGLIST: ("updated_at",),
+}
+
+
+def read(
+    topic: Topic, message: Message, codec: Codec, *, cluster: str, now_ns: int
+) -> tuple[str, Any]:
+    """Return key and record of a message; the record None for a tombstone.
+
+    Raises
+    ------
+    DecodeError
+        If the bytes are no record of the topic, the key names another one, it is
+        of another cluster, or an event time lies more than a minute ahead of `now_ns`.
+    """
+    key, value = message.key(), message.value()
+
+    def poison(reason: str) -> DecodeError:
+        return DecodeError(
+            reason,
+            topic=str(message.topic()),
+            partition=message.partition(),
+            offset=message.offset(),
+        )
+
+    try:
+        name = key.decode() if isinstance(key, bytes) else str(key or "")
+    except UnicodeDecodeError as error:
+        raise poison(f"the key is no UTF-8: {error.reason}") from error
+    if not name:
+        raise poison("a record without a key")
+    if value is None:
+        return name, None
+    raw = value if isinstance(value, bytes) else value.encode()
+    record: Any = None
+    if topic is RNIC_COUNTERS:
+        # Nearly all that comes, and nearly all of one shape.
+        payload = codec.payload(topic, raw)
+        record = None if payload is None else counter_columns(payload)
+    if record is None:
+        record = codec.decode(topic, raw, partition=message.partition(), offset=message.offset())
+    if record.cluster != cluster:
+        raise poison(f"cluster {record.cluster!r}, this is {cluster!r}")
+    named = getattr(record, topic.key_field)
+    if named != name:
+        raise poison(f"key {name!r} names another record than {named!r}")
+    for field in TIME_FIELDS.get(topic, ()):
+        event_at = getattr(record, field)
+        if event_at is not None and not 0 <= event_at * 1000 <= now_ns + MAX_AHEAD_NS:
+            raise poison(f"{field}={event_at} µs is negative, or a minute ahead of the clock")
+    return name, record
+
+
+def hand_over(core: SkeletonCore, topic: Topic, name: str, record: Any) -> None:
+    """Give a record that was read, or a tombstone, to the core."""
+    if topic is TASK:
+        core.task(name, record)
+    elif topic is ENDPOINT:
+        core.endpoint(name, record)
+    elif topic is PINGLIST:
+        core.own_list(name, record)
+    elif topic is SKELETON_TOPIC:
+        core.own_skeleton(name, record)
+    elif record is not None:
+        core.counters(record)

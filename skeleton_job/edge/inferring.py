@@ -1,0 +1,146 @@
+"""Inferences in the making, several at a time, answered in the order in which they were asked.
+
+In processes: an inference is numpy on small matrices and Python between, which two threads
+only take turns at. What a worker gets is one job's readings, what it gives back is small.
+"""
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from threading import Thread
+from typing import Final
+
+from skeleton_job.layout.skeleton import Inference
+from skeleton_job.tasks.due import Due, Question
+
+# Finished ones that wait for an earlier one, for each worker: tasks are not equally large.
+AHEAD: Final = 2
+# Threads of the linear algebra wait for each other in a loop; matrices are too small for two.
+ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An inference in the making; `question` has no readings any more."""
+
+    due: Due
+    question: Question
+    future: Future[Inference]
+
+
+class Inferring:
+    """Workers and what they are at.
+
+    Parameters
+    ----------
+    workers
+        How many inferences are made at a time. One is made in a thread of this process, more
+        in processes of their own.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._pool = self._begin()
+        self._asked: deque[Asked] = deque()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a worker has nothing to do, and not too much waits to be answered."""
+        busy = sum(not asked.future.done() for asked in self._asked)
+        return busy < self._workers and len(self._asked) < AHEAD * self._workers
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in the making, or waits to be answered."""
+        return bool(self._asked)
+
+    def ask(self, due: Due, question: Question) -> None:
+        """Begin an inference.
+
+        Raises
+        ------
+        BrokenExecutor
+            If a worker has died: `begin_anew` says what was lost.
+        """
+        try:
+            future = self._pool.submit(question.answer)
+        except BrokenExecutor:
+            if self._asked:
+                raise
+            # It had nothing to do: nothing is lost.
+            self.begin_anew()
+            future = self._pool.submit(question.answer)
+        self._asked.append(Asked(due, question.without_readings(), future))
+
+    def answered(self, timeout_s: float = 0.0) -> Iterator[Asked]:
+        """Yield what is finished and whose turn it is.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait for the next.
+        """
+        while self._asked:
+            head = self._asked[0].future
+            if not head.done() and not (timeout_s and _wait(head, timeout_s)):
+                return
+            yield self._asked.popleft()
+
+    def begin_anew(self) -> list[Due]:
+        """Replace workers of which one has died; return what was in the making."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = self._begin()
+        lost = [asked.due for asked in self._asked]
+        self._asked.clear()
+        return lost
+
+    def close(self) -> None:
+        """Let the workers end; what is in the making is waited for."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _begin(self) -> Executor:
+        if self._workers == 1:
+            return ThreadPoolExecutor(1, "inference")
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        # Not forked: librdkafka has threads. And begun when there is work for them.
+        return ProcessPoolExecutor(
+            self._workers, mp_context=get_context("spawn"), initializer=_work_quietly
+        )
+
+
+def died(asked: Asked) -> bool:
+    """Say whether an inference ended because its worker did."""
+    return isinstance(asked.future.exception(), BrokenExecutor)
+
+
+def _wait(future: Future[Inference], timeout_s: float) -> bool:
+    try:
+        future.exception(timeout_s)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _work_quietly() -> None:
+    """Leave signals to the parent, which tells workers when to end; end when it is gone."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

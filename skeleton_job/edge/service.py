@@ -1,0 +1,287 @@
+"""The thin edge of the skeleton job: Kafka in, the core, Kafka out.
+
+One process serves a cluster. It takes part in no consumer group: at a start it
+reads the compacted topics whole, its own lists and skeletons among them, and
+the counters of the look-back; only then does it publish, so that a restart
+changes nothing that has not changed.
+"""
+
+import time
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from schemas.avro import MAX_VALUE_BYTES
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.eventlog import EventLog
+from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
+from skeleton_job.core import SkeletonCore
+from skeleton_job.edge.inbox import hand_over, read
+from skeleton_job.edge.inferring import Asked, Inferring, died
+from skeleton_job.edge.outbox import Outbox
+from skeleton_job.layout.skeleton import Inference
+from skeleton_job.tasks.due import Due, Question
+
+PROCESS: Final = "skeleton"
+INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, RNIC_COUNTERS)
+OWN: Final = (PINGLIST, SKELETON_TOPIC)
+POLL_S: Final = 0.05
+BATCH: Final = 500
+METADATA_TIMEOUT_S: Final = 10.0
+COUNTS_EVERY_S: Final = 60.0
+# What is in the making when the service is told to end has this long to end: an inference of
+# a large job takes two seconds.
+LAST_ANSWERS_S: Final = 5.0
+
+
+class ServiceError(RuntimeError):
+    """The broker or its topics are not as they must be; says what to do."""
+
+
+@dataclass(slots=True)
+class Service:
+    """Runs a core between topics until told to stop."""
+
+    settings: KafkaSettings
+    core: SkeletonCore
+    codec: Codec
+    look_back_ns: int
+    workers: int = 1
+    log: EventLog = field(default_factory=lambda: EventLog(PROCESS))
+    _stopping: bool = False
+    _ready: bool = False
+    _behind: set[tuple[str, int]] = field(default_factory=set)
+    _names: dict[str, Topic] = field(default_factory=dict)
+    _waiting: dict[str, Due] = field(default_factory=dict)
+    _counts_logged: dict[str, int] = field(default_factory=dict)
+
+    def stop(self) -> None:
+        """Ask the loop to end; safe in a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Run until `stop`.
+
+        Raises
+        ------
+        ServiceError
+            If the broker cannot be reached at the start, or lacks topics.
+        FatalProducerError
+            If the producer has come to its end.
+        """
+        consumer = Consumer(
+            {
+                "fetch.message.max.bytes": MAX_VALUE_BYTES,
+                **self.settings.librdkafka(),
+                # No group is joined; librdkafka wants a name all the same.
+                "group.id": "skeleton-job",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+            }
+        )
+        outbox = Outbox(self.settings, PROCESS, self.log)
+        inferring = Inferring(self.workers)
+        try:
+            self._assign(consumer)
+            self._loop(consumer, outbox, inferring)
+            self._take_answers(inferring, outbox, LAST_ANSWERS_S)
+        finally:
+            inferring.close()
+            left = outbox.flush()
+            consumer.close()
+            self._log_counts(outbox)
+            self.log.info("skeleton.stopped", not_delivered=left)
+
+    def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
+        next_counts_s = time.monotonic() + COUNTS_EVERY_S
+        while not self._stopping:
+            for message in consumer.consume(BATCH, POLL_S):
+                self._take(message, outbox)
+            if self._ready:
+                self._take_answers(inferring, outbox)
+                self._infer(inferring)
+                self._publish_lists(outbox)
+            outbox.poll()
+            if time.monotonic() >= next_counts_s:
+                next_counts_s += COUNTS_EVERY_S
+                self._log_counts(outbox)
+
+    def _assign(self, consumer: Consumer) -> None:
+        try:
+            found = consumer.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise ServiceError(
+                f"no Kafka broker answers at {self.settings.bootstrap}: {error.args[0].str()}"
+            ) from error
+        self._names = {self.settings.topic(t.name): t for t in INPUTS}
+        missing = sorted(n for n in self._names if n not in found or not found[n].partitions)
+        if missing:
+            raise ServiceError(
+                f"missing topics: {', '.join(missing)}; run `skeletonhunter topics apply`"
+            )
+        begin_ms = max(0, time.time_ns() - self.look_back_ns) // 10**6
+        whole, recent = [], []
+        for name, topic in self._names.items():
+            for p in found[name].partitions:
+                if topic is RNIC_COUNTERS:
+                    recent.append(TopicPartition(name, p, begin_ms))
+                else:
+                    whole.append(TopicPartition(name, p, OFFSET_BEGINNING))
+        recent = self._offsets(consumer, recent)
+        for tp in recent:
+            # Below zero: nothing that late.
+            tp.offset = tp.offset if tp.offset >= 0 else OFFSET_END
+        self._behind = {(tp.topic, tp.partition) for tp in whole + recent}
+        consumer.assign(whole + recent)
+        self.log.info("skeleton.reading", partitions=len(self._behind))
+
+    def _offsets(self, consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        """Ask until there is an answer: the leader of a new partition takes a moment."""
+        deadline_s = time.monotonic() + METADATA_TIMEOUT_S
+        while True:
+            try:
+                return consumer.offsets_for_times(wanted, timeout=METADATA_TIMEOUT_S)
+            except KafkaException as error:
+                if time.monotonic() > deadline_s or self._stopping:
+                    raise ServiceError(
+                        f"no offsets of the counters: {error.args[0].str()}"
+                    ) from error
+                time.sleep(POLL_S)
+
+    def _take(self, message: Message, outbox: Outbox) -> None:
+        error = message.error()
+        if error is not None:
+            self._note(message, error)
+            return
+        topic = self._names[str(message.topic())]
+        if topic in OWN and self._ready:
+            return  # our own words
+        try:
+            name, record = read(
+                topic, message, self.codec,
+                cluster=self.settings.cluster, now_ns=time.time_ns(),
+            )  # fmt: skip
+        except DecodeError as poison:
+            self.core.counts["poison"] += 1
+            self.log.warning("skeleton.poison", error=str(poison))
+            outbox.dead_letter(poison, message)
+            key = message.key()
+            if topic is PINGLIST and isinstance(key, bytes):
+                # The agent sees garbage as its latest list: it needs a good one.
+                self.core.own_list(key.decode(errors="replace"), None)
+            return
+        hand_over(self.core, topic, name, record)
+
+    def _note(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._behind.discard((str(message.topic()), message.partition() or 0))
+            if not self._behind and not self._ready:
+                self._ready = True
+                self.log.info("skeleton.ready", bootstrap=self.settings.bootstrap)
+            return
+        self.core.counts["consumer_errors"] += 1
+        self.log.warning("skeleton.consumer_error", error=error.str(), topic=message.topic())
+
+    def _take_answers(self, inferring: Inferring, outbox: Outbox, timeout_s: float = 0.0) -> None:
+        for asked in inferring.answered(timeout_s):
+            if died(asked):
+                # Perhaps of this job: it waits for its next window. The others are asked again.
+                lost = inferring.begin_anew()
+                self._failed(asked, "its worker died")
+                self._waiting = {due.task_id: due for due in lost} | self._waiting
+                return
+            error = asked.future.exception()
+            if error is None:
+                self._answered(asked.question, asked.future.result(), outbox)
+            elif isinstance(error, (ValueError, ArithmeticError, LookupError)):
+                # One job's strange counters must not end the service of all others.
+                self._failed(asked, repr(error))
+            else:
+                raise error
+
+    def _failed(self, asked: Asked, error: str) -> None:
+        self.core.counts["inferences_failed"] += 1
+        self.log.error("skeleton.inference_failed", task_id=asked.due.task_id, error=error)
+
+    def _infer(self, inferring: Inferring) -> None:
+        for due in self.core.inferences_due():
+            # Where inference is slower than its interval, the newest window counts.
+            skipped = self._waiting.pop(due.task_id, None)
+            self.core.counts["inferences_skipped"] += skipped is not None
+            self._waiting[due.task_id] = due
+        while self._waiting and inferring.has_room:
+            # Only now are the readings taken out: those of all jobs at once would fill the memory.
+            due = self._waiting.pop(next(iter(self._waiting)))
+            question = self.core.question(due)
+            if question is None:
+                continue
+            try:
+                inferring.ask(due, question)
+            except BrokenExecutor:
+                # Whoever died is told of with the answers.
+                self._waiting = {due.task_id: due} | self._waiting
+                return
+
+    def _answered(self, question: Question, inference: Inference, outbox: Outbox) -> None:
+        self.core.counts["inferences"] += 1
+        task_id = question.job.task_id
+        self.log.info(
+            "skeleton.inferred",
+            task_id=task_id,
+            confidence=inference.confidence,
+            dp=inference.dp,
+            pp=inference.pp,
+            tp=inference.tp,
+            pairs=len(inference.pairs),
+            reason=inference.reason,
+        )
+        record = self.core.answered(question, inference)
+        if record is not None:
+            self.log.info("skeleton.published", task_id=task_id, version=record.version)
+            outbox.send(
+                SKELETON_TOPIC.name,
+                task_id,
+                self.codec.encode(SKELETON_TOPIC, record),
+                timestamp_ms=record.window_end_at // 1000,
+                failed=partial(self.core.skeleton_failed, task_id),
+            )
+
+    def _publish_lists(self, outbox: Outbox) -> None:
+        now_ms = self.core.now_ns // 10**6
+        for task_id in self.core.skeletons_gone():
+            outbox.send(SKELETON_TOPIC.name, task_id, None, timestamp_ms=now_ms)
+        for agent_id, ping_list in self.core.lists_due():
+            outbox.send(
+                PINGLIST.name,
+                agent_id,
+                None if ping_list is None else self.codec.encode(PINGLIST, ping_list),
+                timestamp_ms=now_ms,
+                failed=partial(self.core.list_failed, agent_id),
+            )
+            self.log.info(
+                "pinglist.published",
+                agent_id=agent_id,
+                version=None if ping_list is None else ping_list.version,
+                phase=None if ping_list is None else ping_list.phase,
+                targets=0 if ping_list is None else len(ping_list.targets),
+            )
+
+    def _log_counts(self, outbox: Outbox) -> None:
+        self.core.counts["not_delivered"] = outbox.not_delivered
+        counts = {name: n for name, n in sorted(self.core.counts.items()) if n}
+        if counts != self._counts_logged:
+            self._counts_logged = counts
+            self.log.info("skeleton.counts", **counts)

@@ -1,0 +1,116 @@
+"""How far an inference can be trusted.
+
+Two things bound the confidence. The weakest of a few parts, each between 0 and 1, says what
+must hold for the inference to mean anything. And a logistic regression on the signs that an
+inference shows says how often one that looks like this has the right data- and
+pipeline-parallel degree: its weights are fitted on the arena's `dev` captures
+(`python -m arena.skeletons --calibrate` fits them anew and prints them; docs/skeleton.md
+has the figures on captures that were not used).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from skeleton_job.layout.layouts import Choice
+from skeleton_job.layout.stages import StageOrder
+from skeleton_job.rhythm.iterations import MIN_ITERATIONS, MIN_STRENGTH, Rhythm
+
+# Each part rises from 0 at `low` to 1 at `high`.
+STRENGTH: Final = (MIN_STRENGTH, 0.7)
+ITERATIONS: Final = (MIN_ITERATIONS - 1.0, 10.0)
+# Nats between the best layouts are worth less than they say: what blocks share is not independent.
+MARGIN_NATS: Final = 3.0
+# Ratio to a threshold: 1 is undecided.
+WIDTH: Final = (0.5, 1.25)
+# A ring has below 0.01, a pipeline above 0.04 even beside large gradients.
+ONE_WAY: Final = (0.01, 0.1)
+# With blocks that could stand in several places the groups are not equal.
+UNPLACED: Final = 0.3
+# Likely partners cover some nine in ten pairs: the basic list covers more.
+UNJOINED: Final = 0.45
+# Between collectives and pipelines.
+ONE_WAY_USUAL: Final = 0.018
+# Fitted; see the module.
+BIAS: Final = -0.93
+WEIGHTS: Final[Mapping[str, float]] = {
+    "blocks": -0.69, "members": 0.87, "margin": 1.62, "one way": 0.06, "no stages": -1.89,
+    "joined": 0.92, "order": 0.74, "doubtful": -0.91,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that must hold; `weakness` says what it means if it does not."""
+
+    value: float
+    weakness: str
+
+
+def ramp(value: float, low: float, high: float) -> float:
+    """Return 0 at `low`, 1 at `high`, linear between, never outside.
+
+    >>> ramp(0.5, 0.0, 2.0)
+    0.25
+    """
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def parts_of(
+    rhythm: Rhythm,
+    width_margin: float,
+    choice: Choice,
+    order: StageOrder,
+    *,
+    seen_share: float,
+    doubtful: float,
+    one_way: float,
+    placed: bool,
+    joined: bool,
+) -> list[Part]:
+    """Return the parts of an inference's confidence."""
+    clear = 1.0 / (1.0 + math.exp(-min(choice.margin, 100.0) / MARGIN_NATS))
+    parts = [
+        Part(ramp(rhythm.strength, *STRENGTH), "the iterations are not much alike"),
+        Part(ramp(rhythm.iterations, *ITERATIONS), "too few iterations in the window"),
+        Part(clear, "pipeline stages do not stand apart clearly"),
+        Part(ramp(width_margin, *WIDTH), "RNICs of a host are neither clearly alike nor not"),
+        Part(ramp(seen_share, 0.3, 0.8), "counters of many RNICs are missing"),
+        Part(1.0 - ramp(doubtful, 0.0, 0.5), "it is not clear which RNICs take part"),
+        Part(1.0 if placed else UNPLACED, "RNICs without counters fit several positions"),
+    ]
+    if choice.count > 1 and not joined:
+        parts.append(Part(UNJOINED, "neither traffic nor index says which replicas are joined"))
+    if choice.count == 1:
+        flows = 1.0 - ramp(one_way, *ONE_WAY)
+        parts.append(Part(flows, "traffic goes one way as in a pipeline, but no stages show"))
+    if choice.count > 2:
+        parts.append(Part(order.trust, "the order of the stages is not clear"))
+    return parts
+
+
+def signs_of(
+    choice: Choice, order: StageOrder, *, one_way: float, doubtful: float, joined: bool
+) -> dict[str, float]:
+    """Return what an inference shows of its own soundness, each about as large as 1."""
+    n, alone = choice.labels.size, choice.count == 1
+    flow = math.tanh(math.log(max(one_way, 1e-4) / ONE_WAY_USUAL))
+    signs = {
+        "blocks": math.log(n / 8),
+        "members": math.log(n / choice.count / 4),
+        "margin": math.tanh(choice.margin / 10),
+        "one way": -flow if alone else flow,
+        "no stages": float(alone),
+        "joined": float(joined),
+        "order": order.trust,
+        "doubtful": doubtful,
+    }
+    # Beyond these digits they depend on the order of summation.
+    return {name: round(value, 4) for name, value in signs.items()}
+
+
+def calibrated(signs: Mapping[str, float]) -> float:
+    """Return how often an inference that shows these signs has the right degrees, 0..1."""
+    total = BIAS + sum(weight * signs[name] for name, weight in WEIGHTS.items())
+    return 1.0 / (1.0 + math.exp(-total))

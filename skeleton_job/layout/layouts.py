@@ -1,0 +1,219 @@
+"""Which blocks stand at which stage: layouts compared by how short they make the description.
+
+A layout is a split of the blocks into equally large classes. The candidates are the regular
+ones along the platform's order, as frameworks number their ranks, and free ones, found by
+clustering. A candidate is worth what it leaves unexplained of each block, and costs what it
+takes to write down: a mean iteration for each class, and for a free one the class of each
+block. So an index that is true needs little evidence, and one that lies is overruled by it.
+
+What hosts differ by without being at another stage is no evidence: clocks (a shift of the
+whole iteration), and some per cent of the bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from scipy.special import gammaln
+
+from schemas.columns.arrays import Floats
+from skeleton_job.layout.description import Evidence, description, plain_from_each
+from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
+
+# Collectives leave less than this share of traffic that goes one way, pipelines more; nats for
+# each factor of e beyond it, and up to how many.
+ONE_WAY: Final = 0.018
+FLOW_COST: Final = 6.0
+FLOW_LIMIT: Final = 2.5
+# From so many blocks on, and so many nats a block, a regular layout is not put in question.
+MIN_SETTLED: Final = 64
+SETTLED_NATS: Final = 3.0
+# Free classes are looked for up to this number of blocks, and of classes.
+MAX_FREE: Final = 512
+MAX_FREE_CLASSES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A split of the blocks into equally large classes.
+
+    Attributes
+    ----------
+    labels : (n_blocks,) class of each block; of a regular layout in the platform's order
+    count : number of classes
+    regular : blocks in a row that share a class, along the platform's order; None: a free one
+    margin : by how much (nats) the best other number of classes describes worse
+    uneven : whether blocks differ in what they send and receive at once, as in a tree
+    length : of the description, nats
+    """
+
+    labels: Labels
+    count: int
+    regular: int | None
+    margin: float
+    uneven: bool = False
+    length: float = 0.0
+
+
+def regular_layouts(n: int) -> list[tuple[int, int]]:
+    """Return (classes, blocks in a row) of all layouts that repeat along the platform's order.
+
+    >>> regular_layouts(4)
+    [(1, 4), (2, 1), (2, 2), (4, 1)]
+    """
+    return [(k, q) for k in divisors(n) for q in divisors(n // k) if k > 1 or q == n]
+
+
+def choose(evidence: Evidence) -> Choice:
+    """Return the layout with the shortest description.
+
+    Raises
+    ------
+    ValueError
+        If no block is known, or no number of classes obeys the rules.
+    """
+    n = evidence.known.size
+    if not evidence.known.any():
+        raise ValueError("no block has data")
+    n_hosts = np.unique(evidence.hosts).size
+    allowed = [k for k in divisors(n) if n // k <= n_hosts and k <= int(evidence.known.sum())]
+    if not allowed:
+        raise ValueError(f"{n} blocks on {n_hosts} hosts: no equal classes without two of a host")
+    found: list[Choice] = []
+    shapes = [(k, q) for k, q in regular_layouts(n) if k in allowed]
+    at = np.arange(n)
+    for k, q in shapes:
+        labels = at // q % k
+        if _host_twice(labels, evidence.hosts):
+            continue
+        found += _described(evidence, Choice(labels, k, q, 0.0), float(np.log(len(shapes))))
+    net = replace(evidence, profiles=_net(evidence.profiles))
+    if n <= MAX_FREE and not _settled(evidence, found):
+        for k in allowed:
+            if not 1 < k <= max(MAX_FREE_CLASSES, n_hosts // 2) or k > MAX_FREE_CLASSES * 2:
+                continue
+            # Once by the net flow alone, which no collective reaches.
+            for view, uneven in ((evidence, False), (evidence, True), (net, False)):
+                free = free_layout(view, k, uneven=uneven)
+                if free is not None:
+                    cost = _free_cost(n, k)
+                    found += _described(evidence, Choice(free, k, None, 0.0), cost)
+    if not found:
+        raise ValueError(f"{n} blocks on {n_hosts} hosts: no layout obeys the rules")
+    found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
+    best = min(found, key=lambda c: c.length)
+    if best.regular is None:
+        # The same split by the platform's order says more.
+        best = next(
+            (c for c in found if c.regular is not None and _same_split(c.labels, best.labels)), best
+        )
+    others = [c.length for c in found if c.count != best.count]
+    margin = min(others) - best.length if others else np.inf
+    return replace(best, margin=float(margin))
+
+
+def _flow_cost(one_way: float, count: int) -> float:
+    """Return nats against a number of classes from how much traffic goes one way."""
+    way = float(np.log(max(one_way, 1e-6) / ONE_WAY)) if count == 1 else float(
+        np.log(ONE_WAY / max(one_way, 1e-6))
+    )  # fmt: skip
+    return FLOW_COST * float(np.clip(way, 0.0, FLOW_LIMIT))
+
+
+def _described(evidence: Evidence, choice: Choice, cost: float) -> list[Choice]:
+    return [
+        replace(
+            choice,
+            uneven=uneven,
+            length=cost + description(evidence, choice.labels, uneven=uneven),
+        )
+        for uneven in (False, True)
+    ]
+
+
+def _settled(evidence: Evidence, found: list[Choice]) -> bool:
+    """Return whether a regular layout of a large job explains so much that none need be sought."""
+    if evidence.known.size < MIN_SETTLED or not found:
+        return False
+    best = min(found, key=lambda c: c.length)
+    one = min((c.length for c in found if c.count == 1), default=np.inf)
+    return best.count > 1 and one - best.length > SETTLED_NATS * evidence.known.size
+
+
+def _same_split(one: Labels, other: Labels) -> bool:
+    pairs = np.unique(np.stack([one, other]), axis=1).shape[1]
+    return bool(pairs == np.unique(one).size == np.unique(other).size)
+
+
+def _host_twice(labels: Labels, hosts: Labels) -> bool:
+    seats = hosts * (int(labels.max()) + 1) + labels
+    return np.unique(seats).size < seats.size
+
+
+def _free_cost(n: int, k: int) -> float:
+    """Return the logarithm of the number of splits of n blocks into k equal classes."""
+    return float(gammaln(n + 1) - k * gammaln(n // k + 1) - gammaln(k + 1))
+
+
+def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | None:
+    """Return equal classes found without the platform's order, None where impossible.
+
+    Rounds of assignment and new means, from blocks far apart; distances leave out what clocks
+    and collectives explain.
+    """
+    points = evidence.profiles[evidence.known]
+    if points.shape[0] <= count:
+        return None
+    far = np.full(points.shape[0], 1.0)
+
+    def off(centres: Floats) -> Iterator[Floats]:
+        """Yield the blocks less each centre, and less what says nothing, (n, n_features)."""
+        return plain_from_each(points, centres, evidence.max_shift, uneven=uneven, share=far)
+
+    def cost_of(centres: Floats) -> Floats:
+        return np.stack([_square(apart) for apart in off(centres)], axis=1)
+
+    best: tuple[float, Labels] | None = None
+    middle = points.mean(axis=0, keepdims=True)
+    for start in range(2):
+        # From the block least or most like the mean.
+        order = np.argsort(cost_of(middle)[:, 0], kind="stable")
+        chosen = [int(order[-1 if start == 0 else 0])]
+        nearest = cost_of(points[chosen])[:, 0]
+        while len(chosen) < count:
+            chosen.append(int(np.argmax(nearest)))
+            nearest = np.minimum(nearest, cost_of(points[chosen[-1:]])[:, 0])
+        centres = points[chosen].copy()
+        labels: Labels | None = None
+        for _ in range(MAX_ROUNDS):
+            cost = np.zeros((evidence.known.size, count))
+            cost[evidence.known] = cost_of(centres)
+            new = assign(cost, evidence.hosts, count)
+            if new is None or (labels is not None and np.array_equal(new, labels)):
+                break
+            labels = new
+            # No centre hangs on another: all move from where they were.
+            for c, apart in enumerate(off(centres.copy())):
+                inside = labels[evidence.known] == c
+                if inside.any():
+                    centres[c] += apart[inside].mean(axis=0)
+        if labels is None:
+            return None
+        loss = float(cost[np.arange(labels.size), labels].sum())
+        if best is None or loss < best[0]:
+            best = (loss, labels)
+    return None if best is None else best[1]
+
+
+def _square(apart: Floats) -> Floats:
+    """Return the squared length of each row, (n,)."""
+    out: Floats = np.einsum("nf,nf->n", apart, apart)
+    return out
+
+
+def _net(profiles: Floats) -> Floats:
+    """Return what is sent less what is received, and its opposite."""
+    half = profiles.shape[1] // 2
+    net = profiles[:, :half] - profiles[:, half:]
+    return np.hstack([net, -net])

@@ -1,0 +1,319 @@
+"""From the byte rates of a job's RNICs to its traffic skeleton."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skeleton_job.job import MESH_SIZE, RING_DISTANCES, Job, Pair, Rnic, chain_pairs, group_pairs
+from skeleton_job.layout.blocks import (
+    Blocks,
+    InconsistentError,
+    find_cells,
+    find_part,
+    make_blocks,
+    of_cells,
+    one_way,
+)
+from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
+from skeleton_job.layout.description import Evidence
+from skeleton_job.layout.layouts import Choice, choose
+from skeleton_job.layout.pipelines import (
+    Course,
+    Inner,
+    Joints,
+    find_inner,
+    find_joints,
+    inner_distances,
+    positions,
+)
+from skeleton_job.layout.stages import DISPUTED, StageOrder, order_stages
+from skeleton_job.rhythm.channels import channels, job_sum
+from skeleton_job.rhythm.iterations import (
+    MIN_ITERATIONS,
+    MIN_PERIOD_BINS,
+    Rhythm,
+    find_rhythm,
+    repeats,
+)
+from skeleton_job.rhythm.spectrum import fold
+from skeleton_job.series.rates import RateMatrix
+
+Labels = NDArray[np.int64]
+
+# 1 Mbit/s: a port that carries only housekeeping.
+IDLE_BYTES_PER_S: Final = 125_000.0
+# Iterations take seconds: in less than this, missing repetition says nothing.
+MIN_FLAT_NS: Final = 20 * 10**9
+# An inference of at least this confidence replaces the basic list unless configured otherwise.
+DEFAULT_MIN_CONFIDENCE: Final = 0.5
+
+# Clocks of hosts are apart by less than this: tens of milliseconds.
+MAX_CLOCK_NS: Final = 60_000_000
+
+# An order of the traffic's own overrules the platform's from this trust on.
+SURE_ORDER: Final = 0.9
+# How often the platform's order is right where the classes repeat along it.
+INDEX_ALONE: Final = 0.9
+# Two classes of so few cells repeat along any order as often as not.
+FEW_BLOCKS: Final = 4
+
+IDLE: Final = "idle: the RNICs carry no traffic to speak of"
+FLAT: Final = "flat: traffic without a burst that repeats"
+TOO_SHORT: Final = f"too short: the window holds fewer than {MIN_ITERATIONS} whole iterations"
+UNSEEN: Final = "no counters: fewer than half of the RNICs have usable ones"
+OFTEN_WRONG: Final = "inferences that show the same signs are wrong as often as right"
+ONE_HOST: Final = "one host: nothing crosses the network"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """What the counters of a job say.
+
+    Attributes
+    ----------
+    confidence : 0..1, see `skeleton_job.layout.confidence`
+    reason : why it is low, or what no counter shows; None: nothing to say
+    groups : RNICs at one position, in the platform's order; stage after stage
+    directed : whether the first group is known to be of the first stage
+    ep, cp : ranks of an expert group, of a context group; 1: none show
+    width : RNICs of one tensor-parallel group; width × cp groups make a stage
+    chains : RNICs from stage to stage
+    ep_groups : RNICs that exchange tokens
+    pairs : who exchanges data, over the network
+    idle : RNICs seen to take no part
+    signs : what the confidence is made from, see `skeleton_job.layout.confidence.signs_of`
+    """
+
+    confidence: float
+    reason: str | None
+    period_ns: int | None = None
+    dp: int | None = None
+    pp: int | None = None
+    tp: int | None = None
+    ep: int = 1
+    cp: int = 1
+    groups: tuple[tuple[Rnic, ...], ...] = ()
+    directed: bool = False
+    width: int = 1
+    chains: tuple[tuple[Rnic, ...], ...] = ()
+    ep_groups: tuple[tuple[Rnic, ...], ...] = ()
+    pairs: frozenset[Pair] = frozenset()
+    idle: tuple[str, ...] = ()
+    signs: Mapping[str, float] = field(default_factory=dict)
+
+    def stages(self) -> list[list[Rnic]]:
+        """Return the RNICs of each stage, in pipeline order."""
+        return [
+            [rnic for group in self.groups[i : i + self.width * self.cp] for rnic in group]
+            for i in range(0, len(self.groups), self.width * self.cp)
+        ]
+
+
+def infer(job: Job, matrix: RateMatrix) -> Inference:
+    """Return the skeleton of a job.
+
+    Parameters
+    ----------
+    job : the RNICs, in any order
+    matrix : their rates; a row for each RNIC, in any order
+
+    Raises
+    ------
+    ValueError
+        If the matrix lacks a row of the job.
+    """
+    lacking = {r.endpoint_id for r in job.rnics} - set(matrix.endpoints)
+    if lacking:
+        raise ValueError(f"no row for {sorted(lacking)[0]!r} and {len(lacking) - 1} others")
+    refusal = _refusal(job, matrix)
+    if refusal is not None:
+        return Inference(confidence=0.0, reason=refusal)
+    total = channels(matrix, np.flatnonzero(matrix.usable))
+    rhythm = find_rhythm(total)
+    if rhythm is None:
+        short = matrix.n_bins * matrix.bin_ns < MIN_FLAT_NS or repeats(total)
+        return Inference(confidence=0.0, reason=TOO_SHORT if short else FLAT)
+    try:
+        return _placed(job, matrix, rhythm)
+    except InconsistentError as error:
+        return Inference(
+            confidence=0.0,
+            reason=f"inconsistent: {error}",
+            period_ns=round(rhythm.period_bins * matrix.bin_ns),
+        )
+
+
+def _refusal(job: Job, matrix: RateMatrix) -> str | None:
+    """Return why the counters cannot say anything, None if they may."""
+    if len(job.hosts) < 2:
+        return ONE_HOST
+    if matrix.n_bins < MIN_PERIOD_BINS * MIN_ITERATIONS:
+        return TOO_SHORT
+    if 2 * int(matrix.usable.sum()) < len(job.rnics):
+        return UNSEEN
+    # The mean over RNICs, both directions: one busy port in a hundred is traffic enough.
+    busy = float(job_sum(matrix, matrix.usable).mean()) * len(job.rnics)
+    if busy < 2 * IDLE_BYTES_PER_S * max(2, len(job.rnics) // 100):
+        return IDLE
+    return None
+
+
+def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
+    profiles = fold(matrix, rhythm)
+    part = find_part(job, matrix, profiles)
+    if len(part.hosts) < 2 or not part.known.any():
+        return Inference(confidence=0.0, reason=FLAT, idle=part.idle)
+    blocks = make_blocks(part, matrix, profiles, rhythm)
+    flow = one_way(blocks, blocks.hosts)
+    cells = find_cells(blocks)
+    profiles_of, known = of_cells(blocks, cells)
+    try:
+        choice = choose(
+            Evidence(
+                profiles=profiles_of,
+                known=known,
+                # Replicas side by side in a host: no rule keeps them apart.
+                hosts=np.arange(known.size) if blocks.replicas else blocks.hosts,
+                floor=blocks.floor,
+                one_way=flow,
+                max_shift=MAX_CLOCK_NS / matrix.bin_ns * blocks.tx.shape[1] / rhythm.period_bins,
+            )
+        )
+    except ValueError as error:
+        raise InconsistentError(str(error)) from error
+    choice = replace(choice, labels=choice.labels[cells])
+    order = _order(blocks, choice, places=known.size)
+    stages = [np.flatnonzero(choice.labels == c) for c in order.order]
+    # Blocks without counters hold a place only if just one is left for them.
+    placed = len(np.unique(choice.labels[~blocks.known])) <= 1
+    if not placed:
+        stages = [stage[blocks.known[stage]] for stage in stages]
+    by_index = _follows_index(blocks, choice)
+    course = Course(stages, blocks, matrix, rhythm)
+    joints = find_joints(course, by_index=by_index) if placed else Joints(seen=False)
+    inner = find_inner(course) if placed else Inner(None, 1, ())
+    sums = _rails(stages, blocks)
+    cp = inner.size if inner.kind == "cp" else 1
+    inside = _rails(inner.groups, blocks)
+    # Nothing vouches for an index that the stages do not follow.
+    distances = RING_DISTANCES if by_index else (1,)
+    joined = joints.seen or by_index
+    parts = parts_of(
+        rhythm,
+        blocks.width_margin,
+        choice,
+        order,
+        seen_share=float(part.known.mean()),
+        doubtful=part.doubtful,
+        one_way=flow,
+        placed=placed,
+        joined=joined,
+    )
+    weakest = min(parts, key=lambda p: p.value)
+    signs = signs_of(choice, order, one_way=flow, doubtful=part.doubtful, joined=joined)
+    usual = calibrated(signs)
+    confidence = min(weakest.value, usual)
+    replicas = choice.labels.size // choice.count // cp
+    notes = []
+    if confidence < DEFAULT_MIN_CONFIDENCE:
+        notes.append(weakest.weakness if weakest.value <= usual else OFTEN_WRONG)
+    notes += _limits(replicas, choice.count, order, chains_seen=joints.seen)
+    gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
+    return Inference(
+        confidence=round(confidence, 3),
+        reason="; ".join(notes) or None,
+        period_ns=round(rhythm.period_bins * matrix.bin_ns),
+        dp=replicas,
+        pp=choice.count,
+        tp=_tensor_degree(gpus, replicas * choice.count * cp, blocks.width),
+        ep=inner.size if inner.kind == "ep" else 1,
+        cp=cp,
+        groups=_rails(positions(stages, inner.groups), blocks) if cp > 1 else sums,
+        directed=order.directed,
+        width=blocks.width,
+        chains=joints.chains,
+        ep_groups=inside if inner.kind == "ep" else (),
+        pairs=joints.maybe.union(
+            chain_pairs(joints.chains),
+            *(group_pairs(g, distances) for g in sums),
+            *(group_pairs(g, inner_distances(inner)) for g in inside),
+        ),
+        idle=part.idle,
+        signs=signs,
+    )
+
+
+def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
+    """Return the order of the classes.
+
+    Where the classes repeat along the platform's order, they are the stages in that order: so
+    frameworks number their ranks. Of a few blocks, where chance alone repeats, the traffic may
+    say that it runs the other way. Without a direction, the platform's first block leads.
+
+    Parameters
+    ----------
+    places : how many cells were told apart
+    """
+    of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
+    order = order_stages(
+        np.array([blocks.tx[chosen].mean(axis=0) for chosen in of_class]),
+        np.array([blocks.rx[chosen].mean(axis=0) for chosen in of_class]),
+        replicas=choice.labels.size // choice.count,
+    )
+    along = tuple(range(choice.count))
+    if choice.regular is not None and not _follows_index(blocks, choice):
+        if order.trust < SURE_ORDER:
+            return StageOrder(along, DISPUTED, directed=True)
+    elif choice.regular is not None and choice.count > 1:
+        agree = order.order == along and order.directed and order.trust >= SURE_ORDER
+        chance = places <= FEW_BLOCKS
+        if not chance or order.order not in (along, along[::-1]) or not order.directed:
+            trust = order.trust if agree else INDEX_ALONE
+            return StageOrder(along, trust, directed=True)
+    first, last = (int(np.argmax(of_class[c])) for c in (order.order[0], order.order[-1]))
+    if order.directed or first <= last:
+        return order
+    return StageOrder(order.order[::-1], order.trust, directed=False)
+
+
+def _follows_index(blocks: Blocks, choice: Choice) -> bool:
+    """Return whether the classes repeat along the platform's order as no chance would have it.
+
+    Where each host is a class of its own, any order of the hosts is regular.
+    """
+    if choice.regular is None:
+        return False
+    hosts = [np.unique(blocks.hosts[choice.labels == c]).size for c in range(choice.count)]
+    return min(hosts) > 1
+
+
+def _rails(parts: Iterable[Iterable[int]], blocks: Blocks) -> tuple[tuple[Rnic, ...], ...]:
+    """Return the RNICs at one place of each part's blocks, part after part."""
+    return tuple(
+        tuple(blocks.members[b][k] for b in part) for part in parts for k in range(blocks.width)
+    )
+
+
+def _limits(replicas: int, stages: int, order: StageOrder, *, chains_seen: bool) -> list[str]:
+    """Return what no counter shows, for the reader of the skeleton."""
+    notes = []
+    if replicas > MESH_SIZE:
+        notes.append(
+            "ring order inside a gradient group leaves no trace: peers at distances 1, 2 and 4 "
+            "in the platform's order"
+        )
+    if stages > 1 and not chains_seen:
+        notes.append("which replicas are joined is taken from the platform's order")
+    if stages > 1 and not order.directed:
+        notes.append("the direction of the pipeline is not known")
+    return notes
+
+
+def _tensor_degree(gpus: int | None, positions: int, width: int) -> int:
+    """Return GPUs per position; without their number each RNIC counts for one."""
+    if gpus is None or gpus % positions:
+        return width
+    return gpus // positions

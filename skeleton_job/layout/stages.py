@@ -1,0 +1,254 @@
+"""Three independent signs of the order of pipeline stages in their mean iterations.
+
+* The gradient sum: the last stage ends its backward pass first, so the bursts
+  that are sent and received at once come in reverse order.
+* The onset: after the pause between iterations each stage sends its first
+  activations when those of the stage before have reached it.
+* The flow: what a stage sends less what it receives leaves the gradient sum out
+  (a ring sends and receives alike) and keeps the pipeline; summed along the
+  pipeline it is the flow over each edge. The right order needs the least flow,
+  and none that the counters at both ends forbid. It has no direction.
+
+The order of pipeline stages, decided between the cues.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+from typing import Final
+
+import numpy as np
+
+from schemas.columns.arrays import Floats
+
+Order = tuple[int, ...]
+
+# Up to this number of stages all orders are compared (360 up to direction).
+MAX_EXHAUSTIVE: Final = 6
+# The first bytes of a pipeline: this share of what it is seen to move at least.
+ONSET_SHARE: Final = 0.15
+# A bin counts as pause below this share of the way from the least to the most traffic.
+QUIET_SHARE: Final = 0.1
+# Blurs the ticks' edges; the profile has about two points a tick.
+SMOOTHING: Final = np.array([0.25, 0.5, 0.25])
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """An order, and how clear it is in the cue's own unit (see each function)."""
+
+    order: Order
+    clarity: float
+
+
+def gradient_cue(tx: Floats, rx: Floats) -> Cue:
+    """Return the reverse order of the gradient bursts.
+
+    Clarity is the height of the burst over the highest other point of what is
+    sent and received at once, of the stage where that is least; 0 if two bursts
+    coincide.
+
+    Parameters
+    ----------
+    tx, rx : (n_classes, points) bytes per second
+    """
+    both = np.minimum(tx, rx)
+    points = both.shape[1]
+    centres, contrasts = [], []
+    for row in both:
+        smooth = _smooth(row - np.quantile(row, 0.2))
+        top = int(np.argmax(smooth))
+        centre, contrast = _burst(smooth, top)
+        centres.append(centre % points)
+        contrasts.append(contrast)
+    position = np.array(centres)
+    around = np.argsort(position, kind="stable")
+    gaps = np.diff(np.concatenate([position[around], [position[around[0]] + points]]))
+    # The bursts of one iteration lie together; the largest gap is between iterations.
+    last = int(np.argmax(gaps))
+    rising = np.roll(around, -(last + 1))
+    closest = float(np.delete(gaps, last).min()) if gaps.size > 1 else np.inf
+    order = tuple(int(c) for c in rising[::-1])
+    return Cue(order, min(contrasts) if closest > 0.1 else 0.0)
+
+
+def _smooth(row: Floats) -> Floats:
+    out: Floats = np.convolve(np.tile(row, 3), SMOOTHING, "same")[row.size : 2 * row.size]
+    return out
+
+
+def _burst(smooth: Floats, top: int) -> tuple[float, float]:
+    """Return the middle between the half heights of a burst, and its contrast."""
+    points = smooth.size
+    half = 0.5 * smooth[top]
+    if half <= 0:
+        return float(top), 0.0
+    left = right = top
+    while smooth[(left - 1) % points] > half and top - left < points // 2:
+        left -= 1
+    while smooth[(right + 1) % points] > half and right - top < points // 2:
+        right += 1
+    outside = np.delete(smooth, np.arange(left, right + 1) % points)
+    contrast = float(smooth[top]) / max(float(outside.max()) if outside.size else 0.0, 1e-12)
+    lead = left - _crossing(smooth[left % points], smooth[(left - 1) % points], half)
+    trail = right + _crossing(smooth[right % points], smooth[(right + 1) % points], half)
+    return (lead + trail) / 2, contrast
+
+
+def _crossing(above: float, below: float, level: float) -> float:
+    return float((above - level) / max(above - below, 1e-12))
+
+
+def onset_cue(tx: Floats, rx: Floats) -> Cue | None:
+    """Return the order in which stages send their first bytes, None without a pause.
+
+    Clarity is the smallest distance between two onsets in points.
+    """
+    points = tx.shape[1]
+    pause = longest_pause(_smooth((tx + rx).sum(axis=0)))
+    if not pause.any():
+        return None
+    turn = np.exp(2j * np.pi * np.arange(points) / points)
+    cut = round(float(np.angle((pause * turn).sum())) / (2 * np.pi) * points) % points
+    sent, got = (_above_pause(np.roll(x, -cut, axis=1)) for x in (tx, rx))
+    volume = ONSET_SHARE * float(np.abs(sent - got).sum(axis=1).mean()) / 2
+    if volume <= 0:
+        return None
+    onset = np.array([_first(np.cumsum(row), volume) for row in sent])
+    order = np.argsort(onset, kind="stable")
+    clarity = float(np.diff(onset[order]).min()) if onset.size > 1 else np.inf
+    return Cue(tuple(int(c) for c in order), clarity)
+
+
+def _above_pause(rates: Floats) -> Floats:
+    """Return the rates less what flows in the pause, at both ends of the profile."""
+    ends = np.concatenate([rates[:, :2], rates[:, -2:]], axis=1)
+    out: Floats = np.maximum(rates - np.median(ends, axis=1, keepdims=True), 0.0)
+    return out
+
+
+def _first(cumulated: Floats, volume: float) -> float:
+    """Return where a cumulated curve reaches a volume; its length if it does not."""
+    at = int(np.searchsorted(cumulated, volume))
+    if at >= cumulated.size:
+        return float(cumulated.size)
+    before = float(cumulated[at - 1]) if at else 0.0
+    return at + (volume - before) / max(float(cumulated[at]) - before, 1e-12)
+
+
+def longest_pause(total: Floats) -> Floats:
+    """Return 1.0 in the longest circular stretch with little traffic, 0.0 elsewhere."""
+    quiet = total < total.min() + QUIET_SHARE * (total.max() - total.min())
+    if quiet.all() or not quiet.any():
+        return np.zeros_like(total)
+    turn = int(np.argmin(quiet))
+    rolled = np.roll(quiet, -turn)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], rolled.astype(np.int8), [0]])))
+    begins, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - begins))
+    out = np.zeros_like(total)
+    out[begins[longest] : ends[longest]] = 1.0
+    return np.roll(out, turn)
+
+
+def flow_cue(tx: Floats, rx: Floats) -> Cue:
+    """Return the order that needs the least flow; its direction means nothing.
+
+    Clarity is the cost of the best order of other neighbours over that of this one.
+    """
+    net = tx - rx
+    orders = _candidates(tx, rx, net)
+    costs = np.array([_cost(o, tx, rx, net) for o in orders])
+    best = int(np.argmin(costs))
+    others = np.delete(costs, best)
+    clarity = float(others.min()) / max(float(costs[best]), 1e-300) if others.size else np.inf
+    return Cue(orders[best], clarity)
+
+
+def _candidates(tx: Floats, rx: Floats, net: Floats) -> list[Order]:
+    """Return orders to compare, one of each pair that differ in direction only."""
+    count = tx.shape[0]
+    if count <= MAX_EXHAUSTIVE:
+        return [o for o in permutations(range(count)) if o[0] <= o[-1]]
+    found: dict[Order, None] = {}
+    for first in range(count):
+        order = [first]
+        rest = [c for c in range(count) if c != first]
+        while rest:
+            flow = net[order].sum(axis=0)
+            costs = [
+                float(np.abs(flow + net[c]).sum()) + _excess(flow, order[-1], c, tx, rx)
+                for c in rest
+            ]
+            order.append(rest.pop(int(np.argmin(costs))))
+        found[tuple(order if order[0] < order[-1] else order[::-1])] = None
+    return list(found)
+
+
+def _excess(flow: Floats, a: int, b: int, tx: Floats, rx: Floats) -> float:
+    """Return how much of a net flow from a to b the counters at both ends forbid."""
+    over = np.maximum(flow - np.minimum(tx[a], rx[b]), 0.0)
+    back = np.maximum(-flow - np.minimum(tx[b], rx[a]), 0.0)
+    return float(over.sum() + back.sum())
+
+
+def _cost(order: Order, tx: Floats, rx: Floats, net: Floats) -> float:
+    flows = np.cumsum(net[list(order)], axis=0)[:-1]
+    return sum(
+        float(np.abs(flow).sum()) + _excess(flow, a, b, tx, rx)
+        for flow, (a, b) in zip(flows, pairwise(order), strict=True)
+    )
+
+
+# Bursts this much above the rest are gradient bursts: on generated jobs their
+# order was right in 98 of 100 cases, below it in 24 of 100.
+MIN_CONTRAST: Final = 1.5
+# Onsets this many points apart are told apart from noise.
+MIN_ONSET_GAP: Final = 0.5
+
+# Shares of right orders on generated jobs of 3 to 8 stages, as of each way to decide.
+TWO_CUES: Final = 1.0
+GRADIENT_ALONE: Final = 0.85
+ONSET_ALONE: Final = 0.9
+ONSET_AND_FLOW: Final = 0.9
+DISPUTED: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StageOrder:
+    """Classes in pipeline order.
+
+    `trust` (0..1) is how often such an order has the right neighbours,
+    `directed` whether the first of them is known to be the first stage.
+    """
+
+    order: Order
+    trust: float
+    directed: bool
+
+
+def order_stages(tx: Floats, rx: Floats, *, replicas: int) -> StageOrder:
+    """Return the order of the classes.
+
+    Parameters
+    ----------
+    tx, rx : (n_classes, points), mean iteration of each class, bytes per second
+    replicas : blocks in each class; with one there is no gradient sum
+    """
+    if tx.shape[0] == 1:
+        return StageOrder((0,), 1.0, True)
+    flow = flow_cue(tx, rx)
+    onset = onset_cue(tx, rx)
+    gradient = gradient_cue(tx, rx) if replicas > 1 else None
+    if gradient is not None and gradient.clarity >= MIN_CONTRAST:
+        agreed = _same_neighbours(gradient, flow)
+        return StageOrder(gradient.order, TWO_CUES if agreed else GRADIENT_ALONE, True)
+    if onset is None:
+        return StageOrder(flow.order, DISPUTED, False)
+    if _same_neighbours(onset, flow):
+        return StageOrder(onset.order, TWO_CUES if gradient is None else ONSET_AND_FLOW, True)
+    clear = gradient is None and onset.clarity >= MIN_ONSET_GAP
+    return StageOrder(onset.order, ONSET_ALONE if clear else DISPUTED, clear)
+
+
+def _same_neighbours(one: Cue, other: Cue) -> bool:
+    return one.order in (other.order, other.order[::-1])

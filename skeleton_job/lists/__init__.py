@@ -1,0 +1,1 @@
+"""Who probes whom: the basic list, and the lists that follow a skeleton."""

@@ -1,0 +1,306 @@
+"""The list before anything is known: the full mesh of a job less its cross-rail pairs.
+
+Rail-optimised fabrics and the collectives made for them keep traffic between
+hosts on one rail, so pairs across rails, seven of eight with eight rails, are
+left out (SkeletonHunter, SIGCOMM 2025: the preload phase).
+
+Ping lists per agent, from the jobs and their skeletons.
+
+Pure functions of what is known and of event time; what to publish is decided
+elsewhere by comparing with what was published.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+from zlib import crc32
+
+from schemas.enums import PingListPhase, TargetOrigin
+from schemas.records import PingTarget, Skeleton, Task
+from schemas.units import SECOND_NS
+from skeleton_job.job import Job, Pair, Rnic, ordered
+from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
+
+# Of a job of more hosts each endpoint gets the nearest in the platform's order; a published list
+# has room for fewer still (`skeleton_job.lists.pinglists`).
+DEFAULT_MAX_PEERS: Final = 1023
+
+
+def rails_of(job: Job) -> dict[int, tuple[Rnic, ...]]:
+    """Return the RNICs of each rail, in the platform's order."""
+    rails: dict[int, list[Rnic]] = {}
+    for rnic in job.ordered:
+        rails.setdefault(rnic.rail, []).append(rnic)
+    return {rail: tuple(rnics) for rail, rnics in sorted(rails.items())}
+
+
+def ring_pairs(rnics: tuple[Rnic, ...], distances: Iterable[int]) -> set[Pair]:
+    """Return the pairs at these distances around the ring of `rnics`, none inside a host.
+
+    Every RNIC gets both neighbours of each distance, so that nobody is left out
+    and the list stays symmetric.
+    """
+    n = len(rnics)
+    return {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for d in distances
+        for i, a in enumerate(rnics)
+        if a.host != (b := rnics[(i + d) % n]).host
+    }
+
+
+def basic_pairs(job: Job, max_peers: int = DEFAULT_MAX_PEERS) -> set[Pair]:
+    """Return the unordered pairs of the basic list.
+
+    Raises
+    ------
+    ValueError
+        If max_peers is below 2: a ring needs two.
+    """
+    if max_peers < 2:
+        raise ValueError(f"max_peers={max_peers}: at least 2")
+    pairs: set[Pair] = set()
+    for rnics in rails_of(job).values():
+        farthest = min(len(rnics) // 2, max_peers // 2)
+        pairs |= ring_pairs(rnics, range(1, farthest + 1))
+    return pairs
+
+
+# What a list may take on the wire. A cluster's agents all read the one topic, and each republished
+# list goes to every one of them.
+MAX_LIST_BYTES: Final = 64 * 1024
+# Frame, ids of cluster and agent, version, time and counts: ids have 256 characters at most.
+HEADER_BYTES: Final = 640
+# Which reason is kept when a pair has several, and who stays when a list is too long.
+RANK: Final = {TargetOrigin.SKELETON: 0, TargetOrigin.BASIC: 1, TargetOrigin.EXPLORE: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConfig:
+    """How lists are made.
+
+    Attributes
+    ----------
+    min_confidence : a skeleton below it does not replace the basic list
+    flows, basic_flows, explore_flows : 5-tuples for each target of that origin
+    explore_peers : how many distances of the rail's ring are sampled at a time,
+        two peers for each
+    explore_rotate_ns : how long a sample stays, event time
+    max_basic_peers : see `skeleton_job.lists.pinglists`
+    """
+
+    min_confidence: float = DEFAULT_MIN_CONFIDENCE
+    flows: int = 4
+    basic_flows: int = 4
+    explore_flows: int = 1
+    explore_peers: int = 1
+    explore_rotate_ns: int = 300 * SECOND_NS
+    max_basic_peers: int = DEFAULT_MAX_PEERS
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A list without its version; `dropped` targets did not fit into `MAX_LIST_BYTES`."""
+
+    phase: PingListPhase
+    targets: tuple[PingTarget, ...]
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job contributes to the lists of the agents that probe for it.
+
+    `runtime` says whether it comes from a skeleton.
+    """
+
+    runtime: bool
+    targets: Mapping[str, tuple[PingTarget, ...]]
+
+
+def task_share(
+    task: Task,
+    skeleton: Skeleton | None,
+    registered: Mapping[str, str],
+    *,
+    now_ns: int,
+    config: ListConfig,
+) -> Share:
+    """Return what a job contributes; a job that has ended gives nothing.
+
+    Parameters
+    ----------
+    skeleton : not used if it does not fit the job any more
+    registered : endpoint id → agent that answers for it; where an endpoint has
+        not registered yet, the job says which agent will
+    now_ns : event time, chooses the explore sample
+    """
+    if task.ended_at is not None:
+        return Share(runtime=False, targets={})
+    skeleton = usable_skeleton(task, skeleton, config.min_confidence)
+    agent_of = {e.endpoint_id: registered.get(e.endpoint_id, e.agent_id) for e in task.endpoints}
+    found: dict[str, list[PingTarget]] = {}
+    for pair, origin in _pairs(task, skeleton, now_ns, config).items():
+        for src, dst in (pair, pair[::-1]):
+            found.setdefault(agent_of[src], []).append(
+                PingTarget(
+                    src=src,
+                    dst=dst,
+                    task_id=task.task_id,
+                    origin=origin,
+                    flows=_flows(origin, config),
+                )
+            )
+    return Share(
+        runtime=skeleton is not None,
+        targets={agent: tuple(targets) for agent, targets in found.items()},
+    )
+
+
+def merged(shares: Iterable[Share], agent_id: str) -> Draft:
+    """Return an agent's list from the shares of its jobs.
+
+    A pair that several jobs name is probed once, for the best reason.
+    """
+    mine = [share for share in shares if share.targets.get(agent_id)]
+    phase = PingListPhase.RUNTIME if any(s.runtime for s in mine) else PingListPhase.PRELOAD
+    chosen: Sequence[PingTarget]
+    if len(mine) == 1:
+        # The usual case, and that of the largest lists: within a job no pair is double.
+        chosen = mine[0].targets[agent_id]
+    else:
+        best: dict[Pair, PingTarget] = {}
+        for target in (t for share in mine for t in share.targets[agent_id]):
+            old = best.get((target.src, target.dst))
+            if old is None or _rank(target) < _rank(old):
+                best[target.src, target.dst] = target
+        chosen = list(best.values())
+    fitting = _fitting(chosen)
+    targets = tuple(sorted(fitting, key=attrgetter("src", "dst")))
+    return Draft(phase, targets, len(chosen) - len(fitting))
+
+
+def target_bytes(target: PingTarget) -> int:
+    """Return the bytes of a target on the wire."""
+    ids = text_bytes(target.src) + text_bytes(target.dst) + text_bytes(target.task_id)
+    return ids + 1 + _number_bytes(target.flows)
+
+
+def text_bytes(text: str) -> int:
+    """Return the bytes of a string on the wire, with its length."""
+    size = len(text) if text.isascii() else len(text.encode())
+    return _number_bytes(size) + size
+
+
+def _number_bytes(number: int) -> int:
+    """Return the bytes of a number from 0 on: seven bits in each, one of them for the sign."""
+    return max(1, -(-(number.bit_length() + 1) // 7))
+
+
+def _fitting(targets: Sequence[PingTarget]) -> Sequence[PingTarget]:
+    """Return those that stay on a list that is too long.
+
+    The best reasons first. Of one reason each endpoint loses as many, and keeps the same ones as
+    long as its list is the same; which, says a checksum: no order of names shall leave a host out.
+    """
+    room = MAX_LIST_BYTES - HEADER_BYTES
+    if sum(map(target_bytes, targets)) <= room:
+        return targets
+    turns: dict[tuple[int, str], int] = {}
+    by_chance = sorted(targets, key=lambda t: (crc32(f"{t.src}|{t.dst}".encode()), t.dst))
+    order = []
+    for target in by_chance:
+        whose = (RANK[target.origin], target.src)
+        turns[whose] = turn = turns.get(whose, 0) + 1
+        order.append((RANK[target.origin], turn, target.src, target.dst, target))
+    kept = []
+    for *_, target in sorted(order, key=lambda row: row[:4]):
+        room -= target_bytes(target)
+        if room < 0:
+            break
+        kept.append(target)
+    return kept
+
+
+def _rank(target: PingTarget) -> tuple[int, str, str, str]:
+    return (RANK[target.origin], target.src, target.dst, target.task_id)
+
+
+def usable_skeleton(
+    task: Task, skeleton: Skeleton | None, min_confidence: float
+) -> Skeleton | None:
+    """Return the skeleton if it is trusted and of this job as it is now, else None.
+
+    RNICs that the job has lost make it void; RNICs that it has gained do not,
+    they keep the basic list as those do that could not be placed.
+    """
+    if skeleton is None or skeleton.dp is None or skeleton.confidence < min_confidence:
+        return None
+    endpoints = {e.endpoint_id for e in task.endpoints}
+    named = {m.endpoint_id for m in skeleton.members}
+    named |= {end for p in skeleton.pairs for end in (p.a, p.b)}
+    return skeleton if named <= endpoints else None
+
+
+def _pairs(
+    task: Task, skeleton: Skeleton | None, now_ns: int, config: ListConfig
+) -> dict[Pair, TargetOrigin]:
+    job = Job.from_task(task)
+    if skeleton is None:
+        return dict.fromkeys(basic_pairs(job, _basic_peers(task, config)), TargetOrigin.BASIC)
+    known = {(p.a, p.b) for p in skeleton.pairs}
+    pairs = dict.fromkeys(_explored(job, known, now_ns, config), TargetOrigin.EXPLORE)
+    unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
+    if unknown:
+        pairs |= {
+            pair: TargetOrigin.BASIC
+            for pair in basic_pairs(job, _basic_peers(task, config))
+            if pair[0] in unknown or pair[1] in unknown
+        }
+    return pairs | dict.fromkeys(known, TargetOrigin.SKELETON)
+
+
+def _basic_peers(task: Task, config: ListConfig) -> int:
+    """Return how many peers an endpoint has on the basic list: as many as all lists have room for.
+
+    The nearest ones, the same number for all, so that what is probed stays symmetric.
+    """
+    widest = max(Counter(e.agent_id for e in task.endpoints).values(), default=1)
+    longest = max((text_bytes(e.endpoint_id) for e in task.endpoints), default=0)
+    each = 2 * longest + text_bytes(task.task_id) + 1 + _number_bytes(config.basic_flows)
+    fit = (MAX_LIST_BYTES - HEADER_BYTES) // (widest * each)
+    return max(2, min(config.max_basic_peers, fit))
+
+
+def _explored(job: Job, known: set[Pair], now_ns: int, config: ListConfig) -> set[Pair]:
+    """Return the same-rail pairs that are sampled now.
+
+    All pairs at one distance around the rail's ring, the distance moving on with
+    each turn: after half as many turns as hosts each pair had its turn. Distances at which
+    all pairs are `known` already are passed over. Jobs and rails start at different distances, so
+    that turns spread the load.
+    """
+    pairs: set[Pair] = set()
+    if config.explore_peers < 1:
+        return pairs
+    turn = now_ns // config.explore_rotate_ns
+    for rail, rnics in rails_of(job).items():
+        distances = len(rnics) // 2
+        start = crc32(f"{job.task_id}|{rail}".encode()) + turn * config.explore_peers
+        wanted = config.explore_peers
+        for step in range(distances):
+            ring = ring_pairs(rnics, [(start + step) % distances + 1])
+            if not ring <= known:
+                pairs |= ring
+                wanted -= 1
+            if not wanted:
+                break
+    return pairs
+
+
+def _flows(origin: TargetOrigin, config: ListConfig) -> int:
+    if origin is TargetOrigin.SKELETON:
+        return config.flows
+    return config.basic_flows if origin is TargetOrigin.BASIC else config.explore_flows

@@ -1,0 +1,1 @@
+"""Skeletons from files of counters, without a broker."""

@@ -1,0 +1,249 @@
+"""Skeletons from files: a long table of counters in, one JSON document out."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from schemas.units import SECOND_NS
+from skeleton_job.job import Job, Pair, Rnic, ordered
+from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
+from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, basic_pairs
+from skeleton_job.offline.meta import Meta
+from skeleton_job.rhythm.coherence import split
+from skeleton_job.series.rates import RateMatrix, rate_matrix, rows_of
+from skeleton_job.series.readings import TICK_ENDPOINTS, Readings, in_order, usual_tick_ns
+from skeleton_job.series.unwrapping import UNDECLARED
+
+COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "time_ns": pl.Int64(),
+    "host": pl.String(),
+    "rail": pl.Int32(),
+    "tx_bytes": pl.UInt64(),
+    "rx_bytes": pl.UInt64(),
+}
+NULLABLE: Final = ("tx_bytes", "rx_bytes")
+BOUNDS: Final[Mapping[str, str]] = {
+    "time_ns": "whole nanoseconds since the epoch",
+    "host": "a name",
+    "rail": "a whole number from 0 to 1,023",
+    "tx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
+    "rx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
+}
+# 200 Mbit/s both ways together: no housekeeping; checkpoints alone seldom reach it in the mean.
+LOADED_BYTES_PER_S: Final = 25e6
+RING_ENDS: Final = 2
+MAX_RAIL: Final = 1023
+# Half an hour at 10 Hz: more says nothing new and takes memory.
+MAX_BINS: Final = 18_000
+
+
+class TableError(ValueError):
+    """A table that cannot be used; names column, value, bound and what to do."""
+
+
+def read_counters(path: Path) -> pl.DataFrame:
+    """Return the counters of a CSV or Parquet file.
+
+    Returns
+    -------
+    Columns time_ns, host, rail, tx_bytes, rx_bytes as in `COLUMNS`.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read, lacks columns, or holds a value out of its bounds.
+    """
+    try:
+        if path.suffix == ".parquet":
+            raw = pl.read_parquet(path)
+        elif path.suffix == ".csv":
+            raw = pl.read_csv(path, infer_schema=False)
+        else:
+            raise TableError(f"{path}: the name must end in .csv or .parquet")
+    except OSError as error:
+        raise TableError(f"{path}: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: {str(error).splitlines()[0]}") from error
+    missing = [c for c in COLUMNS if c not in raw.columns]
+    if missing:
+        raise TableError(
+            f"{path}: no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}, "
+            f"and has {', '.join(raw.columns) or 'none'}"
+        )
+    frame = raw.select([_checked(path, raw[name], kind) for name, kind in COLUMNS.items()])
+    if frame.is_empty():
+        raise TableError(f"{path}: no rows")
+    return frame
+
+
+def _checked(path: Path, column: pl.Series, kind: pl.DataType) -> pl.Series:
+    name = column.name
+    if column.dtype == pl.String and kind != pl.String():
+        column = column.replace("", None)
+    try:
+        cast = column.cast(kind, strict=False)
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: column {name} holds {column.dtype}; {BOUNDS[name]}") from error
+    bad = cast.is_null() if name not in NULLABLE else cast.is_null() & column.is_not_null()
+    if column.dtype.is_float():
+        bad |= column.is_not_null() & (column != column.floor())
+    if name == "rail":
+        bad |= cast.is_not_null() & ~cast.is_between(0, MAX_RAIL)
+    if name == "time_ns":
+        bad |= cast.is_not_null() & (cast < 0)
+    if bad.any():
+        row = bad.arg_max() or 0
+        raise TableError(
+            f"{path}: row {row + 1}: {name}={column[row]!r}; it must be {BOUNDS[name]}. "
+            f"Bad rows: {int(bad.sum())} of {len(bad)}"
+        )
+    return cast
+
+
+def endpoint_id(host: str, rail: int) -> str:
+    """Return the name of an RNIC of a table."""
+    return f"{host}/r{rail}"
+
+
+def infer_table(
+    table: pl.DataFrame, meta: Meta, *, min_confidence: float = DEFAULT_MIN_CONFIDENCE
+) -> dict[str, Any]:
+    """Return the document that describes the skeletons in a table of counters.
+
+    Keys: `ping_list`, rows of host, rail, host, rail, each unordered pair once;
+    `tasks`, each with `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`,
+    `confidence`, `reason`, `signs`, `period_s`, `clusters`, `stages`, `pp_groups`,
+    `ep_groups`. A job with less than `min_confidence` has its basic list in
+    `ping_list`. RNICs that no job in `meta` names are told apart by their beat; where they
+    show no iterations there is no job; those that carry much are listed as on a basic list.
+
+    Raises
+    ------
+    TableError
+        If the readings span no time, or meta names RNICs that the table lacks.
+    """
+    there, readings, bin_ns = _readings(table, meta.counter_bits)
+    begin, end = table["time_ns"].min(), table["time_ns"].max()
+    if bin_ns is None or not isinstance(begin, int) or not isinstance(end, int):
+        raise TableError("no RNIC has two readings at different times: nothing to compare")
+    names = set(readings.endpoints)
+    # The last reading closes the last bin.
+    start_ns = max(begin, end - MAX_BINS * bin_ns)
+    pairs: list[list[Any]] = []
+    tasks = []
+    named = {t.task_id for t in meta.tasks if t.rnics is not None}
+    for job in meta.jobs(there):
+        unknown = [r.endpoint_id for r in job.rnics if r.endpoint_id not in names]
+        if unknown:
+            raise TableError(f"meta: task {job.task_id!r} names {unknown[0]}, which has no row")
+        matrix = rate_matrix(
+            readings.of([r.endpoint_id for r in job.ordered]),
+            start_ns=start_ns,
+            end_ns=max(end, start_ns + bin_ns),
+            bin_ns=bin_ns,
+            max_rate=meta.max_rate_bytes_per_s,
+        )
+        by_id = {r.endpoint_id: r for r in job.rnics}
+        for part in [job] if job.task_id in named else split(job, matrix):
+            inference = infer(part, rows_of(matrix, [r.endpoint_id for r in part.ordered]))
+            beats = inference.period_ns is not None or inference.reason == TOO_SHORT
+            if inference.dp is None and not meta.tasks and not beats:
+                listed = _loaded_pairs(part, matrix)
+                pairs += [[*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(listed)]
+                continue
+            sure = inference.dp is not None and inference.confidence >= min_confidence
+            for a, b in sorted(inference.pairs if sure else basic_pairs(part)):
+                pairs.append([*_place(by_id[a]), *_place(by_id[b])])
+            tasks.append(_task(part.task_id, part.ordered, inference))
+    return {"ping_list": pairs, "tasks": tasks}
+
+
+def _readings(
+    table: pl.DataFrame, bits: int | None
+) -> tuple[list[tuple[str, int]], Readings, int | None]:
+    """Return the RNICs of a table by host and rail, their readings, and the tick of these."""
+    hosts = table["host"].unique().sort()
+    host = table["host"].cast(pl.Enum(hosts)).to_physical().to_numpy()
+    seat = host.astype(np.int32) * (MAX_RAIL + 1) + table["rail"].to_numpy()
+    taken = np.zeros(len(hosts) * (MAX_RAIL + 1), dtype=np.bool_)
+    taken[seat] = True
+    # Names as numbers from here on: a table of millions of rows has few of them.
+    row = (np.cumsum(taken, dtype=np.int32) - 1)[seat]
+    names = hosts.to_list()
+    there = [(names[i // (MAX_RAIL + 1)], int(i) % (MAX_RAIL + 1)) for i in np.flatnonzero(taken)]
+    time_ns = table["time_ns"].to_numpy()
+    # Also those that failed: the tick is how often somebody tried.
+    few = row < TICK_ENDPOINTS
+    order = np.lexsort((time_ns[few], row[few]))
+    steps = np.diff(time_ns[few][order])[np.diff(row[few][order]) == 0]
+    read = (table["tx_bytes"].is_not_null() & table["rx_bytes"].is_not_null()).to_numpy()
+    tx, rx = (table[name].fill_null(0).to_numpy() for name in NULLABLE)
+    if not read.all():
+        row, time_ns, tx, rx = row[read], time_ns[read], tx[read], rx[read]
+    readings = in_order(
+        [endpoint_id(host, rail) for host, rail in there],
+        row,
+        time_ns=time_ns,
+        tx_bytes=tx,
+        rx_bytes=rx,
+        bits=np.full(len(there), UNDECLARED if bits is None else bits, dtype=np.int64),
+    )
+    return there, readings, usual_tick_ns(steps)
+
+
+def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:
+    """Return the list of those RNICs that carry so much that somebody trains on them.
+
+    The basic list; where hosts have two such RNICs at most, a ring enters and leaves them there,
+    and changes rails between hosts: every pair of two hosts.
+    """
+    heavy = {
+        e
+        for e, rate in zip(matrix.endpoints, matrix.level, strict=True)
+        if rate >= LOADED_BYTES_PER_S
+    }
+    rnics = tuple(r for r in job.rnics if r.endpoint_id in heavy)
+    most = max(Counter(r.host for r in rnics).values(), default=0)
+    if most <= RING_ENDS and len(rnics) <= DEFAULT_MAX_PEERS:
+        return {
+            ordered(a.endpoint_id, b.endpoint_id)
+            for a, b in combinations(rnics, 2)
+            if a.host != b.host
+        }
+    return basic_pairs(replace(job, rnics=rnics))
+
+
+def _place(rnic: Rnic) -> list[Any]:
+    return [rnic.host, rnic.rail]
+
+
+def _places(rnics: Sequence[Rnic]) -> list[list[Any]]:
+    return [_place(r) for r in rnics]
+
+
+def _task(task_id: str, rnics: Sequence[Rnic], found: Inference) -> dict[str, Any]:
+    idle = set(found.idle)
+    inferred = found.dp is not None
+    return {
+        "task": task_id,
+        "rnics": _places([r for r in rnics if r.endpoint_id not in idle]),
+        "dp": found.dp,
+        "pp": found.pp,
+        "tp": found.tp,
+        "ep": found.ep if inferred else None,
+        "cp": found.cp if inferred else None,
+        "confidence": found.confidence,
+        "reason": found.reason,
+        "signs": dict(found.signs),
+        "period_s": None if found.period_ns is None else round(found.period_ns / SECOND_NS, 4),
+        "clusters": [_places(group) for group in found.groups],
+        "stages": [_places(stage) for stage in found.stages()],
+        "pp_groups": [_places(chain) for chain in found.chains],
+        "ep_groups": [_places(group) for group in found.ep_groups],
+    }

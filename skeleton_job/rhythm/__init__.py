@@ -1,0 +1,1 @@
+"""When a job repeats itself, and which RNICs do it together."""

@@ -1,0 +1,212 @@
+"""The counters of the last minutes, as they come from the agents."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from statistics import median_low
+from sys import intern
+from typing import Final
+
+import numpy as np
+
+from schemas.records import CounterBatch
+from schemas.units import SECOND_NS
+from skeleton_job.series.columns import MAX_BATCH_SPAN_NS, CounterColumns
+from skeleton_job.series.pages import MAX_NAMES, SPAN_NS, Codes, Numbers, Page
+from skeleton_job.series.readings import Readings, in_order
+from skeleton_job.series.unwrapping import UNDECLARED
+
+MAX_BYTES: Final = 2**64
+# Pages of an agent within the horizon.
+PAGES: Final = 20
+# Agents are looked through for silent ones after so many batches: a second of a large cluster.
+SWEEP_BATCHES: Final = 4096
+
+
+class _Agent:
+    """The pages of one agent, and its latest reading.
+
+    `pattern` holds the names and widths of its latest batch as bytes, `coded` their numbers and
+    in which pages these count.
+    """
+
+    __slots__ = ("coded", "latest_ns", "pages", "pattern")
+
+    def __init__(self) -> None:
+        self.latest_ns = 0
+        self.pages: deque[Page] = deque()
+        self.pattern = b""
+        self.coded: tuple[Codes, Numbers] = ({}, np.empty(0, dtype=np.uint8))
+
+
+class CounterStore:
+    """Holds `horizon_ns` of event time of each agent's readings.
+
+    An agent that has been silent for two horizons is forgotten.
+    """
+
+    def __init__(self, horizon_ns: int) -> None:
+        self._horizon_ns = horizon_ns
+        # Pages are dropped as a whole: so much outlives the horizon.
+        self._page_ns = max(SECOND_NS, horizon_ns // PAGES)
+        self._agents: dict[str, _Agent] = {}
+        self._latest_ns = 0
+        self._batches = 0
+
+    def add(self, batch: CounterBatch) -> int:
+        """Take a batch; return how many of its samples are of no use."""
+        start_ns = batch.started_at * 1000
+        rows: list[tuple[int, str, int, int, int]] = []
+        for s in batch.samples:
+            tx, rx, offset_ns, delay_ns = s.tx_bytes, s.rx_bytes, s.tick_offset_ns, s.read_delay_ns
+            if (
+                tx is not None
+                and rx is not None
+                and 0 <= tx < MAX_BYTES
+                and 0 <= rx < MAX_BYTES
+                and 1 <= s.counter_bits <= 64
+                and 0 <= offset_ns <= MAX_BATCH_SPAN_NS
+                and 0 <= (delay_ns or 0) <= MAX_BATCH_SPAN_NS
+            ):
+                time_ns = start_ns + offset_ns + (delay_ns or 0)
+                rows.append((time_ns, s.endpoint_id, s.counter_bits, tx, rx))
+        if rows:
+            agent = self._agents.get(batch.agent_id)
+            if agent is None:
+                agent = self._agents[intern(batch.agent_id)] = _Agent()
+            self._put(agent, rows)
+        return len(batch.samples) - len(rows)
+
+    def add_columns(self, batch: CounterColumns) -> None:
+        """Take a batch whose samples are all of use."""
+        agent = self._agents.get(batch.agent_id)
+        key = batch.names.tobytes() + batch.bits.tobytes()
+        begin_ns, end_ns = int(batch.time_ns.min()), int(batch.time_ns.max())
+        if agent is not None and agent.pages and key == agent.pattern:
+            page = agent.pages[-1]
+            if (
+                page.codes is agent.coded[0]
+                and end_ns - begin_ns < SPAN_NS
+                and page.takes(begin_ns, end_ns, self._page_ns)
+            ):
+                page.add(batch.time_ns, agent.coded[1], batch.tx_bytes, batch.rx_bytes)
+                self._seen(agent, end_ns)
+                return
+        if agent is None:
+            agent = self._agents[intern(batch.agent_id)] = _Agent()
+        names, widths = batch.endpoints(), batch.bits.tolist()
+        columns = batch.time_ns, batch.tx_bytes, batch.rx_bytes
+        times, tx, rx = (column.tolist() for column in columns)
+        self._put(agent, list(zip(times, names, widths, tx, rx, strict=True)))
+        # The next one will have the same endpoints in the same order.
+        codes = agent.pages[-1].codes
+        wanted = list(zip(names, widths, strict=True))
+        if all(name in codes for name in wanted):
+            agent.pattern = key
+            agent.coded = codes, np.array([codes[name] for name in wanted], dtype=np.uint8)
+
+    def latest_of(self, agent_id: str) -> int | None:
+        """Return the time of an agent's latest reading, None without any."""
+        agent = self._agents.get(agent_id)
+        return None if agent is None else agent.latest_ns
+
+    def latest_ns(self, agents: Iterable[str]) -> int | None:
+        """Return the time that half of these agents' readings have reached, None without any.
+
+        The median: neither a dead agent nor one with a fast clock decides.
+        """
+        latest = [self._agents[a].latest_ns for a in agents if a in self._agents]
+        return median_low(latest) if latest else None
+
+    def readings(
+        self, agents: Iterable[str], endpoints: Sequence[str], start_ns: int, end_ns: int
+    ) -> Readings:
+        """Return the readings of these endpoints by these agents.
+
+        Whole batches that touch the time between start_ns and end_ns.
+        """
+        row_of = {endpoint: row for row, endpoint in enumerate(endpoints)}
+        bits = np.full(len(endpoints), UNDECLARED, dtype=np.int64)
+        # Pages share their numbers of names.
+        known: dict[int, np.ndarray] = {}
+        parts = []
+        for agent_id in sorted(set(agents)):
+            agent = self._agents.get(agent_id)
+            for page in agent.pages if agent is not None else ():
+                time_ns, code, tx, rx = page.columns(start_ns, end_ns)
+                if not time_ns.size:
+                    continue
+                rows = known.get(id(page.codes))
+                if rows is None or rows.size < len(page.codes):
+                    rows = np.array([row_of.get(name, -1) for name, _ in page.codes], np.int32)
+                    known[id(page.codes)] = rows
+                seen = np.bincount(code, minlength=rows.size) > 0
+                for (_, width), row, here in zip(page.codes, rows, seen, strict=True):
+                    if here and row >= 0:
+                        bits[row] = width
+                row = rows[code]
+                if rows.min() < 0:
+                    mine = row >= 0
+                    row, time_ns, tx, rx = row[mine], time_ns[mine], tx[mine], rx[mine]
+                parts.append((row, time_ns, tx, rx))
+        columns = zip(*parts, strict=True) if parts else (_NO_ROW, _NO_TIME, _NO_BYTES, _NO_BYTES)
+        row, time_ns, tx, rx = (np.concatenate(list(column)) for column in columns)
+        return in_order(endpoints, row, time_ns=time_ns, tx_bytes=tx, rx_bytes=rx, bits=bits)
+
+    def _put(self, agent: _Agent, rows: list[tuple[int, str, int, int, int]]) -> None:
+        times, names, widths, tx, rx = zip(*rows, strict=True)
+        begin_ns, end_ns = min(times), max(times)
+        wanted = set(zip(names, widths, strict=True))
+        if end_ns - begin_ns >= SPAN_NS or len(wanted) > MAX_NAMES:
+            # Hosts have fewer RNICs, and batches take a second: halves until each fits a page.
+            rows = sorted(rows)
+            self._put(agent, rows[: len(rows) // 2])
+            self._put(agent, rows[len(rows) // 2 :])
+            return
+        page = agent.pages[-1] if agent.pages else None
+        if (
+            page is None
+            or not page.takes(begin_ns, end_ns, self._page_ns)
+            or len(wanted.difference(page.codes)) + len(page.codes) > MAX_NAMES
+        ):
+            page = self._new_page(agent, page, wanted)
+        codes = page.codes
+        for name, width in wanted.difference(codes):
+            codes[intern(name), width] = len(codes)
+        code = [codes[n, w] for n, w in zip(names, widths, strict=True)]
+        page.add(
+            np.array(times, dtype=np.int64),
+            code,
+            np.array(tx, dtype=np.uint64),
+            np.array(rx, dtype=np.uint64),
+        )
+        self._seen(agent, end_ns)
+
+    def _seen(self, agent: _Agent, end_ns: int) -> None:
+        agent.latest_ns = max(agent.latest_ns, end_ns)
+        self._latest_ns = max(self._latest_ns, end_ns)
+        self._batches += 1
+        if self._batches % SWEEP_BATCHES == 0:
+            self._forget_silent()
+
+    def _new_page(self, agent: _Agent, last: Page | None, wanted: set[tuple[str, int]]) -> Page:
+        codes: Codes = {}
+        if last is not None:
+            last.close()
+            # Names that are gone do not stay for ever.
+            codes = last.codes if wanted == last.codes.keys() else {}
+        while agent.pages and agent.pages[0].end_ns < agent.latest_ns - self._horizon_ns:
+            agent.pages.popleft()
+        page = Page(codes)
+        agent.pages.append(page)
+        return page
+
+    def _forget_silent(self) -> None:
+        before_ns = self._latest_ns - 2 * self._horizon_ns
+        silent = [a for a, agent in self._agents.items() if agent.latest_ns < before_ns]
+        for agent_id in silent:
+            del self._agents[agent_id]
+
+
+_NO_ROW: Final = (np.empty(0, dtype=np.int32),)
+_NO_TIME: Final = (np.empty(0, dtype=np.int64),)
+_NO_BYTES: Final = (np.empty(0, dtype=np.uint64),)

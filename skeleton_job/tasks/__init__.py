@@ -1,0 +1,1 @@
+"""Jobs, their endpoints, when their skeleton is due, and which one stands."""

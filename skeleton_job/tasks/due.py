@@ -1,0 +1,61 @@
+"""When to infer, and what an inference needs."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schemas.units import SECOND_NS
+from skeleton_job.job import Job
+from skeleton_job.layout.skeleton import TOO_SHORT, Inference, infer
+from skeleton_job.series.rates import rate_matrix
+from skeleton_job.series.readings import Readings
+
+# Batches of a second arrive up to this much after their last tick.
+SETTLE_NS: Final = 3 * SECOND_NS // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceConfig:
+    """When to infer, and from what; event time."""
+
+    interval_ns: int = 30 * SECOND_NS
+    window_ns: int = 300 * SECOND_NS
+
+    def window_end_ns(self, latest_ns: int) -> int:
+        """Return the end of the latest window that readings up to a time fill."""
+        return (latest_ns - SETTLE_NS) // self.interval_ns * self.interval_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An inference that is due; the readings stay in the store until somebody has time for it."""
+
+    task_id: str
+    window_ns: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One inference to make: everything it needs, so that another thread can make it."""
+
+    job: Job
+    window_ns: tuple[int, int]
+    readings: Readings
+
+    def without_readings(self) -> "Question":
+        """Return the same, to be kept while another process has the readings."""
+        return replace(self, readings=self.readings.none())
+
+    def answer(self) -> Inference:
+        """Return the inference; before the job's first reading nothing is missing."""
+        start_ns, end_ns = self.window_ns
+        bin_ns = self.readings.tick_ns
+        if bin_ns is None:
+            return Inference(confidence=0.0, reason=TOO_SHORT)
+        first = int(self.readings.time_ns.min())
+        begin_ns = max(start_ns, -(-first // bin_ns) * bin_ns)
+        if begin_ns + bin_ns > end_ns:
+            return Inference(confidence=0.0, reason=TOO_SHORT)
+        return infer(
+            self.job,
+            rate_matrix(self.readings, start_ns=begin_ns, end_ns=end_ns, bin_ns=bin_ns),
+        )

@@ -1,0 +1,1 @@
+"""One partition's state machine: rounds in; windows, anomalies and progress marks out."""

@@ -1,0 +1,139 @@
+"""The messages of one partition, taken into its machine: many at a time where that is possible.
+
+Most rounds are plain (`streams.core.absorb`) and go through a kernel; the others, and all
+where numba is missing, go one by one through fastavro and the machine. The outputs are the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Message
+
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.metrics import Metric
+from streams.core.outputs import Output
+from streams.kernels import HAS_KERNELS
+
+if TYPE_CHECKING:
+    from streams.columns.blocks import Block
+    from streams.core.window_bytes import WindowBytes
+
+
+class Made(NamedTuple):
+    """A message that no broker sent: as much of one as a feed looks at."""
+
+    raw: bytes
+    number: int
+
+    def value(self) -> bytes:
+        """Return its bytes."""
+        return self.raw
+
+    def offset(self) -> int:
+        """Return its place in the log."""
+        return self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message that goes to the dead letters, why, and what is counted."""
+
+    message: Message
+    error: DecodeError
+    counter: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What some consecutive messages made known; the last one may have been refused."""
+
+    outputs: list[Output] = field(default_factory=list)
+    refused: Refused | None = None
+
+
+class Feed:
+    """Takes messages into one partition's machine.
+
+    Parameters
+    ----------
+    kernels
+        Whether plain rounds go through the kernels; needs numba.
+    """
+
+    def __init__(
+        self, machine: PartitionMachine, codec: Codec, *, kernels: bool = HAS_KERNELS
+    ) -> None:
+        self._machine = machine
+        self._codec = codec
+        self._partition = machine.identity.partition
+        self._kernels = kernels
+        if kernels:
+            # Here, since numba may be missing.
+            from streams.columns.blocks import Blocks  # noqa: PLC0415
+            from streams.core.plain_rounds import PlainRounds  # noqa: PLC0415
+
+            self._plain = PlainRounds(machine)
+            self._blocks = Blocks(codec.framer)
+
+    def take(self, messages: Sequence[Message]) -> Iterator[Taken]:
+        """Take messages in order; yield what they make known, in order."""
+        if not self._kernels:
+            for message in messages:
+                yield self._one(message)
+            return
+        for block in self._blocks.make([m.value() or b"" for m in messages]):
+            at = 0
+            while at < len(block):
+                at, outputs = self._plain.take(block, at)
+                if outputs:
+                    yield Taken(outputs)
+                if at < len(block):
+                    yield self._one(messages[block.first + at], block, at)
+                    at += 1
+
+    def warm(self, messages: Sequence[Message]) -> None:
+        """Take messages of the look-back for their effect on the state only."""
+        self._machine.live = False
+        counts = self._machine.counts.copy()
+        try:
+            for _ in self.take(messages):
+                pass
+        finally:
+            self._machine.live = True
+            self._machine.counts = counts
+
+    def _one(self, message: Message, block: "Block | None" = None, at: int = 0) -> Taken:
+        """Take a message by itself; what the kernel did not know in `block` it learns."""
+        self._machine.counts["rounds_alone"] += 1
+        offset = int(message.offset() or 0)
+        try:
+            datum = self._codec.decode_datum(
+                topics.PROBE_ROUND, message.value() or b"", partition=self._partition, offset=offset
+            )
+        except DecodeError as error:
+            return Taken(refused=Refused(message, error, "undecodable"))
+        try:
+            outputs = self._machine.process(datum, offset)
+        except RefusedRoundError as error:
+            reason = DecodeError(
+                str(error), topic=topics.PROBE_ROUND.name, partition=self._partition, offset=offset
+            )
+            return Taken(refused=Refused(message, reason, error.counter))
+        if block is not None:
+            self._plain.learn(block, at, datum)
+        return Taken(outputs)
+
+
+def window_bytes(codec: Codec, machine: PartitionMachine) -> "WindowBytes | None":
+    """Return what encodes a machine's closed windows many at a time; None without kernels."""
+    if not HAS_KERNELS:
+        return None
+    from streams.core.window_bytes import make  # noqa: PLC0415
+
+    made = make(codec, machine.identity.cluster)
+    if made is not None:
+        machine.recent.flows.on_removed.append(made.forget)
+    return made

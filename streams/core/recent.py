@@ -1,0 +1,280 @@
+"""The last minute of every 5-tuple: counts per second in rings, times of rare losses in lists.
+
+All of it is a function of the results of the last minute of event time, never of
+what was decided: a restart rebuilds it from the log.
+"""
+
+from bisect import bisect_left, insort
+from sys import intern
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.columns.arrays import Bools, Int64s
+from schemas.enums import Transport
+from schemas.units import SECOND_NS
+from streams.columns.rounds import NEVER_NS, FlowKey, RoundColumns
+from streams.columns.table import Column, Table
+from streams.detectors.loss import OUTAGE_PROBES, RING_S
+
+# A power of two above RING_S.
+SLOTS: Final = 64
+SortKey = tuple[str, str, int, str]
+# A larger share of new 5-tuples is sorted in with all others, a smaller one put in one by one.
+FEW_NEW: Final = 0.01
+Ring = NDArray[np.uint16]
+RINGS: Final = ("sampled", "sent", "lost")
+TRANSPORTS: Final = tuple(t.value for t in Transport)
+TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
+
+
+class RecentProbes:
+    """5-tuples of a partition and what they sent in the last minute.
+
+    Parameters
+    ----------
+    reach_ns
+        Time of the latest probe so far; the rings end there.
+    """
+
+    def __init__(self, reach_ns: int = 0) -> None:
+        self.flows: Table[FlowKey] = Table(
+            {
+                "last_ns": Column(np.int64, NEVER_NS),
+                "transport": Column(np.int8, 0),
+                "cut_off": Column(np.int8, 0),
+                # Set by `streams.core.probe_alarms`; where it is not HEALTHY, results are looked at
+                # one by one.
+                "watched": Column(np.int8, 0),
+                # Number of the last round that a kernel took (`streams.columnar`).
+                "mark": Column(np.int64, 0),
+                # Its room for that round's probes and losses.
+                "probes": Column(np.int32, 0),
+                "losses": Column(np.int32, 0),
+            }
+        )
+        # By second first: the 5-tuples of a round lie side by side, and so does what a new
+        # second clears.
+        # Nobody probes a 5-tuple 65,536 times in a second; who claims it is counted from 0 again.
+        self.rings: dict[str, Ring] = {
+            name: np.zeros((SLOTS, self.flows.capacity), np.uint16) for name in RINGS
+        }
+        # Rows by agent, source and destination, for tests over all 5-tuples of a path. By their
+        # hash, which several paths may have: a key of its own for each path takes twice as much.
+        # One row stands by itself.
+        self._paths: dict[int, int | tuple[int, ...]] = {}
+        self._losses: dict[int, list[int]] = {}
+        # Rows in the order of source, destination, flow and agent; new ones beside it until asked
+        # for.
+        self._order: list[int] = []
+        self._new: list[int] = []
+        self._rank = np.zeros(0, np.int64)
+        self.head_s = reach_ns // SECOND_NS
+
+    def rows(self, keys: list[FlowKey]) -> Int64s:
+        """Return the rows of the 5-tuples, making those that are new."""
+        found = self.flows.find_all(keys)
+        if None in found:
+            for key in keys:
+                if self.flows.find(key) is None:
+                    row = self._new_row(key)
+                    self._put_path(key, row)
+            found = self.flows.find_all(keys)
+        return np.array(found, np.int64)
+
+    def known_rows(self, keys: list[FlowKey]) -> tuple[Int64s, Bools]:
+        """Return the rows of those 5-tuples that are there, and which they are."""
+        found = self.flows.find_all(keys)
+        here = np.array([row is not None for row in found], np.bool_)
+        return np.array([row for row in found if row is not None], np.int64), here
+
+    def known_key(self, key: FlowKey) -> FlowKey:
+        """Return the key that is kept for a 5-tuple already, or this one; from any thread."""
+        return self.flows.kept(key)
+
+    def advance(self, reach_ns: int) -> None:
+        """Move the rings on to the second of `reach_ns`."""
+        head_s = reach_ns // SECOND_NS
+        steps = min(head_s - self.head_s, SLOTS)
+        if steps <= 0:
+            return
+        fresh = [second % SLOTS for second in range(head_s - steps + 1, head_s + 1)]
+        for ring in self.rings.values():
+            ring[fresh] = 0
+        self.head_s = head_s
+
+    def add(self, columns: RoundColumns, rows: Int64s, take: Bools) -> None:
+        """Count the results of a round that are marked in `take`.
+
+        `advance` comes before, so that no result is beyond the rings.
+        """
+        flows = self.flows
+        flows["transport"][rows] = [TRANSPORT_CODES[t] for t in columns.transport]
+        second = columns.sent_ns // SECOND_NS
+        within = take & (second > self.head_s - RING_S)
+        slot = second % SLOTS
+        lost = ~columns.ok
+        # Usually each 5-tuple stands in a round once: sums over it need no grouping.
+        once = len(set(rows.tolist())) == len(rows)
+        sample = within & (self._single_samples(rows) if once else self._samples(rows, lost))
+        for name, marked in (("sent", within), ("sampled", sample)):
+            _count(self.rings[name], rows[marked], slot[marked], once=once)
+        if lost.any():
+            _count(self.rings["lost"], rows[within & lost], slot[within & lost], once=once)
+            for index in np.flatnonzero(sample & lost).tolist():
+                self.note_loss(int(rows[index]), int(columns.sent_ns[index]))
+        if once:
+            latest = flows["last_ns"][rows[take]]
+            flows["last_ns"][rows[take]] = np.maximum(latest, columns.sent_ns[take])
+        else:
+            np.maximum.at(flows["last_ns"], rows[take], columns.sent_ns[take])
+
+    def is_counted_loss(self, row: int, sent_ns: int) -> bool:
+        """Return whether the loss of that probe is a sample within the rings."""
+        return sent_ns in self._losses.get(row, ())
+
+    def sampled(self, row: int, span_s: int) -> tuple[int, int]:
+        """Return (sent, lost) first probes of the last `span_s` seconds."""
+        sent = int(self.rings["sampled"][self._slots(span_s), row].sum())
+        return sent, len(self.loss_times(row, span_s))
+
+    def path_sampled(self, row: int, span_s: int) -> tuple[int, int]:
+        """Return the same, summed over all 5-tuples of the row's path."""
+        rows = self.path_rows(row)
+        sent = int(self.rings["sampled"][np.ix_(self._slots(span_s), rows)].sum())
+        return sent, sum(len(self.loss_times(r, span_s)) for r in rows)
+
+    def path_rows(self, row: int) -> list[int]:
+        """Return the rows of all 5-tuples of the row's path, in order of the flow."""
+        path = self.flows.key(row)[:3]
+        keys = [(self.flows.key(r), r) for r in self._rows_of(hash(path))]
+        return [r for key, r in sorted(keys) if key[:3] == path]
+
+    def loss_times(self, row: int, span_s: int) -> list[int]:
+        """Return sending times of the counted losses of the last `span_s` seconds."""
+        times = self._losses.get(row, [])
+        return times[bisect_left(times, (self.head_s - span_s + 1) * SECOND_NS) :]
+
+    def totals(self, row: int, span_s: int) -> tuple[int, int]:
+        """Return (sent, lost) of all probes, re-probes too, of the last `span_s` seconds."""
+        slots = self._slots(span_s)
+        return int(self.rings["sent"][slots, row].sum()), int(self.rings["lost"][slots, row].sum())
+
+    def clean_probes(self, row: int) -> int:
+        """Return how many first probes were sent since the second of the last counted loss."""
+        losses = self.loss_times(row, RING_S)
+        if not losses:
+            return self.sampled(row, RING_S)[0]
+        since = self.head_s - losses[-1] // SECOND_NS
+        return int(self.rings["sampled"][self._slots(since), row].sum()) if since > 0 else 0
+
+    def retire(self, before_ns: int) -> list[int]:
+        """Forget the 5-tuples without results since `before_ns`; return their rows."""
+        rows = self.flows.rows()
+        gone: list[int] = rows[self.flows["last_ns"][rows] < before_ns].tolist()
+        if gone:
+            left = set(gone)
+            self._order = [row for row in self._order if row not in left]
+            self._new = [row for row in self._new if row not in left]
+        for row in gone:
+            key = self.flows.key(row)
+            self.flows.remove(key)
+            self._losses.pop(row, None)
+            path = hash(key[:3])
+            rest = tuple(other for other in self._rows_of(path) if other != row)
+            del self._paths[path]
+            if rest:
+                self._paths[path] = rest
+        return gone
+
+    def rank(self, rows: Int64s) -> Int64s:
+        """Return places of 5-tuples in the order of source, destination, flow and agent.
+
+        Comparable with each other only.
+        """
+        if self._new:
+            if len(self._new) > FEW_NEW * len(self._order):
+                self._order += self._new
+                self._order.sort(key=self._sort_key)
+            else:
+                for row in self._new:
+                    insort(self._order, row, key=self._sort_key)
+            self._new = []
+            places = np.array(self._order, np.int64)
+            self._rank = np.zeros(self.flows.capacity, np.int64)
+            self._rank[places] = np.arange(len(places))
+        out: Int64s = self._rank[rows]
+        return out
+
+    def _new_row(self, key: FlowKey) -> int:
+        used = self.flows.rows_ever
+        agent, src, dst, flow = key
+        # Each name is that of many 5-tuples.
+        row = self.flows.row((intern(agent), intern(src), intern(dst), flow))
+        self._new.append(row)
+        if self.flows.capacity > self.rings["sent"].shape[1]:
+            for name, ring in self.rings.items():
+                self.rings[name] = np.zeros((SLOTS, self.flows.capacity), np.uint16)
+                self.rings[name][:, : ring.shape[1]] = ring
+        elif used == self.flows.rows_ever:
+            # Somebody's before.
+            for ring in self.rings.values():
+                ring[:, row] = 0
+        return row
+
+    def _put_path(self, key: FlowKey, row: int) -> None:
+        path = hash(key[:3])
+        known = self._rows_of(path)
+        self._paths[path] = (*known, row) if known else row
+
+    def _rows_of(self, path: int) -> tuple[int, ...]:
+        """Return the rows of the paths that have this hash."""
+        rows = self._paths.get(path, ())
+        return rows if isinstance(rows, tuple) else (rows,)
+
+    def _sort_key(self, row: int) -> SortKey:
+        agent, src, dst, flow = self.flows.key(row)
+        return src, dst, flow, agent
+
+    def _samples(self, rows: Int64s, lost: Bools) -> Bools:
+        """Mark the first probe of each 5-tuple, unless it tells of an outage and not of a rate.
+
+        So it does when all probes of its round were lost, and in the round after
+        that: the probe that was under way when an outage ended is lost, its
+        re-probe comes back, and at once all 5-tuples of a healed link would look
+        as if they lost a share.
+        """
+        present, first, group = np.unique(rows, return_index=True, return_inverse=True)
+        probes = np.bincount(group, minlength=len(present))
+        losses = np.bincount(group[lost], minlength=len(present))
+        outage = (probes >= OUTAGE_PROBES) & (losses == probes)
+        marks = np.zeros(len(rows), np.bool_)
+        marks[first[~outage & (self.flows["cut_off"][present] == 0)]] = True
+        self.flows["cut_off"][present] = outage
+        return marks
+
+    def _single_samples(self, rows: Int64s) -> Bools:
+        """Mark as `_samples` does where each 5-tuple has one probe: too few for an outage."""
+        marks: Bools = self.flows["cut_off"][rows] == 0
+        self.flows["cut_off"][rows] = False
+        return marks
+
+    def _slots(self, span_s: int) -> list[int]:
+        return [s % SLOTS for s in range(self.head_s - span_s + 1, self.head_s + 1)]
+
+    def note_loss(self, row: int, sent_ns: int) -> None:
+        """Remember the loss of a probe that counts as a sample."""
+        times = self._losses.setdefault(row, [])
+        insort(times, sent_ns)
+        oldest = (self.head_s - RING_S + 1) * SECOND_NS
+        while times[0] < oldest:
+            del times[0]
+
+
+def _count(ring: Ring, rows: Int64s, slots: Int64s, *, once: bool) -> None:
+    """Add one at each place; `once`: no place is there twice."""
+    if once:
+        ring[slots, rows] += 1
+    else:
+        np.add.at(ring, (slots, rows), 1)

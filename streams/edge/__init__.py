@@ -1,0 +1,1 @@
+"""What touches Kafka, threads and the clock: the consumer, the publisher, sessions and restarts."""

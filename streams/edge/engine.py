@@ -1,0 +1,459 @@
+"""What travels from the source to the engine.
+
+When a partition is idle: so that it does not hold the localizer back.
+
+Takes batches through the partitions' machines, publishes, commits.
+
+Runs in one thread at a time, under one lock: batches come from the Faust agent,
+hand-overs of partitions from the consumer's rebalance callbacks.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import Message, TopicPartition
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.connection import KafkaSettings
+from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.enums import AnomalyState
+from schemas.eventlog import EventLog
+from streams.columns import memory
+from streams.core.feed import Refused, window_bytes
+from streams.core.metrics import Metrics
+from streams.core.outputs import Output, anomaly_output, progress, window_output
+from streams.core.window_records import WindowBatch
+from streams.edge.errors import SessionLostError
+from streams.edge.publisher import UNKNOWN_OFFSET, Publisher, Receipt
+from streams.edge.session import Mark, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages as the consumer took them, with what proves that none is missing.
+
+    `epochs` and `starts` hold, by partition, the assignment and the offset that
+    came next before this batch; `messages` the partition's, in order.
+    """
+
+    number: int
+    epochs: dict[int, int]
+    starts: dict[int, int]
+    messages: dict[int, list[Message]]
+
+
+# A partition without input for this long must not hold the localizer back.
+IDLE_AFTER_S: Final = 2.0
+# And says so again, so that a localizer that starts later hears it.
+IDLE_REPEAT_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Idle:
+    """What a partition's silence is measured by; times are monotonic, in seconds."""
+
+    since: float
+    progress_at: int | None = None
+    told: float = float("-inf")
+
+    def due(self, progress_at: int | None, now: float, *, at_end: bool) -> bool:
+        """Return whether it is to be told that nothing has moved the partition for a while.
+
+        Input that is late or refused does not move it either.
+
+        Parameters
+        ----------
+        progress_at
+            The machine's progress, microseconds.
+        at_end
+            Whether nothing waits in the log.
+        """
+        if progress_at != self.progress_at:
+            self.progress_at, self.since, self.told = progress_at, now, float("-inf")
+        if not at_end or now - self.since < IDLE_AFTER_S or now - self.told < IDLE_REPEAT_S:
+            return False
+        self.told = now
+        return True
+
+
+if TYPE_CHECKING:
+    from streams.core.window_bytes import WindowBytes
+
+PROCESS: Final = "worker"
+# Batches whose outputs may be on their way while the next one is worked on: waiting for each
+# took a quarter of a full worker's time.
+UNCONFIRMED: Final = 1
+# Windows encoded and sent at a time: all of a large partition's at once are a hundred megabytes.
+WINDOWS_AT_ONCE: Final = 8_192
+
+Commit = Callable[[list[TopicPartition], bool], None]
+# Partition to the end of its log as the consumer last saw it, negative: unknown.
+LogEnds = Mapping[int, int]
+
+
+class Engine:
+    """The partitions that this worker holds."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        codec: Codec,
+        log: EventLog,
+        metrics: Metrics,
+        commit_s: float,
+    ) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._log = log
+        self._metrics = metrics
+        self._commit_s = commit_s
+        self._lock = threading.RLock()
+        self._sessions: dict[int, Session] = {}
+        self._idle: dict[int, Idle] = {}
+        self._publisher: Publisher | None = None
+        # Batches that are not confirmed, oldest first, and where the sessions stood after each.
+        self._sent: deque[tuple[Receipt, list[Mark]]] = deque()
+        self._commit: Commit | None = None
+        self._committed_at = 0.0
+        # Partitions whose last commit failed: without new rounds nobody else would try again.
+        self._uncommitted: deque[int] = deque()
+        # Replaced as a whole, never changed.
+        self._held: dict[int, int] = {}
+        # Monotonic times of the last progress and of the last sign of life of the
+        # thread that consumes; the watchdog reads them.
+        self.moved_at = self.beat_at = time.monotonic()
+        self._stopping = False
+
+    def beat(self) -> None:
+        """Note that the consuming thread runs."""
+        self.beat_at = time.monotonic()
+
+    def stop(self) -> None:
+        """Let no long work go on; from any thread."""
+        self._stopping = True
+
+    def rebuilding(self) -> None:
+        """Note that the consuming thread runs while partitions are rebuilt.
+
+        Raises
+        ------
+        SessionLostError
+            If the worker is to stop: nothing is lost with what was not begun.
+        """
+        self.beat()
+        self._check_stop()
+
+    def waiting(self) -> None:
+        """Note that a machine waits for what is being read, which is no stall; raises the same.
+
+        Of the consuming thread neither, which may wait for the machine meanwhile.
+        """
+        self.moved_at = self.beat_at = time.monotonic()
+        self._check_stop()
+
+    def _check_stop(self) -> None:
+        if self._stopping:
+            raise SessionLostError("the worker is to stop")
+
+    def open(self, publisher: Publisher, commit: Commit) -> None:
+        """Begin with no partitions, a fresh publisher, and a way to commit."""
+        with self._lock:
+            self._drop_all()
+            self._idle.clear()
+            memory.settle()
+            self._publisher, self._commit = publisher, commit
+
+    def take_over(self, sessions: Iterable[Session]) -> None:
+        """Hold these partitions from now on.
+
+        Where nothing was committed yet, the place is committed before anything
+        is published: from then on there is always a checkpoint to restart from.
+        """
+        with self._lock:
+            new = list(sessions)
+            self._sessions.update({s.partition: s for s in new})
+            for session in new:
+                encoder = window_bytes(self._codec, session.machine)
+                session.machine.windows_to = partial(self._publish_windows, session, encoder)
+            self._idle.update({s.partition: Idle(since=time.monotonic()) for s in new})
+            memory.settle()
+            self._commit_now(new, wait=True)
+            self._moved()
+
+    def release(self, partitions: Iterable[int], *, commit: bool) -> None:
+        """Let partitions go; what they published is confirmed and committed before.
+
+        With `commit` False they are another's already: nothing is committed. What was sent is
+        confirmed or given up all the same: this process may be the next owner, too, and reads
+        what is there.
+
+        Raises
+        ------
+        SessionLostError
+            If an output is not confirmed; the partitions are let go nevertheless.
+        """
+        numbers = list(partitions)
+        if not commit:
+            self._let_nobody_wait(numbers)
+        with self._lock:
+            gone = self._given_up(numbers)
+            self._moved()
+            try:
+                if gone:
+                    self._settle()
+                if commit and gone:
+                    self._commit_now(gone, wait=True)
+            finally:
+                self._unmark({session.partition for session in gone})
+            if gone and not self._stopping:
+                gone.clear()
+                memory.settle()
+
+    def close(self) -> None:
+        """Drop everything and give up what is not confirmed."""
+        with self._lock:
+            if self._publisher is not None:
+                self._publisher.abandon()
+            with suppress(SessionLostError):
+                self.release(list(self._sessions), commit=False)
+            self._sent.clear()
+            self._publisher = self._commit = None
+
+    def partitions(self) -> dict[int, int]:
+        """Return the partitions held, with the next offset of each.
+
+        Takes no lock: the watchdog asks while the thread that holds it may hang.
+        """
+        return self._held
+
+    def process(self, batch: Batch) -> None:
+        """Take a batch through the machines; return when those before it are confirmed.
+
+        Raises
+        ------
+        SessionLostError
+            If an output is not confirmed or messages are missing.
+        """
+        with self._lock:
+            try:
+                self._process(batch)
+            except BaseException:
+                # Machines may be ahead of what is published: nothing of theirs is committed.
+                self._drop_all()
+                raise
+
+    def commit_failed(self, partitions: Iterable[int]) -> None:
+        """Commit these again at the next opportunity; takes no lock, from the client's callback."""
+        self._uncommitted.extend(partitions)
+
+    def commit_due(self) -> None:
+        """Commit what is confirmed, when it is time."""
+        now = time.monotonic()
+        while self._uncommitted:
+            session = self._sessions.get(self._uncommitted.popleft())
+            if session is not None:
+                session.committed = UNKNOWN_OFFSET
+        if now - self._committed_at >= self._commit_s:
+            self._commit_now(self._sessions.values(), wait=False)
+
+    def tick(self, log_ends: LogEnds) -> None:
+        """Do what the wall clock asks for: commits, and marks of idle partitions."""
+        with self._lock:
+            if self._publisher is None:
+                return
+            self._settle()
+            self.commit_due()
+            now = time.monotonic()
+            for session in self._sessions.values():
+                self._mark_idle(session, now, log_ends)
+
+    def _process(self, batch: Batch) -> None:
+        current = {p for p, e in batch.epochs.items() if self._is_current(p, e)}
+        for partition in current:
+            if batch.starts[partition] != self._sessions[partition].next_offset:
+                raise SessionLostError(
+                    f"partition {partition}: batch begins at {batch.starts[partition]}, "
+                    f"expected {self._sessions[partition].next_offset}"
+                )
+        for partition in sorted(current):
+            self._take(self._sessions[partition], batch.messages[partition])
+            self._give_up_found(self._sessions[partition])
+        if current:
+            marks = [m for p in current if (m := self._sessions[p].mark()) is not None]
+            self._sent.append((self._open_publisher().receipt(), marks))
+            self._settle(leave=UNCONFIRMED)
+            self._metrics.add("batches")
+            for session in self._sessions.values():
+                self._metrics.take(session.machine.counts)
+            self._moved()
+            self.commit_due()
+
+    def _settle(self, leave: int = 0) -> None:
+        """Wait until outputs are confirmed, of all batches but so many of the last ones."""
+        publisher = self._open_publisher()
+        if not leave:
+            # What the clock alone had to say, too.
+            self._sent.append((publisher.receipt(), []))
+        while self._sent and (len(self._sent) > leave or not self._sent[0][0].open):
+            receipt, marks = self._sent[0]
+            publisher.wait(receipt)
+            self._sent.popleft()
+            for mark in marks:
+                mark.settle()
+
+    def _unmark(self, partitions: set[int]) -> None:
+        """Forget where these stood: a mark would keep the machine in memory."""
+        self._sent = deque(
+            (receipt, [m for m in marks if m.session.partition not in partitions])
+            for receipt, marks in self._sent
+        )
+
+    def _let_nobody_wait(self, partitions: Iterable[int]) -> None:
+        """End a machine's waiting for windows; takes no lock, which the machine has meanwhile.
+
+        When they come it would go on, and write beside the new owner.
+        """
+        for session in filter(None, map(self._sessions.get, partitions)):
+            session.give_up()
+
+    def _given_up(self, partitions: Iterable[int]) -> list[Session]:
+        gone = [s for p in partitions if (s := self._sessions.pop(p, None)) is not None]
+        for session in gone:
+            session.give_up()
+            self._idle.pop(session.partition, None)
+            self._metrics.take(session.machine.counts)
+        return gone
+
+    def _drop_all(self) -> None:
+        for session in self._sessions.values():
+            session.give_up()
+        self._sessions.clear()
+        self._sent.clear()
+
+    def _moved(self) -> None:
+        self._held = {p: s.next_offset for p, s in sorted(self._sessions.items())}
+        self.moved_at = time.monotonic()
+
+    def _take(self, session: Session, messages: list[Message]) -> None:
+        """Process messages of a partition."""
+        for taken in session.feed.take(messages):
+            for output in taken.outputs:
+                self._publish(session, output)
+            if taken.refused is not None:
+                self._refuse(taken.refused)
+        session.next_offset = int(messages[-1].offset() or 0) + 1
+
+    def _give_up_found(self, session: Session) -> None:
+        gone = session.give_up_found()
+        if gone:
+            self._log.warning(
+                "outputs.not_made_again",
+                partition=session.partition,
+                count=gone,
+                hint="other settings or another version wrote them; they stay",
+            )
+
+    def _publish(self, session: Session, output: Output) -> None:
+        if session.found and session.is_published(output):
+            self._metrics.add("already_published")
+            return
+        self._open_publisher().send(
+            self._settings.topic(output.topic.name),
+            self._codec.encode(output.topic, output.record),
+            partition=session.partition,
+            key=output.key.encode(),
+            timestamp_ms=output.event_ms,
+            confirmed=session.confirmed(output.topic),
+        )
+
+    def _publish_windows(
+        self, session: Session, encoder: "WindowBytes | None", windows: WindowBatch
+    ) -> None:
+        if encoder is None or session.found:
+            # Those that a predecessor published are recognised one by one.
+            for record in windows.records():
+                self._publish(session, window_output(record))
+            return
+        for part in windows.parts(WINDOWS_AT_ONCE):
+            keys, values = encoder.encode(part)
+            self._open_publisher().send_all(
+                self._settings.topic(topics.PROBE_WINDOW.name),
+                keys,
+                values,
+                partition=session.partition,
+                timestamp_ms=windows.end_at // 1000,
+                confirmed=session.confirmed(topics.PROBE_WINDOW),
+            )
+
+    def _refuse(self, refused: Refused) -> None:
+        """Send a message to the dead letters, bytes and key as they came."""
+        message, error = refused.message, refused.error
+        self._metrics.add(refused.counter)
+        self._log.debug("round.refused", why=refused.counter, reason=str(error))
+        self._open_publisher().send(
+            dead_letter_topic(self._settings.topic(topics.PROBE_ROUND.name)),
+            message.value(),
+            # Dead letters have their own partitions; any will do.
+            partition=-1,
+            key=message.key(),
+            headers=dead_letter_headers(error, process=PROCESS, original=_headers(message)),
+        )
+
+    def _mark_idle(self, session: Session, now: float, log_ends: LogEnds) -> None:
+        """Say that a partition is idle, when it is time."""
+        progress_at = session.machine.progress_at
+        at_end = 0 <= log_ends.get(session.partition, -1) <= session.next_offset
+        if not self._idle[session.partition].due(progress_at, now, at_end=at_end):
+            return
+        mark = progress(
+            self._settings.cluster, session.partition, AnomalyState.IDLE, progress_at or 0
+        )
+        output = anomaly_output(mark)
+        self._open_publisher().send(
+            self._settings.topic(output.topic.name),
+            self._codec.encode(output.topic, output.record),
+            partition=session.partition,
+            key=output.key.encode(),
+            # A partition that never had input has no event time; 1970 would be deleted at once.
+            timestamp_ms=output.event_ms or int(time.time() * 1000),
+        )
+
+    def _is_current(self, partition: int, epoch: int) -> bool:
+        session = self._sessions.get(partition)
+        return session is not None and session.epoch == epoch
+
+    def _open_publisher(self) -> Publisher:
+        if self._publisher is None:
+            raise SessionLostError("the worker holds no producer")
+        return self._publisher
+
+    def _commit_now(self, sessions: Iterable[Session], *, wait: bool) -> None:
+        due = [s for s in sessions if s.committed != s.settled.offset]
+        self._committed_at = time.monotonic()
+        if not due or self._commit is None:
+            return
+        topic = self._settings.topic(topics.PROBE_ROUND.name)
+        self._commit(
+            [
+                TopicPartition(topic, s.partition, s.settled.offset, s.settled.metadata())
+                for s in due
+            ],
+            wait,
+        )
+        self._metrics.add("commits")
+        for session in due:
+            session.committed = session.settled.offset
+
+
+def _headers(message: Message) -> Headers:
+    """Return the headers as they came; absent values become empty ones."""
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return [(k, v.encode() if isinstance(v, str) else v or b"") for k, v in pairs]

@@ -1,0 +1,443 @@
+"""Outputs that a predecessor published beyond the checkpoint that a session goes on from.
+
+They are made again, recognised, and not written again. Until then nothing is committed: there
+may be gaps in them, and a checkpoint among them would hide some from the next owner.
+
+One partition in a worker's hands: its machine, its place in the log, what is published.
+
+Exactly once, without transactions
+----------------------------------
+Outputs of source partition p go to partition p of the output topics, in an order
+that the source log alone decides. They are confirmed by the broker before the
+source offset is committed, and the commit says how far the output partitions
+were then (`streams.core.checkpoint`). So after any crash the records beyond that
+place are a beginning of what the machine makes of the rounds from the committed
+offset on. The next owner of the partition reads them first, and leaves out what
+is there already, recognised by its identity. Every reader sees every output
+once, whatever its isolation level.
+
+The former owner cannot write in between: what it has not got confirmed it gives
+up before its session ends (`streams.edge.publisher`, `streams.edge.publisher`), and only then
+does the broker give the partition away. On an orderly handover it has drained
+its queue. What is left: a stop of the process between its last look at the clock
+and the call that sends, or a network that cuts it off from the coordinator alone,
+in the second in which both sides count the session out.
+
+One thing more: a broker that stands still for longer than an output may wait, and
+comes back before the publisher's thread has given up what was sent later, may be
+given that without the earlier. Then what is found has gaps, and the new owner writes
+what is missing behind it. Each is still there once: nothing is committed before all
+that was found has been made again (`streams.edge.session`). But not in order, and whoever
+restarts within the look-back after that may take an anomaly for open that is not.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from confluent_kafka import Message
+
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.enums import AnomalyState
+from schemas.eventlog import EventLog
+from schemas.topics import Topic
+from schemas.units import MS_NS, US_NS
+from streams.config import REFRESH_STEP_NS, DetectionConfig
+from streams.core.anchors import Anchor, horizon_ns
+from streams.core.checkpoint import Checkpoint
+from streams.core.clock import ClockState
+from streams.core.feed import Feed
+from streams.core.machine import Identity, PartitionMachine
+from streams.core.outputs import Output, window_identity
+from streams.core.published import make_reader
+from streams.edge.earlier import Background, Beat, EarlierWindows, nothing
+from streams.edge.lookback import LogReader
+
+
+class Told(NamedTuple):
+    """An output as it stands in the log: what it says, its event time, its offset."""
+
+    identity: str
+    event_ns: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What is to be made again.
+
+    Attributes
+    ----------
+    rounds_end
+        Next round after those that a predecessor can have seen.
+    last_ns
+        The latest event time.
+    """
+
+    rounds_end: int = 0
+    last_ns: int = 0
+    _offsets: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, outputs: Iterable[Told]) -> "Found":
+        """Return what is to be made again of these, of rounds that are yet to be named."""
+        found = cls()
+        for output in outputs:
+            found._offsets.setdefault(output.identity, []).append(output.offset)
+            found.last_ns = max(found.last_ns, output.event_ns)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def take(self, identity: str) -> int | None:
+        """Return the offset of an output that is made again; None: it is not there."""
+        offsets = self._offsets.get(identity)
+        if not offsets:
+            return None
+        offset = offsets.pop(0)
+        if not offsets:
+            del self._offsets[identity]
+        return offset
+
+    def give_up(self, next_offset: int, closed_ns: int, window_ns: int) -> int:
+        """Forget what will never be made again; return how many.
+
+        By other settings or another version, for instance. What is of a time is made when the
+        windows of that time close, refreshes a step later at most.
+
+        Parameters
+        ----------
+        next_offset, closed_ns
+            How far the session is: in the log of rounds, and in closing windows.
+        """
+        late = closed_ns > self.last_ns + window_ns + REFRESH_STEP_NS
+        if not late and next_offset < self.rounds_end:
+            return 0
+        gone, self._offsets = len(self._offsets), {}
+        return gone
+
+
+# Rounds of the look-back that go through the kernels together.
+WARMED_AT_ONCE = 512
+# The topics whose ends a checkpoint holds.
+WINDOWS, ANOMALIES = topics.PROBE_WINDOW.name, topics.ANOMALY.name
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a session stood after some batch, to be committed when its outputs are confirmed.
+
+    Attributes
+    ----------
+    reached
+        By topic, the end of the session's output partition as far as outputs of that batch are
+        confirmed: what later ones have sent is not in it.
+    """
+
+    session: "Session"
+    offset: int
+    lookback: Anchor
+    closed_ns: int
+    reached: dict[str, int]
+
+    def settle(self) -> None:
+        """Let the session be committed up to here; all outputs until then are confirmed."""
+        before = self.session.settled
+        self.session.settled = Checkpoint(
+            offset=self.offset,
+            lookback=self.lookback,
+            closed_ns=self.closed_ns,
+            window_offset=max(before.window_offset, self.reached.get(WINDOWS, 0)),
+            anomaly_offset=max(before.anomaly_offset, self.reached.get(ANOMALIES, 0)),
+        )
+
+
+@dataclass(slots=True)
+class Session:
+    """State of one partition.
+
+    Attributes
+    ----------
+    epoch
+        Number of the assignment; batches of an earlier one are stale.
+    settled
+        What can be committed: all outputs of earlier rounds are confirmed.
+    found
+        Outputs of rounds from the committed offset on that a predecessor published. While there
+        are any, nothing is committed.
+    earlier
+        Windows of the long-term test that are still being read.
+    committed
+        Offset of the checkpoint that was committed last, negative: none.
+    next_offset
+        Next round to process.
+    """
+
+    partition: int
+    epoch: int
+    machine: PartitionMachine
+    feed: Feed
+    settled: Checkpoint
+    found: Found = field(default_factory=Found)
+    earlier: EarlierWindows | None = None
+    committed: int = -1
+    next_offset: int = field(init=False)
+    _reached: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Go on where everything is confirmed."""
+        self.next_offset = self.settled.offset
+
+    def give_up(self) -> None:
+        """End what goes on beside: the partition is another's from now on."""
+        if self.earlier is not None:
+            self.earlier.cancel()
+
+    def mark(self) -> Mark | None:
+        """Return where it stands; what is sent from now on counts for the next mark.
+
+        None: it cannot be committed here, and what was sent counts for the next mark, too.
+        """
+        if self.found:
+            return None
+        reached, self._reached = self._reached, {}
+        return Mark(self, self.next_offset, self.machine.lookback, self.machine.closed_ns, reached)
+
+    def confirmed(self, topic: Topic) -> Callable[[int], None]:
+        """Return a callback that notes the offset of a confirmed output of this batch."""
+        reached = self._reached
+
+        def note(offset: int) -> None:
+            reached[topic.name] = max(reached.get(topic.name, 0), offset + 1)
+
+        return note
+
+    def is_published(self, output: Output) -> bool:
+        """Return whether a predecessor has published it; then it counts as confirmed."""
+        offset = self.found.take(output.identity)
+        if offset is None:
+            return False
+        self.confirmed(output.topic)(offset)
+        return True
+
+    def give_up_found(self) -> int:
+        """Forget what a predecessor published and nobody will make again; return how many."""
+        machine = self.machine
+        return self.found.give_up(self.next_offset, machine.closed_ns, machine.config.window_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Rebuilds sessions from the log.
+
+    Attributes
+    ----------
+    background
+        Reads the windows that a worker can begin without.
+    waiting
+        Is called while a machine waits for these, and may raise.
+    """
+
+    settings: KafkaSettings
+    config: DetectionConfig
+    codec: Codec
+    log: EventLog
+    background: Background = field(default_factory=Background)
+    waiting: Beat = nothing
+
+    def restore(
+        self, reader: LogReader, partition: int, epoch: int, committed: tuple[int, str | None]
+    ) -> Session:
+        """Return the partition's session as it was at the committed offset.
+
+        Parameters
+        ----------
+        committed
+            Offset (negative: none) and its metadata.
+
+        Raises
+        ------
+        SessionLostError
+            If the broker does not answer.
+        """
+        point = self._point(reader, partition, committed)
+        machine = PartitionMachine(
+            self.config, Identity(self.settings.cluster, partition), point.lookback,
+            point.closed_ns,
+        )  # fmt: skip
+        feed = Feed(machine, self.codec)
+        warmed = self._warm(reader, feed, point, partition)
+        earlier = self._rebuild(reader, machine, point)
+        found = Found.of(self._published(reader, partition, point))
+        if found:
+            found.rounds_end = reader.bounds(self._name(topics.PROBE_ROUND), partition)[1]
+        session = Session(
+            partition=partition,
+            epoch=epoch,
+            machine=machine,
+            feed=feed,
+            settled=point,
+            found=found,
+            committed=point.offset if Checkpoint.parse(*committed) == point else -1,
+        )
+        self._begin(session, earlier)
+        self.log.info(
+            "partition.restored",
+            partition=partition,
+            offset=point.offset,
+            lookback_offset=point.lookback.offset,
+            rounds_reread=warmed,
+            open_anomalies=machine.open_anomalies,
+            outputs_found=len(session.found),
+        )
+        return session
+
+    def _point(
+        self, reader: LogReader, partition: int, committed: tuple[int, str | None]
+    ) -> Checkpoint:
+        """Return the checkpoint, a made one where none was committed by us."""
+        low, high = reader.bounds(self._name(topics.PROBE_ROUND), partition)
+        ends = {
+            topic.name: reader.bounds(self._name(topic), partition)[1]
+            for topic in (topics.PROBE_WINDOW, topics.ANOMALY)
+        }
+        offset, metadata = committed
+        point = Checkpoint.parse(offset, metadata)
+        if (
+            point is not None
+            and low <= point.offset <= high
+            and point.window_offset <= ends[WINDOWS]
+            and point.anomaly_offset <= ends[ANOMALIES]
+        ):
+            if point.lookback.offset < low:
+                self.log.warning("lookback.truncated", partition=partition, first_offset=low)
+            return point
+        if offset >= 0:
+            # Set by an operator's tool, by another program, or the topics were made anew.
+            self.log.warning("offset.foreign", partition=partition, offset=offset)
+        begin = min(max(offset, low), high) if offset >= 0 else low
+        return Checkpoint(
+            offset=begin,
+            lookback=Anchor(self._lookback_by_time(reader, partition, low, begin), ClockState()),
+            closed_ns=0,
+            window_offset=ends[WINDOWS],
+            anomaly_offset=ends[ANOMALIES],
+        )
+
+    def _lookback_by_time(self, reader: LogReader, partition: int, low: int, begin: int) -> int:
+        """Return where the look-back before a foreign offset begins, by the records' times.
+
+        Then the state is that of a worker that began there: nearly, not exactly, that
+        of one that never stopped.
+        """
+        topic = self._name(topics.PROBE_ROUND)
+        if begin <= low:
+            return begin
+        for message in reader.read(topic, partition, begin - 1, begin):
+            time_ms = int(message.timestamp()[1]) - horizon_ns(self.config) // MS_NS
+            return min(reader.offset_for_time(topic, partition, time_ms), begin)
+        return begin
+
+    def _warm(self, reader: LogReader, feed: Feed, point: Checkpoint, partition: int) -> int:
+        """Take the rounds of the look-back; return how many."""
+        rounds = reader.read(
+            self._name(topics.PROBE_ROUND), partition, point.lookback.offset, point.offset
+        )
+        warmed = 0
+        while messages := list(islice(rounds, WARMED_AT_ONCE)):
+            reader.beat()
+            feed.warm(messages)
+            warmed += len(messages)
+        return warmed
+
+    def _rebuild(
+        self, reader: LogReader, machine: PartitionMachine, point: Checkpoint
+    ) -> EarlierWindows:
+        """Rebuild what the published windows and anomalies say; the long-term test's later."""
+        partition = machine.identity.partition
+        name = self._name(topics.PROBE_WINDOW)
+        long_ns, anomalies_ns = machine.history_starts_ns()
+        long_start, start = (
+            reader.offset_for_time(name, partition, time_ns // MS_NS)
+            for time_ns in (long_ns, machine.lookback_start_ns)
+        )
+        anomalies_start = reader.offset_for_time(
+            self._name(topics.ANOMALY), partition, anomalies_ns // MS_NS
+        )
+        windows = make_reader(
+            self.codec, self.settings.cluster, self._undecodable, machine.recent.known_key
+        )
+        machine.rebuild(
+            (
+                windows.read([m.value() or b"" for m in messages])
+                for messages in reader.read_many(name, partition, start, point.window_offset)
+            ),
+            self._records(reader, topics.ANOMALY, partition, anomalies_start, point.anomaly_offset),
+        )
+
+        def read(offset: int, check: Beat) -> Iterator[list[Message]]:
+            with LogReader(self.settings, check) as beside:
+                yield from beside.read_many(name, partition, offset, point.window_offset)
+
+        return EarlierWindows(machine, windows, read, long_start, beat=self.waiting, log=self.log)
+
+    def _begin(self, session: Session, earlier: EarlierWindows) -> None:
+        """Let the earlier windows be read, as long as the session is wanted."""
+        if not self.config.trend_ns:
+            return
+        session.earlier = earlier
+        self.background.start(earlier)
+        try:
+            session.machine.expect(earlier)
+        except BaseException:
+            session.give_up()
+            raise
+
+    def _undecodable(self, error: DecodeError) -> None:
+        self.log.warning("output.undecodable", reason=str(error))
+
+    def _published(self, reader: LogReader, partition: int, point: Checkpoint) -> Iterator[Told]:
+        """Yield the outputs beyond the checkpoint."""
+        for topic, start in (
+            (topics.PROBE_WINDOW, point.window_offset),
+            (topics.ANOMALY, point.anomaly_offset),
+        ):
+            name = self._name(topic)
+            end = reader.bounds(name, partition)[1]
+            for offset, record in self._decoded(reader, topic, partition, start, end):
+                if topic is topics.PROBE_WINDOW:
+                    identity, event_at = window_identity(record), record.window_end_at
+                elif record.state is AnomalyState.IDLE:
+                    # The clock's, not the machine's: waiting for it would never end.
+                    continue
+                else:
+                    identity, event_at = record.anomaly_id, record.event_at
+                yield Told(identity, event_at * US_NS, offset)
+
+    def _records(
+        self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
+    ) -> Iterator[Any]:
+        return (record for _, record in self._decoded(reader, topic, partition, start, end))
+
+    def _decoded(
+        self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield offset and record; what others wrote there is passed over."""
+        for message in reader.read(self._name(topic), partition, start, end):
+            offset = int(message.offset() or 0)
+            try:
+                record = self.codec.decode(
+                    topic, message.value() or b"", partition=partition, offset=offset
+                )
+            except DecodeError as error:
+                self._undecodable(error)
+                continue
+            if record.cluster == self.settings.cluster:
+                yield offset, record
+
+    def _name(self, topic: Topic) -> str:
+        return self.settings.topic(topic.name)

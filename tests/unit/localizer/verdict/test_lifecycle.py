@@ -1,0 +1,307 @@
+"""Faults over time."""
+
+from dataclasses import replace
+
+import pytest
+
+from localizer.config import CoreConfig
+from localizer.network.paths import FlowKey
+from localizer.verdict.catalogue import KINDS
+from localizer.verdict.claims import Claim
+from localizer.verdict.incident import TRANSITIONS, Trigger, fault_id, opened, resolve
+from localizer.verdict.lifecycle import Lifecycle, Situation
+from schemas.enums import ComponentKind, FaultLifecycle, Layer
+from schemas.records import FaultEvent
+from schemas.units import SECOND_NS, ns_to_us
+from tests.unit.localizer.made import START
+
+CONFIG = CoreConfig(cluster="lab", flap_ns=20 * SECOND_NS)
+OPEN, UPDATED, RESOLVED = FaultLifecycle.OPEN, FaultLifecycle.UPDATED, FaultLifecycle.RESOLVED
+
+
+def keys(count: int, first: int = 0) -> frozenset[FlowKey]:
+    """Return so many 5-tuples."""
+    return frozenset(("e0", "e1", flow) for flow in range(first, first + count))
+
+
+def claim(
+    component: str = "A", flows: frozenset[FlowKey] = keys(4), kind: str = "connectivity"
+) -> Claim:
+    """Return a decided claim that is ready; change it by `replace`."""
+    return Claim(
+        component_id=component, component_kind=ComponentKind.LINK, layer=Layer.UNDERLAY,
+        kind=KINDS[kind], decided=True, confidence=0.95, candidates=((component, 0.95),),
+        keys=flows, bad=len(flows), good=3, onset_ns=START, tasks=("t",), evidence=("seen",),
+        ready=True,
+    )  # fmt: skip
+
+
+class Life:
+    """A life cycle with a clock of its own: `step` lets time pass."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.lifecycle = Lifecycle(CONFIG)
+
+    def step(
+        self,
+        *claims: Claim,
+        seconds: float = 1.0,
+        bad: frozenset[FlowKey] | None = None,
+        dead: frozenset[str] = frozenset(),
+    ) -> list[FaultEvent]:
+        """Return the transitions of one decision; what is bad is what is claimed, unless given."""
+        self.now += round(seconds * SECOND_NS)
+        wrong = frozenset[FlowKey]().union(*(c.keys for c in claims)) if bad is None else bad
+        situation = Situation(
+            bad_loss=wrong, bad_latency=wrong, dead_agents=dead,
+            crossing=lambda components, group: wrong if components and group else frozenset(),
+            unexplained=0,
+        )  # fmt: skip
+        return self.lifecycle.step(list(claims), situation, self.now)
+
+
+def test_a_fault_opens_and_resolves() -> None:
+    """One id, seq from 1, times in order; resolved after three quiet seconds."""
+    life = Life()
+    (first,) = life.step(claim())
+    assert (first.state, first.seq, first.component_id) == (OPEN, 1, "A")
+    assert (first.onset_at, first.opened_at) == (ns_to_us(START), first.event_at)
+    assert life.step(claim()) == []
+    assert life.step() == []
+    assert life.step(seconds=2) == []
+    (last,) = life.step()
+    assert (last.state, last.seq, last.fault_id) == (RESOLVED, 2, first.fault_id)
+    assert last.resolved_at == last.event_at == first.event_at + 5_000_000
+    assert (last.bad_paths, last.component_id, last.decided) == (0, "A", True)
+
+
+def test_a_claim_that_is_not_ready_opens_nothing() -> None:
+    """The evidence is followed, but nobody is paged."""
+    life = Life()
+    assert life.step(replace(claim(), ready=False)) == []
+    assert life.lifecycle.open_faults() == []
+
+
+def test_evidence_that_stays_keeps_it_open_without_a_claim() -> None:
+    """Its own 5-tuples are still bad, though nothing blames it at the moment."""
+    life = Life()
+    life.step(claim())
+    for _ in range(10):
+        assert life.step(bad=keys(1)) == []
+    assert [e.state for e in life.step(seconds=1)] == []
+    assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
+
+
+def test_a_fault_that_returns_is_the_same_fault() -> None:
+    """Within the damping time it is UPDATED with a flap, and must be quiet for longer then."""
+    life = Life()
+    (first,) = life.step(claim())
+    life.step()
+    (gone,) = life.step(seconds=3)
+    (back,) = life.step(claim(), seconds=10)
+    assert gone.state is RESOLVED
+    assert (back.state, back.fault_id, back.flaps, back.seq) == (UPDATED, first.fault_id, 1, 3)
+    assert back.resolved_at is None
+    life.step()
+    assert life.step(seconds=3) == []
+    assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
+
+
+def test_after_the_damping_time_it_is_another_fault() -> None:
+    """A new id; and never the old one again, though the evidence says the same onset."""
+    life = Life()
+    (first,) = life.step(claim())
+    life.step()
+    life.step(seconds=3)
+    (again,) = life.step(claim(), seconds=21)
+    assert again.state is OPEN
+    assert again.fault_id != first.fault_id
+
+
+def test_an_undecided_fault_is_refined_not_doubled() -> None:
+    """When the evidence decides for another candidate, the same fault says so."""
+    life = Life()
+    vague = replace(claim(), decided=False, confidence=0.5, candidates=(("A", 0.5), ("B", 0.5)))
+    (first,) = life.step(vague)
+    assert not first.decided
+    assert [c.component_id for c in first.candidates] == ["A", "B"]
+    (second,) = life.step(claim("B"))
+    assert (second.fault_id, second.state, second.component_id) == (first.fault_id, UPDATED, "B")
+    assert second.decided
+    assert len(life.lifecycle.open_faults()) == 1
+
+
+def test_a_young_link_becomes_its_switch() -> None:
+    """More of the same evidence names the whole; the fault stays one."""
+    life = Life()
+    (first,) = life.step(claim("link", keys(3)))
+    (second,) = life.step(claim("switch", keys(12)))
+    assert (second.fault_id, second.component_id) == (first.fault_id, "switch")
+
+
+def test_an_old_decided_fault_is_not_renamed() -> None:
+    """After its youth, the same 5-tuples under another name change nothing."""
+    life = Life()
+    life.step(claim("A"))
+    life.step(claim("A"), seconds=40)
+    assert life.step(claim("B")) == []
+
+
+def test_news_beside_an_old_fault_is_a_fault_of_its_own() -> None:
+    """Another component with 5-tuples that nobody explained yet opens."""
+    life = Life()
+    life.step(claim("A"))
+    life.step(claim("A"), seconds=40)
+    (second,) = life.step(claim("A"), claim("B", keys(4, first=100)))
+    assert (second.state, second.component_id) == (OPEN, "B")
+
+
+def test_what_was_decided_stays_decided() -> None:
+    """A moment of doubt is no update."""
+    life = Life()
+    life.step(claim())
+    doubt = replace(claim(), decided=False, confidence=0.6)
+    assert life.step(doubt, seconds=30) == []
+
+
+def test_small_changes_are_not_told_and_large_ones_seldom() -> None:
+    """Half as many more bad 5-tuples is worth an update, ten seconds apart."""
+    life = Life()
+    life.step(claim(flows=keys(10)))
+    assert life.step(claim(flows=keys(12)), seconds=15) == []
+    (update,) = life.step(claim(flows=keys(20)), seconds=15)
+    assert (update.state, update.bad_paths) == (UPDATED, 20)
+    assert life.step(claim(flows=keys(40)), seconds=5) == []
+    assert len(life.step(claim(flows=keys(40)), seconds=5)) == 1
+
+
+def test_a_changed_kind_is_told_at_once() -> None:
+    """From partial to total: kind and severity matter to who is paged."""
+    life = Life()
+    life.step(claim(kind="packet_loss"))
+    (update,) = life.step(claim(kind="connectivity"))
+    assert (update.fault_kind, update.severity) == ("connectivity", "critical")
+
+
+def test_a_proof_from_the_tables_replaces_a_guess() -> None:
+    """A virtual switch blamed for loss gets the missing entry as its kind, not the reverse."""
+    life = Life()
+    life.step(claim("vsw", kind="packet_loss"))
+    (update,) = life.step(claim("vsw", kind="flow_missing"))
+    assert update.fault_kind == "flow_missing"
+    assert life.step(claim("vsw", kind="connectivity"), seconds=20) == []
+
+
+def test_latency_on_a_lossy_component_is_no_second_fault() -> None:
+    """Late as well as lossy: one fault, named by the graver kind."""
+    life = Life()
+    life.step(claim("A"))
+    assert life.step(claim("A"), claim("A", kind="high_latency"), seconds=20) == []
+
+
+def test_a_dead_agent_stays_open_while_it_is_dead() -> None:
+    """Its fault needs no bad 5-tuple; it resolves when heartbeats are back."""
+    life = Life()
+    dead = frozenset({"agent"})
+    life.step(claim("agent", frozenset(), "agent_dead"), dead=dead)
+    assert life.step(dead=dead, seconds=60) == []
+    life.step()
+    assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
+
+
+def test_forced_transitions_are_not_said_again() -> None:
+    """What a former process published is taken over; the next seq follows on."""
+    life = Life()
+    (first,) = life.step(claim())
+    other = Life()
+    other.lifecycle.force(first)
+    other.lifecycle.force(first)
+    assert other.step(claim()) == []
+    assert other.step() == []
+    (gone,) = other.step(seconds=3)
+    assert (gone.fault_id, gone.seq, gone.state) == (first.fault_id, 2, RESOLVED)
+
+
+def test_what_the_table_does_not_hold_cannot_happen() -> None:
+    """A resolved fault cannot be resolved; every state has a way on."""
+    incident = opened("lab", claim(), START)
+    resolve(incident, START)
+    with pytest.raises(ValueError, match="cannot happen"):
+        resolve(incident, START)
+    ways = {state for state, _ in TRANSITIONS}
+    assert ways == {None, OPEN, UPDATED, RESOLVED}
+    assert TRANSITIONS[None, Trigger.OPENED] is OPEN
+
+
+def test_ids_differ_by_everything_that_makes_a_fault() -> None:
+    """Cluster, component, group, onset and opening all count."""
+    base = {"onset_ns": START, "opened_ns": START}
+    ids = {
+        fault_id("lab", "A", "loss", **base),
+        fault_id("other", "A", "loss", **base),
+        fault_id("lab", "B", "loss", **base),
+        fault_id("lab", "A", "latency", **base),
+        fault_id("lab", "A", "loss", onset_ns=START + SECOND_NS, opened_ns=START),
+        fault_id("lab", "A", "loss", onset_ns=START, opened_ns=START + SECOND_NS),
+    }
+    assert len(ids) == 6
+
+
+def test_old_resolved_faults_are_forgotten() -> None:
+    """State does not grow with the number of past faults."""
+    life = Life()
+    for place in range(5):
+        life.step(claim(f"A{place}"), seconds=300)
+        life.step()
+        life.step(seconds=3)
+    assert len(life.lifecycle.resolved_faults()) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "bad", "told"),
+    [
+        ("connectivity", "switch_down", 9, "switch_down"),
+        ("switch_down", "connectivity", 2, "switch_down"),
+        ("connectivity", "packet_loss", 2, "connectivity"),
+        ("connectivity", "port_down", 2, "port_down"),
+        ("port_down", "connectivity", 9, "port_down"),
+        ("port_down", "crc_error", 2, "crc_error"),
+    ],
+)
+def test_a_fault_keeps_the_kind_that_it_had_at_its_fullest(
+    first: str, later: str, bad: int, told: str
+) -> None:
+    """More is known, or more of it is bad: another kind; while it or its state clears: not."""
+    life = Life()
+    life.step(claim(kind=first))
+    life.step(claim(kind=later, flows=keys(bad)), seconds=11)
+    (fault,) = life.lifecycle.open_faults()
+    assert fault.event.fault_kind == told
+
+
+def test_what_was_undecided_may_come_back_with_a_better_answer() -> None:
+    """A flapping port: first the cable or the RNIC, then its state says which."""
+    life = Life()
+    unsure = replace(claim(), decided=False, candidates=(("A", 0.57), ("B", 0.43)))
+    (first,) = life.step(unsure)
+    life.step()
+    life.step(seconds=3)
+    (back,) = life.step(claim("B", kind="port_flapping"), seconds=5)
+    assert (back.fault_id, back.component_id, back.flaps) == (first.fault_id, "B", 1)
+    life.step()
+    life.step(seconds=7)
+    (other,) = life.step(claim("C"), seconds=5)
+    assert other.fault_id != first.fault_id
+
+
+def test_a_shadow_next_door_is_no_second_fault() -> None:
+    """Joined to what is at fault and begun with it; later or elsewhere it is one."""
+    life = Life()
+    life.step(claim("A", keys(4)))
+    shadow = replace(claim("B", keys(4, first=9)), near=frozenset("A"))
+    assert life.step(claim("A", keys(4)), shadow) == []
+    later = replace(shadow, onset_ns=START + 9 * SECOND_NS)
+    assert [e.component_id for e in life.step(claim("A", keys(4)), later)] == ["B"]
+    far = replace(shadow, component_id="C", near=frozenset("Z"), keys=keys(4, first=20))
+    assert [e.component_id for e in life.step(claim("A", keys(4)), later, far)] == ["C"]

@@ -1,0 +1,280 @@
+"""The state machine of a partition: what it tells, when, and in which order."""
+
+import pytest
+
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.records import Anomaly, PathWindow
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.outputs import PROGRESS_KEY, Output
+from tests.unit.streams.worlds import (
+    IDENTITY,
+    START_S,
+    Fault,
+    World,
+    anomalies_of,
+    as_bytes,
+    machine,
+    result,
+    round_datum,
+    run,
+    windows_of,
+)
+
+T = START_S * SECOND_NS
+US = 1_000_000
+BOTH = frozenset({(0, 0), (0, 1)})
+
+
+def seconds(anomaly: Anomaly) -> tuple[float, float]:
+    """Return onset and event time of an anomaly in seconds of the world."""
+    return anomaly.onset_at / US - START_S, anomaly.event_at / US - START_S
+
+
+def test_window_record_says_what_was_sent() -> None:
+    """Counts, statistics and identity of a window are those of its results."""
+    rtts = [10, 20, 30, None]
+    results = [result("a", "b", 2, i, rtt, host_ns=5) for i, rtt in enumerate(rtts)]
+    m = machine()
+    outputs = run(m, [round_datum(results, T), round_datum([], T + 40 * SECOND_NS, 1)])
+    (window,) = windows_of(outputs)
+    assert (window.path_id, window.src, window.dst, window.flow) == ("a>b", "a", "b", 2)
+    assert (window.sent, window.ok, window.lost, window.duplicate_results) == (4, 3, 1, 0)
+    assert (window.p25_ns, window.p50_ns, window.p75_ns, window.p99_ns) == (10, 20, 30, 30)
+    assert (window.min_ns, window.mean_ns, window.max_ns, window.std_ns) == (10, 20, 30, 8)
+    assert (window.host_delay_p50_ns, window.responder_delay_p50_ns) == (5, 20_000)
+    assert (window.window_start_at, window.window_end_at) == (T // 1000, T // 1000 + 30 * US)
+    (output,) = [o for o in outputs if isinstance(o.record, PathWindow)]
+    assert output.key == "a>b"
+    assert output.event_ms * 1000 == window.window_end_at
+
+
+def test_window_without_answers_has_nulls() -> None:
+    """No answer: statistics are null, not 0."""
+    log = [round_datum([result("a", "b", 0, 0, None)], T), round_datum([], T + 40 * SECOND_NS, 1)]
+    (window,) = windows_of(run(machine(), log))
+    assert (window.sent, window.ok, window.lost) == (1, 0, 1)
+    assert window.p50_ns is None
+    assert window.max_ns is None
+
+
+def test_windows_need_not_be_published_to_be_judged() -> None:
+    """Without them the other outputs are the same."""
+    slow = Fault(240, 330, BOTH, delay_ns=5_000_000)
+    world = World(seed=4, targets=1, faults=[slow, Fault(340, 360, BOTH, loss=1.0)])
+    log = list(world.rounds(420))
+    every = run(machine(), log)
+    silent = PartitionMachine(DetectionConfig(), IDENTITY, publish_windows=False)
+    told = run(silent, log)
+    assert any(a.kind is AnomalyKind.LATENCY for a in anomalies_of(told))
+    assert as_bytes(told) == as_bytes([o for o in every if isinstance(o.record, Anomaly)])
+
+
+def test_window_waits_for_the_allowed_lateness() -> None:
+    """A window closes when the largest start of a round is a lateness beyond its end."""
+    m = machine()
+    log = [round_datum([result("a", "b", 0, 0, 9)], T)]
+    log += [round_datum([], T + s * SECOND_NS, s) for s in (30, 34)]
+    assert windows_of(run(m, log)) == []
+    assert len(windows_of(run(m, [round_datum([], T + 35 * SECOND_NS, 35)]))) == 1
+
+
+def test_duplicate_round_counts_beside() -> None:
+    """The same round again changes the duplicate count only."""
+    first = round_datum([result("a", "b", 0, 0, 9)], T)
+    m = machine()
+    (window,) = windows_of(run(m, [first, first, first, round_datum([], T + 40 * SECOND_NS, 1)]))
+    assert (window.sent, window.duplicate_results) == (1, 2)
+    assert m.counts["duplicate"] == 2
+
+
+def test_two_agents_with_one_id_are_told_apart() -> None:
+    """Another incarnation with the same round number is no duplicate."""
+    log = [
+        round_datum([result("a", "b", 0, 0, 9)], T, 5, incarnation=1),
+        round_datum([result("a", "b", 0, 0, 9)], T, 5, incarnation=2),
+        round_datum([], T + 40 * SECOND_NS, 6),
+    ]
+    (window,) = windows_of(run(machine(), log))
+    assert (window.sent, window.duplicate_results) == (2, 0)
+
+
+def test_late_results_are_counted_and_leave_no_trace() -> None:
+    """Results of a closed window are late: no window, no run of losses."""
+    m = machine()
+    run(m, [round_datum([], T + 100 * SECOND_NS, 1)])
+    late = round_datum([result("a", "b", 0, i, None) for i in range(4)], T, 0, incarnation=3)
+    assert run(m, [late]) == []
+    assert m.counts["late"] == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "counter"),
+    [
+        ({"cluster": "elsewhere"}, "foreign"),
+        ({"started_at": -1}, "invalid"),
+        ({"started_at": (T + 3600 * SECOND_NS) // 1000}, "clock_ahead"),
+    ],
+)
+def test_bad_rounds_are_refused_and_change_nothing(change: dict[str, object], counter: str) -> None:
+    """A refused round is named by its counter; what follows is as if it had not come."""
+    world = list(World().rounds(80))
+    untouched, m = machine(), machine()
+    head = run(m, world[:40])
+    with pytest.raises(RefusedRoundError) as caught:
+        m.process({**world[40], **change}, 40)
+    assert caught.value.counter == counter
+    assert as_bytes(head + run(m, world[40:])) == as_bytes(run(untouched, world))
+
+
+def test_cut_is_told_in_the_round_that_shows_it() -> None:
+    """Three losses in a row: ONSET at once; counts tell a cut from chance; CLEARED after three."""
+    world = World(targets=1, flows=2, faults=[Fault(20, 33, frozenset({(0, 0)}), loss=1.0)])
+    m = machine()
+    by_round = [(s, m.process(d, s)) for s, d in enumerate(world.rounds(60))]
+    told = [(s, a) for s, outputs in by_round for a in anomalies_of(outputs, "CONNECTIVITY")]
+    second, onset = told[0]
+    assert (second, onset.state, onset.flow) == (20, "ONSET", 0)
+    assert seconds(onset) == (20.0, 20.5)
+    assert (onset.sent, onset.lost) == (12, 3)
+    ongoing = [a for s, a in told if s == 30]
+    assert [a.state for a in ongoing] == ["ONGOING"]
+    assert ongoing[0].lost == ongoing[0].sent
+    second, cleared = told[-1]
+    assert (second, cleared.state) == (35, "CLEARED")
+    # A cut is not a rate of loss.
+    assert not [a for _, o in by_round for a in anomalies_of(o, "LOSS")]
+
+
+def test_loss_is_told_and_cleared() -> None:
+    """20 % loss on two of four flows: LOSS on those only, cleared 40 clean probes after."""
+    world = World(seed=3, targets=1, faults=[Fault(20, 60, BOTH, loss=0.2)])
+    rounds = list(world.rounds(140))
+    outputs = run(machine(), rounds)
+    onsets = anomalies_of(outputs, "LOSS", "ONSET")
+    assert {a.flow for a in onsets} == {0, 1}
+    for onset in onsets:
+        at_onset, at_event = seconds(onset)
+        assert 20 <= at_onset <= at_event <= 45
+        assert onset.unit == "ratio"
+        assert onset.value is not None
+        assert onset.threshold is not None
+        assert onset.lost >= 1
+    cleared = {a.flow: seconds(a)[1] for a in anomalies_of(outputs, "LOSS", "CLEARED")}
+    assert set(cleared) == {0, 1}
+    for flow, at in cleared.items():
+        lost = [
+            second
+            for second, datum in enumerate(rounds)
+            for r in datum["results"]
+            if r["flow"] == flow and r["status"] != "OK"
+        ]
+        assert 40 <= at - max(lost) <= 42
+
+
+def test_latency_is_told_and_cleared() -> None:
+    """+5 ms from window 12 to 15: ONSET with that window, CLEARED with the first normal one."""
+    world = World(
+        targets=1, flows=2, faults=[Fault(360, 480, frozenset({(0, 0)}), delay_ns=5 * US)]
+    )
+    outputs = run(machine(), list(world.rounds(600)))
+    (onset,) = anomalies_of(outputs, "LATENCY", "ONSET")
+    assert seconds(onset) == (360, 390)
+    assert onset.flow == 0
+    assert onset.value is not None
+    assert onset.reference is not None
+    assert onset.value - onset.reference == pytest.approx(5e6, rel=0.1)
+    assert onset.baseline_p50_ns == pytest.approx(1.5e6, rel=0.1)
+    (cleared,) = anomalies_of(outputs, "LATENCY", "CLEARED")
+    assert seconds(cleared) == (360, 510)
+
+
+def test_lasting_latency_becomes_normal() -> None:
+    """After the longest time an anomaly may last, the new level is the reference."""
+    config = DetectionConfig(latency_max_ns=120 * SECOND_NS)
+    world = World(
+        targets=1, flows=1, faults=[Fault(360, 9999, frozenset({(0, 0)}), delay_ns=5 * US)]
+    )
+    outputs = run(machine(config), list(world.rounds(900)))
+    (cleared,) = anomalies_of(outputs, "LATENCY", "CLEARED")
+    assert seconds(cleared) == (360, 480)
+    assert len(anomalies_of(outputs, "LATENCY", "ONSET")) == 1
+
+
+def test_slow_trend_is_told() -> None:
+    """With one-minute blocks: a block 2 ms slower opens LATENCY_TREND, the fourth clears it."""
+    config = DetectionConfig(
+        window_ns=5 * SECOND_NS, trend_ns=60 * SECOND_NS, lookback_windows=5,
+        effect_ns=3 * US,
+    )  # fmt: skip
+    world = World(
+        targets=1, flows=1, median_ns=5e6, sigma=0.05,
+        faults=[Fault(120, 9999, frozenset({(0, 0)}), delay_ns=2 * US)],
+    )  # fmt: skip
+    outputs = run(machine(config), list(world.rounds(500)))
+    (onset,) = anomalies_of(outputs, "LATENCY_TREND", "ONSET")
+    assert seconds(onset) == (120, 180)
+    assert onset.value == pytest.approx(7e6, rel=0.02)
+    assert onset.reference == pytest.approx(5e6, rel=0.02)
+    (cleared,) = anomalies_of(outputs, "LATENCY_TREND", "CLEARED")
+    assert seconds(cleared) == (120, 360)
+
+
+def test_silence_clears_what_is_open() -> None:
+    """A 5-tuple that is no longer probed has its anomaly cleared, without a value."""
+    lossy = [round_datum([result("a", "b", 0, i, None) for i in range(3)], T)]
+    others = [
+        round_datum([result("c", "d", 0, 0, 9)], T + s * SECOND_NS, s, agent="agent-2")
+        for s in range(1, 60)
+    ]
+    m = machine()
+    outputs = run(m, lossy + others)
+    states = [(a.state.value, seconds(a)[1]) for a in anomalies_of(outputs, "CONNECTIVITY")]
+    assert states[-1] == ("CLEARED", 35.0)
+    assert [s for s, _ in states[1:-1]] == ["ONGOING"] * 6
+    (cleared,) = anomalies_of(outputs, "CONNECTIVITY", "CLEARED")
+    assert cleared.value is None
+    assert m.open_anomalies == 0
+
+
+def test_progress_is_on_the_grid_and_last_in_its_round() -> None:
+    """A round that passes a quarter of a second ends with a mark; marks only rise."""
+    m = machine()
+    marks: list[int] = []
+    for offset, datum in enumerate(World(targets=1, flows=2, sigma=1.0).rounds(100)):
+        outputs = m.process(datum, offset)
+        kinds = [o.key == PROGRESS_KEY for o in outputs]
+        assert kinds[:-1] == [False] * (len(kinds) - 1)
+        assert kinds[-1]
+        mark = outputs[-1].record
+        assert isinstance(mark, Anomaly)
+        assert (mark.kind, mark.state) == (AnomalyKind.PROGRESS, AnomalyState.ONGOING)
+        assert mark.event_at % 250_000 == 0
+        assert mark.event_at == m.progress_at
+        marks.append(mark.event_at)
+    assert marks == sorted(set(marks))
+
+
+def test_identities_are_unique() -> None:
+    """No two outputs of a troubled hour have one identity."""
+    world = World(
+        seed=5, base_loss=0.05,
+        faults=[Fault(100, 200, BOTH, loss=0.5), Fault(300, 400, BOTH, delay_ns=5 * US)],
+    )  # fmt: skip
+    outputs: list[Output] = run(machine(), list(world.rounds(1000)))
+    identities = [o.identity for o in outputs]
+    assert len(set(identities)) == len(identities)
+    assert len(anomalies_of(outputs)) > 300
+
+
+def test_state_is_bounded() -> None:
+    """5-tuples that come and go leave nothing behind."""
+    m = machine()
+    for second in range(600):
+        results = [result("a", f"b{second}", f, f, None if f else 9) for f in range(2)]
+        run(m, [round_datum(results, T + second * SECOND_NS, second)])
+    assert len(m.recent.flows) < 2 * 80
+    assert len(m.seen) <= 600
+    assert len(m.windows._open) <= 2
+    assert len(m._window_alarms._lookback) < 2 * 400
