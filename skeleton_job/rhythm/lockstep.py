@@ -14,7 +14,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.layout.pipelines import MIN_FOR_CLOCKS, own_delays
+from skeleton_job.rhythm.chains import MIN_FOR_CLOCKS, own_delays
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.series.rates import RateMatrix
 

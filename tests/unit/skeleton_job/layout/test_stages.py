@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.pipelines import match_chains
 from skeleton_job.layout.stages import (
     flow_cue,
     gradient_cue,
@@ -14,6 +13,7 @@ from skeleton_job.layout.stages import (
     onset_cue,
     order_stages,
 )
+from skeleton_job.rhythm.chains import match_chains
 
 POINTS = 80
 

@@ -1,0 +1,129 @@
+"""Which replicas of neighbouring pipeline stages are joined."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from schemas.columns.arrays import Floats
+
+# Chains count as seen when they correlate so much more than the other pairs do.
+MIN_CHAIN_GAIN: Final = 0.15
+# To overrule the platform's order takes more: smeared samples correlate by chance.
+OVERRULE_GAIN: Final = 0.55
+# The platform's order is believed when it explains nearly as much as the best match.
+INDEX_TRUSTED: Final = 0.8
+MIN_CHAIN_ITERATIONS: Final = 4
+# Of fewer blocks a common effect of clocks is not told from what each has of its own.
+MIN_FOR_CLOCKS: Final = 6
+
+
+def match_chains(
+    tx_a: Floats, rx_a: Floats, tx_b: Floats, rx_b: Floats
+) -> tuple[NDArray[np.int64], bool]:
+    """Return which replica of stage b each replica of stage a is joined to.
+
+    Replicas do the same work, but each has its own small delays, and these
+    travel along its own chain only. What is left of each iteration after the
+    mean over replicas and the mean over iterations are taken away is compared
+    between sender and receiver. Where this does not speak clearly, the
+    platform's order of the hosts decides.
+
+    Parameters
+    ----------
+    tx_a, rx_a, tx_b, rx_b : (n_replicas, n_iterations, points)
+        In the platform's order; NaN where samples are missing.
+
+    Returns
+    -------
+    partner : (n_replicas,) int64
+    seen : whether the traffic says so
+    """
+    n = tx_a.shape[0]
+    by_index = np.arange(n, dtype=np.int64)
+    if n == 1:
+        return by_index, True
+    likeness = likeness_of(tx_a, rx_a, tx_b, rx_b)
+    rows, columns = linear_sum_assignment(-likeness)
+    top = float(likeness[rows, columns].mean())
+    rest = (float(likeness.sum()) - top * n) / (n * (n - 1))
+    index_gain = float(np.trace(likeness)) / n - rest
+    if top - rest < MIN_CHAIN_GAIN:
+        return by_index, False
+    if index_gain >= INDEX_TRUSTED * (top - rest):
+        return by_index, True
+    # All chains must speak: a best match that is weak for some is chance.
+    clear = likeness[rows, columns] - rest >= OVERRULE_GAIN
+    if not clear.all():
+        return by_index, False
+    partner = np.empty(n, dtype=np.int64)
+    partner[rows] = columns
+    return partner, True
+
+
+def likeness_of(tx_a: Floats, rx_a: Floats, tx_b: Floats, rx_b: Floats) -> Floats:
+    """Return how alike the own delays of replicas of two stages are, (n, n); see `match_chains`."""
+    both = _correlation(_own(tx_a), _own(rx_b)) + _correlation(_own(rx_a), _own(tx_b))
+    out: Floats = both / 2
+    return out
+
+
+def best_chains(likeness: Floats) -> NDArray[np.int64]:
+    """Return the partner of each replica that makes all together most alike."""
+    rows, columns = linear_sum_assignment(-likeness)
+    partner = np.empty(rows.size, dtype=np.int64)
+    partner[rows] = columns
+    return partner
+
+
+def _own(pieces: Floats) -> Floats:
+    """Return what is one replica's own: no mean over replicas, no mean over iterations.
+
+    Iterations that miss samples of any replica are left out.
+    """
+    whole = ~np.isnan(pieces).any(axis=(0, 2))
+    if int(whole.sum()) < MIN_CHAIN_ITERATIONS:
+        return np.zeros((pieces.shape[0], 1))
+    own = own_delays(pieces[:, whole])
+    kept = np.zeros_like(pieces)
+    kept[:, whole] = own
+    flat: Floats = kept.reshape(pieces.shape[0], -1)
+    return flat
+
+
+def own_delays(pieces: Floats) -> Floats:
+    """Return what is one block's own in each iteration.
+
+    No mean over blocks, no mean over iterations, and not what a clock's offset makes of the
+    delays that all share: a shift of the common course.
+
+    Parameters
+    ----------
+    pieces : (n_blocks, n_iterations, points), none missing
+    """
+    common = pieces.mean(axis=0)
+    own = pieces - common
+    flat = np.hstack([common, np.roll(common[:, :1], -1, axis=0)])
+    before = np.hstack([np.roll(common[:, -1:], 1, axis=0), common])
+    steps = np.stack([(flat[:, 1:] - common).ravel(), (common - before[:, :-1]).ravel()])
+    square = steps @ steps.T
+    if len(own) >= MIN_FOR_CLOCKS and np.linalg.matrix_rank(square) == 2:
+        factors = np.linalg.solve(square, steps @ own.reshape(len(own), -1).T)
+        shift = factors.sum(axis=0) - factors.sum(axis=0).mean()
+        # What a shift does between the points is not known, but the same for all blocks.
+        flat_own = own.reshape(len(own), -1)
+        effect = shift @ flat_own / max(float(shift @ shift), 1e-300)
+        own = (flat_own - shift[:, None] * effect).reshape(own.shape)
+    out: Floats = own - own.mean(axis=1, keepdims=True)
+    return out
+
+
+def _correlation(a: Floats, b: Floats) -> Floats:
+    """Return the correlation of each row of a with each row of b, 0 for a flat row."""
+    if a.shape[1] != b.shape[1]:
+        return np.zeros((a.shape[0], b.shape[0]))
+    scale = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
+    product = a @ b.T
+    out: Floats = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
+    return out
