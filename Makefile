@@ -90,7 +90,7 @@ soak: setup
 
 fuzz: $(STAMP)
 	SKELETONHUNTER_FUZZ_PACKETS=1000000 SKELETONHUNTER_FUZZ_LINES=1000000 $(BIN)/python -m pytest -k mutated \
-	  --durations=0 tests/unit/probers/test_responder_fuzz.py tests/unit/probers/overlay/test_megaflow.py
+	  --durations=0 tests/unit/probers/transports/test_responder_fuzz.py tests/unit/probers/overlay/test_megaflow.py
 
 docs: $(STAMP)
 	$(BIN)/python -m ops.docs

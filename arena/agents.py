@@ -1,7 +1,7 @@
 """What all agents of a cluster measure in one second: rounds of probes, as they publish them.
 
 An agent probes each of its targets once a round and 5-tuple, sends a lost probe again at
-once, twice, on the same 5-tuple, and publishes the round (`probers.rounds`). All 5-tuples
+once, twice, on the same 5-tuple, and publishes the round (`probers.probing.rounds`). All 5-tuples
 of the cluster are drawn at once; only the records are made one by one.
 """
 

@@ -10,7 +10,7 @@ def main() -> int:
     """Hide what is not needed, then load the rest and run."""
     lean.skip_unneeded()
     if sys.argv[1:2] == ["health"]:
-        return int(importlib.import_module("probers.health_client").main(sys.argv[2:]))
+        return int(importlib.import_module("probers.health.client").main(sys.argv[2:]))
     lean.one_arena()
     return int(importlib.import_module("probers.cli").main())
 

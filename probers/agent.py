@@ -13,27 +13,26 @@ import socket
 from typing import Final
 
 from probers import VERSION, lean
-from probers.clock import Clock, Instant
-from probers.config import AgentConfig
-from probers.consumer import TopicReader
-from probers.heartbeat import Heart
-from probers.inbox import Inbox
-from probers.opening import Probes
-from probers.overlay_duty import OverlayDuty
-from probers.packet import Packets
-from probers.pinglist import PingListFollower
-from probers.probing import Probing
-from probers.publisher import Publisher
-from probers.registration import Registration, Standing
-from probers.reports import Reporter
-from probers.rnic import Change, Rnic
-from probers.rounds import Round
-from probers.sampling import Sampler, Source
-from probers.supervision import Supervision
-from probers.timers import Every
-from probers.transport import Transport
-from probers.vitals import VitalSigns, missing
-from probers.watching import make_watch
+from probers.clock import Clock, Every, Instant
+from probers.config.settings import AgentConfig
+from probers.health.supervision import Supervision
+from probers.host.rnic import Change, Rnic
+from probers.host.sampling import Sampler, Source
+from probers.host.watching import make_watch
+from probers.lists.consumer import TopicReader
+from probers.lists.follower import PingListFollower
+from probers.lists.inbox import Inbox
+from probers.lists.registration import Registration, Standing
+from probers.overlay.duty import OverlayDuty
+from probers.probing.probing import Probing
+from probers.probing.rounds import Round
+from probers.publish.heartbeat import Heart
+from probers.publish.publisher import Publisher
+from probers.publish.reports import Reporter
+from probers.publish.vitals import VitalSigns, missing
+from probers.transports.base import Transport
+from probers.transports.opening import Probes
+from probers.transports.packet import Packets
 from schemas import topics
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings

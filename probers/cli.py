@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from probers import kafka_client
 from probers.agent import Agent
 from probers.clock import SystemClock
-from probers.config import OPTIONS, AgentConfig, build_config
-from probers.opening import located
+from probers.config.settings import OPTIONS, AgentConfig, build_config
+from probers.publish import kafka_client
+from probers.transports.opening import located
 from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.connection import CONFIG_ENV, ConfigError, KafkaSettings, load_settings, read_table

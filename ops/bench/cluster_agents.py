@@ -31,8 +31,8 @@ from ops.bench.cluster_reports import counters, heartbeat, samples
 from ops.bench.cluster_shape import CLUSTER, ClusterShape
 from ops.bench.load import OK, SPREAD_NS, lose
 from ops.bench.round_bytes import round_body, round_head
-from probers.pacing import spread_ns, stagger_ns
-from probers.rounds import TOLD_NS
+from probers.probing.pacing import spread_ns, stagger_ns
+from probers.probing.rounds import TOLD_NS
 from schemas.codec import Codec
 from schemas.enums import ClockSource, TraceCause
 from schemas.records import PingList

@@ -14,14 +14,14 @@ from arena.latency import PATH_SIGMA
 from arena.tracing import GAP_NS, REFRESH_NS
 from ops.bench.cluster_shape import CLUSTER, RAILS
 from ops.bench.load import BASE_NS
-from probers.trace import TraceSettings
+from probers.probing.trace import TraceSettings
 from schemas.columns.arrays import Int64s
 from schemas.enums import TraceCause
 from schemas.ids import path_id
 from schemas.records import PingTarget
 from schemas.units import US_NS
 
-# An agent begins so many traces of new 5-tuples a second (`probers.trace`).
+# An agent begins so many traces of new 5-tuples a second (`probers.probing.trace`).
 DISCOVERY_NS: Final = 10**9 // round(TraceSettings(timeout_ns=0).rate_hz)
 NEVER_NS: Final = -(2**62)
 HOP_NS: Final = 5_000

@@ -23,8 +23,8 @@ import numpy as np
 from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
 from ops.bench.round_bytes import round_body, round_head
-from probers.pacing import shuffled, spread_ns, stagger_ns
-from probers.rounds import TOLD_NS, told_ns
+from probers.probing.pacing import shuffled, spread_ns, stagger_ns
+from probers.probing.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s
 from schemas.enums import ClockSource, ProbeStatus

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from probers import packet
 from probers.clock import SystemClock
-from probers.pacing import next_start_ns, shuffled, spread_ns, stagger_ns
-from probers.packet import UNSEALED, PacketError, PacketType
-from probers.responder import Responder
-from probers.transport import PacketCounts
+from probers.probing.pacing import next_start_ns, shuffled, spread_ns, stagger_ns
+from probers.transports import packet
+from probers.transports.base import PacketCounts
+from probers.transports.packet import UNSEALED, PacketError, PacketType
+from probers.transports.responder import Responder
 
 LOOPBACK: Final = "127.0.0.1"
 INTERVAL_NS: Final = 10**9

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Final
 
-from probers.pinglist import PingListFollower
+from probers.lists.follower import PingListFollower
 from schemas.codec import Codec
 from schemas.enums import Transport
 from schemas.records import Endpoint, PingList, Task, TaskEndpoint

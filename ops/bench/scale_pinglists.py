@@ -9,7 +9,7 @@ from typing import Final
 from ops.bench.growth import FLAT, Curve, told
 from ops.bench.ping_list_cluster import CLUSTER, RAILS, Cluster
 from ops.bench.report import Figure, figure
-from probers.pinglist import PingListFollower
+from probers.lists.follower import PingListFollower
 from schemas.codec import Codec
 from schemas.records import Endpoint, PingList, Task, TaskEndpoint
 from schemas.topics import ENDPOINT, PINGLIST

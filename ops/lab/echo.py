@@ -13,7 +13,7 @@ from typing import Final
 from ops.lab.events import EventLoop
 from ops.lab.fabric import LOOPBACK, SOCKET_BUFFER_BYTES
 from ops.lab.shape import LabShape
-from probers.encap import (
+from probers.transports.encap import (
     DEFAULT_TTL,
     EncapError,
     EncapHeader,

@@ -17,7 +17,7 @@ from ops.lab.impairment import LinkDirection, corrupt_payload
 from ops.lab.overlay import Missing, Overlay
 from ops.lab.routing import Router
 from ops.lab.shape import EndpointSpec, LabShape
-from probers.encap import HEADER_BYTES, MAGIC, EncapType, pack_report
+from probers.transports.encap import HEADER_BYTES, MAGIC, EncapType, pack_report
 
 LOOPBACK: Final = "127.0.0.1"
 BUFFER_BYTES: Final = 65_536
@@ -28,7 +28,7 @@ BURST: Final = 32
 # 5-tuples whose next hop a node remembers; what a stranger sends cannot grow it further.
 MAX_CACHED_FLOWS: Final = 65_536
 
-# Places in the header that the fast path reads and writes (see probers.encap).
+# Places in the header that the fast path reads and writes (see probers.transports.encap).
 TYPE_AT: Final = 4
 TTL_AT: Final = 5
 FLOW: Final = slice(6, 20)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from probers.config_overlay import OverlayConfig
+from probers.config.overlay import OverlayConfig
 from probers.overlay.wire import Finding, Way
 from schemas.records import FlowEntry
 

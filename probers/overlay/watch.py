@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from probers.clock import Instant
-from probers.config_overlay import OverlayConfig
+from probers.config.overlay import OverlayConfig
+from probers.host.reported import Board, Told, Value, missing
 from probers.overlay.child import TableChild
 from probers.overlay.evictions import EvictionMeter
 from probers.overlay.locals import LocalEndpoints
 from probers.overlay.table import build_table
 from probers.overlay.wire import Answer, Destination, Request
-from probers.targets import FlowTarget
-from probers.told import Board, Told, Value, missing
+from probers.probing.targets import FlowTarget
 from schemas.enums import ProbeStatus
 from schemas.eventlog import EventLog
 from schemas.records import Endpoint, FlowEntry, ProbeResult

@@ -46,7 +46,7 @@ lean.one_arena()
 import probers.cli
 from probers.agent import Agent
 from probers.clock import SystemClock
-from probers.config import build_config
+from probers.config.settings import build_config
 from schemas.connection import KafkaSettings
 
 config = build_config({}, {}, {"host_id": "h0", "rnic": [{"rail": 0, "address": "127.0.0.1"}]})

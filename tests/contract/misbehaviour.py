@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from probers import packet
 from probers.clock import Clock
-from probers.exchange import Exchange
-from probers.packet import PacketError, PacketType
-from probers.responder import Responder
-from probers.transport import Completion, PacketCounts, Probe, Reason
+from probers.transports import packet
+from probers.transports.base import Completion, PacketCounts, Probe, Reason
+from probers.transports.exchange import Exchange
+from probers.transports.packet import PacketError, PacketType
+from probers.transports.responder import Responder
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from tests.unit.probers.clocks import ManualClock

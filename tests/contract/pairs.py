@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from probers.clock import SystemClock
-from probers.gateway import GatewayTransport
-from probers.packet import Packets
-from probers.tcp import TcpTransport
-from probers.transport import Completion, Probe, Transport
-from probers.udp import UdpTransport
+from probers.transports.base import Completion, Probe, Transport
+from probers.transports.gateway import GatewayTransport
+from probers.transports.packet import Packets
+from probers.transports.tcp import TcpTransport
+from probers.transports.udp import UdpTransport
 from schemas.units import MS_NS
 from tests.contract.misbehaviour import FakeNetwork, FakeTransport, Mangler
 from tests.contract.relay import LOOPBACK, LOOPBACK6, Relay

@@ -6,9 +6,9 @@ import socket
 import time
 from itertools import count
 
-from probers import encap
-from probers.encap import EncapHeader, EncapType
-from probers.family import family_of
+from probers.transports import encap
+from probers.transports.encap import EncapHeader, EncapType
+from probers.transports.family import family_of
 from tests.contract.misbehaviour import Mangler
 
 LOOPBACK = "127.0.0.1"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from probers.clock import Instant, SystemClock
-from probers.rtt import Measurement, measure
-from probers.sockets import LINUX
-from probers.transport import Completion, Probe
-from probers.udp import UdpTransport
+from probers.transports.base import Completion, Probe
+from probers.transports.rtt import Measurement, measure
+from probers.transports.sockets import LINUX
+from probers.transports.udp import UdpTransport
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import SECOND_NS
 from tests.contract.pairs import wait_readable

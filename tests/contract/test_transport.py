@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from probers import packet
-from probers.family import family_of
-from probers.rtt import Measurement, measure
-from probers.sockets import LINUX
-from probers.transport import Probe, Reason
+from probers.transports import packet
+from probers.transports.base import Probe, Reason
+from probers.transports.family import family_of
+from probers.transports.rtt import Measurement, measure
+from probers.transports.sockets import LINUX
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import MS_NS
 from tests.contract.misbehaviour import Misbehaviour

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import pytest
 
-from probers import netns
-from probers.trace import FinishedTrace, Tracer
-from probers.transport import Completion, Probe, Transport
+from probers.host import netns
+from probers.probing.trace import FinishedTrace, Tracer
+from probers.transports.base import Completion, Probe, Transport
 
 T = TypeVar("T")
 TIMEOUT_NS = 250 * 10**6

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from probers.clock import SystemClock
-from probers.targets import FlowTarget
-from probers.trace import Tracer, TraceSettings
-from probers.transport import Completion, Probe
-from probers.udp import UdpTransport
+from probers.probing.targets import FlowTarget
+from probers.probing.trace import Tracer, TraceSettings
+from probers.transports.base import Completion, Probe
+from probers.transports.udp import UdpTransport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from tests.integration.routers import (

@@ -65,7 +65,12 @@ def test_a_running_agent_loads_nothing_heavy_and_nothing_of_duties_it_does_not_h
     modules: set[str],
 ) -> None:
     """Neither at its start nor later, with rounds, counters and states on their way to Kafka."""
-    assert {"probers.agent", "probers.watching", "probers.udp", "fastavro._write"} <= modules
+    assert {
+        "probers.agent",
+        "probers.host.watching",
+        "probers.transports.udp",
+        "fastavro._write",
+    } <= modules
     assert modules.isdisjoint({*FORBIDDEN, *MORE_FORBIDDEN})
     duties = [m for m in modules if f"{m}.".startswith(PACKAGES_OF_DUTIES)]
     assert duties == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from probers.netns import inside, namespace_path, sysfs_folder
+from probers.host.netns import inside, namespace_path, sysfs_folder
 
 NEEDS_ROOT = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("ip") is None,

@@ -11,16 +11,16 @@ from itertools import pairwise
 import pytest
 
 from probers.clock import SystemClock
-from probers.packet import UNSEALED
-from probers.rdma.arrivals import ROCE_PORT
-from probers.rdma.gids import gid_of
-from probers.rdma.port import HOP_LIMIT
-from probers.rdma.tracing import Tracing
-from probers.sockets import open_udp
-from probers.targets import FlowTarget
-from probers.trace import Tracer, TraceSettings
-from probers.transport import Completion, PacketCounts, Probe, Reason
-from probers.udp import UdpTransport
+from probers.probing.targets import FlowTarget
+from probers.probing.trace import Tracer, TraceSettings
+from probers.transports.base import Completion, PacketCounts, Probe, Reason
+from probers.transports.packet import UNSEALED
+from probers.transports.rdma.arrivals import ROCE_PORT
+from probers.transports.rdma.gids import gid_of
+from probers.transports.rdma.port import HOP_LIMIT
+from probers.transports.rdma.tracing import Tracing
+from probers.transports.sockets import open_udp
+from probers.transports.udp import UdpTransport
 from schemas.enums import ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
 from tests.integration.routers import (

@@ -11,7 +11,7 @@ from ops.broker.embedded import EmbeddedKafka
 from ops.processes import ProcessGroup
 from ops.topic_admin import apply_topics
 from probers.clock import SystemClock
-from probers.publisher import Publisher
+from probers.publish.publisher import Publisher
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ProbeStatus

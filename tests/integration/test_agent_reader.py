@@ -8,7 +8,7 @@ import pytest
 from ops.entry import Entry
 from ops.topic_admin import TopicAdmin, apply_topics
 from probers.clock import SystemClock
-from probers.consumer import Record, TopicReader
+from probers.lists.consumer import Record, TopicReader
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog

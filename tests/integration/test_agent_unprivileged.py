@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ops.processes import Child, ProcessGroup
-from probers.config_health import HealthAddress
-from probers.health_client import ask
+from probers.config.health import HealthAddress
+from probers.health.client import ask
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ProbeStatus

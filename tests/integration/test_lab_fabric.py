@@ -18,7 +18,7 @@ from ops.lab.errors import LabUsageError
 from ops.lab.shape import LabShape
 from ops.lab.truth import TRUTH_FILE, TruthLog
 from ops.lab.workload import Workload
-from probers.encap import DEFAULT_TTL, EncapType
+from probers.transports.encap import DEFAULT_TTL, EncapType
 from tests.lab_mesh import ProcessMesh, process_mesh, thread_mesh
 
 SHAPE = LabShape()
@@ -275,7 +275,7 @@ def test_two_faults_on_a_link_heal_one_by_one(lab: ProcessMesh) -> None:
 
 def test_an_unknown_target_is_unreachable(lab: ProcessMesh) -> None:
     """The virtual switch answers for it, since it knows no way."""
-    from probers.encap import EncapHeader, pack, unpack, unpack_report
+    from probers.transports.encap import EncapHeader, pack, unpack, unpack_report
 
     mesh = lab.mesh
     src = NEAR[0]
@@ -312,7 +312,7 @@ def test_a_stranger_gets_no_answers(lab: ProcessMesh) -> None:
     """A source address that is no endpoint of the lab is not answered: no reflector."""
     import socket
 
-    from probers.encap import EncapHeader, pack
+    from probers.transports.encap import EncapHeader, pack
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.1", 0))

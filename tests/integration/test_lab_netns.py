@@ -34,12 +34,12 @@ from ops.lab.workload import Workload
 from ops.pipeline import Pipeline, PipelineConfig
 from ops.scoreboard import WATCHED
 from ops.watch import Watch
-from probers import sockets
 from probers.clock import SystemClock
-from probers.netns import inside, namespace_path, sysfs_folder
-from probers.transport import Completion, Probe
-from probers.tunnel import TunnelErrors
-from probers.udp import UdpTransport
+from probers.host.netns import inside, namespace_path, sysfs_folder
+from probers.transports import sockets
+from probers.transports.base import Completion, Probe
+from probers.transports.tunnel import TunnelErrors
+from probers.transports.udp import UdpTransport
 from schemas.connection import STATE_ENV, KafkaSettings
 from schemas.enums import ProbeStatus
 

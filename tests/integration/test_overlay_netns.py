@@ -12,9 +12,9 @@ import pytest
 from localizer.facts.overlay import FlowTables
 from localizer.network.topology import Topology
 from probers.clock import SystemClock
-from probers.config_overlay import OverlayConfig, checked_overlay
+from probers.config.overlay import OverlayConfig, checked_overlay
 from probers.overlay.watch import OverlayWatch
-from probers.targets import FlowTarget
+from probers.probing.targets import FlowTarget
 from schemas.enums import Transport
 from schemas.eventlog import EventLog
 from schemas.records import FlowEntry, FlowTable

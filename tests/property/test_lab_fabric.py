@@ -10,7 +10,7 @@ from ops.lab.overlay import Overlay
 from ops.lab.routing import Router
 from ops.lab.shape import LabShape, ShapeError
 from ops.lab.workload import Workload
-from probers.encap import EncapType
+from probers.transports.encap import EncapType
 from schemas.units import MS_NS
 from tests.lab_mesh import thread_mesh
 

@@ -6,14 +6,14 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from probers import pacing
-from probers.backlog import LEAST_BYTES, LEVEL, Backlog, Message
 from probers.clock import Instant
-from probers.pacing import TokenBucket
-from probers.pinglist import PingListFollower
-from probers.rounds import Round
-from probers.rtt import Implausible, Timestamps, measure, place_arrival
-from probers.transport import Completion
+from probers.lists.follower import PingListFollower
+from probers.probing import pacing
+from probers.probing.pacing import TokenBucket
+from probers.probing.rounds import Round
+from probers.publish.backlog import LEAST_BYTES, LEVEL, Backlog, Message
+from probers.transports.base import Completion
+from probers.transports.rtt import Implausible, Timestamps, measure, place_arrival
 from schemas.enums import ProbeStatus
 from schemas.units import SECOND_NS
 from tests.unit.probers.makers import endpoint, flow, ping_list, target

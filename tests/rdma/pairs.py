@@ -6,11 +6,11 @@ import time
 
 from ops.lab.vm.fabric import address
 from probers.clock import SystemClock
-from probers.config_rdma import RdmaSettings
-from probers.packet import MIN_PACKET_BYTES, UNSEALED, Packets
-from probers.rdma.transport import RdmaTransport
-from probers.rtt import Measurement, measure
-from probers.transport import Completion, Probe
+from probers.config.rnics import RdmaSettings
+from probers.transports.base import Completion, Probe
+from probers.transports.packet import MIN_PACKET_BYTES, UNSEALED, Packets
+from probers.transports.rdma.transport import RdmaTransport
+from probers.transports.rtt import Measurement, measure
 from schemas.enums import ProbeStatus
 from schemas.units import MS_NS
 

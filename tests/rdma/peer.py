@@ -5,7 +5,7 @@ import select
 import sys
 
 from probers.clock import SystemClock
-from probers.rdma.transport import RdmaTransport
+from probers.transports.rdma.transport import RdmaTransport
 from tests.rdma.pairs import FLOWS, settings
 
 

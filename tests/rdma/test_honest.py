@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from ops.lab.vm.fabric import address
 from probers.clock import SystemClock
-from probers.rdma.transport import RdmaTransport
-from probers.rtt import Measurement, measure
-from probers.transport import Completion, Probe
+from probers.transports.base import Completion, Probe
+from probers.transports.rdma.transport import RdmaTransport
+from probers.transports.rtt import Measurement, measure
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import MS_NS
 from tests.rdma.pairs import FLOWS, PATIENT_NS, settings

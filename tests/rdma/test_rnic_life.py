@@ -7,11 +7,10 @@ import pytest
 
 from ops.lab.vm.fabric import address, run
 from probers.clock import SystemClock
-from probers.config_rdma import INFINIBAND, RdmaSettings
-from probers.config_rnics import RnicConfig
-from probers.link import Link
-from probers.opening import Probes
-from probers.rnic import GONE_AFTER_NS, Change, Rnic
+from probers.config.rnics import INFINIBAND, RdmaSettings, RnicConfig
+from probers.host.link import Link
+from probers.host.rnic import GONE_AFTER_NS, Change, Rnic
+from probers.transports.opening import Probes
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from schemas.eventlog import EventLog

@@ -10,12 +10,12 @@ import pytest
 
 from ops.lab.vm.fabric import shape
 from ops.lab.vm.routed import gateway, make_routed, routed_address
-from probers import packet
-from probers.rdma.arrivals import ROCE_PORT
-from probers.rdma.flows import pair_of, port_of_queue_pair
-from probers.targets import FlowTarget
-from probers.trace import FinishedTrace, Tracer, TraceSettings
-from probers.transport import Completion, Reason
+from probers.probing.targets import FlowTarget
+from probers.probing.trace import FinishedTrace, Tracer, TraceSettings
+from probers.transports import packet
+from probers.transports.base import Completion, Reason
+from probers.transports.rdma.arrivals import ROCE_PORT
+from probers.transports.rdma.flows import pair_of, port_of_queue_pair
 from schemas.enums import TraceCause
 from schemas.enums import Transport as TransportKind
 from tests.integration.routers import traced

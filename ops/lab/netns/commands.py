@@ -8,7 +8,7 @@ from typing import Final
 
 from ops.lab.errors import LabError
 from ops.lab.netns.plan import prefix_of
-from probers.netns import NAMED, inside, namespace_path
+from probers.host.netns import NAMED, inside, namespace_path
 
 # A lab of 64 hosts takes some seconds; what takes longer hangs.
 TIMEOUT_S: Final = 60.0

@@ -16,7 +16,7 @@ from typing import Final
 from ops.lab.events import EventLoop
 from ops.lab.impairment import LinkDirection, corrupt_payload
 from ops.lab.netns.commands import run
-from probers.netns import inside, namespace_path
+from probers.host.netns import inside, namespace_path
 
 # linux/if_tun.h, linux/if_packet.h
 _TUNSETIFF: Final = 0x400454CA

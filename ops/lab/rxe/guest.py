@@ -25,14 +25,14 @@ from typing import Any, Final
 from ops.lab import starve
 from ops.lab.netns.commands import batch, run, write_sysctls
 from ops.lab.rxe.wire import LineError, Lines, encode
-from probers.rdma import library
+from probers.transports.rdma import library
 from schemas.units import SECOND_NS, US_NS
 
 PORT: Final = "/dev/ttyS1"
 READ_BYTES: Final = 65_536
 LOG_MODE: Final = 0o600
 # What agents import by and by.
-WARM: Final = ("probers.cli", "probers.rdma.transport", "confluent_kafka")
+WARM: Final = ("probers.cli", "probers.transports.rdma.transport", "confluent_kafka")
 
 
 class _Timeval(ctypes.Structure):

@@ -19,7 +19,7 @@ from ops.lab.overlay import Overlay
 from ops.lab.routing import Router
 from ops.lab.shape import EndpointSpec, LabShape, link_id
 from ops.lab.topology import Topology, task_of
-from probers.slow import Pace
+from probers.probing.trace import Pace
 from schemas import topics
 from schemas.enums import (
     AgentState,

@@ -11,9 +11,9 @@ from ops.bench.agent_rig import MEASURED, Heard
 from ops.bench.peers import INTERVAL_NS, LOOPBACK, Peers, Traffic, schedule
 from ops.bench.soak import growth_bar_kb_h, slope
 from probers.clock import SystemClock
-from probers.sockets import LINUX
-from probers.transport import Completion, Probe
-from probers.udp import UdpTransport
+from probers.transports.base import Completion, Probe
+from probers.transports.sockets import LINUX
+from probers.transports.udp import UdpTransport
 from schemas.records import ProbeRound
 from tests.unit.ops.test_doctor import heartbeat
 

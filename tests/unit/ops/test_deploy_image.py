@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from probers.agent import FLUSH_NS
-from probers.config import build_config
-from probers.health_client import parser
+from probers.config.settings import build_config
+from probers.health.client import parser
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "ops" / "deploy"
@@ -26,11 +26,11 @@ SCRIPT = """
 import json, os, sys
 from probers import lean
 lean.skip_unneeded()
-import probers.cli, probers.health_server, probers.overlay.watch, probers.rdma.library
+import probers.cli, probers.health.server, probers.overlay.watch, probers.transports.rdma.library
 import schemas.registry
 from probers.agent import Agent
 from probers.clock import SystemClock
-from probers.config import build_config
+from probers.config.settings import build_config
 from schemas.connection import KafkaSettings
 
 config = build_config({}, {}, {"host_id": "h0", "rnic": [{"rail": 0, "address": "127.0.0.1"}]})

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from probers.config_overlay import OverlayConfig, checked_overlay
+from probers.config.overlay import OverlayConfig, checked_overlay
 from schemas.enums import Transport
 from schemas.records import Endpoint
 

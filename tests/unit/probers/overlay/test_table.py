@@ -2,7 +2,7 @@
 
 from localizer.facts.overlay import Break, ChainFault, FlowTables
 from localizer.network.topology import Topology
-from probers.config_overlay import OverlayConfig
+from probers.config.overlay import OverlayConfig
 from probers.overlay.table import MAX_BYTES, Table, build_table
 from probers.overlay.wire import Finding, Way
 from schemas import topics

@@ -6,7 +6,7 @@ from probers.clock import Instant
 from probers.overlay.locals import MAX_LOCALS, LocalEndpoints
 from probers.overlay.watch import EVICTIONS, FAILURES, GAP_NS, OverlayWatch, Publication
 from probers.overlay.wire import Answer, Finding, Request, Way
-from probers.targets import FlowTarget
+from probers.probing.targets import FlowTarget
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.eventlog import EventLog
 from schemas.records import ProbeResult

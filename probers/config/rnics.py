@@ -1,0 +1,232 @@
+"""What the settings of an RNIC say of verbs.
+
+The RNICs of an agent's settings: `[[agent.rnic]]` tables or `--rnic` flags.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from probers.config.checks import checked_id, ip_address, ipv4_address, whole_number
+from probers.host.netns import namespace_path
+from schemas.connection import ConfigError
+from schemas.enums import Transport as TransportKind
+
+# Where the kernel shows RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband).
+INFINIBAND: Final = Path("/sys/class/infiniband")
+RDMA_KEYS: Final = (
+    "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
+)  # fmt: skip
+_DEVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaSettings:
+    """How an RNIC speaks RDMA.
+
+    `address` is the RNIC's IP address, whose RoCE v2 GID is used; `gid_index` another one.
+    """
+
+    device: str
+    address: str
+    port: int = 1
+    gid_index: int | None = None
+    traffic_class: int = 0
+    service_level: int = 0
+
+
+def checked_rdma(
+    table: Mapping[str, Any], name: str, address: str, wrong: list[str]
+) -> RdmaSettings:
+    """Return the settings of one RNIC's table; what is wrong with them is noted."""
+    device = str(table.get("device", ""))
+    if not _DEVICE.fullmatch(device):
+        wrong.append(
+            f"RNIC {name}: device={device!r}: the name of an RDMA device is needed, "
+            "as `rdma link` or /sys/class/infiniband shows it"
+        )
+    fallback = table.get("fallback", "none")
+    if fallback not in ("none", "udp"):
+        wrong.append(f"RNIC {name}: fallback={fallback!r} must be none or udp")
+    index = table.get("gid_index")
+    if index is not None and index != "":
+        index = whole_number("RNIC gid_index", index, (0, 511), wrong)
+    return RdmaSettings(
+        device=device,
+        address=address,
+        port=whole_number("RNIC device_port", table.get("device_port", 1), (1, 255), wrong),
+        gid_index=index if isinstance(index, int) else None,
+        traffic_class=whole_number(
+            "RNIC traffic_class", table.get("traffic_class", 0), (0, 255), wrong
+        ),
+        service_level=whole_number(
+            "RNIC service_level", table.get("service_level", 0), (0, 15), wrong
+        ),
+    )
+
+
+# More RNICs than any host has; a list of them is a mistake.
+MAX_RNICS: Final = 64
+MAX_RAIL: Final = 4_095
+ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
+_KEYS: Final = (
+    "rail", "address", "port", "gateway", "counters", "endpoint_id", "transport",
+    "component", "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
+    "netns", "tunnel_address", "host_netns",
+)  # fmt: skip
+# What a person writes, and what records say.
+TRANSPORTS: Final = {
+    "udp": TransportKind.UDP, "tcp": TransportKind.TCP, "rdma": TransportKind.RDMA_UD,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RnicConfig:
+    """One RNIC that the agent probes from.
+
+    `gateway` is the address of the lab's virtual switch; None on a real network.
+    `counters` is the folder of its counters, or of its port; None: not sampled.
+    `component` is its id in the topology; None: as labs name it, by host and rail. `rdma` is
+    there where `transport` is RDMA_UD; with `fallback` UDP serves while verbs cannot be had.
+
+    `netns` is the network namespace of the address, in which probe sockets are opened;
+    `tunnel_address` the RNIC's own end of the VXLAN tunnel that carries the probes, for
+    traces of what is between the tunnel's ends; `host_netns` the namespace of that end and
+    of the counters below /sys. None: the agent's own, no tunnel.
+    """
+
+    rail: int
+    endpoint_id: str
+    address: str
+    port: int = 0
+    gateway: tuple[str, int] | None = None
+    counters: Path | None = None
+    component: str | None = None
+    transport: TransportKind = TransportKind.UDP
+    rdma: RdmaSettings | None = None
+    fallback: bool = False
+    netns: Path | None = None
+    tunnel_address: str | None = None
+    host_netns: Path | None = None
+
+
+def parse_rnic_flag(text: str) -> dict[str, str]:
+    """Split `rail=0,address=10.0.0.1,counters=/sys/…` into a table; `;` parts several.
+
+    Raises
+    ------
+    ConfigError
+        If a part is no `key=value`.
+    """
+    table: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ConfigError(f"RNIC {text!r}: {part!r} is no key=value")
+        table[key.strip()] = value.strip()
+    return table
+
+
+def rnic_tables(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    table: Mapping[str, Any],
+    wrong: list[str],
+) -> list[Mapping[str, Any]]:
+    """Return the tables from flags, else from the environment, else from the file."""
+    texts: Sequence[str] = flags.get("rnic") or ()
+    if not texts:
+        texts = [t for t in environment.get(ENV, "").split(";") if t.strip()]
+    try:
+        if texts:
+            return [parse_rnic_flag(text) for text in texts]
+    except ConfigError as error:
+        wrong.append(str(error))
+        return []
+    tables = table.get("rnic", [])
+    if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        wrong.append("RNICs are given as [[agent.rnic]] tables")
+        return []
+    return tables
+
+
+def checked_rnics(
+    tables: Sequence[Mapping[str, Any]], container_id: str, wrong: list[str]
+) -> tuple[RnicConfig, ...]:
+    """Return the RNICs; what is wrong with them is noted."""
+    if not 1 <= len(tables) <= MAX_RNICS:
+        wrong.append(
+            f"{len(tables)} RNICs: give 1 to {MAX_RNICS}, as [[agent.rnic]] tables or --rnic"
+        )
+    rnics = [_rnic(table, container_id, wrong) for table in tables[:MAX_RNICS]]
+    unique: tuple[tuple[str, Callable[[RnicConfig], object]], ...] = (
+        ("endpoint_id", lambda r: r.endpoint_id),
+        ("component", lambda r: r.component or r.endpoint_id),
+        ("address and port", lambda r: (r.netns, r.address, r.port) if r.port else r.endpoint_id),
+    )
+    for what, of in unique:
+        if len({of(r) for r in rnics}) != len(rnics):
+            wrong.append(f"two RNICs have the same {what}")
+    return tuple(rnics)
+
+
+def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> RnicConfig:
+    wrong.extend(f"RNIC: there is no setting {key!r}" for key in table if key not in _KEYS)
+    if "rail" not in table or "address" not in table:
+        wrong.append(f"RNIC {dict(table)!r}: rail and address are needed")
+    rail = whole_number("RNIC rail", table.get("rail", 0), (0, MAX_RAIL), wrong)
+    name = str(table.get("endpoint_id") or f"{container_id}/r{rail}")
+    word = str(table.get("transport", "udp")).lower()
+    if word not in TRANSPORTS:
+        wrong.append(f"RNIC transport={word!r} must be one of {', '.join(TRANSPORTS)}")
+    transport = TRANSPORTS.get(word, TransportKind.UDP)
+    gateway = _gateway(table.get("gateway"), wrong)
+    if gateway is not None and transport is not TransportKind.UDP:
+        wrong.append(f"RNIC {name}: only udp goes through a gateway")
+    namespaces = {key: _namespace(table, key) for key in ("netns", "host_netns")}
+    tunnel = table.get("tunnel_address")
+    if (namespaces["netns"] or tunnel) and (gateway or transport is not TransportKind.UDP):
+        wrong.append(f"RNIC {name}: netns and tunnel_address are for udp without gateway")
+    address = ip_address("RNIC address", str(table.get("address", "")), wrong)
+    if gateway is not None and ":" in address:
+        wrong.append(f"RNIC {name}: a gateway carries IPv4 only")
+    rdma = None
+    if transport is TransportKind.RDMA_UD:
+        rdma = checked_rdma(table, name, address, wrong)
+    else:
+        only = [key for key in RDMA_KEYS if key in table]
+        wrong.extend(f'RNIC {name}: {key} is for transport = "rdma"' for key in only)
+    counters, component = table.get("counters"), table.get("component")
+    if counters is None and rdma is not None:
+        counters = INFINIBAND / rdma.device / "ports" / str(rdma.port)
+    return RnicConfig(
+        rail=rail,
+        endpoint_id=checked_id("endpoint_id", name, wrong),
+        address=address,
+        port=whole_number("RNIC port", table.get("port", 0), (0, 65_535), wrong),
+        gateway=gateway,
+        counters=Path(str(counters)) if counters else None,
+        component=checked_id("component", str(component), wrong) if component else None,
+        transport=transport,
+        rdma=rdma,
+        fallback=table.get("fallback") == "udp",
+        tunnel_address=ipv4_address("RNIC tunnel_address", str(tunnel), wrong) if tunnel else None,
+        **namespaces,
+    )
+
+
+def _namespace(table: Mapping[str, Any], key: str) -> Path | None:
+    name = table.get(key)
+    return namespace_path(str(name)) if name else None
+
+
+def _gateway(value: Any, wrong: list[str]) -> tuple[str, int] | None:
+    if value is None or value == "":
+        return None
+    host, _, port = str(value).rpartition(":")
+    return (
+        ipv4_address("RNIC gateway", host, wrong),
+        whole_number("RNIC gateway port", port, (1, 65_535), wrong),
+    )

@@ -1,0 +1,1 @@
+"""What the agent reads of its host: counters, links, states of RNICs."""

@@ -1,0 +1,236 @@
+"""One RNIC at work: its transports, whether its port is up, whether it is there at all."""
+
+import errno
+from enum import Enum, auto
+from typing import Final
+
+from probers.clock import Clock, Instant
+from probers.config.rnics import RnicConfig
+from probers.host.counters import CounterFiles
+from probers.host.link import Link, LinkFiles
+from probers.host.reported import Value, missing
+from probers.transports.base import PacketCounts, Transport
+from probers.transports.opening import Probes, open_transport
+from schemas.enums import ProbeStatus
+from schemas.enums import Transport as TransportKind
+from schemas.eventlog import EventLog
+
+# An RNIC that vanishes under a running agent is a fault first: its peers are to see
+# it lost, for longer than a fault takes to be opened, before its endpoint leaves and
+# nobody probes it any more.
+GONE_AFTER_NS: Final = 30 * 10**9
+# While UDP stands in for RDMA, verbs are tried again this often.
+VERBS_AGAIN_NS: Final = 60 * 10**9
+
+
+class Change(Enum):
+    """What a look at the RNIC brought."""
+
+    NONE = auto()
+    # It answers now, and is to be registered.
+    CAME = auto()
+    # It answers elsewhere from the next look on: to be closed, and looked at again.
+    MOVED = auto()
+    # It is gone for good: to be closed, and its endpoint to leave.
+    LEFT = auto()
+
+
+class Rnic:
+    """The RNIC of one configuration entry."""
+
+    def __init__(self, config: RnicConfig, clock: Clock, *, probes: Probes, log: EventLog) -> None:
+        self.config = config
+        self._clock = clock
+        self._probes = probes
+        self._log = log
+        self._links = None if config.counters is None else LinkFiles(config.counters)
+        self._transports: dict[TransportKind, Transport] = {}
+        self._past = PacketCounts()
+        self._gone_ns: int | None = None
+        self._trouble: str | None = None
+        # What answers probes: another than configured while UDP stands in for RDMA.
+        self._answering = config.transport
+        self._verbs_due_ns: int | None = None
+        self._missing: ProbeStatus | None = None
+        self.link = Link.UP
+        self.counters = None if config.counters is None else CounterFiles(config.counters)
+
+    @property
+    def endpoint_id(self) -> str:
+        """Id of its endpoint."""
+        return self.config.endpoint_id
+
+    @property
+    def open(self) -> bool:
+        """Whether it answers probes."""
+        return self._answering in self._transports
+
+    @property
+    def refused(self) -> ProbeStatus | None:
+        """What a probe from it is without being sent; None: it can be sent."""
+        if self.link is Link.GONE:
+            return ProbeStatus.NO_DEVICE
+        if self._missing is not None:
+            return self._missing
+        return None if self.open and self.link is Link.UP else ProbeStatus.LINK_DOWN
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it does not work, for the heartbeat; None: it does."""
+        if self._trouble is not None:
+            return f"{self.endpoint_id}: {self._trouble}"
+        if self.link is not Link.UP:
+            return f"{self.endpoint_id}: link {self.link.name.lower()}"
+        return None
+
+    @property
+    def transports(self) -> list[Transport]:
+        """Those that are open."""
+        return list(self._transports.values())
+
+    @property
+    def responder(self) -> Transport:
+        """The transport whose address the endpoint registers; only while `open`."""
+        return self._transports[self._answering]
+
+    def transport(self, kind: TransportKind) -> Transport | None:
+        """Return the transport that probes targets of that kind; None where there is none."""
+        found = self._transports.get(kind)
+        elsewhere = self.config.gateway is not None or self.config.netns is not None
+        possible = kind is not TransportKind.RDMA_UD and not elsewhere
+        if found is None and self.open and possible:
+            found = self._open(kind, 0)
+        return found
+
+    def speaks(self) -> Value:
+        """Return what answers its probes, as `component.state.v1` tells it: `rdma` or `udp`."""
+        if not self.open:
+            return missing("nothing answers its probes")
+        return Value("rdma" if self._answering is TransportKind.RDMA_UD else "udp")
+
+    def read_link(self) -> Link:
+        """Read the state of the port."""
+        if self._links is not None:
+            link = self._links.read()
+            if link is not self.link:
+                self._log.warning(
+                    "link.changed", endpoint_id=self.endpoint_id, link=link.name.lower()
+                )
+            self.link = link
+        return self.link
+
+    def look(self, now: Instant) -> Change:
+        """Open what is closed, say what is gone; to be called about once a second.
+
+        After MOVED and LEFT the caller is to `close` it.
+        """
+        if self.read_link() is not Link.GONE:
+            if not self.open:
+                return self._come(now)
+            fits = self._fits()
+            if fits is not None:
+                self._gone_ns = None
+                return self._verbs_again(now) if fits else Change.MOVED
+        if self._gone_ns is None:
+            self._gone_ns = now.monotonic_ns
+        if self.open and now.monotonic_ns - self._gone_ns >= GONE_AFTER_NS:
+            return Change.LEFT
+        return Change.NONE
+
+    def close(self) -> None:
+        """Close all sockets and files."""
+        for transport in self._transports.values():
+            _add(self._past, transport.counts)
+            transport.close()
+        self._transports.clear()
+        if self.counters is not None:
+            self.counters.close()
+
+    def counts(self) -> PacketCounts:
+        """Return the packet counts of all its transports since the start."""
+        total = PacketCounts()
+        _add(total, self._past)
+        for transport in self._transports.values():
+            _add(total, transport.counts)
+        return total
+
+    def _come(self, now: Instant) -> Change:
+        """Open the responder, or what stands in for it."""
+        self._gone_ns = None
+        self._answering = self.config.transport
+        if self._open(self.config.transport, self.config.port) is not None:
+            return Change.CAME
+        if not self.config.fallback or self.config.rdma is None:
+            return Change.NONE
+        why = self._trouble
+        self._answering = TransportKind.UDP
+        if self._open(TransportKind.UDP, self.config.port) is None:
+            return Change.NONE
+        self._trouble = f"not using RDMA: {why}"
+        self._missing = None
+        self._verbs_due_ns = now.monotonic_ns + VERBS_AGAIN_NS
+        self._log.warning("rnic.fallback", endpoint_id=self.endpoint_id, reason=self._trouble)
+        return Change.CAME
+
+    def _fits(self) -> bool | None:
+        """Return whether it still answers where it says; None: it cannot answer anywhere."""
+        try:
+            fits = self.responder.fits()
+        except OSError as error:
+            self._note(error)
+            return None
+        self._missing = None
+        if self._answering is self.config.transport:
+            self._trouble = None
+        return fits
+
+    def _verbs_again(self, now: Instant) -> Change:
+        """While UDP stands in for RDMA, move when verbs can be had."""
+        due = self._answering is not self.config.transport and self._verbs_due_ns is not None
+        if not due or now.monotonic_ns < (self._verbs_due_ns or 0):
+            return Change.NONE
+        self._verbs_due_ns = now.monotonic_ns + VERBS_AGAIN_NS
+        standing, self._trouble = self._trouble, None
+        found = self._open(self.config.transport, self.config.port)
+        if found is None:
+            self._trouble, self._missing = standing, None
+            return Change.NONE
+        return Change.MOVED
+
+    def _open(self, kind: TransportKind, port: int) -> Transport | None:
+        try:
+            transport = open_transport(kind, port, self.config, self._clock, self._probes)
+        except OSError as error:
+            self._note(error, port)
+            return None
+        self._trouble = self._missing = None
+        self._transports[kind] = transport
+        if transport.untraced is not None:
+            self._log.info("rnic.untraced", endpoint_id=self.endpoint_id, reason=transport.untraced)
+        return transport
+
+    def _note(self, error: OSError, port: int | None = None) -> None:
+        """Remember and log why it cannot be used."""
+        rdma = self.config.rdma is not None
+        trouble = f"{error.strerror}" if rdma else f"{self.config.address}:{port}: {error.strerror}"
+        if trouble != self._trouble:
+            self._log.error("rnic.unusable", endpoint_id=self.endpoint_id, reason=trouble)
+        self._trouble = trouble
+        self._missing = _MISSING.get(error.errno or 0)
+
+
+# What errors of opening say about probes that were to be sent.
+_MISSING: Final = {
+    errno.ENODEV: ProbeStatus.NO_DEVICE,
+    errno.EADDRNOTAVAIL: ProbeStatus.NO_GID,
+}
+
+
+def _add(total: PacketCounts, part: PacketCounts) -> None:
+    total.duplicate += part.duplicate
+    total.late += part.late
+    total.foreign += part.foreign
+    total.malformed += part.malformed
+    total.forged += part.forged
+    total.answered += part.answered
+    total.unanswered += part.unanswered

@@ -1,0 +1,159 @@
+"""The agent's eye on its host: looks at one thing at a time, and says what is worth telling.
+
+A look at an RNIC reads some tens of files, some of which ask its firmware, and probes are due
+all the time: so each RNIC, and the host, has a moment of its own within the interval.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from probers.clock import Every, Instant
+from probers.config.rnics import RnicConfig
+from probers.config.settings import AgentConfig
+from probers.host.host_states import HostFiles, host_values, hugepages
+from probers.host.reported import Board, Told, Value, missing
+from probers.host.rnic_files import RnicFiles
+from probers.host.rnic_states import GONE, RnicStates
+
+# Links, GIDs and PCIe change seldom and are many files: every third look, at 15 s by default,
+# which is well within the 30 s after which a change counts as another matter (localizer).
+LINKS_EVERY: Final = 3
+# Versions, modules, ACS: every twelfth look, once a minute by default.
+SETUP_EVERY: Final = 12
+_NEVER_NS: Final = 2**63 - 1
+_HOST_PREFIX: Final = "host:"
+
+
+class Item(Protocol):
+    """One thing to look at."""
+
+    def look(self, board: Board, now: Instant) -> list[Told]:
+        """Look at it; return what is to be told."""
+        ...
+
+
+class RnicItem:
+    """One RNIC: looked at again in full when it comes back.
+
+    `speaks` says what answers its probes; None: nobody asked for RDMA, and UDP is no fault.
+    """
+
+    def __init__(
+        self, component_id: str, files: RnicFiles, speaks: Callable[[], Value] | None = None
+    ) -> None:
+        self._component_id = component_id
+        self._files = files
+        self._speaks = speaks
+        self._states = RnicStates()
+        self._present = False
+        self._turn = 0
+
+    def look(self, board: Board, now: Instant) -> list[Told]:
+        """Look at it; return what is to be told."""
+        links = not self._present or self._turn % LINKS_EVERY == 0
+        setup = not self._present or self._turn % SETUP_EVERY == 0
+        self._turn += 1
+        if setup:
+            self._files.find()
+        raw = self._files.read(links=links, setup=setup)
+        self._present = raw.present
+        values = self._states.decide(raw, now.monotonic_ns)
+        if self._speaks is not None:
+            values["transport"] = self._speaks() if raw.present else missing(GONE)
+        return board.take(self._component_id, values, now)
+
+
+class HostItem:
+    """The host and its virtual switch."""
+
+    def __init__(self, host_id: str, vswitch_id: str, files: HostFiles) -> None:
+        self._host_id = host_id
+        self._vswitch_id = vswitch_id
+        self._files = files
+        self._turn = 0
+
+    def look(self, board: Board, now: Instant) -> list[Told]:
+        """Look at it; return what is to be told."""
+        self._turn += 1
+        if self._turn % LINKS_EVERY != 1:
+            return []
+        raw, wanted = self._files.read(), self._files.wanted
+        told = board.take(self._host_id, host_values(raw), now)
+        if wanted is not None:
+            told += board.take(self._vswitch_id, {"hugepages": hugepages(raw, wanted)}, now)
+        return told
+
+
+class Watch:
+    """All that is looked at, in turn.
+
+    Parameters
+    ----------
+    items : what to look at
+    interval_ns : distance of two looks at one of them; 0: nobody looks
+    slack_ns : how much too early is well while the process is awake anyway
+    """
+
+    def __init__(
+        self, items: list[Item], interval_ns: int, now: Instant, slack_ns: int = 0
+    ) -> None:
+        self._items = items
+        self._next = 0
+        self._board = Board()
+        self._every = (
+            Every(interval_ns // len(items), now.monotonic_ns, slack_ns)
+            if items and interval_ns
+            else None
+        )
+
+    @property
+    def due_ns(self) -> int:
+        """When to look next, on the monotonic clock."""
+        return _NEVER_NS if self._every is None else self._every.due_ns
+
+    def take(self, now_ns: int) -> bool:
+        """Whether it is time to look; if so, the next time is set."""
+        return self._every is not None and self._every.take(now_ns)
+
+    def look(self, now: Instant) -> list[Told]:
+        """Look at the next thing; return what is to be told."""
+        item = self._items[self._next]
+        self._next = (self._next + 1) % len(self._items)
+        return item.look(self._board, now)
+
+
+def make_watch(
+    config: AgentConfig,
+    now: Instant,
+    slack_ns: int = 0,
+    speaks: Mapping[str, Callable[[], Value]] | None = None,
+) -> Watch:
+    """Return what looks at the RNICs of the settings and at their host.
+
+    `speaks` says by endpoint what answers probes of those that are to speak RDMA.
+    """
+    items: list[Item] = [
+        RnicItem(
+            rnic_component(rnic, config.host_id),
+            RnicFiles(rnic.counters, config.procfs),
+            (speaks or {}).get(rnic.endpoint_id),
+        )
+        for rnic in config.rnics
+        if rnic.counters is not None
+    ]
+    host = HostFiles(config.sysfs, config.procfs, config.hugepages)
+    items.append(HostItem(config.host_id, vswitch_component(config), host))
+    return Watch(items, config.states_ns, now, slack_ns)
+
+
+def rnic_component(rnic: RnicConfig, host_id: str) -> str:
+    """Return the id that `topology.v1` has for an RNIC.
+
+    As the settings say; else `rnic:<host>/r<rail>`, as labs and arena name them.
+    """
+    return rnic.component or f"rnic:{host_id.removeprefix(_HOST_PREFIX)}/r{rnic.rail}"
+
+
+def vswitch_component(config: AgentConfig) -> str:
+    """Return the id that `topology.v1` has for the host's virtual switch."""
+    return config.vswitch_id or f"vsw:{config.host_id.removeprefix(_HOST_PREFIX)}"

@@ -1,0 +1,1 @@
+"""What arrives from Kafka: ping lists, registrations, and who probes whom."""

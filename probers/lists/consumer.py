@@ -1,0 +1,223 @@
+"""Reads topics from their beginning, all partitions, without a consumer group.
+
+`pinglist.v1` and `endpoint.v1` are compacted: read whole they are the present
+state, and every agent needs its own reading of it. An offset that was seen before
+is marked as replayed when the topic is read again.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from probers.clock import Clock
+from probers.publish import kafka_client
+from schemas.connection import KafkaSettings
+from schemas.deadletter import Headers
+from schemas.eventlog import EventLog
+from schemas.topics import Topic
+
+# How often the partitions are asked for until the broker tells them. The question
+# blocks the agent's only thread, but before the answer it has nobody to probe.
+ASK_EVERY_NS: Final = 2 * 10**9
+ASK_TIMEOUT_S: Final = 0.3
+# Many more than any topic of the contract has; ends the question in any case.
+MAX_PARTITIONS: Final = 1_024
+# Records taken in one turn of the loop.
+MAX_RECORDS_AT_ONCE: Final = 200
+# What librdkafka fetches ahead: a ping list of a thousand targets has 100 KB.
+FETCH_BYTES: Final = 256 * 1024
+QUEUED_KBYTES: Final = 512
+# An idle fetch waits at the broker, where a new record ends the wait at once; but a
+# partition that joins (at the start, or to be read again) waits for the next fetch.
+FETCH_WAIT_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record as it stands on the topic; value None is a tombstone."""
+
+    topic: Topic
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    replayed: bool
+
+
+class TopicReader:
+    """Reads some topics; nothing here blocks but the first question for partitions."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        clock: Clock,
+        wanted: tuple[Topic, ...],
+        *,
+        client_id: str,
+        log: EventLog,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._wanted = {settings.topic(topic.name): topic for topic in wanted}
+        self._client = kafka_client.load()
+        self._not_there = frozenset(
+            {
+                self._client.KafkaError._UNKNOWN_PARTITION,
+                self._client.KafkaError._UNKNOWN_TOPIC,
+                self._client.KafkaError.UNKNOWN_TOPIC_OR_PART,
+            }
+        )
+        self._seen: dict[tuple[str, int], int] = {}
+        self._unread: dict[str, set[int]] = {}
+        self._assigned = False
+        self._ask_ns = 0
+        self._said: str | None = None
+        self._restarts = 0
+        self._consumer = self._client.Consumer(
+            {
+                "socket.keepalive.enable": True,
+                "reconnect.backoff.max.ms": 1_000,
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
+                **settings.librdkafka(),
+                "client.id": client_id,
+                # librdkafka wants a name even where no group is used.
+                "group.id": client_id,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                # Told, not corrected silently: see `_restart`.
+                "auto.offset.reset": "error",
+                "fetch.message.max.bytes": FETCH_BYTES,
+                "fetch.max.bytes": 4 * FETCH_BYTES,
+                "queued.max.messages.kbytes": QUEUED_KBYTES,
+                "queued.min.messages": 100,
+            },
+            logger=kafka_client.ClientLog(log),
+        )
+
+    @property
+    def read_to_end(self) -> bool:
+        """Whether every partition has been read to its end since it was (re)opened."""
+        return self._assigned and not any(self._unread.values())
+
+    def poll(self) -> list[Record]:
+        """Return what has come, at most some hundred records."""
+        if not self._assigned and not self._assign():
+            return []
+        try:
+            messages = self._consumer.consume(MAX_RECORDS_AT_ONCE, 0)
+        except self._client.KafkaException as error:
+            self._say("consumer.error", error=error)
+            return []
+        return [record for m in messages if (record := self._record(m)) is not None]
+
+    def reread(self, topic: Topic) -> None:
+        """Read a topic from its beginning again."""
+        name = self._settings.topic(topic.name)
+        for topic_name, partition in list(self._seen):
+            if topic_name == name:
+                self._unread.setdefault(name, set()).add(partition)
+                start = self._client.TopicPartition(name, partition, self._client.OFFSET_BEGINNING)
+                try:
+                    self._consumer.seek(start)
+                except self._client.KafkaException as error:
+                    self._unread[name].discard(partition)
+                    self._say("consumer.error", error=error)
+
+    def take_restarts(self) -> int:
+        """Return how many partitions turned out to begin anew since the last call."""
+        restarts, self._restarts = self._restarts, 0
+        return restarts
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+    def _assign(self) -> bool:
+        now_ns = self._clock.now().monotonic_ns
+        if now_ns < self._ask_ns:
+            return False
+        self._ask_ns = now_ns + ASK_EVERY_NS
+        places: list[Any] = []
+        for name in self._wanted:
+            partitions = self._partitions(name)
+            if partitions is None:
+                return False
+            self._unread[name] = set(partitions)
+            for partition in partitions:
+                self._seen.setdefault((name, partition), -1)
+                places.append(
+                    self._client.TopicPartition(name, partition, self._client.OFFSET_BEGINNING)
+                )
+        self._consumer.assign(places)
+        self._assigned = True
+        self._said = None
+        self._log.info("topics.assigned", partitions=len(places))
+        return True
+
+    def _partitions(self, name: str) -> range | None:
+        """Return the partitions of a topic; None where the broker does not tell.
+
+        By asking one after another for its offsets: `list_topics` would load the
+        package around the extension module (see `kafka_client`).
+        """
+        for partition in range(MAX_PARTITIONS):
+            try:
+                place = self._client.TopicPartition(name, partition)
+                self._consumer.get_watermark_offsets(place, ASK_TIMEOUT_S)
+            except self._client.KafkaException as error:
+                code = error.args[0].code()
+                if code in self._not_there and partition > 0:
+                    return range(partition)
+                if code in self._not_there:
+                    self._say("topic.missing", topic=name, hint="skeletonhunter topics apply")
+                    return None
+                if code != self._client.KafkaError.NOT_LEADER_FOR_PARTITION:
+                    self._say("broker.unreachable", error=error.args[0].str())
+                    return None
+        return range(MAX_PARTITIONS)
+
+    def _record(self, message: Any) -> Record | None:
+        error = message.error()
+        name, partition, offset = message.topic(), message.partition(), message.offset()
+        if error is not None:
+            if error.code() == self._client.KafkaError._PARTITION_EOF:
+                self._unread.get(name, set()).discard(partition)
+            elif error.code() == self._client.KafkaError._AUTO_OFFSET_RESET:
+                self._restart(name, partition)
+            elif error.code() != self._client.KafkaError._ALL_BROKERS_DOWN:
+                self._say("consumer.error", error=error)
+            return None
+        place = (name, partition)
+        replayed = offset <= self._seen[place]
+        self._seen[place] = max(offset, self._seen[place])
+        return Record(
+            topic=self._wanted[name],
+            partition=partition,
+            offset=offset,
+            key=message.key(),
+            value=message.value(),
+            headers=[(k, v) for k, v in message.headers() or [] if v is not None],
+            replayed=replayed,
+        )
+
+    def _restart(self, name: str, partition: int) -> None:
+        """Read a partition anew whose log ends before where we were.
+
+        A broker lost its data, or the topic was made anew: offsets that were seen
+        before are new records now.
+        """
+        self._log.warning("partition.restarted", topic=name, partition=partition)
+        self._restarts += 1
+        self._seen[name, partition] = -1
+        self._unread.setdefault(name, set()).add(partition)
+        start = self._client.TopicPartition(name, partition, self._client.OFFSET_BEGINNING)
+        self._consumer.incremental_unassign([start])
+        self._consumer.incremental_assign([start])
+
+    def _say(self, event: str, **fields: Any) -> None:
+        """Log a trouble once until another one comes."""
+        if self._said != event:
+            self._said = event
+            self._log.warning(event, **fields)

@@ -1,0 +1,235 @@
+"""Follows the agent's own ping list: what it accepts, and which targets are active. Pure.
+
+A target is active once its endpoint has registered: until then it waits, without a
+probe and without a false alarm (SkeletonHunter's initialization phase). A list is
+taken whole or refused whole; a single target that cannot be probed is left out and
+counted, so that one bad line does not blind an agent.
+"""
+
+import ipaddress
+from collections import Counter
+from enum import StrEnum
+from typing import Final
+
+from probers.config.addresses import unicast
+from probers.lists.directory import Directory
+from probers.probing.targets import FlowTarget, entropy_of
+from schemas.enums import Transport as TransportKind
+from schemas.ids import check_id
+from schemas.records import Endpoint, PingList, PingTarget
+
+# 2,048 RNICs probed full-mesh per rail from 8 RNICs are 2,040 targets; eight
+# times that is a mistake, and the memory of an agent is 35 MB.
+MAX_TARGETS: Final = 16_384
+# Numbers of queue pairs have 24 bits, Q_Keys 32 (IBTA volume 1, sections 9.2 and 9.3).
+MAX_QPN: Final = 2**24 - 1
+MAX_QKEY: Final = 2**32 - 1
+
+
+class Refusal(StrEnum):
+    """Why a list, a target or a registration was not taken."""
+
+    OTHER_CLUSTER = "OTHER_CLUSTER"
+    OTHER_AGENT = "OTHER_AGENT"
+    OLDER_VERSION = "OLDER_VERSION"
+    TOO_MANY_TARGETS = "TOO_MANY_TARGETS"
+    BAD_TARGET = "BAD_TARGET"
+    NOT_OUR_ENDPOINT = "NOT_OUR_ENDPOINT"
+    BAD_REGISTRATION = "BAD_REGISTRATION"
+
+
+class PingListFollower:
+    """The list in force and the registrations that make it active.
+
+    Parameters
+    ----------
+    endpoints : ids of the agent's own RNICs
+    max_flows : 5-tuples probed per pair at most, whatever the list asks for
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        agent_id: str,
+        endpoints: frozenset[str],
+        max_flows: int,
+        directory: Directory | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._agent_id = agent_id
+        self._endpoints = endpoints
+        self._max_flows = max_flows
+        self._directory = Directory() if directory is None else directory
+        self._targets: tuple[PingTarget, ...] = ()
+        self._active: tuple[FlowTarget, ...] | None = None
+        self._pairs_active = 0
+        self._lacking = False
+        self._settled = False
+        self.version: int | None = None
+        self.refused: Counter[Refusal] = Counter()
+
+    @property
+    def targets_active(self) -> int:
+        """Pairs probed now."""
+        self.flows()
+        return self._pairs_active
+
+    @property
+    def targets_waiting(self) -> int:
+        """Pairs on the list whose endpoint has not registered."""
+        return len(self._targets) - self.targets_active
+
+    @property
+    def lacking(self) -> bool:
+        """Whether registrations were forgotten that the list may need: read them again."""
+        return self._lacking
+
+    def flows(self) -> tuple[FlowTarget, ...]:
+        """Return all 5-tuples to probe, by src, dst and flow; the same object until it changes.
+
+        None before the topics have been read to their end once: what stands
+        before the end may tell of lists and endpoints long gone.
+        """
+        if self._active is None:
+            self._active = self._activate()
+        return self._active
+
+    def offer(self, ping_list: PingList) -> Refusal | None:
+        """Take a list in force; return why not where it is refused."""
+        refusal = self._refusal(ping_list)
+        if refusal is not None:
+            self.refused[refusal] += 1
+            return refusal
+        self._targets = self._checked(ping_list.targets)
+        self.version = ping_list.version
+        self._want()
+        return None
+
+    def withdraw(self) -> None:
+        """Take in a tombstone: no targets, and the next list may have any version."""
+        self._targets = ()
+        self.version = None
+        self._want()
+
+    def registered(self, endpoint: Endpoint, *, replayed: bool = False) -> Refusal | None:
+        """Take in a registration; return why not where it is refused."""
+        refusal = self._bad_registration(endpoint)
+        if refusal is not None:
+            self.refused[refusal] += 1
+            return refusal
+        if self._directory.put(endpoint, replayed=replayed):
+            self._active = None
+        return None
+
+    def left(self, endpoint_id: str, *, replayed: bool = False) -> None:
+        """Take in the tombstone of a registration."""
+        if self._directory.drop(endpoint_id, replayed=replayed):
+            self._active = None
+
+    def rereading(self) -> None:
+        """Say that registrations are being read from the beginning again."""
+        self._lacking = False
+
+    def read_to_end(self) -> None:
+        """Say that both topics have been read to their end, for the first time or again."""
+        if self._directory.read_to_end() or not self._settled:
+            self._active = None
+        self._settled = True
+
+    def _want(self) -> None:
+        self._lacking = self._directory.want(t.dst for t in self._targets)
+        self._active = None
+
+    def _refusal(self, ping_list: PingList) -> Refusal | None:
+        if ping_list.cluster != self._cluster:
+            return Refusal.OTHER_CLUSTER
+        if ping_list.agent_id != self._agent_id:
+            return Refusal.OTHER_AGENT
+        if self.version is not None and ping_list.version < self.version:
+            return Refusal.OLDER_VERSION
+        if len(ping_list.targets) > MAX_TARGETS:
+            return Refusal.TOO_MANY_TARGETS
+        return None
+
+    def _checked(self, targets: tuple[PingTarget, ...]) -> tuple[PingTarget, ...]:
+        good: dict[tuple[str, str], PingTarget] = {}
+        for target in targets:
+            if target.src not in self._endpoints:
+                self.refused[Refusal.NOT_OUR_ENDPOINT] += 1
+            elif target.flows < 1 or target.src == target.dst or not _is_id(target.dst):
+                self.refused[Refusal.BAD_TARGET] += 1
+            else:
+                # Two jobs may share a pair; probing it once serves both.
+                known = good.get((target.src, target.dst))
+                if known is None or known.flows < target.flows:
+                    good[target.src, target.dst] = target
+        return tuple(good[pair] for pair in sorted(good))
+
+    def _bad_registration(self, endpoint: Endpoint) -> Refusal | None:
+        if endpoint.cluster != self._cluster:
+            return Refusal.OTHER_CLUSTER
+        if endpoint.transport in (TransportKind.UDP, TransportKind.TCP):
+            good = 1 <= endpoint.port <= 65_535 and _is_unicast(endpoint.address)
+        else:
+            good = endpoint.transport is TransportKind.RDMA_UD and _is_queue_pair(endpoint)
+        return None if good else Refusal.BAD_REGISTRATION
+
+    def _activate(self) -> tuple[FlowTarget, ...]:
+        flows: list[FlowTarget] = []
+        self._pairs_active = 0
+        for target in self._targets if self._settled else ():
+            endpoint = self._directory.get(target.dst)
+            if endpoint is None:
+                continue
+            self._pairs_active += 1
+            address = _spelled(endpoint)
+            flows.extend(
+                FlowTarget(
+                    target.src,
+                    target.dst,
+                    flow,
+                    address,
+                    endpoint.port,
+                    endpoint.transport,
+                    entropy_of(target.src, target.dst, flow),
+                    endpoint.qkey,
+                )
+                for flow in range(min(target.flows, self._max_flows))
+            )
+        return tuple(flows)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        check_id("dst", text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_unicast(address: str) -> bool:
+    """Whether probes may go there: a hostile registration must not make agents broadcast."""
+    try:
+        unicast(address)
+    except ValueError:
+        return False
+    return True
+
+
+def _spelled(endpoint: Endpoint) -> str:
+    """Return the address as replies and hops will spell it; a GID is what it is."""
+    if endpoint.transport is TransportKind.RDMA_UD:
+        return endpoint.address
+    return unicast(endpoint.address)
+
+
+def _is_queue_pair(endpoint: Endpoint) -> bool:
+    try:
+        gid = ipaddress.IPv6Address(endpoint.address)
+    except ValueError:
+        return False
+    addressed = not (gid.is_multicast or gid.is_unspecified)
+    # 0 and 1 are the management queue pairs.
+    numbered = 2 <= endpoint.port <= MAX_QPN
+    return addressed and numbered and endpoint.qkey is not None and 0 <= endpoint.qkey <= MAX_QKEY

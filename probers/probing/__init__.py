@@ -1,0 +1,1 @@
+"""Whom to probe and when: rounds, pacing, traces."""

@@ -1,0 +1,158 @@
+"""One probing round: which probe when, what became of each, when it is over. Pure.
+
+A probe that is lost is sent again at once on the same 5-tuple, `confirm` times one
+after another, and each is a result of its own: a dead 5-tuple shows several losses
+in a row within one round, a single lost packet does not.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from probers.clock import Instant
+from probers.probing.targets import FlowTarget
+from probers.transports.base import Completion, Reason
+from probers.transports.rtt import Measurement, measure
+from schemas.enums import ClockSource, ProbeStatus
+from schemas.records import ProbeResult
+
+# Offsets and delays are told in whole multiples of this, rounded down. A round's start is told to
+# the microsecond, and a delay is software's, some ten to some hundred microseconds: the digits
+# below say nothing, and no codec makes noise smaller: 8 % (lz4) to 15 % (zstd) of what a result
+# takes on the broker. A power of two, so that what is cut off is bits that a codec sees. Round
+# trips, which detectors read, are told to the nanosecond.
+TOLD_NS: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A probe to send now; `attempt` 0 is the planned one, 1.. its confirmations."""
+
+    target: FlowTarget
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    position: int
+    order: Order
+    offset_ns: int
+
+
+class Round:
+    """One round of one agent.
+
+    Parameters
+    ----------
+    plan : offsets from the start in nanoseconds, ascending, and what to probe then
+    confirm : how often a lost probe is sent again
+    wanted : says whether a target is still to be probed; one that has left in the
+        middle of a round is not probed again
+    """
+
+    def __init__(
+        self,
+        *,
+        seq: int,
+        started: Instant,
+        pinglist_version: int | None,
+        plan: Sequence[tuple[int, FlowTarget]],
+        confirm: int,
+        wanted: Callable[[FlowTarget], bool] = lambda _: True,
+    ) -> None:
+        self.seq = seq
+        self.started = started
+        self.pinglist_version = pinglist_version
+        self._confirm = confirm
+        self._wanted = wanted
+        self._plan = deque((started.monotonic_ns + offset, target) for offset, target in plan)
+        self._awaited: dict[int, _Sent] = {}
+        self._results: list[ProbeResult | None] = []
+        self._again: list[Order] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether all probes have been sent and all results are in."""
+        return not (self._plan or self._awaited or self._again)
+
+    @property
+    def due_ns(self) -> int | None:
+        """When the next probe is to be sent, monotonic nanoseconds; None when all are."""
+        if self._again:
+            return 0
+        return self._plan[0][0] if self._plan else None
+
+    def due(self, now_ns: int) -> list[Order]:
+        """Take the probes whose time has come; each must then be `sent`."""
+        orders, self._again = self._again, []
+        while self._plan and self._plan[0][0] <= now_ns:
+            orders.append(Order(self._plan.popleft()[1]))
+        return orders
+
+    def sent(self, token: int, order: Order, now_ns: int) -> None:
+        """Take note that a probe is under way as `token`."""
+        offset_ns = now_ns - self.started.monotonic_ns
+        self._awaited[token] = _Sent(len(self._results), order, offset_ns)
+        self._results.append(None)
+
+    def target(self, token: int) -> FlowTarget:
+        """Return whom a probe under way goes to."""
+        return self._awaited[token].order.target
+
+    def cancel(self) -> None:
+        """Send nothing more; the results of what is under way still come in."""
+        self._plan.clear()
+        self._again.clear()
+        self._confirm = 0
+
+    def completed(self, completion: Completion) -> tuple[FlowTarget, ProbeResult | None]:
+        """Take in the end of a probe and return its result; a lost one is ordered again.
+
+        One whose way was still looked for has no result, and is not tried again.
+        """
+        sent = self._awaited.pop(completion.token)
+        attempt, target = sent.order.attempt, sent.order.target
+        if completion.reason is Reason.PENDING:
+            return target, None
+        result = result_of(target, sent.offset_ns, completion)
+        self._results[sent.position] = result
+        if result.status is not ProbeStatus.OK and attempt < self._confirm and self._wanted(target):
+            self._again.append(Order(target, attempt + 1))
+        return target, result
+
+    def results(self) -> tuple[ProbeResult, ...]:
+        """Return the results of a round that is done, in the order sent."""
+        return tuple(result for result in self._results if result is not None)
+
+
+def told_ns(duration_ns: int) -> int:
+    """Return an offset or a delay as it is told."""
+    return duration_ns - duration_ns % TOLD_NS
+
+
+def result_of(target: FlowTarget, offset_ns: int, completion: Completion) -> ProbeResult:
+    """Return the result that a completion is."""
+    measured: Measurement | None = None
+    if completion.status is ProbeStatus.OK and completion.times is not None:
+        outcome = measure(completion.times)
+        measured = outcome if isinstance(outcome, Measurement) else None
+    status = completion.status
+    if status is ProbeStatus.OK and measured is None:
+        status = ProbeStatus.BAD_REPLY
+    return ProbeResult(
+        src=target.src,
+        dst=target.dst,
+        flow=target.flow,
+        sent_offset_ns=told_ns(offset_ns),
+        transport=target.transport,
+        status=status,
+        rtt_ns=measured.rtt_ns if measured else None,
+        prober_delay_ns=told_ns(measured.prober_delay_ns) if measured else None,
+        responder_delay_ns=(
+            told_ns(measured.responder_delay_ns)
+            if measured and measured.responder_delay_ns is not None
+            else None
+        ),
+        clock=completion.clock if measured else ClockSource.SOFTWARE,
+    )

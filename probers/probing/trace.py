@@ -1,0 +1,350 @@
+"""Whether a 5-tuple has become slower: no detector, only the reason to trace it now. Pure.
+
+What is anomalous is decided by the stream worker, over windows and against a false-alarm
+rate. But where a delay arises only a trace made during it can tell, and by the time a
+verdict is due it must be there.
+
+Which hops a 5-tuple takes: Paris traceroute over any transport that reports nodes. Pure.
+
+All probes of a trace are ordinary probes on the flow's own 5-tuple (so they take
+the flow's own ECMP path: Augustin et al., Paris traceroute, IMC 2006) that differ in
+the TTL alone, and all TTLs up to the distance seen last are sent at once: a trace
+lasts one timeout at most when its target is known and dead, and one round trip when
+it answers. Every flow is traced when it becomes active, every few minutes
+after that, and at once when a probe of it is lost or it has become slower.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from typing import Final
+
+from probers.probing.pacing import TokenBucket, fraction
+from probers.probing.targets import FlowTarget
+from probers.transports.base import Completion, Reason
+from schemas.enums import ProbeStatus, TraceCause
+from schemas.records import TraceHop
+
+# A switch's CPU, which answers a trace, scatters by some hundred microseconds: a
+# smaller rise would not be seen in a trace.
+LEAST_RISE_NS: Final = 500_000
+# One slow answer happens to a process that the machine did not schedule.
+IN_A_ROW: Final = 2
+# The typical round trip follows faster ones within some probes and slower ones within
+# a minute of probes at 1 Hz: a rise is one for so long, and then the new level.
+FALL_SHIFT: Final = 3
+RISE_SHIFT: Final = 6
+
+
+@dataclass(slots=True)
+class Pace:
+    """Typical round trip of one 5-tuple, and how many in a row were slower.
+
+    `typical_ns` is an exponential average with a short memory downwards and a long one
+    upwards (the estimator of RFC 6298 with two gains); None before the first answer.
+    """
+
+    typical_ns: int | None = None
+    slow: int = 0
+
+    def answered(self, rtt_ns: int) -> bool:
+        """Take in a round trip; say whether the 5-tuple is slower than it typically is."""
+        typical_ns = self.typical_ns
+        if typical_ns is None:
+            self.typical_ns = rtt_ns
+            return False
+        raised = rtt_ns > typical_ns + max(typical_ns, LEAST_RISE_NS)
+        self.slow = self.slow + 1 if raised else 0
+        rise_ns = rtt_ns - typical_ns
+        shift = RISE_SHIFT if rise_ns > 0 else FALL_SHIFT
+        self.typical_ns = typical_ns + (rise_ns >> shift)
+        return self.slow >= IN_A_ROW
+
+
+# As far as a fat tree with an overlay at both ends goes, and what path.trace.v1 holds.
+MAX_TTL: Final = 32
+# TTLs tried at once when the distance is not known: two servers of one pod with
+# virtual switches at both ends are six to eight hops apart.
+WAVE: Final = 8
+# A trace that came too early is made at the flow's next answer; if it is too early again, at
+# the first one after so long.
+AGAIN_NS: Final = 30 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """How often and how fast to trace.
+
+    Attributes
+    ----------
+    timeout_ns : how long a hop may take to answer
+    refresh_ns : distance of two traces of a flow without a cause, each varied by a
+        quarter so that agents do not trace together
+    cause_gap_ns : least distance of two traces of a flow because of loss, or of slowness
+    rate_hz : traces begun per second for discovery; for loss, in addition, twice as many,
+        for slowness a quarter: on a busy machine everything is slow
+    discovery_burst : discoveries begun at once. Ping lists reach all agents of a job at the
+        same instant, and a discovery sends a wave of probes: with 32 at once, four agents
+        of a lab kept its fabric busy for a second, and healthy probes timed out.
+    loss_burst : traces for loss begun at once: a verdict waits for them
+    slow_burst : traces for slowness begun at once: its verdict waits for a window anyway
+    """
+
+    timeout_ns: int
+    refresh_ns: int = 300 * 10**9
+    cause_gap_ns: int = 10 * 10**9
+    rate_hz: float = 20.0
+    discovery_burst: int = 4
+    loss_burst: int = 64
+    slow_burst: int = 8
+
+
+@dataclass(slots=True)
+class _Flow:
+    target: FlowTarget
+    due_ns: int
+    distance: int | None = None
+    # When it was last traced for each cause.
+    asked_ns: dict[TraceCause, int] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    running: bool = False
+    lost_while_running: bool = False
+    # From when on an answer begins a trace that came too early; None: none did.
+    again_ns: int | None = None
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class _Trace:
+    flow: _Flow
+    cause: TraceCause
+    known: bool
+    last_ttl: int
+    hops: dict[int, TraceHop] = field(default_factory=dict)
+    silent: set[int] = field(default_factory=set)
+    target_ttl: int | None = None
+    obstacle: str | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOrder:
+    """A probe to send with that TTL."""
+
+    target: FlowTarget
+    ttl: int
+    trace: _Trace
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrace:
+    """What `path.trace.v1` says of one trace."""
+
+    target: FlowTarget
+    cause: TraceCause
+    complete: bool
+    incomplete_reason: str | None
+    hops: tuple[TraceHop, ...]
+
+
+class Tracer:
+    """Decides what to trace, and puts the answers together."""
+
+    def __init__(self, settings: TraceSettings) -> None:
+        self._settings = settings
+        self._flows: dict[tuple[str, str, int], _Flow] = {}
+        self._calendar: list[tuple[int, tuple[str, str, int]]] = []
+        self._discovery = TokenBucket(settings.rate_hz, settings.discovery_burst)
+        self._asked = {
+            TraceCause.LOSS: TokenBucket(settings.rate_hz * 2, settings.loss_burst),
+            TraceCause.LATENCY: TokenBucket(settings.rate_hz / 4, settings.slow_burst),
+        }
+        self._orders: list[TraceOrder] = []
+        self._awaited: dict[int, TraceOrder] = {}
+        self._finished: list[FinishedTrace] = []
+        # Losses and slow answers that were not traced: one was too recent, or too many ran.
+        self.suppressed = 0
+
+    def follow(self, flows: tuple[FlowTarget, ...], now_ns: int) -> None:
+        """Replace the flows to trace; new ones, and those that moved, are traced soon."""
+        current = {flow.key: flow for flow in flows}
+        for key in [k for k in self._flows if k not in current]:
+            del self._flows[key]
+        for key, target in current.items():
+            known = self._flows.get(key)
+            if known is None or known.target != target:
+                self._flows[key] = _Flow(target, now_ns)
+                heapq.heappush(self._calendar, (now_ns, key))
+
+    def lost(self, target: FlowTarget, now_ns: int) -> None:
+        """Trace a flow of which a probe was lost, unless that was done just now."""
+        flow = self._flows.get(target.key)
+        if flow is not None and not self._ask(flow, TraceCause.LOSS, now_ns):
+            flow.lost_while_running = True
+
+    def answered(self, target: FlowTarget, rtt_ns: int, now_ns: int) -> None:
+        """Take in a round trip; trace the flow if it has become slower."""
+        flow = self._flows.get(target.key)
+        if flow is None:
+            return
+        if flow.again_ns is not None and now_ns >= flow.again_ns:
+            flow.again_ns, flow.due_ns = None, now_ns
+            heapq.heappush(self._calendar, (now_ns, target.key))
+        if flow.pace.answered(rtt_ns):
+            self._ask(flow, TraceCause.LATENCY, now_ns)
+
+    def _ask(self, flow: _Flow, cause: TraceCause, now_ns: int) -> bool:
+        """Begin a trace unless one was or is made for that cause, or too many are."""
+        before_ns = flow.asked_ns.get(cause)
+        recent = before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
+        if not recent and flow.running:
+            return False
+        if recent or not self._asked[cause].take(now_ns):
+            self.suppressed += 1
+            return True
+        flow.asked_ns[cause] = now_ns
+        self._begin(flow, cause)
+        return True
+
+    def due_ns(self, now_ns: int) -> int | None:
+        """Return when there is something to send, monotonic nanoseconds; None when never."""
+        if self._orders:
+            return now_ns
+        if not self._calendar:
+            return None
+        return max(self._calendar[0][0], now_ns + self._discovery.wait_ns(now_ns))
+
+    def due(self, now_ns: int) -> list[TraceOrder]:
+        """Take the probes to send now; each must then be `sent`."""
+        while self._calendar and self._calendar[0][0] <= now_ns:
+            due_ns, key = self._calendar[0]
+            flow = self._flows.get(key)
+            if flow is None or flow.due_ns != due_ns:
+                heapq.heappop(self._calendar)  # of a flow that has left or moved since
+                continue
+            if not flow.running:
+                if not self._discovery.take(now_ns):
+                    break
+                self._begin(flow, TraceCause.DISCOVERY)
+            flow.due_ns = now_ns + self._refresh_ns(flow.target)
+            heapq.heapreplace(self._calendar, (flow.due_ns, key))
+        orders, self._orders = self._orders, []
+        return orders
+
+    def sent(self, token: int, order: TraceOrder) -> None:
+        """Take note that a probe of a trace is under way as `token`."""
+        self._awaited[token] = order
+
+    def completed(self, completion: Completion, now_ns: int) -> None:
+        """Take in the end of a probe of a trace."""
+        order = self._awaited.pop(completion.token, None)
+        if order is None:
+            return
+        trace = order.trace
+        if trace.over:
+            return  # a TTL beyond the target
+        if completion.reason in (Reason.PENDING, Reason.UNTRACED):
+            self._drop(trace, completion.reason, now_ns)
+            return
+        _note(trace, order.ttl, completion)
+        if self._over(trace):
+            self._finish(trace, now_ns)
+
+    def finished(self) -> list[FinishedTrace]:
+        """Take the traces that are over."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _refresh_ns(self, target: FlowTarget) -> int:
+        refresh_ns = self._settings.refresh_ns
+        return refresh_ns - refresh_ns // 8 + fraction(f"refresh|{target}", refresh_ns // 4)
+
+    def _begin(self, flow: _Flow, cause: TraceCause) -> None:
+        flow.running = True
+        known = flow.distance is not None
+        trace = _Trace(flow, cause, known, flow.distance or WAVE)
+        self._send_wave(trace, 1)
+
+    def _send_wave(self, trace: _Trace, first: int) -> None:
+        self._orders.extend(
+            TraceOrder(trace.flow.target, ttl, trace) for ttl in range(first, trace.last_ttl + 1)
+        )
+
+    def _over(self, trace: _Trace) -> bool:
+        """Say whether all is known; order the next wave where it is not."""
+        end = trace.last_ttl if trace.target_ttl is None else trace.target_ttl - 1
+        if any(t not in trace.hops and t not in trace.silent for t in range(1, end + 1)):
+            return False
+        if trace.target_ttl is not None or trace.obstacle is not None:
+            return True
+        wave = range(max(1, trace.last_ttl - WAVE + 1), trace.last_ttl + 1)
+        quiet = not any(ttl in trace.hops for ttl in wave)
+        if quiet or trace.last_ttl >= MAX_TTL or (trace.known and trace.cause is TraceCause.LOSS):
+            return True
+        first, trace.last_ttl = trace.last_ttl + 1, min(trace.last_ttl + WAVE, MAX_TTL)
+        self._send_wave(trace, first)
+        return False
+
+    def _drop(self, trace: _Trace, reason: Reason, now_ns: int) -> None:
+        """End a trace that has nothing to tell; one that is only too early is made later."""
+        trace.over = True
+        flow = trace.flow
+        flow.running = flow.lost_while_running = False
+        if reason is Reason.PENDING and flow.again_ns is None:
+            flow.again_ns = now_ns + (AGAIN_NS if flow.dropped else 0)
+            flow.dropped = True
+
+    def _finish(self, trace: _Trace, now_ns: int) -> None:
+        flow = trace.flow
+        trace.over = True
+        flow.running = flow.dropped = False
+        complete = trace.target_ttl is not None and trace.obstacle is None
+        if complete:
+            flow.distance = trace.target_ttl
+        self._finished.append(
+            FinishedTrace(
+                flow.target, trace.cause, complete, None if complete else _why(trace), _hops(trace)
+            )
+        )
+        if flow.lost_while_running:
+            flow.lost_while_running = False
+            self.lost(flow.target, now_ns)
+
+
+def _note(trace: _Trace, ttl: int, completion: Completion) -> None:
+    times = completion.times
+    if completion.reporter is None or times is None:
+        trace.silent.add(ttl)
+        if completion.reason is Reason.NOT_SENT:
+            trace.obstacle = f"not sent: {completion.status.value}"
+        return
+    rtt_ns = max(0, times.received_ns - times.sent_ns - (times.hold_ns or 0))
+    trace.hops[ttl] = TraceHop(ttl=ttl, address=completion.reporter, rtt_ns=rtt_ns)
+    if completion.reason is Reason.TTL_EXCEEDED:
+        return
+    if trace.target_ttl is None or ttl < trace.target_ttl:
+        trace.target_ttl = ttl
+        trace.obstacle = (
+            None
+            if completion.status is ProbeStatus.OK
+            else f"{completion.reporter} reports {completion.status.value}"
+        )
+
+
+def _hops(trace: _Trace) -> tuple[TraceHop, ...]:
+    """Return the hops up to the target, else up to the first silence after the last answer."""
+    end = trace.target_ttl
+    if end is None:
+        end = min(max(trace.hops, default=0) + 1, trace.last_ttl)
+    return tuple(
+        trace.hops.get(ttl) or TraceHop(ttl=ttl, address=None, rtt_ns=None)
+        for ttl in range(1, end + 1)
+    )
+
+
+def _why(trace: _Trace) -> str:
+    if trace.obstacle is not None:
+        return trace.obstacle
+    if not trace.hops:
+        return "no hop answered"
+    last = trace.hops[max(trace.hops)]
+    return f"no answer after hop {last.ttl} ({last.address})"

@@ -1,0 +1,1 @@
+"""What the agent tells: records of the contract, bounded and never blocking."""

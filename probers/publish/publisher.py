@@ -1,0 +1,280 @@
+"""The agent's only Kafka producer: never blocks, bounded, the oldest goes first.
+
+librdkafka refuses *new* messages when its queue is full, which is the wrong end.
+So it is given only a small window, and what waits does so in a `Backlog` of ours.
+When that is full, what librdkafka has queued (it is the oldest) is purged, the
+oldest of the backlog take its place, and so on: whatever the outage, what is left
+are the latest records.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from probers.clock import Clock
+from probers.probing.pacing import TokenBucket
+from probers.publish import kafka_client
+from probers.publish.backlog import Backlog, Message
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.eventlog import EventLog
+from schemas.topics import Topic
+
+# librdkafka's own queue, measured: 29 MB of the process with this, 58 MB with the
+# default of 1 GB, during an outage.
+QUEUE_KBYTES: Final = 1_024
+# Messages given to librdkafka and not yet acknowledged. A healthy agent has a
+# handful; a window of half a second at 20 messages/s keeps the pipe full.
+WINDOW_MESSAGES: Final = 32
+WINDOW_BYTES: Final = 512 * 1024
+# Not zstd, though a round of 80 results is a fifth smaller with it: librdkafka's consumers, who
+# must guess how large such a batch will be, take 0.7 s of CPU to unpack a million results that came
+# one round a batch, more than a worker needs for all else; of lz4 it is 0.05 s.
+COMPRESSION: Final = "lz4"
+# Rounds wait this long in our own queue in any case; librdkafka's default.
+MESSAGE_TIMEOUT_MS: Final = 300_000
+# Longer than a leader election takes on a healthy cluster, shorter than anybody
+# takes to notice otherwise.
+AWAY_AFTER_NS: Final = 3 * 10**9
+# A poison record is worth a copy, a flood of them is not.
+DEAD_LETTERS_HZ: Final = 1.0
+DEAD_LETTER_BURST: Final = 50
+
+
+@dataclass(slots=True)
+class PublishCounts:
+    """What became of what was published, since the start."""
+
+    rounds_sent: int = 0
+    results_sent: int = 0
+    rounds_dropped: int = 0
+    results_dropped: int = 0
+    # By topic of the contract; rounds among them.
+    dropped: Counter[str] = field(default_factory=Counter)
+    dead_letters: int = 0
+    dead_letters_withheld: int = 0
+    producers_rebuilt: int = 0
+
+
+class Publisher:
+    """Encodes records and gets them to the broker.
+
+    All methods return at once; `poll` is to be called some times a second.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        codec: Codec,
+        clock: Clock,
+        *,
+        client_id: str,
+        queue_bytes: int,
+        log: EventLog,
+    ) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._clock = clock
+        self._log = log
+        self._client_id = client_id
+        self._backlog = Backlog(queue_bytes)
+        self._dead_letter_budget = TokenBucket(DEAD_LETTERS_HZ, DEAD_LETTER_BURST)
+        # Serial number -> message and when it was handed over; insertion order is age.
+        self._in_flight: dict[int, tuple[Message, int]] = {}
+        self._in_flight_bytes = 0
+        self._serial = 0
+        self._all_down = False
+        self._fatal = False
+        self.counts = PublishCounts()
+        self._client = kafka_client.load()
+        self._producer = self._connect()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are not acknowledged yet."""
+        return len(self._backlog) + len(self._in_flight)
+
+    def broker_away(self) -> bool:
+        """Whether nothing gets through: all brokers down, or no acknowledgement for 3 s."""
+        if self._all_down:
+            return True
+        oldest = next(iter(self._in_flight.values()), None)
+        return oldest is not None and self._clock.now().monotonic_ns - oldest[1] > AWAY_AFTER_NS
+
+    def publish(self, topic: Topic, key: str, record: Any, event_ns: int) -> None:
+        """Queue a record; the oldest are dropped when there is no room."""
+        self._add(topic, key, self._codec.encode(topic, record), event_ns, state=False)
+
+    def publish_state(self, topic: Topic, key: str, record: Any | None, event_ns: int) -> None:
+        """Queue the present state of a key, in place of one that still waits; None: a tombstone."""
+        value = None if record is None else self._codec.encode(topic, record)
+        self._add(topic, key, value, event_ns, state=True)
+
+    def dead_letter(
+        self, error: DecodeError, *, key: bytes | None, value: bytes, headers: Headers
+    ) -> None:
+        """Queue a poison record for its dead-letter topic, within the budget."""
+        now = self._clock.now()
+        if not self._dead_letter_budget.take(now.monotonic_ns):
+            self.counts.dead_letters_withheld += 1
+            return
+        self.counts.dead_letters += 1
+        self._queue(
+            Message(
+                topic=dead_letter_topic(self._settings.topic(error.topic)),
+                kind=dead_letter_topic(error.topic),
+                key=key,
+                value=value,
+                timestamp_ms=now.realtime_ns // 10**6,
+                headers=dead_letter_headers(error, process="agent", original=headers),
+            )
+        )
+
+    def poll(self) -> None:
+        """Serve acknowledgements and hand over what waits."""
+        self._producer.poll(0)
+        if self._fatal:
+            self._rebuild()
+        self._hand_over()
+
+    def close(self, timeout_ns: int) -> int:
+        """Wait for acknowledgements, that long at most; return how many are missing."""
+        end_ns = self._clock.now().monotonic_ns + timeout_ns
+        while self.waiting and self._clock.now().monotonic_ns < end_ns:
+            self._hand_over()
+            self._producer.poll(0.02)
+        missing = self.waiting
+        self._producer.purge()
+        self._producer.poll(0)
+        return missing
+
+    def _connect(self) -> Any:
+        config = {
+            "socket.keepalive.enable": True,
+            # A broker that is back is found within a second or two.
+            "reconnect.backoff.max.ms": 1_000,
+            "linger.ms": 5,
+            "compression.type": COMPRESSION,
+            "queue.buffering.max.messages": 2 * WINDOW_MESSAGES,
+            **self._settings.librdkafka(),
+            "client.id": self._client_id,
+            "partitioner": "murmur2_random",
+            "enable.idempotence": True,
+            "queue.buffering.max.kbytes": QUEUE_KBYTES,
+            "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+            "error_cb": self._on_error,
+        }
+        return self._client.Producer(config, logger=kafka_client.ClientLog(self._log))
+
+    def _add(
+        self, topic: Topic, key: str, value: bytes | None, event_ns: int, *, state: bool
+    ) -> None:
+        self._queue(
+            Message(
+                topic=self._settings.topic(topic.name),
+                kind=topic.name,
+                key=key.encode(),
+                value=value,
+                timestamp_ms=event_ns // 10**6,
+                state=state,
+            )
+        )
+
+    def publish_round(self, key: str, record: Any, event_ns: int) -> None:
+        """Queue a round; its results are counted with it."""
+        topic = topics.PROBE_ROUND
+        self._queue(
+            Message(
+                topic=self._settings.topic(topic.name),
+                kind=topic.name,
+                key=key.encode(),
+                value=self._codec.encode(topic, record),
+                timestamp_ms=event_ns // 10**6,
+                results=len(record.results),
+            )
+        )
+
+    def _queue(self, message: Message) -> None:
+        if not self._backlog.fits(message):
+            self._producer.purge(in_queue=True, in_flight=False)
+            self._producer.poll(0)
+            self._hand_over()
+        for dropped in self._backlog.add(message):
+            self._count_dropped(dropped)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        while (
+            len(self._in_flight) < WINDOW_MESSAGES and self._in_flight_bytes < WINDOW_BYTES
+        ) and (message := self._backlog.take()) is not None:
+            self._serial += 1
+            self._in_flight[self._serial] = (message, self._clock.now().monotonic_ns)
+            self._in_flight_bytes += message.size_bytes
+            try:
+                self._producer.produce(
+                    message.topic,
+                    value=message.value,
+                    key=message.key,
+                    timestamp=message.timestamp_ms,
+                    headers=message.headers,
+                    on_delivery=partial(self._on_delivery, self._serial),
+                )
+            except (BufferError, self._client.KafkaException) as error:
+                self._landed(self._serial)
+                if isinstance(error, BufferError):
+                    self._backlog.give_back(message)
+                    return
+                # Too large for the broker, say: the next one may not be.
+                self._count_dropped(message)
+                self._log.warning("record.refused", topic=message.topic, error=error)
+
+    def _on_delivery(self, serial: int, error: Any, _: Any) -> None:
+        message = self._landed(serial)
+        if message is None:
+            return
+        if error is None:
+            self._all_down = False
+            if message.kind == topics.PROBE_ROUND.name:
+                self.counts.rounds_sent += 1
+                self.counts.results_sent += message.results
+        elif message.state:
+            self._backlog.give_back(message)
+        else:
+            self._count_dropped(message)
+            self._log.debug("record.dropped", topic=message.topic, error=error)
+
+    def _landed(self, serial: int) -> Message | None:
+        found = self._in_flight.pop(serial, None)
+        if found is None:
+            return None
+        self._in_flight_bytes -= found[0].size_bytes
+        return found[0]
+
+    def _count_dropped(self, message: Message) -> None:
+        self.counts.dropped[message.kind] += 1
+        if message.kind == topics.PROBE_ROUND.name:
+            self.counts.rounds_dropped += 1
+            self.counts.results_dropped += message.results
+
+    def _on_error(self, error: Any) -> None:
+        if error.code() == self._client.KafkaError._ALL_BROKERS_DOWN:
+            self._all_down = True
+        if error.fatal():
+            # An idempotent producer that lost its place (a broker came back without
+            # its log) never sends again; a new one does.
+            self._fatal = True
+            self._log.error("producer.fatal", error=error)
+
+    def _rebuild(self) -> None:
+        self._fatal = False
+        self._producer.purge()
+        self._producer.poll(0)
+        for serial in list(self._in_flight):
+            message = self._landed(serial)
+            if message is not None:
+                self._count_dropped(message)
+        self._producer = self._connect()
+        self.counts.producers_rebuilt += 1

@@ -1,0 +1,153 @@
+"""What the agent tells: its parts' findings as records of the contract, keyed and timed."""
+
+from probers import VERSION
+from probers.clock import Instant
+from probers.config.rnics import RnicConfig
+from probers.config.settings import AgentConfig
+from probers.host.reported import Told
+from probers.host.sampling import Batch
+from probers.lists.registration import Announcement, Registration
+from probers.probing.rounds import Round
+from probers.probing.trace import FinishedTrace
+from probers.publish.publisher import Publisher
+from probers.transports.base import Transport
+from schemas import topics
+from schemas.ids import state_id
+from schemas.records import (
+    ComponentState,
+    CounterBatch,
+    Endpoint,
+    FlowEntry,
+    FlowTable,
+    Heartbeat,
+    PathTrace,
+    ProbeRound,
+)
+
+
+class Reporter:
+    """Makes records and queues them."""
+
+    def __init__(
+        self, config: AgentConfig, cluster: str, registration: Registration, publisher: Publisher
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._registration = registration
+        self._publisher = publisher
+
+    def endpoint(self, rnic: RnicConfig, responder: Transport, now: Instant) -> Endpoint:
+        """Return the registration of an RNIC that answers there."""
+        return Endpoint(
+            cluster=self._cluster,
+            endpoint_id=rnic.endpoint_id,
+            agent_id=self._config.id,
+            container_id=self._config.container_id,
+            host_id=self._config.host_id,
+            task_id=self._config.task_id,
+            rail=rnic.rail,
+            transport=responder.kind,
+            address=responder.address,
+            port=responder.port,
+            qkey=responder.qkey,
+            incarnation=self._registration.incarnation,
+            registered_at=now.epoch_us,
+            producer_version=VERSION,
+        )
+
+    def announce(self, announcements: list[Announcement], now: Instant) -> None:
+        """Queue registrations and tombstones."""
+        for announcement in announcements:
+            self._publisher.publish_state(
+                topics.ENDPOINT, announcement.endpoint_id, announcement.endpoint, now.realtime_ns
+            )
+
+    def round(self, done: Round) -> None:
+        """Queue a round."""
+        self._publisher.publish_round(
+            self._config.id,
+            ProbeRound(
+                cluster=self._cluster,
+                agent_id=self._config.id,
+                host_id=self._config.host_id,
+                incarnation=self._registration.incarnation,
+                round_seq=done.seq,
+                started_at=done.started.epoch_us,
+                interval_ns=self._config.interval_ns,
+                pinglist_version=done.pinglist_version,
+                producer_version=VERSION,
+                results=done.results(),
+            ),
+            done.started.realtime_ns,
+        )
+
+    def trace(self, trace: FinishedTrace, now: Instant) -> None:
+        """Queue a trace."""
+        target = trace.target
+        record = PathTrace(
+            cluster=self._cluster,
+            path_id=target.path_id,
+            src=target.src,
+            dst=target.dst,
+            flow=target.flow,
+            agent_id=self._config.id,
+            traced_at=now.epoch_us,
+            cause=trace.cause,
+            complete=trace.complete,
+            incomplete_reason=trace.incomplete_reason,
+            producer_version=VERSION,
+            hops=trace.hops,
+        )
+        self._publisher.publish(topics.PATH_TRACE, target.path_id, record, now.realtime_ns)
+
+    def counters(self, batch: Batch, tick_ns: int) -> None:
+        """Queue a second of counter samples."""
+        record = CounterBatch(
+            cluster=self._cluster,
+            agent_id=self._config.id,
+            host_id=self._config.host_id,
+            started_at=batch.started_ns // 1000,
+            tick_ns=tick_ns,
+            producer_version=VERSION,
+            samples=batch.samples,
+        )
+        self._publisher.publish(topics.RNIC_COUNTERS, self._config.id, record, batch.started_ns)
+
+    def states(self, told: list[Told], now: Instant) -> None:
+        """Queue states of components, each in place of one that still waits."""
+        for one in told:
+            key = state_id(one.component_id, one.attribute)
+            record = ComponentState(
+                cluster=self._cluster,
+                state_id=key,
+                component_id=one.component_id,
+                attribute=one.attribute,
+                text=one.value.text,
+                number=one.value.number,
+                missing_reason=one.value.missing_reason,
+                changed_at=one.changed_us,
+                observed_at=one.observed_us,
+                source=self._config.id,
+                producer_version=VERSION,
+            )
+            self._publisher.publish_state(topics.COMPONENT_STATE, key, record, now.realtime_ns)
+
+    def overlay(self, entries: tuple[FlowEntry, ...] | None, captured: Instant) -> None:
+        """Queue the host's overlay tables; None: nobody knows them any more."""
+        host_id = self._config.host_id
+        table = (
+            entries
+            if entries is None
+            else FlowTable(
+                cluster=self._cluster,
+                host_id=host_id,
+                captured_at=captured.epoch_us,
+                producer_version=VERSION,
+                entries=entries,
+            )
+        )
+        self._publisher.publish_state(topics.OVERLAY_FLOWS, host_id, table, captured.realtime_ns)
+
+    def heartbeat(self, heartbeat: Heartbeat, now: Instant) -> None:
+        """Queue a heartbeat in place of one that still waits."""
+        self._publisher.publish_state(topics.HEARTBEAT, self._config.id, heartbeat, now.realtime_ns)

@@ -1,0 +1,1 @@
+"""How probes travel: one Protocol, and the transports that fulfil it."""

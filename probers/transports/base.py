@@ -1,0 +1,146 @@
+"""What every transport can do, and what it reports.
+
+Five methods. A transport belongs to one RNIC, probes from it and answers for it.
+Its contract, held by tests/contract/test_transport.py for all of them:
+
+* `send` never blocks and never raises for what the network does;
+* every probe sent yields exactly one `Completion`, at the latest one `poll` after
+  its timeout, whatever is lost, delayed, doubled, reordered or forged;
+* a probe that is OK was answered by its target, intact, within its timeout;
+* what is not the reply to a probe under way is counted, never reported.
+
+RDMA fits: the descriptor is that of the completion channel; `send` posts to the
+UD queue pair; `poll` reads the completion queue, keeps t2 and t5 of the RNIC, and
+completes a probe when both acknowledgements are in (the second brings t4 - t3).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from probers.transports.rtt import Timestamps
+from schemas.enums import ClockSource, ProbeStatus
+from schemas.enums import Transport as TransportKind
+
+
+class Reason(StrEnum):
+    """Closer than the status, for logs and traces."""
+
+    NONE = "NONE"
+    TTL_EXCEEDED = "TTL_EXCEEDED"
+    CORRUPT = "CORRUPT"
+    IMPLAUSIBLE = "IMPLAUSIBLE"
+    ARRIVED_LATE = "ARRIVED_LATE"
+    NOT_SENT = "NOT_SENT"
+    REPORTED = "REPORTED"
+    # The way to the target was still being looked for: nothing was learnt about it.
+    PENDING = "PENDING"
+    # A probe of a trace over a transport that nodes do not answer.
+    UNTRACED = "UNTRACED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One probe to send.
+
+    `token` is the caller's name for it. `flow` chooses the 5-tuple and `entropy`
+    the flow number of an encapsulation; `ttl` None means the system's default.
+    For RDMA `address` is the GID, `port` the number of the queue pair, `qkey` its Q_Key.
+    """
+
+    token: int
+    address: str
+    port: int
+    flow: int
+    entropy: int
+    timeout_ns: int
+    ttl: int | None = None
+    qkey: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The end of one probe.
+
+    `times` are there when a packet came back: the target's reply (status OK or
+    BAD_REPLY), or a node's report, for which received - sent is the round trip to
+    that node. `reporter` is the address of who answered, as topology.v1 has it.
+    """
+
+    token: int
+    status: ProbeStatus
+    reason: Reason = Reason.NONE
+    clock: ClockSource = ClockSource.SOFTWARE
+    times: Timestamps | None = None
+    reporter: str | None = None
+
+
+@dataclass(slots=True)
+class PacketCounts:
+    """Packets that were no first, timely, intact reply; and those that were answered."""
+
+    duplicate: int = 0
+    late: int = 0
+    foreign: int = 0
+    malformed: int = 0
+    # Intact, but made without the cluster's key.
+    forged: int = 0
+    answered: int = 0
+    # Probes not answered because more came than the responder's budget.
+    unanswered: int = 0
+
+
+class Transport(Protocol):
+    """Sends probes from one RNIC and answers those of others."""
+
+    kind: TransportKind
+    counts: PacketCounts
+
+    @property
+    def address(self) -> str:
+        """Where the responder listens, as endpoint.v1 carries it."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Its port; for RDMA, the number of its queue pair."""
+        ...
+
+    @property
+    def qkey(self) -> int | None:
+        """The Q_Key that a probe must have; None where there is none."""
+        ...
+
+    @property
+    def untraced(self) -> str | None:
+        """Why a probe with a ttl does not tell the node that it reached; None: it does."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when `poll` has something to do."""
+        ...
+
+    def send(self, probe: Probe) -> None:
+        """Send a probe; what fails at once is completed by the next `poll`."""
+        ...
+
+    def poll(self) -> list[Completion]:
+        """Take in what has arrived, answer probes, and return all probes that are over.
+
+        To be called when the descriptor is readable and when a timeout has passed.
+        """
+        ...
+
+    def fits(self) -> bool:
+        """Return whether it still answers where `address` and `port` say.
+
+        Raises
+        ------
+        OSError
+            If it cannot answer anywhere now.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the sockets; probes under way are forgotten."""
+        ...

@@ -1,0 +1,222 @@
+"""Probes out, replies in: what both UDP transports share. Knows bytes and clocks, no sockets."""
+
+import os
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from probers.clock import Clock, Instant
+from probers.transports import packet
+from probers.transports.base import Completion, PacketCounts, Probe, Reason
+from probers.transports.outstanding import Answer, Entry, Outstanding
+from probers.transports.packet import ForgedError, Packet, PacketError, Packets
+from probers.transports.rtt import Implausible, Timestamps, measure, place_arrival
+from schemas.enums import ClockSource, ProbeStatus
+
+# A full receive buffer of ours is read in some milliseconds.
+UNDRAINED_NS: Final = 10**9
+
+
+class Wire(NamedTuple):
+    """When a probe left and its reply came, by the RNIC's own clock, nanoseconds."""
+
+    sent_ns: int
+    received_ns: int
+
+
+def random_nonce() -> int:
+    """Return 64 random bits from the operating system."""
+    return int.from_bytes(os.urandom(8), "big")
+
+
+class Exchange:
+    """The prober's side of one transport.
+
+    Parameters
+    ----------
+    size_bytes : size of the probes sent
+    packets : how they are sealed
+    nonces : source of unguessable 64-bit numbers
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        counts: PacketCounts,
+        size_bytes: int,
+        packets: Packets = packet.UNSEALED,
+        nonces: Callable[[], int] = random_nonce,
+    ) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._size_bytes = packet.check_size(size_bytes)
+        self._packets = packets
+        self._nonces = nonces
+        self._outstanding = Outstanding()
+        self._completions: list[Completion] = []
+
+    def now(self) -> Instant:
+        """Return this moment, to be taken right before a probe leaves."""
+        return self._clock.now()
+
+    def prepare(self, reply_key: int = 0) -> tuple[int, bytes]:
+        """Return a fresh nonce and the probe that carries it."""
+        nonce = self._nonces()
+        return nonce, self._packets.probe(nonce, self._size_bytes, reply_key=reply_key)
+
+    def posted(self, nonce: int, probe: Probe, at: Instant) -> None:
+        """Await the answer to a probe posted at that moment."""
+        self._outstanding.add(nonce, probe, at)
+
+    def not_sent(self, probe: Probe, status: ProbeStatus) -> None:
+        """Complete a probe that the system refused to send."""
+        self._completions.append(
+            Completion(token=probe.token, status=status, reason=Reason.NOT_SENT)
+        )
+
+    def corrupt(self, error: PacketError) -> None:
+        """Take note of bytes that are no packet, and of the probe they may belong to."""
+        if isinstance(error, ForgedError):
+            self._counts.forged += 1
+            return
+        self._counts.malformed += 1
+        if error.nonce is None:
+            return
+        _, entry = self._outstanding.find(error.nonce)
+        if entry is not None:
+            self._finish(entry, ProbeStatus.BAD_REPLY, Reason.CORRUPT)
+
+    def reply(
+        self, reply: Packet, kernel_ns: int | None, sender: str, handled: Instant | None = None
+    ) -> None:
+        """Take in a reply.
+
+        `kernel_ns` is the kernel's stamp, nanoseconds since the epoch, `handled` when the program
+        got it, if not now.
+        """
+        now = self._clock.now() if handled is None else handled
+        entry = self._awaited(reply.nonce)
+        if entry is None:
+            return
+        received_ns, source = place_arrival(kernel_ns, now=now, posted=entry.posted)
+        late = received_ns > entry.deadline_ns
+        times = _times(entry, now, received_ns, reply.hold_ns)
+        self._answered(entry, times, source, sender, late=late)
+
+    def stamped_reply(
+        self, nonce: int, wire: Wire, hold_ns: int, *, handled: Instant, sender: str
+    ) -> None:
+        """Take in a reply that the RNIC has stamped, handled at that moment."""
+        entry = self._awaited(nonce)
+        if entry is None:
+            return
+        times = Timestamps(
+            posted_ns=entry.posted.monotonic_ns,
+            sent_ns=wire.sent_ns,
+            received_ns=wire.received_ns,
+            handled_ns=handled.monotonic_ns,
+            hold_ns=hold_ns,
+        )
+        late = wire.received_ns - wire.sent_ns > entry.probe.timeout_ns
+        self._answered(entry, times, ClockSource.HARDWARE, sender, late=late)
+
+    def refused(self, nonce: int, status: ProbeStatus) -> None:
+        """Take in that a probe that was posted has not left."""
+        _, entry = self._outstanding.find(nonce)
+        if entry is not None:
+            self._finish(entry, status, Reason.NOT_SENT)
+
+    def reported(
+        self,
+        nonce: int,
+        *,
+        status: ProbeStatus,
+        reason: Reason,
+        reporter: str | None,
+        kernel_ns: int | None,
+    ) -> None:
+        """Take in a node's word that a probe did not get through."""
+        now = self._clock.now()
+        entry = self._awaited(nonce)
+        if entry is None:
+            return
+        received_ns, source = place_arrival(kernel_ns, now=now, posted=entry.posted)
+        times = _times(entry, now, received_ns, None)
+        self._finish(entry, status, reason, clock=source, times=times, reporter=reporter)
+
+    def foreign(self) -> None:
+        """Count a packet that is not for us."""
+        self._counts.foreign += 1
+
+    def take(self, *, drained: bool = True) -> list[Completion]:
+        """Return the probes that are over since the last call, expired ones among them.
+
+        While the sockets are not `drained`, a reply may still wait in one of them:
+        its probe is given a little longer. Not for ever, or a flood of foreign packets
+        would keep lost probes from being told.
+        """
+        now_ns = self._clock.now().monotonic_ns
+        for entry in self._outstanding.expire(now_ns if drained else now_ns - UNDRAINED_NS):
+            self._completions.append(
+                Completion(token=entry.probe.token, status=ProbeStatus.TIMEOUT)
+            )
+        completions, self._completions = self._completions, []
+        return completions
+
+    def _awaited(self, nonce: int) -> Entry | None:
+        answer, entry = self._outstanding.find(nonce)
+        if answer is Answer.DUPLICATE:
+            self._counts.duplicate += 1
+        elif answer is Answer.LATE:
+            self._counts.late += 1
+        elif answer is Answer.FOREIGN:
+            self._counts.foreign += 1
+        return entry
+
+    def _answered(
+        self, entry: Entry, times: Timestamps, source: ClockSource, sender: str, *, late: bool
+    ) -> None:
+        if late:
+            self._counts.late += 1
+            self._finish(entry, ProbeStatus.TIMEOUT, Reason.ARRIVED_LATE)
+            return
+        if isinstance(measure(times), Implausible):
+            self._finish(
+                entry, ProbeStatus.BAD_REPLY, Reason.IMPLAUSIBLE, clock=source, times=times
+            )
+        else:
+            self._finish(
+                entry, ProbeStatus.OK, Reason.NONE, clock=source, times=times, reporter=sender
+            )
+
+    def _finish(
+        self,
+        entry: Entry,
+        status: ProbeStatus,
+        reason: Reason,
+        *,
+        clock: ClockSource = ClockSource.SOFTWARE,
+        times: Timestamps | None = None,
+        reporter: str | None = None,
+    ) -> None:
+        self._outstanding.finish(entry, answered=status is not ProbeStatus.TIMEOUT)
+        self._completions.append(
+            Completion(
+                token=entry.probe.token,
+                status=status,
+                reason=reason,
+                clock=clock,
+                times=times,
+                reporter=reporter,
+            )
+        )
+
+
+def _times(entry: Entry, now: Instant, received_ns: int, hold_ns: int | None) -> Timestamps:
+    posted_ns = entry.posted.monotonic_ns
+    return Timestamps(
+        posted_ns=posted_ns,
+        sent_ns=posted_ns,
+        received_ns=received_ns,
+        handled_ns=now.monotonic_ns,
+        hold_ns=hold_ns,
+    )

@@ -1,0 +1,167 @@
+"""The prober's side of RDMA: probes out on the queue pair of their flow, replies in."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from probers.clock import Clock, Instant
+from probers.transports.base import Completion, Probe, Reason
+from probers.transports.exchange import Exchange, Wire
+from probers.transports.packet import Packet, PacketType
+from probers.transports.rdma.arrivals import Arrivals
+from probers.transports.rdma.flows import label_of, pair_of
+from probers.transports.rdma.gids import gid_of, shown_raw
+from probers.transports.rdma.handles import Handles
+from probers.transports.rdma.port import Event, Port
+from schemas.enums import ProbeStatus
+
+# A follow-up leaves some microseconds after its reply; one that is not here by now is lost,
+# and the reply's own word for the hold is taken.
+FOLLOW_UP_NS: Final = 20 * 10**6
+# Probes under way that are remembered: a second's at the highest rate.
+REMEMBERED: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """A reply whose follow-up is awaited."""
+
+    hold_ns: int
+    wire: Wire
+    handled: Instant
+    sender: str
+
+
+class Asking:
+    """Sends probes from one port and takes in their replies.
+
+    Parameters
+    ----------
+    flows : queue pairs to probe from; the flows of a ping list are spread over them
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        exchange: Exchange,
+        *,
+        port: Port,
+        handles: Handles,
+        arrivals: Arrivals | None,
+        flows: int,
+    ) -> None:
+        self._clock = clock
+        self._exchange = exchange
+        self._port = port
+        self._handles = handles
+        self._arrivals = arrivals
+        self._flows = flows
+        # Probes whose way is looked for: when they are lost, by token.
+        self._waiting: dict[int, int] = {}
+        # By token: whom a probe went to. By nonce: when the device sent it; half a reply.
+        self._gids: dict[int, bytes] = {}
+        self._sent: OrderedDict[int, int] = OrderedDict()
+        self._halves: OrderedDict[int, _Half] = OrderedDict()
+
+    def send(self, probe: Probe) -> None:
+        """Post a probe, once the way to its target is known."""
+        if probe.qkey is None:
+            self._exchange.not_sent(probe, ProbeStatus.NO_ROUTE)
+            return
+        now_ns = self._clock.now().monotonic_ns
+        gid, qkey = gid_of(probe.address).packed, probe.qkey
+        self._waiting[probe.token] = now_ns + probe.timeout_ns
+
+        def go(handle: Any | None, status: ProbeStatus) -> None:
+            if self._waiting.pop(probe.token, None) is None:
+                return  # told as lost already
+            if handle is None:
+                self._exchange.not_sent(probe, status)
+            else:
+                self._post(probe, gid, qkey, handle)
+
+        self._handles.use(gid, label_of(probe.entropy), now_ns, go)
+
+    def departed(self, event: Event) -> None:
+        """Take in that a probe has left, or could not."""
+        if not event.ok:
+            self._exchange.refused(event.tag, ProbeStatus.LINK_DOWN)
+        elif event.stamp is not None:
+            self._sent[event.tag] = event.stamp
+            if len(self._sent) > REMEMBERED:
+                self._sent.popitem(last=False)
+
+    def replied(self, reply: Packet, event: Event, gid: bytes) -> None:
+        """Take in a reply."""
+        sender = shown_raw(gid)
+        sent, clock = self._sent.pop(reply.nonce, None), self._port.clock
+        if sent is None or event.stamp is None or clock is None:
+            kernel_ns = None if self._arrivals is None else self._arrivals.take(
+                PacketType.REPLY, reply.nonce
+            )  # fmt: skip
+            self._exchange.reply(reply, kernel_ns, sender, event.polled)
+            return
+        wire = Wire(0, clock.between_ns(sent, event.stamp))
+        half = _Half(reply.hold_ns, wire, event.polled, sender)
+        if reply.follows:
+            self._halves[reply.nonce] = half
+        else:
+            self._whole(reply.nonce, half, half.hold_ns)
+
+    def followed(self, follow_up: Packet) -> None:
+        """Take in a follow-up: its reply is whole now."""
+        half = self._halves.pop(follow_up.nonce, None)
+        if half is None:
+            self._exchange.foreign()
+        else:
+            self._whole(follow_up.nonce, half, follow_up.hold_ns)
+
+    def take(self, *, drained: bool) -> list[Completion]:
+        """Return the probes that are over since the last call."""
+        if self._halves:
+            self._end_halves(self._clock.now().monotonic_ns)
+        over = self._exchange.take(drained=drained)
+        if self._waiting:
+            over += self._end_waiting(self._clock.now().monotonic_ns)
+        for completion in over:
+            gid = self._gids.pop(completion.token, None)
+            if gid is not None and completion.status is ProbeStatus.TIMEOUT:
+                self._handles.doubt(gid, self._clock.now().monotonic_ns)
+        return over
+
+    def _end_halves(self, now_ns: int) -> None:
+        while self._halves:
+            nonce, half = next(iter(self._halves.items()))
+            if now_ns - half.handled.monotonic_ns < FOLLOW_UP_NS:
+                break
+            del self._halves[nonce]
+            self._whole(nonce, half, half.hold_ns)
+
+    def _end_waiting(self, now_ns: int) -> list[Completion]:
+        late = [token for token, deadline_ns in self._waiting.items() if deadline_ns <= now_ns]
+        for token in late:
+            del self._waiting[token]
+        # Looking for a way takes a second where nobody is known yet: no loss.
+        return [
+            Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.PENDING)
+            for token in late
+        ]
+
+    def _post(self, probe: Probe, gid: bytes, qkey: int, handle: Any) -> None:
+        pair = pair_of(probe.flow, self._flows)
+        nonce, payload = self._exchange.prepare(self._port.key(pair))
+        to = (probe.port, qkey)
+        try:
+            posted = self._port.send(pair, len(payload), lambda: payload, handle, to, tag=nonce)
+        except OSError:
+            posted = None
+        if posted is None:
+            self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
+            return
+        self._exchange.posted(nonce, probe, posted)
+        self._gids[probe.token] = gid
+
+    def _whole(self, nonce: int, half: _Half, hold_ns: int) -> None:
+        self._exchange.stamped_reply(
+            nonce, half.wire, hold_ns, handled=half.handled, sender=half.sender
+        )

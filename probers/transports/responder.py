@@ -1,0 +1,87 @@
+"""Answers probes: one reply of the same size for one valid probe, within a budget."""
+
+from typing import Final
+
+from probers.clock import Clock
+from probers.probing.pacing import TokenBucket
+from probers.transports.base import PacketCounts
+from probers.transports.packet import UNSEALED, Packet, Packets
+from probers.transports.rtt import STEP_TOLERANCE_NS
+
+# R-Pingmesh's busiest RNIC sees below 150 probes/s; a thousand peers at once are
+# still answered, a flood is not reflected.
+MAX_REPLIES_HZ: Final = 20_000.0
+REPLY_BURST: Final = 4_096
+# From the stamp inside a reply to its leaving. What that will take is foretold: the quarter of
+# replies that leave soonest, since one that says a longer hold than was makes a round trip look
+# shorter than the network. Steps up and down as one to three keep it there.
+LEAVING_STEP_NS: Final = 500
+UP_SHARE: Final = 16
+DOWN_SHARE: Final = 5
+# A datagram does not wait longer in a socket's queue; a larger age is a clock set.
+MAX_WAIT_NS: Final = 10 * 10**9
+
+
+class Responder:
+    """Makes replies and stamps them.
+
+    t2 is the kernel's stamp where it can be believed, t3 is taken when the reply
+    is made. Both are of the wall clock, and a clock set between them must not make
+    the hold wrong: t3 is t2 plus what the monotonic clock saw, plus what usually passes
+    until the reply leaves, with the stamp inside. Who sends it says when it did (`left`).
+    """
+
+    def __init__(self, clock: Clock, counts: PacketCounts, packets: Packets = UNSEALED) -> None:
+        self._clock = clock
+        self._packets = packets
+        self._counts = counts
+        self._budget = TokenBucket(MAX_REPLIES_HZ, REPLY_BURST)
+        self._offset_ns: int | None = None
+        self._packed_ns = 0
+        self._leaving_ns = 0
+
+    def answer(
+        self,
+        probe: Packet,
+        kernel_ns: int | None,
+        *,
+        by_kernel: bool = True,
+        follows: bool = False,
+    ) -> bytes | None:
+        """Return the reply; None where the budget is used up.
+
+        `kernel_ns` is when the probe came, nanoseconds since the epoch, as the kernel says or,
+        not `by_kernel`, the program; `follows`: a follow-up will tell the hold better.
+        """
+        taken = self._clock.now()
+        if not self._budget.take(taken.monotonic_ns):
+            self._counts.unanswered += 1
+            return None
+        stepped = (
+            self._offset_ns is not None
+            and abs(taken.offset_ns - self._offset_ns) > STEP_TOLERANCE_NS
+        )
+        self._offset_ns = taken.offset_ns
+        waited_ns = 0 if kernel_ns is None else taken.realtime_ns - kernel_ns
+        kernel = kernel_ns is not None and not stepped and 0 <= waited_ns <= MAX_WAIT_NS
+        if not kernel:
+            waited_ns = 0
+        self._counts.answered += 1
+        self._packed_ns = self._clock.now().monotonic_ns
+        held_ns = waited_ns + self._packed_ns - taken.monotonic_ns + self._leaving_ns
+        t2_ns = taken.realtime_ns - waited_ns
+        return self._packets.reply(
+            probe,
+            t2_ns=t2_ns,
+            t3_ns=t2_ns + held_ns,
+            t2_kernel=kernel and by_kernel,
+            follows=follows,
+        )
+
+    def left(self, monotonic_ns: int) -> None:
+        """Learn when the reply made last left."""
+        took_ns, usual_ns = monotonic_ns - self._packed_ns, self._leaving_ns
+        if took_ns > usual_ns:
+            self._leaving_ns = min(took_ns, usual_ns + usual_ns // UP_SHARE + LEAVING_STEP_NS)
+        else:
+            self._leaving_ns = max(took_ns, usual_ns - usual_ns // DOWN_SHARE - LEAVING_STEP_NS)

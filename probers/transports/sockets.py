@@ -1,0 +1,234 @@
+"""What the operating system adds to a UDP socket: kernel timestamps, ICMP errors, a TTL.
+
+Linux only beyond plain sockets; elsewhere every function here says that it has
+nothing, and the transports do without.
+"""
+
+import errno
+import select
+import selectors
+import socket
+import struct
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from probers.transports.family import FAMILIES, IPV4, Family, family_of
+from schemas.enums import ProbeStatus
+
+LINUX: Final = sys.platform == "linux"
+# linux/include/uapi/asm-generic/socket.h and linux/socket.h; Python names none of them.
+SO_TIMESTAMPNS: Final = 35
+MSG_ERRQUEUE: Final = 0x2000
+_TIMESPEC: Final = struct.Struct("@ll")
+# struct sock_extended_err (linux/errqueue.h): errno, origin, type, code, pad, info,
+# data; the offender's sockaddr follows.
+_EXTENDED_ERROR: Final = struct.Struct("=IBBBBII")
+_SOCKADDR_FAMILY: Final = struct.Struct("=H")
+# Room for the timestamp and for an error with its offender.
+ANCILLARY_BYTES: Final = 256
+# Errors taken from a socket in one go; the rest waits for the next turn of the loop.
+MAX_ERRORS_AT_ONCE: Final = 128
+# Enough for some hundred replies that come while the process is not scheduled.
+RECEIVE_BUFFER_BYTES: Final = 512 * 1024
+
+# What a failed send says about the way to the target.
+_SEND_ERRORS: Final = {
+    errno.ENETDOWN: ProbeStatus.LINK_DOWN,
+    errno.ENODEV: ProbeStatus.LINK_DOWN,
+    errno.EADDRNOTAVAIL: ProbeStatus.LINK_DOWN,
+    errno.ENOBUFS: ProbeStatus.LINK_DOWN,
+    errno.ENOMEM: ProbeStatus.LINK_DOWN,
+    errno.EMFILE: ProbeStatus.LINK_DOWN,
+    errno.ENFILE: ProbeStatus.LINK_DOWN,
+    errno.EAGAIN: ProbeStatus.LINK_DOWN,
+    errno.ENETUNREACH: ProbeStatus.NO_ROUTE,
+    errno.EAFNOSUPPORT: ProbeStatus.NO_ROUTE,
+    errno.EHOSTUNREACH: ProbeStatus.UNREACHABLE,
+    errno.EHOSTDOWN: ProbeStatus.UNREACHABLE,
+    errno.ECONNREFUSED: ProbeStatus.REFUSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SocketError:
+    """An error from a socket's queue.
+
+    `reporter` is the address of the node that sent the ICMP message; `quoted` the
+    start of the datagram that failed, as far as that node quoted it.
+    """
+
+    number: int
+    icmp_type: int | None
+    icmp_code: int | None
+    reporter: str | None
+    quoted: bytes
+    kernel_ns: int | None
+    family: Family = IPV4
+
+    @property
+    def ttl_exceeded(self) -> bool:
+        """Whether the datagram's TTL ran out at the reporter."""
+        return self.icmp_type == self.family.time_exceeded
+
+    @property
+    def status(self) -> ProbeStatus:
+        """What the error says about the target."""
+        refused = (self.family.unreachable, self.family.port_unreachable)
+        if (self.icmp_type, self.icmp_code) == refused:
+            return ProbeStatus.REFUSED
+        return ProbeStatus.UNREACHABLE
+
+
+def send_status(error: OSError) -> ProbeStatus:
+    """Return what a failed send means; what the own host lacks counts as its link's trouble."""
+    if isinstance(error, socket.gaierror):
+        return ProbeStatus.NO_ROUTE  # an address of the other family than the socket's
+    return _SEND_ERRORS.get(error.errno or 0, ProbeStatus.UNREACHABLE)
+
+
+def open_udp(address: str, port: int) -> tuple[socket.socket, bool]:
+    """Return a non-blocking UDP socket bound to the address, and whether it reports ICMP errors.
+
+    Raises
+    ------
+    OSError
+        If the address is not of this host, or the port is taken.
+    """
+    family = family_of(address)
+    sock = socket.socket(family.number, socket.SOCK_DGRAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        sock.bind((address, port))
+        if LINUX:
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            sock.setsockopt(family.level, family.receive_errors, 1)
+    except OSError:
+        sock.close()
+        raise
+    return sock, LINUX
+
+
+class Readiness:
+    """Tells which of a transport's sockets have something, behind one descriptor.
+
+    On Linux it tells errors apart from data, which saves a call per packet.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}
+        self._epoll = select.epoll() if LINUX else None
+        self._selector = None if LINUX else selectors.DefaultSelector()
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when a socket has something.
+
+        Raises
+        ------
+        OSError
+            If the system has neither epoll nor kqueue.
+        """
+        fileno = getattr(self._epoll or self._selector, "fileno", None)
+        if fileno is None:
+            raise OSError("this system has neither epoll nor kqueue")
+        return int(fileno())
+
+    def add(self, sock: socket.socket, *, write: bool = False) -> None:
+        """Watch a socket for data, or for being connected."""
+        self._sockets[sock.fileno()] = sock
+        if self._epoll is not None:
+            self._epoll.register(sock, select.EPOLLOUT if write else select.EPOLLIN)
+        elif self._selector is not None:
+            event = selectors.EVENT_WRITE if write else selectors.EVENT_READ
+            self._selector.register(sock, event)
+
+    def remove(self, sock: socket.socket) -> None:
+        """Watch a socket no more; before it is closed."""
+        del self._sockets[sock.fileno()]
+        if self._epoll is not None:
+            self._epoll.unregister(sock)
+        elif self._selector is not None:
+            self._selector.unregister(sock)
+
+    def ready(self) -> list[tuple[socket.socket, bool]]:
+        """Return the sockets that have something now, and whether it may be an error."""
+        if self._epoll is not None:
+            return [
+                (self._sockets[fd], bool(events & select.EPOLLERR))
+                for fd, events in self._epoll.poll(0)
+            ]
+        if self._selector is not None:
+            return [(self._sockets[key.fd], True) for key, _ in self._selector.select(0)]
+        return []
+
+    def close(self) -> None:
+        """Close the descriptor; the sockets stay open."""
+        self._sockets.clear()
+        if self._epoll is not None:
+            self._epoll.close()
+        elif self._selector is not None:
+            self._selector.close()
+
+
+def kernel_time_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
+    """Return the kernel's receive stamp, nanoseconds since the epoch; None where there is none."""
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+            return int(seconds) * 10**9 + int(nanoseconds)
+    return None
+
+
+def ttl_message(family: Family, ttl: int) -> list[tuple[int, int, bytes]]:
+    """Return the ancillary data that gives one datagram a TTL (hop limit) of its own."""
+    return [(family.level, family.hop_limit, struct.pack("@i", ttl))]
+
+
+def read_errors(sock: socket.socket) -> list[SocketError]:
+    """Take the errors that wait at a socket; none where the system queues none."""
+    if not LINUX:
+        return []
+    family = FAMILIES[sock.family]
+    errors: list[SocketError] = []
+    while len(errors) < MAX_ERRORS_AT_ONCE:
+        try:
+            quoted, ancillary, _, _ = sock.recvmsg(2048, ANCILLARY_BYTES, MSG_ERRQUEUE)
+        except OSError:
+            break
+        error = parse_error(family, quoted, ancillary)
+        if error is not None:
+            errors.append(error)
+    return errors
+
+
+def parse_error(
+    family: Family, quoted: bytes, ancillary: list[tuple[int, int, bytes]]
+) -> SocketError | None:
+    """Return what an entry of an error queue tells; None where it is something else."""
+    for level, kind, data in ancillary:
+        wanted = level == family.level and kind == family.receive_errors
+        if not wanted or len(data) < _EXTENDED_ERROR.size:
+            continue
+        number, origin, icmp_type, icmp_code, _, _, _ = _EXTENDED_ERROR.unpack_from(data)
+        icmp = origin == family.origin
+        return SocketError(
+            number,
+            icmp_type if icmp else None,
+            icmp_code if icmp else None,
+            _offender(family, data[_EXTENDED_ERROR.size :]) if icmp else None,
+            quoted,
+            kernel_time_ns(ancillary),
+            family,
+        )
+    return None
+
+
+def _offender(family: Family, sockaddr: bytes) -> str | None:
+    """Return the address of who sent an ICMP message; None where the kernel does not say."""
+    packed = sockaddr[family.offender_at :][: family.offender_bytes]
+    if len(packed) < family.offender_bytes:
+        return None
+    if _SOCKADDR_FAMILY.unpack_from(sockaddr)[0] != family.number:
+        return None
+    return socket.inet_ntop(family.number, packed)

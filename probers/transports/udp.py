@@ -1,0 +1,217 @@
+"""UDP echo on a real network: one socket answers, one socket per flow probes.
+
+The source port is the flow's part of the 5-tuple, so each flow keeps its socket,
+and with it its ECMP path, for the agent's life. Replies come back to the flow's
+socket, so a flow of the ping list is one 5-tuple in both directions.
+
+ICMP errors are matched by the nonce in what the node quotes. RFC 1812 asks routers to
+quote as much as fits 576 bytes; one that quotes no more than RFC 792's 8 bytes cannot
+be matched, and stays a hop without an address. IPv6 routers quote up to 1,280 bytes (RFC 4443).
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from probers.clock import Clock
+from probers.transports import packet, sockets
+from probers.transports.base import Completion, PacketCounts, Probe, Reason
+from probers.transports.exchange import Exchange
+from probers.transports.family import family_of
+from probers.transports.packet import UNSEALED, PacketError, Packets, PacketType
+from probers.transports.responder import Responder
+from probers.transports.sockets import Readiness, SocketError
+from probers.transports.tunnel import TunnelErrors
+from schemas.enums import Transport as TransportKind
+
+# Datagrams taken from one socket in one turn, so that a flood at one socket does
+# not keep the loop from its timers.
+MAX_DATAGRAMS_AT_ONCE: Final = 256
+# An unconnected socket reports an earlier datagram's ICMP error at the next send;
+# the error is taken from the queue and the send tried again.
+SEND_ATTEMPTS: Final = 3
+# Source ports are few and each costs a socket.
+MAX_FLOWS: Final = 64
+
+
+class UdpTransport:
+    """Probes by UDP from one address.
+
+    Parameters
+    ----------
+    opener : opens a socket, as `sockets.open_udp` does, perhaps in another namespace
+    tunnel : what routers say of the tunnel that carries the probes
+
+    Raises
+    ------
+    OSError
+        If the address is not of this host, or the port is taken.
+    """
+
+    kind = TransportKind.UDP
+    qkey = None
+
+    def __init__(
+        self,
+        clock: Clock,
+        address: str,
+        port: int,
+        *,
+        probe_bytes: int = packet.MIN_PACKET_BYTES,
+        packets: Packets = UNSEALED,
+        opener: Callable[[str, int], tuple[socket.socket, bool]] = sockets.open_udp,
+        tunnel: TunnelErrors | None = None,
+    ) -> None:
+        self.counts = PacketCounts()
+        self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
+        self._answers = Responder(clock, self.counts, packets)
+        self._packets = packets
+        self._readiness = Readiness()
+        self._flows: dict[int, socket.socket] = {}
+        self._opener = opener
+        self._tunnel = tunnel
+        try:
+            self._listener, reports = opener(address, port)
+        except OSError:
+            self._readiness.close()
+            raise
+        self.address, self.port = self._listener.getsockname()[:2]
+        self._family = family_of(address)
+        self.untraced = None if reports else "this system tells no socket of ICMP errors"
+        self._readiness.add(self._listener)
+        if tunnel is not None:
+            self._readiness.add(tunnel.socket)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when one of the sockets is."""
+        return self._readiness.fileno()
+
+    def source_port(self, flow: int) -> int:
+        """Return the source port of a flow, as bound by the system."""
+        return int(self._socket(flow).getsockname()[1])
+
+    def send(self, probe: Probe) -> None:
+        """Send a probe from its flow's socket."""
+        nonce, payload = self._exchange.prepare()
+        try:
+            sock = self._socket(probe.flow)
+            for attempt in range(1, SEND_ATTEMPTS + 1):
+                posted = self._exchange.now()
+                try:
+                    if probe.ttl is None:
+                        sock.sendto(payload, (probe.address, probe.port))
+                    else:
+                        ttl = sockets.ttl_message(self._family, probe.ttl)
+                        sock.sendmsg([payload], ttl, 0, (probe.address, probe.port))
+                    break
+                except OSError:
+                    # What the queue holds explains an earlier datagram; if it holds
+                    # nothing, the error is this one's own.
+                    if not self._read_errors(sock) or attempt == SEND_ATTEMPTS:
+                        raise
+        except OSError as error:
+            self._exchange.not_sent(probe, sockets.send_status(error))
+            return
+        self._exchange.posted(nonce, probe, posted)
+
+    def poll(self) -> list[Completion]:
+        """Read all sockets that have something; then see whose time is over."""
+        drained = True
+        for sock, failed in self._readiness.ready():
+            if self._tunnel is not None and sock is self._tunnel.socket:
+                self._take_errors(self._tunnel.read())
+                continue
+            drained = self._read(sock) and drained
+            if failed:
+                self._read_errors(sock)
+        # A reply that waits in a socket is not lost: its kernel stamp decides.
+        return self._exchange.take(drained=drained)
+
+    def fits(self) -> bool:
+        """Return True: a socket that is bound stays bound."""
+        return True
+
+    def close(self) -> None:
+        """Close all sockets."""
+        self._readiness.close()
+        self._listener.close()
+        if self._tunnel is not None:
+            self._tunnel.close()
+        for sock in self._flows.values():
+            sock.close()
+        self._flows.clear()
+
+    def _socket(self, flow: int) -> socket.socket:
+        sock = self._flows.get(flow)
+        if sock is None:
+            sock, _ = self._opener(self.address, 0)
+            self._readiness.add(sock)
+            self._flows[flow] = sock
+        return sock
+
+    def _read(self, sock: socket.socket) -> bool:
+        """Read what waits at a socket; return whether nothing is left."""
+        for _ in range(MAX_DATAGRAMS_AT_ONCE):
+            try:
+                data, ancillary, _, sender = sock.recvmsg(
+                    packet.MAX_PACKET_BYTES + 1, sockets.ANCILLARY_BYTES
+                )
+            except BlockingIOError:
+                return True
+            except OSError:
+                # An ICMP error shows here once, too; the queue has the details.
+                self._read_errors(sock)
+                continue
+            self._take_in(sock, data, sockets.kernel_time_ns(ancillary), sender)
+        return False
+
+    def _take_in(
+        self,
+        sock: socket.socket,
+        data: bytes,
+        kernel_ns: int | None,
+        sender: tuple[str, int] | tuple[str, int, int, int],
+    ) -> None:
+        try:
+            parsed = self._packets.unpack(data)
+        except PacketError as error:
+            self._exchange.corrupt(error)
+            return
+        if parsed.type is PacketType.REPLY:
+            self._exchange.reply(parsed, kernel_ns, sender[0])
+        elif sock is not self._listener or parsed.type is not PacketType.PROBE:
+            # Nobody is told to probe a flow's socket.
+            self._exchange.foreign()
+        else:
+            reply = self._answers.answer(parsed, kernel_ns)
+            if reply is not None:
+                self._answer(reply, sender)
+
+    def _answer(self, reply: bytes, to: tuple[str, int] | tuple[str, int, int, int]) -> None:
+        self._answers.left(self._exchange.now().monotonic_ns)
+        try:
+            self._listener.sendto(reply, to)
+        except OSError:
+            # The prober sees a timeout; an error about somebody else's probe is
+            # not ours to report.
+            self._read_errors(self._listener)
+
+    def _read_errors(self, sock: socket.socket) -> bool:
+        """Take the ICMP errors of a socket; return whether there were any."""
+        errors = sockets.read_errors(sock)
+        if sock is not self._listener:
+            self._take_errors(errors)
+        return bool(errors)
+
+    def _take_errors(self, errors: list[SocketError]) -> None:
+        for error in errors:
+            nonce = packet.quoted_nonce(error.quoted)
+            if nonce is None:
+                continue
+            self._exchange.reported(
+                nonce,
+                status=error.status,
+                reason=Reason.TTL_EXCEEDED if error.ttl_exceeded else Reason.REPORTED,
+                reporter=error.reporter,
+                kernel_ns=error.kernel_ns,
+            )

@@ -1,0 +1,232 @@
+"""Which records an agent reads, and what becomes of those it cannot."""
+
+from probers.lists.consumer import Record
+from probers.lists.directory import Directory
+from probers.lists.follower import PingListFollower, Refusal
+from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox
+from probers.lists.registration import REASSERT_NS, Registration, Standing
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.deadletter import Headers
+from schemas.eventlog import EventLog
+from schemas.topics import Topic
+from tests.unit.probers.clocks import ManualClock
+from tests.unit.probers.makers import endpoint, ping_list, target
+
+CODEC = Codec()
+
+
+class FakeReader:
+    """Hands out what tests put in."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.read_to_end = True
+        self.restarts = 0
+        self.reread_topics: list[str] = []
+
+    def poll(self) -> list[Record]:
+        """Return what was put in."""
+        records, self.records = self.records, []
+        return records
+
+    def take_restarts(self) -> int:
+        """Return what the test has set."""
+        restarts, self.restarts = self.restarts, 0
+        return restarts
+
+    def reread(self, topic: Topic) -> None:
+        """Take note."""
+        self.reread_topics.append(topic.name)
+        self.read_to_end = False
+
+
+class Rig:
+    """An inbox of agent-a and what it tells."""
+
+    def __init__(self, *, spare: int = 100) -> None:
+        self.clock = ManualClock()
+        self.reader = FakeReader()
+        self.dead: list[tuple[DecodeError, bytes | None, bytes]] = []
+        self.follower = PingListFollower(
+            cluster="c1",
+            agent_id="agent-a",
+            endpoints=frozenset({"w0/r0"}),
+            max_flows=4,
+            directory=Directory(spare),
+        )
+        self.registration = Registration(agent_id="agent-a", cluster="c1", started=self.clock.now())
+        self.inbox = Inbox(
+            agent_id="agent-a",
+            reader=self.reader,
+            codec=CODEC,
+            clock=self.clock,
+            follower=self.follower,
+            registration=self.registration,
+            dead_letters=self,
+            log=EventLog("test"),
+        )
+
+    def dead_letter(
+        self, error: DecodeError, *, key: bytes | None, value: bytes, headers: Headers
+    ) -> None:
+        """Keep a dead letter."""
+        assert headers == []
+        self.dead.append((error, key, value))
+
+    def read(
+        self, topic: Topic, key: bytes | None, value: bytes | None, *, replayed: bool = False
+    ) -> None:
+        """Let one record arrive."""
+        self.reader.records.append(
+            Record(
+                topic=topic,
+                partition=2,
+                offset=7,
+                key=key,
+                value=value,
+                headers=[],
+                replayed=replayed,
+            )
+        )
+        self.inbox.poll()
+
+
+def list_bytes(version: int = 1, cluster: str = "c1") -> bytes:
+    """Return a ping list with one target."""
+    record = ping_list(target("w0/r0", "w1/r0"), version=version, cluster=cluster)
+    return CODEC.encode(topics.PINGLIST, record)
+
+
+def endpoint_bytes(name: str = "w1/r0", port: int = 4_000) -> bytes:
+    """Return a registration."""
+    return CODEC.encode(topics.ENDPOINT, endpoint(name, port=port))
+
+
+def test_the_own_list_and_registrations_are_taken() -> None:
+    """A list, then its endpoint: one active target."""
+    rig = Rig()
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes())
+    rig.read(topics.ENDPOINT, b"w1/r0", endpoint_bytes())
+    assert rig.follower.targets_active == 1
+    rig.read(topics.ENDPOINT, b"w1/r0", None)
+    assert rig.follower.targets_active == 0
+    rig.read(topics.PINGLIST, b"agent-a", None)
+    assert rig.follower.version is None
+
+
+def test_lists_of_others_are_not_even_decoded() -> None:
+    """Thousands of agents share the topic: another's poison is not ours to tell."""
+    rig = Rig()
+    rig.read(topics.PINGLIST, b"agent-b", b"garbage")
+    assert rig.inbox.counts.undecodable == 0
+    assert rig.dead == []
+
+
+def test_poison_is_counted_and_kept_and_nothing_stops() -> None:
+    """Own list, a list without a key, a registration: each a dead letter with its place."""
+    rig = Rig()
+    rig.read(topics.PINGLIST, b"agent-a", b"garbage")
+    rig.read(topics.PINGLIST, None, b"")
+    rig.read(topics.ENDPOINT, b"w1/r0", endpoint_bytes()[:-3])
+    rig.read(topics.ENDPOINT, b"\xff\xfe", b"\x00" * 50)
+    assert rig.inbox.counts.undecodable == 4
+    assert [(e.topic, e.partition, e.offset) for e, _, _ in rig.dead] == [
+        ("pinglist.v1", 2, 7),
+        ("pinglist.v1", 2, 7),
+        ("endpoint.v1", 2, 7),
+        ("endpoint.v1", 2, 7),
+    ]
+    assert rig.dead[0][1:] == (b"agent-a", b"garbage")
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes())
+    assert rig.follower.version == 1
+
+
+def test_a_huge_record_is_not_decoded() -> None:
+    """What would cost the agent its memory goes to the dead letters, too."""
+    rig = Rig()
+    for topic in (topics.PINGLIST, topics.ENDPOINT):
+        rig.read(topic, b"agent-a", bytes(MAX_VALUE_BYTES[topic.name] + 1))
+    assert ["an agent decodes at most" in e.reason for e, _, _ in rig.dead] == [True, True]
+
+
+def test_a_refused_list_is_remembered_until_one_is_taken() -> None:
+    """The heartbeat tells of it as long as it lasts; an old version is no refusal to tell."""
+    rig = Rig()
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes(cluster="elsewhere"))
+    assert rig.inbox.counts.refusal is Refusal.OTHER_CLUSTER
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes(version=5))
+    assert rig.inbox.counts.refusal is None
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes(version=4))
+    assert rig.inbox.counts.refusal is None
+    assert rig.follower.version == 5
+
+
+def test_a_registration_under_a_foreign_key_is_not_taken() -> None:
+    """Its tombstone would never reach it."""
+    rig = Rig()
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes())
+    rig.read(topics.ENDPOINT, b"w5/r0", endpoint_bytes("w1/r0"))
+    assert rig.follower.targets_active == 0
+
+
+def test_the_end_of_the_topics_starts_registering() -> None:
+    """Before, the agent only reads."""
+    rig = Rig()
+    rig.reader.read_to_end = False
+    rig.read(topics.ENDPOINT, b"w1/r0", endpoint_bytes())
+    before = rig.registration.standing
+    rig.reader.read_to_end = True
+    rig.inbox.poll()
+    assert (before, rig.registration.standing) == (Standing.READING, Standing.REGISTERED)
+
+
+def test_what_was_forgotten_is_read_again_but_not_all_the_time() -> None:
+    """A list that names a forgotten endpoint: one more reading; the next no sooner than later."""
+    rig = Rig(spare=1)
+    for number in range(1, 4):
+        rig.read(topics.ENDPOINT, b"w%d/r0" % number, endpoint_bytes(f"w{number}/r0"))
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes(version=1))
+    assert rig.reader.reread_topics == ["endpoint.v1"]
+    assert rig.follower.targets_active == 0
+    rig.read(topics.ENDPOINT, b"w1/r0", endpoint_bytes(port=9), replayed=True)
+    assert rig.follower.targets_active == 0
+    rig.reader.read_to_end = True
+    rig.inbox.poll()
+    assert [f.port for f in rig.follower.flows()] == [9]
+    record = ping_list(target("w0/r0", "w8/r0"), version=2)
+    rig.read(topics.PINGLIST, b"agent-a", CODEC.encode(topics.PINGLIST, record))
+    assert len(rig.reader.reread_topics) == 1
+    rig.clock.advance(REREAD_GAP_NS + 1)
+    rig.inbox.poll()
+    assert len(rig.reader.reread_topics) == 2
+
+
+def test_a_topic_that_lost_its_records_gets_our_registration_again() -> None:
+    """A broker that came back empty: the agent registers anew, and is not alone for ever."""
+    rig = Rig()
+    rig.inbox.poll()
+    rig.registration.present(endpoint("w0/r0", agent_id="agent-a"))
+    (own,) = rig.registration.due(rig.clock.now())
+    rig.read(topics.ENDPOINT, b"w0/r0", CODEC.encode(topics.ENDPOINT, own.endpoint))
+    assert rig.registration.due(rig.clock.now()) == []
+    rig.clock.advance(REASSERT_NS)
+    rig.reader.restarts = 1
+    rig.inbox.poll()
+    assert len(rig.registration.due(rig.clock.now())) == 1
+
+
+def test_the_second_reading_concerns_neither_the_identity_nor_the_dead_letters() -> None:
+    """Our own past, read again, is no other agent; known poison is not told twice."""
+    rig = Rig()
+    rig.inbox.poll()
+    rig.registration.present(endpoint("w0/r0", agent_id="agent-a"))
+    rig.registration.due(rig.clock.now())
+    old = endpoint("w0/r0", agent_id="agent-a", incarnation=5)
+    rig.read(topics.ENDPOINT, b"w0/r0", CODEC.encode(topics.ENDPOINT, old), replayed=True)
+    rig.read(topics.ENDPOINT, b"w0/r0", None, replayed=True)
+    rig.read(topics.ENDPOINT, b"w0/r0", b"garbage", replayed=True)
+    assert rig.registration.conflicts == 0
+    assert rig.dead == []
+    rig.read(topics.ENDPOINT, b"w0/r0", CODEC.encode(topics.ENDPOINT, old))
+    assert rig.registration.conflicts == 1
