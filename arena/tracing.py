@@ -1,6 +1,6 @@
 """The traces that agents publish: paths of healthy 5-tuples, and at once of lost and slow ones.
 
-When an agent traces follows its own rules (`probers.probing.targets`, `probers.probing.trace`); what a
+When an agent traces follows its own rules (`probers.probing`); what a
 trace shows follows the fabric. Switches answer from their slow path, with scatter, and now
 and then not at all; RNICs and virtual switches on the way do not answer.
 """
@@ -83,7 +83,7 @@ class Tracer:
                 yield at_ns, self._trace(int(flow[place]), at_ns, cause)
 
     def _pace(self, measured: Measured) -> np.typing.NDArray[np.bool_]:
-        """Return which 5-tuples are slower than typically: `probers.probing.trace.Pace` in columns."""
+        """Return which 5-tuples are slower than typically, as `probers.probing.trace.Pace`."""
         ok = np.flatnonzero(measured.ok)
         flow, rtt = measured.flow[ok], measured.rtt_ns[ok]
         typical = self._typical_ns[flow]

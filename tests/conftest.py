@@ -14,8 +14,8 @@ import hypothesis
 import pytest
 
 from ops.broker.embedded import EmbeddedKafka
-from ops.topic_admin import TopicAdmin, apply_topics
-from ops.topics import wanted_topics
+from ops.topics.admin import TopicAdmin, apply_topics
+from ops.topics.plan import wanted_topics
 from schemas.connection import BOOTSTRAP_ENV, CONFIG_ENV, STATE_ENV, KafkaSettings
 from tests.halves import scheduler, step_aside
 from tests.kafka_container import engine_answers, kafka_container

@@ -17,7 +17,7 @@ from ops.lab.ports import free_udp_ports
 from ops.lab.server import SOCKET_FILE, FabricConfig
 from ops.lab.shape import LabShape
 from ops.lab.truth import Truth
-from ops.processes import ProcessGroup
+from ops.running.processes import ProcessGroup
 
 READY_TIMEOUT_S = 20.0
 

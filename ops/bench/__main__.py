@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ops.bench import accuracy, agent, labs, pipeline, scale, soak, throughput
-from ops.bench.report import BUILD_DIR, Figure, print_table, render_page, write_json
-from ops.bench.yardstick import yardstick_s
-from ops.signals import interruptible
+from ops.bench.accuracy import accuracy
+from ops.bench.agent import agent, soak
+from ops.bench.labs import labs
+from ops.bench.pipeline import pipeline
+from ops.bench.rig.report import BUILD_DIR, Figure, print_table, render_page, write_json
+from ops.bench.rig.yardstick import yardstick_s
+from ops.bench.scale import scale
+from ops.bench.throughput import throughput
+from ops.running.signals import interruptible
 
 BENCHES: Final = {
     "pipeline": pipeline,
@@ -35,7 +40,7 @@ def machine() -> str:
     system = f"{platform.system()} {platform.machine()}"
     return (
         f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}, "
-        f"yardstick {yardstick_s():.2f} s of CPU (`ops/bench/yardstick.py`)"
+        f"yardstick {yardstick_s():.2f} s of CPU (`ops/bench/rig/yardstick.py`)"
     )
 
 

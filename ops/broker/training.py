@@ -6,7 +6,7 @@ from pathlib import Path
 from ops.broker import warm
 from ops.broker.embedded import EmbeddedKafka
 from ops.broker.errors import BrokerError, CacheError
-from ops.topic_admin import apply_topics
+from ops.topics.admin import apply_topics
 from schemas.connection import KafkaSettings
 
 

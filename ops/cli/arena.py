@@ -182,9 +182,9 @@ def export(
     Example: skeletonhunter arena export incident.toml incident
     """
     from arena.scenario import ScenarioError, load, stage
-    from ops.arena_export import export as write
+    from ops.recording.export import export as write
     from ops.recording.writer import NotEmptyError
-    from ops.signals import stop_flag
+    from ops.running.signals import stop_flag
 
     line = Line()
     try:

@@ -9,7 +9,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import FOUND, CliError
-from ops.signals import interruptible
+from ops.running.signals import interruptible
 from schemas.connection import NoBrokerError, load_settings
 
 POLL_S: Final = 0.2

@@ -74,14 +74,14 @@ def run(*, bootstrap: str | None, as_json: bool, logs: Path | None, kind: str) -
     from rich.console import Console
 
     from ops.broker.errors import BrokerError
-    from ops.demo import Demo, DemoFailedError
+    from ops.demo.run import Demo, DemoFailedError
+    from ops.demo.scoreboard import WATCHED
+    from ops.demo.screen import RichScreen
     from ops.lab.lab import Lab, LabConfig, LabError
-    from ops.pipeline import NotReadyError, Pipeline, PipelineConfig
-    from ops.processes import ChildDiedError
-    from ops.scoreboard import WATCHED
-    from ops.screen import RichScreen
-    from ops.signals import interruptible
-    from ops.watch import Watch
+    from ops.log.watch import Watch
+    from ops.running.pipeline import NotReadyError, Pipeline, PipelineConfig
+    from ops.running.processes import ChildDiedError
+    from ops.running.signals import interruptible
 
     started = time.monotonic()
     console = Console(stderr=as_json)

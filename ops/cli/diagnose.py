@@ -44,7 +44,7 @@ def diagnose(
     from ops.recording.container import DamageError
     from ops.recording.diagnosis import diagnose as run
     from ops.recording.source import Source
-    from ops.signals import stop_flag
+    from ops.running.signals import stop_flag
     from schemas.connection import read_table
     from streams.config import load_config as worker_config
 
@@ -89,7 +89,7 @@ def _write(out: Path, verdicts: list[dict[str, Any]]) -> None:
 
 
 def _progress(found: "Diagnosis") -> str:
-    from ops.timespan import iso_ms
+    from ops.log.span import iso_ms
 
     at = "" if found.event_ms is None else f", event time {iso_ms(found.event_ms)}"
     return f"{found.results:,} results{at}"
@@ -98,7 +98,7 @@ def _progress(found: "Diagnosis") -> str:
 def _print(
     found: "Diagnosis", verdicts: list[dict[str, Any]], out: Path | None, *, as_json: bool
 ) -> None:
-    from ops.timespan import iso_ms
+    from ops.log.span import iso_ms
 
     if as_json:
         line = {

@@ -54,7 +54,7 @@ def doctor(
 
 def _groups(settings: "KafkaSettings", config: Path | None) -> "Groups":
     from ops.doctor.collect import Groups
-    from ops.positions import localizer_group, worker_group
+    from ops.log.positions import localizer_group, worker_group
     from schemas.connection import read_table
 
     return Groups(

@@ -15,9 +15,8 @@ from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
 
 if TYPE_CHECKING:
-    from ops.import_columns import Columns
-    from ops.import_csv import BadRow
-    from ops.import_run import Report, RoundSink
+    from ops.importing.csv import BadRow, Columns
+    from ops.importing.run import Report, RoundSink
 
 # Bad rows printed as they are met; the summary counts all.
 PRINTED_BAD_ROWS: Final = 20
@@ -77,11 +76,10 @@ def import_csv(
     Example: skeletonhunter import-csv samples.csv --out imported --map rtt_us=rtt
     """
     from ops.cli.recording import version
-    from ops.import_columns import HeaderError
-    from ops.import_csv import parse
-    from ops.import_rounds import RoundBuilder
-    from ops.import_run import import_rows
-    from ops.signals import stop_flag
+    from ops.importing.csv import HeaderError, parse
+    from ops.importing.rounds import RoundBuilder
+    from ops.importing.run import import_rows
+    from ops.running.signals import stop_flag
     from schemas.connection import read_table
 
     named = cluster or str(read_table(config, "kafka").get("cluster", "default"))
@@ -136,8 +134,8 @@ def _sink(
     out: Path | None, cluster: str, config: Path | None, bootstrap: str | None, prefix: str | None
 ) -> "RoundSink":
     from ops.cli.recording import version
-    from ops.import_run import KafkaSink, RecordingSink
-    from ops.reading import UnknownTopicError
+    from ops.importing.run import KafkaSink, RecordingSink
+    from ops.log.reading import UnknownTopicError
     from ops.recording.writer import NotEmptyError
     from schemas.connection import load_settings
 
@@ -164,7 +162,7 @@ class _BadRowPrinter:
 
 
 def _print(report: "Report", columns: "Columns", *, as_json: bool) -> None:
-    from ops.timespan import iso_us
+    from ops.log.span import iso_us
 
     if as_json:
         line = {**asdict(report), "ignored_columns": columns.unknown}

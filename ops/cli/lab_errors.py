@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Option("--name", help="Which lab, where several are 
 def plain_errors() -> Iterator[None]:
     """Turn the lab's own errors into sentences with an exit code."""
     from ops.lab.errors import LabError, LabUsageError
-    from ops.processes import ChildDiedError
+    from ops.running.processes import ChildDiedError
 
     try:
         yield

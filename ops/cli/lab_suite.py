@@ -11,7 +11,7 @@ from ops.cli.errors import FOUND, CliError
 from ops.cli.lab_errors import plain_errors
 
 if TYPE_CHECKING:
-    from ops.bench.suite import SuiteResult
+    from ops.lab.suite.suite import SuiteResult
 
 
 def suite(
@@ -34,11 +34,11 @@ def suite(
     with plain_errors():
         from rich.console import Console
 
-        from ops.bench.suite import run_suite
         from ops.broker.errors import BrokerError
         from ops.lab.kind import lab_kind
-        from ops.pipeline import NotReadyError
-        from ops.signals import interruptible
+        from ops.lab.suite.suite import run_suite
+        from ops.running.pipeline import NotReadyError
+        from ops.running.signals import interruptible
 
         lacking = lab_kind(kind).missing()
         if lacking is not None:
@@ -69,8 +69,8 @@ def show(result: "SuiteResult") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ops.bench.suite import RIGHT_SHARE, verdict
     from ops.lab.kind import lab_kind
+    from ops.lab.suite.suite import RIGHT_SHARE, verdict
 
     table = Table("fault", "verdict", "component", "kind", "seconds", title=f"{result.lab} lab")
     for run in result.runs:

@@ -22,10 +22,10 @@ from ops.cli.recording_output import (
 from ops.cli.tail import bound
 
 if TYPE_CHECKING:
+    from ops.log.tail import Shown
     from ops.recording.replayer import Report, Request
     from ops.recording.source import Source
     from ops.recording.verdicts import Stand
-    from ops.tail import Shown
     from schemas.connection import KafkaSettings
     from schemas.topics import Topic
 
@@ -79,11 +79,11 @@ def record(
 
     Example: skeletonhunter record incident-42 --from 2026-01-01T10:00 --to 2026-01-01T10:30
     """
-    from ops.reading import UnknownTopicError, now_ms
+    from ops.log.reading import UnknownTopicError, now_ms
     from ops.recording.container import CODECS
     from ops.recording.recorder import DEFAULT_TOPICS, Recorder, Request
     from ops.recording.writer import NotEmptyError
-    from ops.signals import stop_flag
+    from ops.running.signals import stop_flag
     from schemas.connection import load_settings
 
     if codec not in CODECS:
@@ -208,11 +208,11 @@ def _replay(
     delete_after: bool,
 ) -> "tuple[Report, list[Shown] | None]":
     """Replay; with tables, also run worker and localizer on it and return their verdicts."""
-    from ops.processes import ChildDiedError
     from ops.recording.container import DamageError
     from ops.recording.replayer import Replayer, ReplayRefusedError
     from ops.recording.verdicts import LOCALIZER, WORKER, ReplayRun, StalledError
-    from ops.signals import stop_flag
+    from ops.running.processes import ChildDiedError
+    from ops.running.signals import stop_flag
 
     line = Line()
     with stop_flag() as stop, ExitStack() as stack:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from ops.log.tail import Shown
     from ops.recording.container import DamageError
     from ops.recording.manifest import Manifest
     from ops.recording.replayer import Report
     from ops.recording.source import Source
     from ops.recording.verdicts import Stand
-    from ops.tail import Shown
 
 
 class Line:
@@ -41,7 +41,7 @@ class Line:
 
 def counted(manifest: "Manifest") -> str:
     """Return how far a recording is."""
-    from ops.timespan import iso_ms
+    from ops.log.span import iso_ms
 
     last = [t.last_ms for t in manifest.topics.values() if t.last_ms is not None]
     at = f", event time {iso_ms(max(last))}" if last else ""
@@ -50,7 +50,7 @@ def counted(manifest: "Manifest") -> str:
 
 def replayed(report: "Report") -> str:
     """Return how far a replay is."""
-    from ops.timespan import iso_ms
+    from ops.log.span import iso_ms
 
     at = "" if report.event_ms is None else f", event time {iso_ms(report.event_ms)}"
     return f"{report.total:,} records{at}"
@@ -96,8 +96,8 @@ def print_report(
     as_json: bool,
 ) -> None:
     """Print what was replayed and, if a run was asked for, its verdicts."""
-    from ops.tail import as_json as json_line
-    from ops.tail import as_line
+    from ops.log.tail import as_json as json_line
+    from ops.log.tail import as_line
 
     if as_json:
         line: dict[str, object] = {

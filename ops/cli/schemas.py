@@ -12,7 +12,7 @@ from schemas.connection import KafkaSettings, read_table, settings_from_table
 from schemas.topics import TOPICS
 
 if TYPE_CHECKING:
-    from ops.schema_registry import SubjectState
+    from ops.topics.schema_registry import SubjectState
 
 Registry = Annotated[
     str | None,
@@ -46,7 +46,7 @@ def check(
     ]
     states: list[SubjectState] = []
     if settings.registry_url is not None:
-        from ops.schema_registry import RegistryAdmin
+        from ops.topics.schema_registry import RegistryAdmin
 
         admin = RegistryAdmin(settings)
         states = [admin.state(t.name) for t in TOPICS]
@@ -90,7 +90,7 @@ def register_schemas(
 
     Example: skeletonhunter schemas register --registry http://registry:8081
     """
-    from ops.schema_registry import RegistryAdmin
+    from ops.topics.schema_registry import RegistryAdmin
     from schemas import avro
     from schemas.evolution import evolution_faults
 

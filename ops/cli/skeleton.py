@@ -82,7 +82,7 @@ def show(
 
     Example: skeletonhunter skeleton show job1 --json
     """
-    from ops.skeleton_topic import latest_skeleton
+    from ops.jobs.skeleton_topic import latest_skeleton
     from schemas.codec import to_datum
 
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)

@@ -14,8 +14,8 @@ from ops.cli.errors import FOUND, USAGE, CliError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ops.tail import Shown, TailTopic
-    from ops.timespan import Bound
+    from ops.log.span import Bound
+    from ops.log.tail import Shown, TailTopic
     from schemas.connection import KafkaSettings
 
 POLL_S = 0.2
@@ -23,8 +23,8 @@ POLL_S = 0.2
 
 def bound(text: str | None, default: str, option: str) -> "Bound":
     """Return a place in the log given on the command line; the default where none is."""
-    from ops.reading import now_ms
-    from ops.timespan import parse_bound
+    from ops.log.reading import now_ms
+    from ops.log.span import parse_bound
 
     try:
         return parse_bound(default if text is None else text, now_ms())
@@ -62,9 +62,9 @@ def show_all(
     out: "Callable[[str], None]",
 ) -> None:
     """Give each wanted record as a line to `out` and count it in `seen`."""
-    from ops.reading import LogReader, now_ms
-    from ops.span import Span, in_time_order
-    from ops.tail import show
+    from ops.log.reading import LogReader, now_ms
+    from ops.log.span import Span, in_time_order
+    from ops.log.tail import show
     from schemas.registry import codec_for
 
     codec = codec_for(settings)
@@ -138,10 +138,10 @@ def tail(
 
     Example: skeletonhunter tail fault.event.v1 --from -1h --to end --json
     """
-    from ops.reading import UnknownTopicError, now_ms
-    from ops.signals import stop_flag
-    from ops.tail import as_json as json_line
-    from ops.tail import as_line, find_topic
+    from ops.log.reading import UnknownTopicError, now_ms
+    from ops.log.tail import as_json as json_line
+    from ops.log.tail import as_line, find_topic
+    from ops.running.signals import stop_flag
     from schemas.connection import load_settings
 
     try:

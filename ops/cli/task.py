@@ -13,7 +13,7 @@ from ops.cli.errors import ENVIRONMENT, USAGE, CliError
 from schemas.connection import load_settings
 
 if TYPE_CHECKING:
-    from ops.task_topic import TaskTopic
+    from ops.jobs.task_topic import TaskTopic
     from schemas.records import Task
 
 US_PER_S: Final = 1_000_000
@@ -38,7 +38,7 @@ def submit(
 
     Example: skeletonhunter task submit job1.toml
     """
-    from ops.task_file import TaskFileError, parse_task_file
+    from ops.jobs.task_file import TaskFileError, parse_task_file
 
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     try:
@@ -68,7 +68,7 @@ def end(
 
     Example: skeletonhunter task end job1
     """
-    from ops.task_topic import UnknownTaskError
+    from ops.jobs.task_topic import UnknownTaskError
 
     try:
         task, was_running = _topic(config, bootstrap, prefix).end(task_id, _now_us())
@@ -110,7 +110,7 @@ def list_tasks(
 
 
 def _topic(config: Path | None, bootstrap: str | None, prefix: str | None) -> "TaskTopic":
-    from ops.task_topic import TaskTopic
+    from ops.jobs.task_topic import TaskTopic
 
     return TaskTopic(load_settings(config, bootstrap=bootstrap, prefix=prefix))
 

@@ -12,7 +12,7 @@ from schemas.connection import KafkaSettings, load_settings
 from schemas.topics import BY_NAME, TOPICS, Topic
 
 if TYPE_CHECKING:
-    from ops.topics import FoundTopic, Options, Plan
+    from ops.topics.plan import FoundTopic, Options, Plan
 
 NS_PER_HOUR: Final = 3_600 * 10**9
 
@@ -85,7 +85,7 @@ def apply(
 
     Example: skeletonhunter topics apply --replication-factor 3
     """
-    from ops.topic_admin import TopicAdmin
+    from ops.topics.admin import TopicAdmin
 
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     wanted = _options(replication_factor, partitions, keep_all=keep_all)
@@ -117,7 +117,7 @@ def describe(
 
     Example: skeletonhunter topics describe fault.event.v1
     """
-    from ops.topic_admin import TopicAdmin
+    from ops.topics.admin import TopicAdmin
 
     if topic is not None and topic not in BY_NAME:
         raise CliError(f"no topic {topic!r} in the contract; there are {', '.join(BY_NAME)}", USAGE)
@@ -135,15 +135,15 @@ def describe(
 def _options(
     replication_factor: int | None, partitions: int | None, *, keep_all: bool
 ) -> "Options":
-    from ops.topics import Options
+    from ops.topics.plan import Options
 
     return Options(replication_factor=replication_factor, partitions=partitions, keep_all=keep_all)
 
 
 def _plan(settings: KafkaSettings, wanted: "Options") -> "Plan":
-    from ops.topic_admin import TopicAdmin
-    from ops.topics import plan as plan_topics
-    from ops.topics import wanted_topics
+    from ops.topics.admin import TopicAdmin
+    from ops.topics.plan import plan as plan_topics
+    from ops.topics.plan import wanted_topics
 
     topics = wanted_topics(settings.topic_prefix, wanted)
     return plan_topics(topics, TopicAdmin(settings).found(t.name for t in topics))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ops.doctor.snapshot import Beat, Snapshot
-from ops.entry import Entry
-from ops.positions import GroupPositions
-from ops.reading import LogReader, Place, Range, now_ms
-from ops.timespan import Bound
-from ops.topic_admin import TopicAdmin
-from ops.topics import Create, Options, plan, wanted_topics
+from ops.log.entry import Entry
+from ops.log.positions import GroupPositions
+from ops.log.reading import LogReader, Place, Range, now_ms
+from ops.log.span import Bound
+from ops.topics.admin import TopicAdmin
+from ops.topics.plan import Create, Options, plan, wanted_topics
 from schemas import avro
 from schemas import topics as t
 from schemas.codec import Codec, DecodeError

@@ -11,8 +11,8 @@ from typing import Any, Final
 from ops.lab.agents import AgentFiles, kafka_environment
 from ops.lab.errors import LabError
 from ops.lab.shape import LabShape
-from ops.processes import ProcessGroup
-from ops.watch import Watch
+from ops.log.watch import Watch
+from ops.running.processes import ProcessGroup
 from schemas.connection import KafkaSettings
 from schemas.records import Endpoint
 

@@ -19,7 +19,7 @@ from ops.lab.echo import EchoMesh
 from ops.lab.ports import free_udp_ports
 from ops.lab.server import SOCKET_FILE, FabricConfig
 from ops.lab.shape import LabShape
-from ops.processes import ProcessGroup
+from ops.running.processes import ProcessGroup
 
 READY_TIMEOUT_S: Final = 20.0
 DRAIN_TIMEOUT_S: Final = 2.0

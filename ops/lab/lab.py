@@ -47,8 +47,8 @@ from ops.lab.task import LabTask
 from ops.lab.truth import TRUTH_FILE, Action, Truth, TruthLog, lab_truth
 from ops.lab.vm.packages import fetch_image
 from ops.lab.workload import DEFAULT_PERIOD_NS
-from ops.processes import ChildDiedError, ProcessGroup
-from ops.watch import Watch
+from ops.log.watch import Watch
+from ops.running.processes import ChildDiedError, ProcessGroup
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.enums import Layer

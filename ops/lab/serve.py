@@ -7,7 +7,7 @@ from ops.lab.control import ControlError, ControlServer
 from ops.lab.events import EventLoop
 from ops.lab.folder import CONTROL_FILE
 from ops.lab.lab import FABRIC, Lab
-from ops.processes import ChildDiedError
+from ops.running.processes import ChildDiedError
 from schemas.eventlog import EventLog
 
 # How soon a signal or a dead process is noticed.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ops.entry import Entry
+from ops.log.entry import Entry
 from ops.recording.ahead import ahead
 from ops.recording.container import ContainerReader, DamageError, Span
 from ops.recording.manifest import TopicSummary

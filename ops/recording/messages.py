@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 import fastavro
 import numpy as np
 
-from ops.entry import Entry, Headers
+from ops.log.entry import Entry, Headers
 from ops.recording import message_kernel as kernel
 from ops.recording.message_plan import MAX_DEPTH, Plan, PlanError, make_plan
 from ops.recording.order import round_end_ms

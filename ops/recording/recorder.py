@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ops.entry import Entry
-from ops.reading import LogReader, Place, Range, now_ms
+from ops.log.entry import Entry
+from ops.log.reading import LogReader, Place, Range, now_ms
+from ops.log.span import BEGINNING, Bound, Span
 from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
-from ops.span import Span
-from ops.timespan import BEGINNING, Bound
 from schemas import topics as t
 from schemas.connection import KafkaSettings
 from schemas.registry import codec_for

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ops.entry import Entry, Headers
-from ops.reading import LogReader
+from ops.log.entry import Entry, Headers
+from ops.log.reading import LogReader
+from ops.log.writing import LogWriter
 from ops.recording.order import Slot, between, slots
 from ops.recording.source import Item, Source
-from ops.topic_admin import TopicAdmin
-from ops.topics import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
-from ops.writing import LogWriter
+from ops.topics.admin import TopicAdmin
+from ops.topics.plan import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
 from schemas.connection import KafkaSettings
 from schemas.registry import codec_for
 from schemas.topics import PROBE_ROUND, TOPICS

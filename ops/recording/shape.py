@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import fastavro
 
-from ops.entry import Entry
+from ops.log.entry import Entry
 from schemas import avro
 from schemas.codec import Codec, DecodeError
 from schemas.topics import Topic

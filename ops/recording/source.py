@@ -7,7 +7,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from ops.entry import Entry
+from ops.log.entry import Entry
 from ops.recording import manifest as manifests
 from ops.recording.container import DamageError
 from ops.recording.indexed import IndexedFile, Records

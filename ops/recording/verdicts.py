@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ops.pipeline import MODULES, to_toml
-from ops.positions import GroupPositions, localizer_group, worker_group
-from ops.processes import ProcessGroup
-from ops.reading import LogReader, Place, Range
-from ops.tail import Shown, find_topic, show
+from ops.log.positions import GroupPositions, localizer_group, worker_group
+from ops.log.reading import LogReader, Place, Range
+from ops.log.tail import Shown, find_topic, show
+from ops.running.pipeline import MODULES, to_toml
+from ops.running.processes import ProcessGroup
 from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyState
 from schemas.registry import codec_for

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ops.entry import Entry
+from ops.log.entry import Entry
 from ops.recording import manifest as manifests
 from ops.recording.container import ContainerWriter
 from ops.recording.manifest import Manifest, TopicSummary

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from ops.processes import Child, ProcessGroup
+from ops.running.processes import Child, ProcessGroup
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.connection import KafkaSettings

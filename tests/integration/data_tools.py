@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Producer
 
-from ops.entry import Entry
-from ops.reading import LogReader, Place
+from ops.log.entry import Entry
+from ops.log.reading import LogReader, Place
 from schemas.connection import KafkaSettings
 from schemas.topics import Topic
 

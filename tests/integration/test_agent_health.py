@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.processes import Child, ProcessGroup
+from ops.running.processes import Child, ProcessGroup
 from probers.config.health import HealthAddress
 from probers.health.client import ask
 from schemas import topics

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from ops.processes import ProcessGroup
+from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ClockSource, ProbeStatus, TraceCause

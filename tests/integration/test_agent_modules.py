@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.processes import ProcessGroup
+from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.connection import KafkaSettings
 from tests.architecture.test_agent_footprint import FORBIDDEN

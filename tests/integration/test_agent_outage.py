@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ops.broker.embedded import EmbeddedKafka
-from ops.processes import ProcessGroup
-from ops.topic_admin import apply_topics
+from ops.running.processes import ProcessGroup
+from ops.topics.admin import apply_topics
 from probers.clock import SystemClock
 from probers.publish.publisher import Publisher
 from schemas import topics

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ops.entry import Entry
-from ops.topic_admin import TopicAdmin, apply_topics
+from ops.log.entry import Entry
+from ops.topics.admin import TopicAdmin, apply_topics
 from probers.clock import SystemClock
 from probers.lists.consumer import Record, TopicReader
 from schemas import topics

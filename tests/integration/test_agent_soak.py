@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.agent_rig import AgentRig, Shape
-from ops.bench.soak import HOUR_S, KB, MIN_SAMPLES, growth_bar_kb_h, run, slope
+from ops.bench.agent.rig import AgentRig, Shape
+from ops.bench.agent.soak import HOUR_S, KB, MIN_SAMPLES, growth_bar_kb_h, run, slope
 
 pytestmark = pytest.mark.broker
 

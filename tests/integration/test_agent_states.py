@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.processes import ProcessGroup
+from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.ids import state_id

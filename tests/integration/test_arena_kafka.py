@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from arena.run import run_world
-from ops.arena_export import export
+from ops.recording.export import export
 from schemas.codec import to_datum
 from schemas.connection import KafkaSettings
 from tests.integration.data_tools import cli
-from tests.unit.ops.test_diagnose import incident
+from tests.unit.ops.recording.test_diagnosis import incident
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from ops.broker import announcement
 from ops.broker.embedded import EmbeddedKafka
 from ops.broker.errors import BrokerError
-from ops.topic_admin import apply_topics
+from ops.topics.admin import apply_topics
 from schemas.connection import STATE_ENV, KafkaSettings, discovered_bootstrap
 from schemas.topics import FAULT_EVENT
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ops.doctor.collect import Collector, Groups
-from ops.entry import Entry
-from ops.topic_admin import TopicAdmin
+from ops.log.entry import Entry
+from ops.topics.admin import TopicAdmin
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind

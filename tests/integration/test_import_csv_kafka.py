@@ -11,7 +11,7 @@ from schemas.connection import KafkaSettings
 from schemas.records import ProbeRound
 from schemas.topics import PROBE_ROUND
 from tests.integration.data_tools import cli, read_all
-from tests.unit.ops.test_import_csv import GOOD, SENT_NS, text
+from tests.unit.ops.importing.test_csv import GOOD, SENT_NS, text
 
 pytestmark = pytest.mark.broker
 

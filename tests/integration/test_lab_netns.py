@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.cases import SUITE
-from ops.bench.faults import FaultBench
+from ops.demo.scoreboard import WATCHED
 from ops.lab.events import EventLoop
 from ops.lab.fault_kinds import NETNS_LAB
 from ops.lab.faults import check_fault
@@ -30,10 +29,11 @@ from ops.lab.netns.network import NetnsNetwork
 from ops.lab.netns.plan import AGENT_PORT, Plan, overlay_address, prefix_of, underlay_address
 from ops.lab.netns.traffic import SCALE, Traffic
 from ops.lab.shape import EndpointSpec
+from ops.lab.suite.cases import SUITE
+from ops.lab.suite.faults import FaultBench
 from ops.lab.workload import Workload
-from ops.pipeline import Pipeline, PipelineConfig
-from ops.scoreboard import WATCHED
-from ops.watch import Watch
+from ops.log.watch import Watch
+from ops.running.pipeline import Pipeline, PipelineConfig
 from probers.clock import SystemClock
 from probers.host.netns import inside, namespace_path, sysfs_folder
 from probers.transports import sockets

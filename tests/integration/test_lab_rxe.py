@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.cases import SUITE
-from ops.bench.faults import FaultBench
+from ops.demo.scoreboard import WATCHED
 from ops.lab.fault_kinds import RXE_LAB
 from ops.lab.kind import lab_kind
 from ops.lab.lab import Lab, LabConfig
-from ops.pipeline import Pipeline, PipelineConfig
-from ops.scoreboard import WATCHED
-from ops.watch import Watch
+from ops.lab.suite.cases import SUITE
+from ops.lab.suite.faults import FaultBench
+from ops.log.watch import Watch
+from ops.running.pipeline import Pipeline, PipelineConfig
 
 ASKED = os.environ.get("SKELETONHUNTER_LAB_RXE") == "1"
 LACKING = lab_kind(RXE_LAB).missing()

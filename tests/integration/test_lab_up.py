@@ -18,7 +18,7 @@ from ops.lab.faults import FaultError
 from ops.lab.folder import LabFolderError, command_line, is_up, lab_path
 from ops.lab.lab import Lab, LabConfig, LabError
 from ops.lab.shape import LabShape
-from ops.watch import Seen, Watch
+from ops.log.watch import Seen, Watch
 from schemas import topics
 from schemas.codec import Codec
 from schemas.connection import STATE_ENV, KafkaSettings

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localizer.edge.outbox import state_of
-from ops.processes import ProcessGroup
-from ops.watch import Seen, Watch
+from ops.log.watch import Seen, Watch
+from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.cases import CASES
-from ops.bench.faults import FaultBench
+from ops.demo.scoreboard import WATCHED
 from ops.lab.lab import Lab, LabConfig
-from ops.pipeline import Pipeline, PipelineConfig
-from ops.scoreboard import WATCHED
-from ops.watch import Watch
+from ops.lab.suite.cases import CASES
+from ops.lab.suite.faults import FaultBench
+from ops.log.watch import Watch
+from ops.running.pipeline import Pipeline, PipelineConfig
 
 pytestmark = [pytest.mark.broker, pytest.mark.lab, pytest.mark.timeout(400)]
 

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from ops.positions import GroupPositions
+from ops.log.positions import GroupPositions
 from schemas.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND
 

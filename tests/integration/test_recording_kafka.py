@@ -10,7 +10,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from ops.entry import Entry
+from ops.log.entry import Entry
+from ops.log.span import END, Bound
+from ops.log.writing import LogWriter
 from ops.recording import source as sources
 from ops.recording.manifest import load
 from ops.recording.recorder import Recorder, Request
@@ -18,9 +20,7 @@ from ops.recording.replayer import Replayer, ReplayRefusedError, wanted
 from ops.recording.replayer import Request as ReplayRequest
 from ops.recording.source import Source
 from ops.recording.writer import NotEmptyError
-from ops.timespan import END, Bound
-from ops.topic_admin import TopicAdmin
-from ops.writing import LogWriter
+from ops.topics.admin import TopicAdmin
 from schemas.connection import KafkaSettings
 from schemas.topics import HEARTBEAT, PROBE_ROUND, TASK, Topic
 from tests.integration.data_tools import cli, produce, read_all, until

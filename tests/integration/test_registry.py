@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ops.broker.apicurio import EmbeddedRegistry
 from ops.broker.errors import OfflineError
 from ops.cli import schemas as schemas_cli
-from ops.schema_registry import LEVEL, RegistryAdmin, subject_of
+from ops.topics.schema_registry import LEVEL, RegistryAdmin, subject_of
 from schemas import avro
 from schemas.codec import Codec, DecodeError, to_datum
 from schemas.connection import KafkaSettings

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.cluster_run import measure
-from ops.bench.cluster_shape import RNIC, SPINE, ClusterShape
-from ops.bench.load import LoadShape
-from ops.bench.scale_cluster import figures
-from ops.bench.scale_workers import life
-from ops.bench.throughput_rig import Rig
+from ops.bench.cluster.run import measure
+from ops.bench.cluster.shape import RNIC, SPINE, ClusterShape
+from ops.bench.rig.load import LoadShape
+from ops.bench.scale.cluster import figures
+from ops.bench.scale.workers import life
+from ops.bench.throughput.rig import Rig
 from schemas.connection import KafkaSettings
 
 pytestmark = pytest.mark.broker

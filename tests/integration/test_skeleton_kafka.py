@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 
 from ops.cli import skeleton as command
 from ops.cli.errors import CliError
-from ops.skeleton_topic import latest_skeleton
-from ops.watch import Seen, Watch
+from ops.jobs.skeleton_topic import latest_skeleton
+from ops.log.watch import Seen, Watch
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.enums import PingListPhase, TargetOrigin, Transport

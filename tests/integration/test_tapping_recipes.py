@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ops.log.span import END
 from ops.recording.recorder import Recorder, Request
-from ops.timespan import END
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.enums import Transport

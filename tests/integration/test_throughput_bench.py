@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench import throughput_core, throughput_delay, throughput_memory, throughput_peers
-from ops.bench.load import LoadShape
-from ops.bench.peer_windows import TOPIC, WINDOWS
-from ops.bench.report import Figure
-from ops.bench.throughput_rig import Rig
-from ops.bench.throughput_runs import Filled
-from ops.bench.throughput_start import restart
-from ops.bench.throughput_wire import wire
+from ops.bench.rig.load import LoadShape
+from ops.bench.rig.report import Figure
+from ops.bench.throughput import core, delay, memory, peers
+from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
+from ops.bench.throughput.rig import Filled, Rig
+from ops.bench.throughput.start import restart
+from ops.bench.throughput.wire import wire
 from schemas.topics import PROBE_ROUND
 
 pytestmark = pytest.mark.broker
@@ -49,9 +48,9 @@ def measured(rows: list[Figure]) -> dict[str, float]:
 
 def test_the_core_judges_a_recording() -> None:
     """One window of each 5-tuple has closed, and every result was taken."""
-    core = throughput_core.Core()
-    (before, early), (logs, late) = throughput_core.recording(SHAPE, (10, INTERVALS))
-    counts = core.take(before) + core.take(logs)
+    alone = core.Core()
+    (before, early), (logs, late) = core.recording(SHAPE, (10, INTERVALS))
+    counts = alone.take(before) + alone.take(logs)
     assert counts["windows"] == SHAPE.paths
     assert counts["results"] + counts["duplicate"] == early + late
 
@@ -74,21 +73,21 @@ def test_a_worker_takes_all_of_a_full_topic_once_and_starts_again(rig: Rig, fill
 def test_peers_take_what_they_are_given(rig: Rig, filled: Filled) -> None:
     """Faust and the batch source; Quix Streams only where it can be had."""
     settings = rig.settings("peers.")
-    throughput_peers.fill_probes(rig, settings, PROBES, 70)
+    peers.fill_probes(rig, settings, PROBES, 70)
     starters = {
-        "faust": (TOPIC, throughput_peers.faust(rig, settings), settings),
+        "faust": (TOPIC, peers.faust(rig, settings), settings),
         "source": (
             PROBE_ROUND.name,
-            throughput_peers.batch_source(rig, filled.settings),
+            peers.batch_source(rig, filled.settings),
             filled.settings,
         ),
     }
-    quix = throughput_peers.quix_python()
+    quix = peers.quix_python()
     if quix is not None:
-        start = throughput_peers.quix_streams(rig, settings, quix)
+        start = peers.quix_streams(rig, settings, quix)
         starters["quix"] = (TOPIC, start, settings)
     for topic, start, where in starters.values():
-        run = throughput_peers.run_programs(rig, where, topic, start, most_s=MOST_S, processes=1)
+        run = peers.run_programs(rig, where, topic, start, most_s=MOST_S, processes=1)
         # So little may all be committed when it is first looked at.
         assert run.whole or run.results > 0
     assert sum(rig.ends(settings, WINDOWS).values()) > 0
@@ -104,7 +103,7 @@ def test_bytes_depend_on_the_batch(rig: Rig) -> None:
 
 def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
     """Each cut of a paced load has its anomaly, within seconds."""
-    rows = throughput_delay.delay(rig, 1, lambda _: None, rate_hz=4_000.0, warm_s=1.0, lasts_s=4.0)
+    rows = delay.delay(rig, 1, lambda _: None, rate_hz=4_000.0, warm_s=1.0, lasts_s=4.0)
     p99, median, worst, missing = measured(rows).values()
     assert 0 < median <= p99 <= worst < 30
     assert missing == 0
@@ -112,7 +111,7 @@ def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
 
 def test_memory_is_that_of_all_workers(rig: Rig) -> None:
     """Two processes with little in them: some hundred megabytes, and no more than they took."""
-    rows = throughput_memory.memory(rig, 1, lambda _: None, shape=LoadShape(agents=4), lasts_s=3)
+    rows = memory.memory(rig, 1, lambda _: None, shape=LoadShape(agents=4), lasts_s=3)
     kept, most = measured(rows).values()
     assert 0.1 < kept <= most < 2
 
@@ -123,14 +122,14 @@ def test_without_a_known_load_there_is_no_delay(
     """A part that cannot be measured says so, and makes no figure."""
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    assert throughput_delay.delay(rig, 1, said.append) == []
+    assert delay.delay(rig, 1, said.append) == []
     assert "skipped" in said[0]
 
 
 def test_the_peer_needs_no_room_of_ours() -> None:
     """What runs in the environment of Quix Streams imports neither contract nor worker."""
     code = (
-        "import sys, ops.bench.peer_windows;"
+        "import sys, ops.bench.throughput.peer_windows;"
         "print(*(n for n in sys.modules if n.split('.')[0] in ('schemas', 'streams', 'numpy')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from ops.cli import topics as topics_cli
-from ops.topic_admin import TopicAdmin, apply_topics
-from ops.topics import MAX_MESSAGE_BYTES, Options, plan, wanted_topics
+from ops.topics.admin import TopicAdmin, apply_topics
+from ops.topics.plan import MAX_MESSAGE_BYTES, Options, plan, wanted_topics
 from schemas.connection import KafkaSettings
 from schemas.topics import FAULT_EVENT, PROBE_ROUND, TOPICS
 

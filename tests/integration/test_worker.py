@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ops.broker.embedded import EmbeddedKafka
-from ops.processes import ProcessGroup
-from ops.topic_admin import apply_topics
+from ops.running.processes import ProcessGroup
+from ops.topics.admin import apply_topics
 from schemas import topics
 from schemas.connection import KafkaSettings
 from streams.edge.watchdog import STALLED_EXIT_CODE

@@ -16,8 +16,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from ops.positions import GroupPositions
-from ops.processes import Child, ProcessGroup
+from ops.log.positions import GroupPositions
+from ops.running.processes import Child, ProcessGroup
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.connection import KafkaSettings

@@ -10,7 +10,7 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.entry import Entry
+from ops.log.entry import Entry
 from ops.recording import messages
 from ops.recording import source as sources
 from ops.recording.manifest import Manifest

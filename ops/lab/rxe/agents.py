@@ -11,7 +11,7 @@ from ops.lab.agents import AgentFiles
 from ops.lab.control import ControlError, request
 from ops.lab.rxe.machine import LOGS, OUT, guest_path
 from ops.lab.shape import LabShape
-from ops.processes import ProcessGroup
+from ops.running.processes import ProcessGroup
 from schemas.connection import KafkaSettings
 
 TAIL_LINES: Final = 15

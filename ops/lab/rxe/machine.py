@@ -14,7 +14,7 @@ import ops
 from ops.lab.rxe.wire import LineError, Lines, encode
 from ops.lab.vm.machine import MachineError, boot_command, write_script
 from ops.lab.vm.packages import fetch_image
-from ops.processes import die_with_parent
+from ops.running.processes import die_with_parent
 from schemas.units import SECOND_NS
 
 # Booting takes 8 s of a whole processor, loading what agents need another 10 s; of a busy

@@ -10,7 +10,7 @@ from typing import Final
 
 from ops.lab.errors import LabError
 from ops.lab.publishing import LabPublisher
-from ops.watch import Watch
+from ops.log.watch import Watch
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.records import Endpoint

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from arena.likeness import MAX_LAG, TELLTALES, Trips, autocorrelation, shape, telling
-from ops.bench.likeness import simulated
+from ops.bench.accuracy.likeness import simulated
 from schemas.columns.arrays import Int64s
 
 COUNT = 300

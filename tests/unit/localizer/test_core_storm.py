@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from ops.bench.scale_localizer import Run, run_storm
+from ops.bench.scale.localizer import Run, run_storm
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ops.entry import Entry
+from ops.log.entry import Entry
 from schemas.codec import Codec
 from schemas.enums import AnomalyKind, AnomalyState, ClockSource, ProbeStatus, Transport
 from schemas.records import Anomaly, ProbeResult, ProbeRound

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ops.bench.host_tree import build_tree
+from ops.bench.agent.host_tree import build_tree
 
 FOLDER = Path(__file__).parents[2] / "data" / "sysfs"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.txt")))

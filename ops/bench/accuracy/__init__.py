@@ -1,0 +1,1 @@
+"""`make bench-accuracy`: detection, localization and skeletons in the arena."""

@@ -1,0 +1,231 @@
+"""The arena's bars: detection, localization, kinds, false pages, skeletons, baselines.
+
+Seeds of the suites that are measured here are never used while developing. Intervals are
+bootstrap intervals over scenarios (`arena.scoring`); `runs` is the number of scenarios.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from arena.cluster import JobPlan
+from arena.compare import EVERYONE, OURS, compare
+from arena.fabric import FabricShape
+from arena.likeness import telling
+from arena.reporting.page import write_report
+from arena.reporting.results import Result, by_diagnoser, write_results
+from arena.run import run_world
+from arena.scenario import Scenario, stage
+from arena.scoring import Case, Score, delays_ns, scores
+from arena.skeletons.bench import bench
+from arena.skeletons.report import measure, summary
+from arena.skeletons.suites import cases
+from arena.suites import scenarios
+from ops.bench.accuracy.likeness import compare as compare_shapes
+from ops.bench.accuracy.likeness import recorded
+from ops.bench.rig.report import BUILD_DIR, Figure, Sense, figure
+from ops.running.pipeline import Pipeline, PipelineConfig
+from schemas.units import SECOND_NS
+
+Say = Callable[[str], None]
+COMMAND: Final = "make bench-accuracy"
+# Scenarios of every kind and of pairs, drawn so often anew. `runs` on the command line.
+RUNS: Final = 8
+DEFAULT_RUNS: Final = {
+    "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
+    "skeleton-speed": 1,
+}  # fmt: skip
+WORKERS: Final = 2
+RESULTS: Final = BUILD_DIR / "accuracy-results.jsonl"
+AGAINST: Final = BUILD_DIR / "accuracy-baselines.jsonl"
+PICTURE: Final = Path("docs") / "accuracy.png"
+LIKENESS: Final = Path("docs") / "likeness.png"
+# 10 5-tuples of each RNIC: five targets by two source ports.
+HOUR: Final = Scenario(
+    name="hour", seed=1, seconds=3_600,
+    fabric=FabricShape(hosts=256, rails=8, segment_hosts=16, spines=8, tiers=3),
+    jobs=(JobPlan(task_id="job-a", first_host=0, hosts=256),), targets=5, flows=2,
+)  # fmt: skip
+# What the comparison is about: higher is better.
+COMPARED: Final = ("precision", "recall", "top1", "set_f1")
+
+
+def _ratio(name: str, found: Score, bar: float, sense: Sense = ">=", *, runs: int) -> Figure:
+    return Figure(
+        figure=name, value=found.value, unit="", bar=bar, sense=sense,
+        low=found.low, high=found.high, runs=runs, command=COMMAND,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+
+
+def _run(suite: str, seeds: int, diagnosers: Sequence[str], say: Say) -> list[Result]:
+    wanted = list(scenarios(suite, seeds))
+    found: list[Result] = []
+    for number, results in enumerate(compare(wanted, diagnosers, workers=WORKERS), 1):
+        found += results
+        if number % 20 == 0 or number == len(wanted):
+            say(f"{suite}: {number} of {len(wanted)} scenarios")
+    return found
+
+
+def _hard(case: Case) -> bool:
+    return all(fault.hard for fault in case.faults)
+
+
+def _double(case: Case) -> bool:
+    return "-two-" in case.name
+
+
+def likeness(runs: int, say: Say) -> list[Figure]:
+    """Lay simulated healthy round trips beside those of the loopback lab."""
+    found: list[float] = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
+            folder = Path(name)
+            with Pipeline(PipelineConfig(folder=folder)) as pipeline:
+                pipeline.wait_ready()
+                lab = recorded(pipeline, folder, say)
+        ours, theirs = compare_shapes(lab, LIKENESS)
+        for one in (ours, theirs):
+            say(f"{one.name}: {one.paths} 5-tuples, median {one.median_ns / 1e3:.3g} µs, "
+                f"sigma {one.sigma:.3g}")  # fmt: skip
+            for what, share in one.telltales.items():
+                say(f"  {what}: {share:.2%}")
+        found.append(float(len(telling(ours, theirs))))
+    return [
+        figure(
+            "what tells simulated round trips from recorded ones", found, "telltales", bar=0.0,
+            sense="<=", command=COMMAND,
+        )
+    ]  # fmt: skip
+
+
+def speed(runs: int, say: Say) -> list[Figure]:
+    """Time an hour of 2,048 RNICs with 10 5-tuples each, simulator and cores."""
+    took: list[float] = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        outcome = run_world(stage(HOUR).world, processes=WORKERS)
+        took.append(time.perf_counter() - begin)
+        say(f"{outcome.probes:,} results in {took[-1]:.0f} s, {len(outcome.events)} transitions")
+    return [
+        figure(
+            "an hour of 2,048 RNICs, 74 M results, on 2 cores", took, "s", bar=120.0,
+            sense="<=", command=COMMAND,
+        )
+    ]  # fmt: skip
+
+
+def detection(runs: int, say: Say) -> list[Figure]:
+    """Faults of every kind, alone and two at once, on the test suite."""
+    results = _run("test", runs, (OURS,), say)
+    BUILD_DIR.mkdir(parents=True, exist_ok=True)
+    write_results(RESULTS, results)
+    found = [r.case for r in results]
+    hard, gray = [c for c in found if _hard(c)], [c for c in found if not _hard(c)]
+    one, two = [c for c in found if not _double(c)], [c for c in found if _double(c)]
+    every, on_hard, on_gray = scores(found), scores(hard), scores(gray)
+    delays = [d / SECOND_NS for d in delays_ns(found, hard=True)]
+    return [
+        _ratio("precision, hard faults", on_hard["precision"], 0.999, runs=len(hard)),
+        _ratio("recall, hard faults", every["recall_hard"], 0.999, runs=len(found)),
+        _ratio("precision, with a gray fault", on_gray["precision"], 0.99, runs=len(gray)),
+        _ratio("recall, gray faults", every["recall_gray"], 0.98, runs=len(found)),
+        _ratio("right component first, one fault", scores(one)["top1"], 0.99, runs=len(one)),
+        _ratio("right component first, two at once", scores(two)["top1"], 0.95, runs=len(two)),
+        _ratio("right kind", every["kind"], 0.95, runs=len(found)),
+        figure("delay of hard faults", delays, "s", bar=3.0, sense="<=", command=COMMAND),
+    ]
+
+
+def healthy(runs: int, say: Say) -> list[Figure]:
+    """Nothing but confounders: pages that nobody should have got."""
+    found = [r.case for r in _run("healthy-month", runs, (OURS,), say)]
+    pages = scores(found)["false_pages"]
+    count = pages.numerator
+    hours = sum(c.duration_ns for c in found) / SECOND_NS / 3600
+    say(f"{count:g} false pages in {hours:.0f} hours of clusters full of confounders")
+    return [
+        Figure(
+            figure=f"false pages, {hours:.0f} hours with 20 confounders each", value=count,
+            unit="", bar=1.0, sense="<=", low=None, high=None, runs=len(found),
+            command=COMMAND, at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    ]  # fmt: skip
+
+
+def baselines(runs: int, say: Say) -> list[Figure]:
+    """Ours less the best baseline, on the same records."""
+    results = _run("test", runs, EVERYONE, say)
+    BUILD_DIR.mkdir(parents=True, exist_ok=True)
+    write_results(AGAINST, results)
+    write_report(results, BUILD_DIR / "accuracy.html", PICTURE, title="Arena, test suite")
+    found = {name: scores(cases) for name, cases in by_diagnoser(results).items()}
+    rows = []
+    for name in COMPARED:
+        best = max(by[name].value or 0.0 for other, by in found.items() if other != OURS)
+        mine = found[OURS][name].value or 0.0
+        rows.append(
+            figure(
+                f"{name.replace('_', ' ')}: ours less the best baseline's", [mine - best], "",
+                bar=0.0, sense=">=", command=COMMAND,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def skeleton(runs: int, say: Say) -> list[Figure]:
+    """Skeletons of simulated jobs, captures at 10 Hz on one tick apart."""
+    outcomes = []
+    for number, case in enumerate(cases("test", runs), 1):
+        outcomes.append(measure(case, ("ours",)))
+        if number % 20 == 0:
+            say(f"skeletons: {number} of {runs} captures")
+    found = summary(outcomes)
+    every = found["all"]["all"]["ours"]
+    tick = found["all"]["10 Hz, same tick"]["ours"]
+    bars: tuple[tuple[str, Mapping[str, Any], str, float, Sense], ...] = (
+        ("skeleton: pairs or peers found", every, "found", 0.99, ">="),
+        ("skeleton: list length against the truth", every, "length", 3.0, "<="),
+        ("skeleton: DP and PP exact, 10 Hz, same tick", tick, "dp+pp", 0.98, ">="),
+        ("skeleton: order of stages exact, 10 Hz, same tick", tick, "order", 0.95, ">="),
+    )
+    return [
+        Figure(
+            figure=name, value=by[key]["value"], unit="", bar=bar, sense=sense,
+            low=by[key]["low"], high=by[key]["high"], runs=by[key]["count"], command=COMMAND,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        for name, by, key, bar, sense in bars
+    ]  # fmt: skip
+
+
+def skeleton_speed(runs: int, say: Say) -> list[Figure]:
+    """2,048 RNICs, 300 s at 10 Hz, one core."""
+    found = [bench()["task known"] for _ in range(runs)]
+    say(f"2,048 RNICs x 300 s x 10 Hz: {statistics.median(f['cpu_s'] for f in found):.1f} s of CPU")
+    return [
+        figure(
+            "skeleton, 2,048 RNICs × 300 s × 10 Hz: CPU", [f["cpu_s"] for f in found], "s",
+            bar=10.0, sense="<=", command=COMMAND,
+        ),
+        figure(
+            "the same: peak memory with the table", [f["peak_rss_mib"] for f in found], "MiB",
+            bar=2048.0, sense="<=", command=COMMAND,
+        ),
+    ]  # fmt: skip
+
+
+PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+    "likeness": likeness,
+    "speed": speed,
+    "detection": detection,
+    "healthy-month": healthy,
+    "baselines": baselines,
+    "skeleton": skeleton,
+    "skeleton-speed": skeleton_speed,
+}

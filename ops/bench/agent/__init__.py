@@ -1,0 +1,1 @@
+"""`make bench-agent` and `make soak`: what one agent costs its host."""

@@ -1,0 +1,159 @@
+"""`make bench-agent`: what one agent costs its host, with its broker there, away, and back."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ops.bench.agent.peers import Traffic
+from ops.bench.agent.rig import AgentRig, Heard, Shape, Span
+from ops.bench.rig.report import Figure, Sense, figure
+
+COMMAND: Final = "make bench-agent"
+RUNS: Final = 1
+# How long the broker is away, and how long the agent is watched before and after.
+LASTS_S: Final = 600.0
+AROUND_S: Final = 120.0
+MB: Final = 1e6
+RSS_BAR_MB: Final = 35.0
+CPU_BAR_PERCENT: Final = 1.0
+WIRE_BAR_KBIT: Final = 300.0
+# Of 80 probes a second, so that one at either edge of the stretch may be missing.
+SENT_SHARE: Final = 0.99
+ANSWERED_SHARE: Final = 0.999
+# Headers of one probe or reply: IPv4, UDP, Ethernet without its check sum.
+IP_BYTES: Final = 20
+UDP_BYTES: Final = 8
+ETHERNET_BYTES: Final = 14
+FRAME_BYTES: Final = IP_BYTES + UDP_BYTES + ETHERNET_BYTES
+PHASES: Final = ("up", "away", "back")
+
+NOTES: Final = (
+    "MB: 1,000,000 bytes. RSS: the largest of the stretch, sampled each second; peak: VmHWM, "
+    "since the start; PSS: shared pages divided among who has them.",
+    "CPU: utime + stime of all threads over the time passed; it contains what the kernel does "
+    "at the agent's sending, which on loopback is the whole way to the receiver's socket.",
+    "Wire: probes and replies of the RNIC that has most, both ways, each with its payload and "
+    "20 (IP) + 8 (UDP) + 14 (Ethernet) bytes. Over RDMA the same payload has 20 + 8 + 14 and "
+    "12 (BTH) + 8 (DETH) + 4 (ICRC), and where the RNIC stamps completions a follow-up of 50 "
+    "bytes: 10 targets and 10 peers at 1 Hz are 20 × 3 × 116 × 8 = 55.7 Kbit/s.",
+    "Beside it, as published: R-Pingmesh's agent 18.5 MB, 3 % of a core and below 300 Kbit/s per "
+    "RNIC on hosts of 8 RNICs; SkeletonHunter's 35 MB and 1 %.",
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """What became of the rounds of a run: each is delivered, or counted as dropped."""
+
+    delivered: int
+    dropped: int
+    unaccounted: int
+    twice: int
+
+
+def outage(heard: Heard) -> Outage:
+    """Account for all rounds up to the latest that has come."""
+    made = max(heard.rounds, default=-1) + 1
+    dropped = heard.heartbeat.rounds_dropped if heard.heartbeat else 0
+    return Outage(
+        delivered=len(heard.rounds),
+        dropped=dropped,
+        unaccounted=max(0, made - len(heard.rounds) - dropped),
+        twice=sum(count - 1 for count in heard.rounds.values()),
+    )
+
+
+def wire_kbit_s(traffic: list[Traffic], seconds: float) -> float:
+    """Return the Kbit/s of the RNIC that has most, headers and both ways."""
+    return max(8 * (t.payload_bytes + FRAME_BYTES * t.packets) / seconds / 1e3 for t in traffic)
+
+
+def footprint(runs: int, say: Say, *, seconds: float) -> list[Figure]:
+    """Measure the three phases, each run with an agent and a broker of its own."""
+    shape = Shape()
+    spans: dict[str, list[Span]] = {phase: [] for phase in PHASES}
+    ends: list[Outage] = []
+    for turn in range(runs):
+        with (
+            tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
+            AgentRig(Path(name), shape) as rig,
+        ):
+            for phase in PHASES:
+                if phase == "away":
+                    rig.take_broker()
+                elif phase == "back":
+                    rig.give_broker()
+                lasts_s = seconds if phase == "away" else min(AROUND_S, seconds)
+                spans[phase].append(rig.measure(lasts_s))
+                say(f"{turn + 1}/{runs} broker {phase}: {_line(spans[phase][-1])}")
+            ends.append(outage(rig.heard))
+        say(f"{turn + 1}/{runs} {ends[-1]}")
+    rows = [row for phase in PHASES for row in _phase_rows(phase, spans[phase], shape)]
+    return rows + _outage_rows(ends)
+
+
+def _phase_rows(phase: str, spans: list[Span], shape: Shape) -> list[Figure]:
+    what = f"{shape}, broker {phase} {spans[0].seconds:.0f} s"
+    probes = shape.rnics * shape.targets
+
+    def row(
+        name: str, samples: list[float], unit: str, bar: float | None, sense: Sense = "<="
+    ) -> Figure:
+        return figure(
+            f"{what}: {name}", samples, unit, bar=bar, sense=sense, command=COMMAND, worst=True
+        )
+
+    def each(name: str) -> list[int]:
+        return [sum(getattr(t, name) for t in span.traffic) for span in spans]
+
+    seconds = [span.seconds for span in spans]
+    sent = [n / s for n, s in zip(each("probes"), seconds, strict=True)]
+    share = [a / max(b, 1) for a, b in zip(each("answered"), each("asked"), strict=True)]
+    return [
+        row("RSS", [_rss_mb(span) for span in spans], "MB", RSS_BAR_MB),
+        row("peak RSS so far", [s.memory[-1].peak_bytes / MB for s in spans], "MB", RSS_BAR_MB),
+        row("PSS", [m / MB for s in spans if (m := s.pss_bytes) is not None], "MB", None),
+        row("CPU", [s.cpu_percent for s in spans], "% of a core", CPU_BAR_PERCENT),
+        row(
+            "wire per RNIC",
+            [wire_kbit_s(s.traffic, s.seconds) for s in spans],
+            "Kbit/s",
+            WIRE_BAR_KBIT,
+        ),
+        row("probes sent", sent, "/s", SENT_SHARE * probes, ">="),
+        row("peers' probes answered", share, "of all", ANSWERED_SHARE, ">="),
+    ]
+
+
+def _outage_rows(ends: list[Outage]) -> list[Figure]:
+    def row(name: str, samples: list[int], bar: float | None) -> Figure:
+        return figure(
+            f"rounds of the run {name}", [float(n) for n in samples], "", bar=bar,
+            sense="<=", command=COMMAND, worst=True,
+        )  # fmt: skip
+
+    return [
+        row("delivered", [end.delivered for end in ends], None),
+        row("dropped for lack of room, and counted", [end.dropped for end in ends], None),
+        row("neither delivered nor counted", [end.unaccounted for end in ends], 0.0),
+        row("delivered twice", [end.twice for end in ends], 0.0),
+    ]
+
+
+def _rss_mb(span: Span) -> float:
+    return max(m.rss_bytes for m in span.memory) / MB
+
+
+def _line(span: Span) -> str:
+    return (
+        f"{_rss_mb(span):.1f} MB, {span.cpu_percent:.2f} % of a core, "
+        f"{wire_kbit_s(span.traffic, span.seconds):.1f} Kbit/s"
+    )
+
+
+PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {"footprint": footprint}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {}

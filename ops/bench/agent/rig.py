@@ -1,0 +1,326 @@
+"""One real agent among its peers, with a broker that can be taken away, to be measured."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Producer
+
+from ops.bench.agent.host_tree import build_tree
+from ops.bench.agent.peers import LOOPBACK, Peers, Traffic
+from ops.bench.rig import process_cost
+from ops.bench.rig.process_cost import Memory
+from ops.broker.embedded import EmbeddedKafka
+from ops.log.watch import Watch
+from ops.running.pipeline import to_toml
+from ops.running.processes import ProcessGroup
+from ops.topics.admin import apply_topics
+from schemas import topics
+from schemas.connection import KafkaSettings, settings_from_table
+from schemas.enums import PingListPhase, TargetOrigin, Transport
+from schemas.records import Endpoint, Heartbeat, PingList, PingTarget, ProbeRound
+from schemas.registry import codec_for
+
+CLUSTER: Final = "bench"
+MEASURED: Final = "measured"
+# Described after a ConnectX-6's driver; every RNIC of the agent gets a tree of its own.
+TREE: Final = Path("tests/data/sysfs/connectx6.txt")
+PORT: Final = Path("sys/class/infiniband/mlx5_0/ports/1")
+ACTIVE_TIMEOUT_S: Final = 60.0
+BACK_TIMEOUT_S: Final = 120.0
+# Let the first traces, allocations and looks at the host pass.
+SETTLE_S: Final = 10.0
+SAMPLE_S: Final = 1.0
+POLL_S: Final = 0.2
+# A heartbeat and a round that are younger than this are not of the outage.
+RECENT_S: Final = 3.0
+FOLLOWED: Final = (topics.HEARTBEAT, topics.PROBE_ROUND, topics.ENDPOINT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the agent has to do: RNICs x targets x 1 Hz."""
+
+    rnics: int = 8
+    targets: int = 10
+
+    def __str__(self) -> str:
+        return f"{self.rnics} RNICs × {self.targets} targets × 1 Hz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What the agent took over a stretch of time."""
+
+    seconds: float
+    cpu_s: float
+    memory: list[Memory]
+    traffic: list[Traffic]
+
+    @property
+    def cpu_percent(self) -> float:
+        """Share of one core."""
+        return 100 * self.cpu_s / self.seconds
+
+    @property
+    def pss_bytes(self) -> int | None:
+        """The largest share of memory, shared pages divided; None: not told."""
+        return max((m.pss_bytes for m in self.memory if m.pss_bytes is not None), default=None)
+
+
+@dataclass(slots=True)
+class Heard:
+    """What has come from the agent through Kafka."""
+
+    # Number of each round, as often as it came.
+    rounds: dict[int, int] = field(default_factory=dict)
+    newest_round_us: int = 0
+    heartbeat: Heartbeat | None = None
+    # Where each RNIC answers.
+    ports: dict[int, int] = field(default_factory=dict)
+
+    def take(self, record: object) -> None:
+        """Take in a record, if it is the agent's."""
+        if getattr(record, "agent_id", None) != MEASURED:
+            return
+        if isinstance(record, ProbeRound):
+            self.rounds[record.round_seq] = self.rounds.get(record.round_seq, 0) + 1
+            self.newest_round_us = max(self.newest_round_us, record.started_at)
+        elif isinstance(record, Heartbeat):
+            self.heartbeat = record
+        elif isinstance(record, Endpoint):
+            self.ports[record.rail] = record.port
+
+
+class AgentRig:
+    """Broker, peers and agent, from the start of the block to its end."""
+
+    def __init__(self, folder: Path, shape: Shape) -> None:
+        self._folder = folder
+        self.shape = shape
+        self._stack = ExitStack()
+        self.heard = Heard()
+        self._watch: Watch | None = None
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            # Ordinary children are started before there is a second thread here.
+            self.kafka = stack.enter_context(EmbeddedKafka(announce=False))
+            self._group = stack.enter_context(ProcessGroup(self._folder / "logs"))
+            self.settings = settings_from_table(self.kafka.bootstrap, {"cluster": CLUSTER})
+            apply_topics(self.settings)
+            self._start_agent()
+            self._peers = stack.enter_context(Peers(self.shape.targets, self.shape.rnics))
+            self._follow()
+            _publish_world(self.settings, self.shape, self._peers)
+            self._wait_active()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._forget()
+        self._stack.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the agent."""
+        return self._group.child(MEASURED).pid
+
+    def take_broker(self) -> None:
+        """Kill the broker."""
+        self._forget()
+        self.kafka.kill()
+
+    def give_broker(self) -> None:
+        """Start the broker again, with what it had, and wait until the agent has told all.
+
+        Raises
+        ------
+        TimeoutError
+            If the agent is not heard within two minutes, or still has something to tell.
+        """
+        self.kafka.restart()
+        self._follow()
+        self._wait(_is_back, BACK_TIMEOUT_S, "the agent is not back")
+
+    def measure(self, seconds: float) -> Span:
+        """Watch the agent for so long."""
+        cpu_s, before = process_cost.cpu_s(self.pid), self._peers.traffic()
+        started = time.monotonic()
+        memory: list[Memory] = []
+        while (now := time.monotonic()) < started + seconds or not memory:
+            self._group.check()
+            memory.append(process_cost.memory(self.pid))
+            wait_s = min(SAMPLE_S, max(0.0, started + seconds - now))
+            self.listen(wait_s)
+        took = time.monotonic() - started
+        return Span(
+            seconds=took,
+            cpu_s=process_cost.cpu_s(self.pid) - cpu_s,
+            memory=memory,
+            traffic=[_less(a, b) for a, b in zip(self._peers.traffic(), before, strict=True)],
+        )
+
+    def listen(self, seconds: float) -> None:
+        """Take in what the agent tells through Kafka, for so long."""
+        end = time.monotonic() + seconds
+        while (left_s := end - time.monotonic()) > 0:
+            if self._watch is None:
+                time.sleep(left_s)
+                return
+            for seen in self._watch.poll(left_s):
+                self.heard.take(seen.record)
+
+    def _follow(self) -> None:
+        """Read all that the agent has told, from the beginning."""
+        self.heard = Heard()
+        end = time.monotonic() + BACK_TIMEOUT_S
+        while self._watch is None:
+            try:
+                self._watch = Watch(self.settings, FOLLOWED, from_start=True)
+            except ConnectionError:
+                # A broker that has just come back does not lead all its partitions yet.
+                if time.monotonic() > end:
+                    raise
+                time.sleep(POLL_S)
+
+    def _forget(self) -> None:
+        """Read no more: a client whose broker is away would be as busy as who is measured."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.__exit__(None, None, None)
+
+    def _wait(self, done: Callable[[Heard], bool], timeout_s: float, otherwise: str) -> None:
+        end = time.monotonic() + timeout_s
+        while not done(self.heard):
+            if time.monotonic() > end:
+                tail = self._group.child(MEASURED).log_tail()
+                raise TimeoutError(f"{otherwise} after {timeout_s:.0f} s:\n{tail}")
+            self._group.check()
+            self.listen(POLL_S)
+
+    def _start_agent(self) -> None:
+        description = TREE.read_text(encoding="utf-8")
+        tables = []
+        for rail in range(self.shape.rnics):
+            root = self._folder / "hosts" / str(rail)
+            build_tree(description, root)
+            tables.append(
+                f'[[agent.rnic]]\nrail = {rail}\naddress = "{LOOPBACK}"\nport = 0\n'
+                f'counters = "{root / PORT}"\n'
+            )
+        first = self._folder / "hosts" / "0"
+        head = to_toml(
+            {
+                "kafka": {"bootstrap.servers": self.kafka.bootstrap, "cluster": CLUSTER},
+                "agent": {
+                    "id": MEASURED,
+                    "host_id": f"host-{MEASURED}",
+                    "container_id": MEASURED,
+                    "task_id": "bench",
+                    "sysfs": str(first / "sys"),
+                    "procfs": str(first / "proc"),
+                },
+            }
+        )
+        config = self._folder / "agent.toml"
+        config.write_text(head + "\n" + "\n".join(tables), encoding="utf-8")
+        self._group.start(MEASURED, [sys.executable, "-m", "probers", "--config", str(config)])
+
+    def _wait_active(self) -> None:
+        count = self.shape.rnics * self.shape.targets
+
+        def active(heard: Heard) -> bool:
+            beat = heard.heartbeat
+            return (
+                beat is not None
+                and beat.targets_active == count
+                and len(heard.ports) == self.shape.rnics
+            )
+
+        self._wait(active, ACTIVE_TIMEOUT_S, f"not all {count} targets active")
+        self._peers.probe([self.heard.ports[rail] for rail in range(self.shape.rnics)])
+        self.listen(SETTLE_S)
+
+
+def _is_back(heard: Heard) -> bool:
+    """Whether the agent is heard, and rounds come as they are made."""
+    beat = heard.heartbeat
+    recent_us = (time.time() - RECENT_S) * 1e6
+    return (
+        beat is not None
+        and beat.sent_at > recent_us
+        and not beat.broker_away
+        and heard.newest_round_us > recent_us
+    )
+
+
+def _less(a: Traffic, b: Traffic) -> Traffic:
+    return Traffic(
+        probes=a.probes - b.probes,
+        replies=a.replies - b.replies,
+        asked=a.asked - b.asked,
+        answered=a.answered - b.answered,
+        payload_bytes=a.payload_bytes - b.payload_bytes,
+    )
+
+
+def _publish_world(settings: KafkaSettings, shape: Shape, peers: Peers) -> None:
+    """Register the peers, and tell the agent to probe them."""
+    producer = Producer({**settings.librdkafka(), "partitioner": "murmur2_random"})
+    codec = codec_for(settings)
+    now_us = int(time.time() * 1e6)
+
+    def put(topic: topics.Topic, key: str, record: object) -> None:
+        producer.produce(settings.topic(topic.name), key=key, value=codec.encode(topic, record))
+
+    for host in range(shape.targets):
+        for rail in range(shape.rnics):
+            name = f"peer{host}/r{rail}"
+            endpoint = Endpoint(
+                cluster=CLUSTER,
+                endpoint_id=name,
+                agent_id=f"agent-peer{host}",
+                container_id=f"peer{host}",
+                host_id=f"peer{host}",
+                rail=rail,
+                transport=Transport.UDP,
+                address=LOOPBACK,
+                port=peers.port(host, rail),
+                incarnation=1,
+                registered_at=now_us,
+            )
+            put(topics.ENDPOINT, name, endpoint)
+    targets = tuple(
+        PingTarget(
+            src=f"{MEASURED}/r{rail}",
+            dst=f"peer{host}/r{rail}",
+            task_id="bench",
+            origin=TargetOrigin.BASIC,
+            flows=1,
+        )
+        for rail in range(shape.rnics)
+        for host in range(shape.targets)
+    )
+    record = PingList(
+        cluster=CLUSTER,
+        agent_id=MEASURED,
+        version=1,
+        updated_at=now_us,
+        phase=PingListPhase.PRELOAD,
+        targets=targets,
+    )
+    put(topics.PINGLIST, MEASURED, record)
+    if producer.flush(10):
+        raise TimeoutError("the broker took neither ping list nor registrations")

@@ -1,0 +1,1 @@
+"""A simulated cluster in front of real Kafka and the real processes."""

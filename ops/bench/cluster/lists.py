@@ -1,0 +1,81 @@
+"""Which ping lists a cluster got, against those that it must have. Pure."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ops.bench.cluster.jobs import Jobs
+from ops.bench.cluster.shape import CLUSTER
+from schemas.records import PingList
+from skeleton_job.core import SkeletonCore
+from skeleton_job.lists.pinglists import ListConfig
+from skeleton_job.tasks.due import InferenceConfig
+
+# An agent's list is said for a job that begins, when that ends, and when its endpoints have left.
+EACH: Final = 3
+
+
+class Lists:
+    """The latest list of each agent, and how many came needlessly.
+
+    `needless`: lists that say what the one before said, or are of an agent whose host nothing
+    happened to since its last.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._latest: dict[str, PingList] = {}
+        # Lists that an agent may yet get for what happened to its host.
+        self._may: dict[str, int] = {}
+        self.published = self.needless = self.longest = 0
+        self.changes = 0
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self.published = self.needless = self.longest = self.changes = 0
+        self._may.clear()
+
+    def touched(self, hosts: Iterable[int]) -> None:
+        """Take note that a container of a host began or ended."""
+        for host in hosts:
+            name = f"agent-h{host}"
+            self._may[name] = min(2 * EACH, self._may.get(name, 0) + EACH)
+            self.changes += 1
+
+    def take(self, agent_id: str, made: PingList | None, size: int) -> None:
+        """Take a list, or that an agent has none any more."""
+        old = self._latest.pop(agent_id, None)
+        if made is not None:
+            self._latest[agent_id] = made
+        self.published += 1
+        self.longest = max(self.longest, size)
+        allowed = self._may.get(agent_id, 0)
+        self._may[agent_id] = max(0, allowed - 1)
+        self.needless += not allowed or said(old) == said(made)
+
+    def missing(self) -> int:
+        """Return how many hosts with a container have an agent without a list."""
+        return sum(f"agent-h{host}" not in self._latest for host in self._jobs.job_of)
+
+    def wrong(self) -> int:
+        """Return how many agents have another list than a job made for what is there now."""
+        core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
+        for task in self._jobs.tasks():
+            core.task(task.task_id, task)
+        for endpoint in self._jobs.endpoints():
+            core.endpoint(endpoint.endpoint_id, endpoint)
+        due = {agent: said(made) for agent, made in core.lists_due() if made is not None}
+        have = {agent: said(made) for agent, made in self._latest.items()}
+        return sum(due.get(a) != have.get(a) for a in due.keys() | have.keys())
+
+    def told(self) -> dict[str, Any]:
+        """Return the counts."""
+        return {
+            "lists": self.published, "lists_needless": self.needless,
+            "lists_wrong": self.wrong(), "lists_longest": self.longest,
+            "agents_changed": self.changes,
+        }  # fmt: skip
+
+
+def said(made: PingList | None) -> object:
+    """Return what a list says; the version and the time are not of it."""
+    return None if made is None else (made.phase, made.targets)

@@ -1,0 +1,1 @@
+"""`make bench-labs`: the suite of faults in every kind of lab."""

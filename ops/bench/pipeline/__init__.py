@@ -1,0 +1,1 @@
+"""`make bench-pipeline`: the whole pipeline against its bars."""

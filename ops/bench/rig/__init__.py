@@ -1,0 +1,1 @@
+"""What benchmarks share: loads, reports, the cost of a process, growth over size."""

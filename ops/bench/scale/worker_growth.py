@@ -1,0 +1,51 @@
+"""What a worker's core takes of so many 5-tuples: CPU of a result, and memory.
+
+`python -m ops.bench.scale.worker_growth AGENTS` takes rounds of so many agents, 80 5-tuples
+each, at one a second of event time, alone in its process and without Kafka; windows are encoded, and nobody
+gets them. It prints one JSON object.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+from typing import Final
+
+from ops.bench.rig import process_cost
+from ops.bench.rig.load import Load, LoadShape
+from ops.bench.throughput.core import PARTITIONS, Core, Logs, put
+from schemas.codec import Codec
+from streams.columns import memory
+from streams.warm import warm
+
+# In the first minute every 5-tuple is new, and the first window closes.
+WARM_S: Final = 60
+# Two windows more.
+LASTS_S: Final = 60
+
+
+def run(agents: int, warm_s: int = WARM_S, lasts_s: int = LASTS_S) -> dict[str, float]:
+    """Return 5-tuples, results and seconds of CPU after the warm part, bytes that were added."""
+    memory.give_back()
+    warm(Codec())
+    # Of bodies there are few: their values do not matter here, and their bytes are no state.
+    load = Load(LoadShape(agents=agents, bodies=2))
+    gc.collect()
+    before = process_cost.memory(os.getpid()).rss_bytes
+    core, results, cpu_s = Core(publish=True), 0, 0.0
+    for number in range(warm_s + lasts_s):
+        logs: Logs = [[] for _ in range(PARTITIONS)]
+        came = put(load, number, logs)
+        begin_s = time.process_time()
+        core.take(logs)
+        if number >= warm_s:
+            cpu_s += time.process_time() - begin_s
+            results += came
+    del logs
+    held = process_cost.memory(os.getpid()).rss_bytes - before
+    return {"paths": load.shape.paths, "results": results, "cpu_s": cpu_s, "state_bytes": held}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(int(sys.argv[1]))))

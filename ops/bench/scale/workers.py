@@ -1,0 +1,155 @@
+"""Several workers in one group on one machine: none is lost, none counted twice, how fast."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from ops.bench.rig.growth import FLAT, LINEAR, Curve, alone, told
+from ops.bench.rig.load import LoadShape
+from ops.bench.rig.report import Figure, figure
+from ops.bench.scale.workers_life import PLAN, STEP_S, LifeRun
+from ops.bench.throughput.figures import MEGA, on_rig
+from ops.bench.throughput.rig import Rig
+
+COMMAND: Final = "make bench-scale"
+# Modest: the truth is read back and decoded record by record.
+LIFE: Final = LoadShape(agents=100, bodies=6, late=0.0)
+COUNTS: Final = (1, 2, 4)
+FULL: Final = LoadShape(agents=400, bodies=8)
+INTERVALS: Final = 300
+MOST_S: Final = 60.0
+# Of 80 5-tuples each.
+AGENTS: Final = (100, 400, 1_250, 2_500)
+MIB: Final = 2**20
+
+Say = Callable[[str], None]
+
+
+def life(
+    made: Rig,
+    runs: int,
+    say: Say,
+    *,
+    shape: LoadShape = LIFE,
+    plan: Sequence[str] = PLAN,
+    step_s: float = STEP_S,
+) -> list[Figure]:
+    """Let workers join, leave and be killed while rounds flow; compare windows with rounds."""
+    published: list[float] = []
+    lost: list[float] = []
+    double: list[float] = []
+    caught: list[float] = []
+    late = 0
+    for number in range(runs):
+        settings = made.settings(f"life{number}.")
+        found = LifeRun(made, settings, say).run(shape, plan, step_s)
+        verdict = found.verdict
+        if verdict is None or not verdict.windows:
+            raise RuntimeError("no window was due: the run was too short")
+        published.append(float(verdict.published))
+        lost.append(float(verdict.lost))
+        double.append(float(verdict.double))
+        caught += [s for s in found.caught_up_s if s is not None]
+        late += found.caught_up_s.count(None)
+        say(
+            f"{verdict.published:,} results in {verdict.windows:,} windows, {verdict.lost} lost, "
+            f"{verdict.double} counted twice; {found.duplicates} rounds had come twice"
+        )
+    what = "workers that join, leave and are killed"
+    return [
+        _row(f"{what}: results judged", published, "", sense=">="),
+        _row(f"{what}: results lost", lost, "", bar=0.0, worst=True),
+        _row(f"{what}: results counted twice", double, "", bar=0.0, worst=True),
+        _row("SIGKILL → the group has caught up, median", caught, "s"),
+        _row("SIGKILL → the group has caught up, worst", caught, "s", worst=True),
+        _row(f"SIGKILL: not caught up within {step_s:.0f} s", [float(late)], "", bar=0.0),
+    ]
+
+
+def rates(
+    made: Rig,
+    runs: int,
+    say: Say,
+    *,
+    shape: LoadShape = FULL,
+    intervals: int = INTERVALS,
+    counts: Sequence[int] = COUNTS,
+    most_s: float = MOST_S,
+) -> list[Figure]:
+    """Let one, two and four workers of a new group take a full topic."""
+    filled = made.fill("full.", shape, intervals)
+    rate: dict[int, list[float]] = {count: [] for count in counts}
+    size: dict[int, list[float]] = {count: [] for count in counts}
+    for _ in range(runs):
+        for count in counts:
+            run = made.run_workers(filled, count, most_s=most_s)
+            rate[count].append(run.rate_hz / MEGA)
+            size[count].append(run.workers.rss_bytes / MEGA)
+            say(
+                f"{count} workers: {rate[count][-1]:.2f} M/s, {size[count][-1]:.0f} MB each, "
+                f"{run.workers.cpu_s:.1f} s of CPU{'' if run.whole else ', cut off'}"
+            )
+    rows = []
+    for count in counts:
+        name = f"{count} worker{'s' if count > 1 else ''} on this machine, full topic"
+        rows += [
+            _row(name, rate[count], "M/s", sense=">="),
+            _row(f"{name}: each", [r / count for r in rate[count]], "M/s", sense=">="),
+            _row(f"{name}: RSS of the largest", size[count], "MB"),
+        ]
+    return rows
+
+
+def _row(
+    name: str,
+    samples: Sequence[float],
+    unit: str,
+    *,
+    bar: float | None = None,
+    sense: str = "<=",
+    worst: bool = False,
+) -> Figure:
+    return figure(
+        name, samples, unit, bar=bar, sense=">=" if sense == ">=" else "<=", command=COMMAND,
+        worst=worst,
+    )  # fmt: skip
+
+
+def workers(made: Rig, runs: int, say: Say) -> list[Figure]:
+    """Measure both."""
+    return rates(made, runs, say) + life(made, runs, say)
+
+
+def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
+    """Measure what a result and the state cost with 8,000 to 200,000 5-tuples, without Kafka."""
+    sizes: list[float] = []
+    seconds: list[float] = []
+    state: list[float] = []
+    for count in agents:
+        found = [grown(count) for _ in range(runs)]
+        sizes.append(found[0]["paths"])
+        seconds.append(median(one["cpu_s"] / one["results"] * MEGA for one in found))
+        state.append(median(one["state_bytes"] / MIB for one in found))
+    points, axis = tuple(sizes), "5-tuples"
+    cost = Curve(name="worker: CPU of a million results", axis=axis, unit="s", sizes=points,
+                 costs=tuple(seconds))  # fmt: skip
+    memory = Curve(name="worker: memory of the 5-tuples", axis=axis, unit="MiB", sizes=points,
+                   costs=tuple(state))  # fmt: skip
+    return [
+        told(cost, bar=FLAT, command=COMMAND, say=say),
+        told(memory, bar=LINEAR, command=COMMAND, say=say),
+        _row(f"worker: memory of a 5-tuple, {points[-1]:,.0f} of them",
+             [state[-1] * MIB / points[-1]], "bytes"),
+    ]  # fmt: skip
+
+
+def grown(agents: int) -> dict[str, float]:
+    """Return what a process of its own measured."""
+    found: dict[str, float] = alone("ops.bench.scale.worker_growth", str(agents))
+    return found
+
+
+PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+    "workers": on_rig(workers),
+    "worker-growth": growth,
+}

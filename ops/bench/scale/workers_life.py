@@ -1,0 +1,197 @@
+"""Workers of one group that join, leave and are killed while rounds flow.
+
+What they published is compared with the log of rounds (`workers_truth`), and after each kill
+the group's lag is watched until it has caught up.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ops.bench.cluster.watch import WorkerLag
+from ops.bench.rig.load import LoadShape
+from ops.bench.scale.workers_truth import Truth, Verdict
+from ops.bench.throughput.rig import START_TIMEOUT_S, Rig
+from ops.bench.throughput.watching import events
+from ops.running.processes import Child, ChildDiedError
+from schemas.codec import Codec
+from schemas.connection import KafkaSettings
+from schemas.topics import PROBE_ROUND, PROBE_WINDOW, Topic
+from schemas.units import SECOND_NS
+from streams.edge.lookback import LogReader
+
+WINDOW_S: Final = 5
+LATENESS_S: Final = 2
+OPTIONS: Final = ("--window-s", str(WINDOW_S), "--allowed-lateness-s", str(LATENESS_S))
+JOIN: Final = "join"
+LEAVE: Final = "leave"
+KILL: Final = "kill"
+# One to four workers and back; a killed one has no successor until the next joins.
+PLAN: Final = (JOIN, JOIN, KILL, JOIN, JOIN, LEAVE, KILL, JOIN, KILL, JOIN, LEAVE)
+# A killed worker's partitions are given away after its session (6 s), then rebuilt.
+STEP_S: Final = 20.0
+# Behind by less than that a group has caught up: workers commit each second.
+CAUGHT_UP_S: Final = 2.0
+DRAIN_S: Final = 120.0
+LOOK_S: Final = 0.1
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Life:
+    """What came of it; `caught_up_s` by kill, None where it took longer than was watched."""
+
+    verdict: Verdict | None = None
+    duplicates: int = 0
+    caught_up_s: list[float | None] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+
+
+def settled_after(samples: Sequence[tuple[float, float]], limit_s: float) -> float | None:
+    """Return from when on a lag stays below a limit; None: it does not.
+
+    Parameters
+    ----------
+    samples
+        (seconds after the event, lag in seconds), in order.
+
+    >>> settled_after([(0.0, 0.5), (1.0, 3.0), (6.0, 8.0), (7.0, 0.4), (9.0, 0.6)], 2.0)
+    7.0
+    """
+    above = [n for n, (_, lag_s) in enumerate(samples) if lag_s >= limit_s]
+    if not above:
+        return samples[0][0] if samples else None
+    return samples[above[-1] + 1][0] if above[-1] + 1 < len(samples) else None
+
+
+class LifeRun:
+    """One run of the plan on a rig."""
+
+    def __init__(self, made: Rig, settings: KafkaSettings, say: Say) -> None:
+        self._made = made
+        self._settings = settings
+        self._say = say
+        self._children: dict[str, Child] = {}
+        self._number = 0
+        self.life = Life()
+
+    def run(self, shape: LoadShape, plan: Sequence[str], step_s: float) -> Life:
+        """Let rounds flow for a while longer than the plan lasts; return what came of it."""
+        self._join()
+        self._wait_ready()
+        # A worker that leaves takes some seconds to end.
+        seconds = round(step_s * (len(plan) + 2))
+        intervals = seconds * SECOND_NS // shape.interval_ns
+        pace = self._made.begin(
+            "ops.bench.throughput.children", "pace", "--bootstrap", self._settings.bootstrap,
+            "--prefix", self._settings.topic_prefix, "--shape", shape.text(),
+            "--intervals", str(intervals),
+        )  # fmt: skip
+        lag = WorkerLag(self._settings)
+        try:
+            self._watch(lag, step_s)
+            for step in plan:
+                self._step(step, lag, step_s)
+            self._made.result(pace)
+            self._drain(lag)
+        finally:
+            lag.close()
+        for name in list(self._children):
+            self._stop(name)
+        self.life.verdict, self.life.duplicates = self._compare()
+        return self.life
+
+    def _step(self, step: str, lag: WorkerLag, step_s: float) -> None:
+        names = list(self._children)
+        if step == JOIN:
+            name = self._join()
+        else:
+            # The oldest leaves, the newest but one is killed: it holds partitions.
+            name = names[0] if step == LEAVE else names[max(0, len(names) - 2)]
+            if step == LEAVE:
+                self._stop(name)
+            else:
+                self._made.group.kill(name)
+                del self._children[name]
+        if not self._children:
+            self._join()
+        samples = self._watch(lag, step_s)
+        worst_s = max(lag_s for _, lag_s in samples)
+        text = f"{step} {name}: {len(self._children)} workers, {worst_s:.1f} s behind at most"
+        if step == KILL:
+            self.life.caught_up_s.append(settled_after(samples, CAUGHT_UP_S))
+            text += f", caught up after {self.life.caught_up_s[-1]} s"
+        self.life.steps.append(text)
+        self._say(text)
+
+    def _watch(self, lag: WorkerLag, seconds: float) -> list[tuple[float, float]]:
+        samples: list[tuple[float, float]] = []
+        started = time.monotonic()
+        while (at_s := time.monotonic() - started) < seconds or not samples:
+            self._check()
+            lag.look()
+            samples.append((at_s, lag.now_s))
+            time.sleep(LOOK_S)
+        return samples
+
+    def _drain(self, lag: WorkerLag) -> None:
+        deadline = time.monotonic() + DRAIN_S
+        lag.look()
+        while lag.now_messages:
+            self._check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{lag.now_messages} rounds not taken after {DRAIN_S:.0f} s")
+            time.sleep(LOOK_S)
+            lag.look()
+
+    def _check(self) -> None:
+        """Raise if a worker ended by itself; the load may be through before the plan is."""
+        for child in self._children.values():
+            if not child.running:
+                raise ChildDiedError(f"{child.name} ended by itself:\n{child.log_tail()}")
+
+    def _join(self) -> str:
+        self._number += 1
+        name = f"{self._settings.topic_prefix}worker-{self._number}"
+        self._children[name] = self._made.start_worker(name, self._settings, *OPTIONS)
+        return name
+
+    def _stop(self, name: str) -> None:
+        child = self._children.pop(name)
+        code = self._made.group.stop(name)
+        if code != 0:
+            raise RuntimeError(f"{name} ended with {code} at SIGTERM:\n{child.log_tail()}")
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not all(events(child, "worker.ready") for child in self._children.values()):
+            self._check()
+            if time.monotonic() > deadline:
+                raise TimeoutError("the first worker is not ready")
+            time.sleep(LOOK_S)
+
+    def _compare(self) -> tuple[Verdict, int]:
+        truth = Truth(WINDOW_S * SECOND_NS, LATENESS_S * SECOND_NS)
+        codec = Codec()
+        with LogReader(self._settings) as reader:
+            for partition, value in _values(reader, self._settings, PROBE_ROUND):
+                truth.round(codec.decode_datum(PROBE_ROUND, value), partition)
+            for _, value in _values(reader, self._settings, PROBE_WINDOW):
+                datum = codec.decode(PROBE_WINDOW, value)
+                truth.window({name: getattr(datum, name) for name in NEEDED})
+        return truth.verdict(), truth.duplicates
+
+
+NEEDED: Final = ("agent_id", "src", "dst", "flow", "window_start_at", "sent")
+
+
+def _values(
+    reader: LogReader, settings: KafkaSettings, topic: Topic
+) -> Iterator[tuple[int, bytes]]:
+    name = settings.topic(topic.name)
+    for partition in range(topic.partitions):
+        low, high = reader.bounds(name, partition)
+        for message in reader.read(name, partition, low, high):
+            yield partition, message.value() or b""

@@ -1,0 +1,1 @@
+"""`make bench-throughput`: how much the pipeline takes, part by part."""

@@ -1,0 +1,233 @@
+"""Processes of the throughput benchmark beside the workers: the fillers and the bare loops.
+
+`python -m ops.bench.throughput.children fill|pace|bare …`: each prints one JSON object at its
+end. They are processes of their own, so that the CPU time of each is its own, and nothing
+competes for an interpreter with what is measured.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from ops.bench.rig import process_cost
+from ops.bench.rig.load import CLUSTER, Load, LoadShape, Sent
+from schemas.connection import KafkaSettings, settings_from_table
+from schemas.topics import PROBE_ROUND
+from streams.edge.lookback import QUEUE_BACKOFF
+
+BATCH: Final = 2_000
+POLL_S: Final = 0.2
+FLUSH_S: Final = 120.0
+# No message for so long, and the end is not reached: something hangs.
+SILENCE_S: Final = 30.0
+# A slot of a paced load: what is due in it leaves at once.
+SLOT_S: Final = 0.01
+
+
+class Filler:
+    """Publishes rounds as agents do: keyed, partitioned and compressed like theirs."""
+
+    def __init__(self, settings: KafkaSettings, compression: str, *, alone: bool = False) -> None:
+        self._topic = settings.topic(PROBE_ROUND.name)
+        options: dict[str, Any] = {
+            **settings.librdkafka(),
+            "partitioner": "murmur2_random",
+            "compression.type": compression,
+            "linger.ms": 5,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.kbytes": 256 * 1024,
+        }
+        if alone:
+            # An agent has one round at a time: its batches hold one message.
+            options["batch.num.messages"] = 1
+        self._producer = Producer(options)
+        self._failed = 0
+        self.messages = self.results = self.bytes = 0
+
+    def put(self, sent: Sent) -> None:
+        """Queue a round; waits while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    key=sent.key,
+                    value=sent.value,
+                    timestamp=sent.at_ms,
+                    on_delivery=self._delivered,
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.05)
+        self.messages += 1
+        self.results += sent.results
+        self.bytes += len(sent.value)
+        if self.messages % 64 == 0:
+            self._producer.poll(0)
+
+    def poll(self) -> None:
+        """Serve acknowledgements."""
+        self._producer.poll(0)
+
+    def done(self) -> dict[str, int]:
+        """Wait until the broker has all; return what was published.
+
+        Raises
+        ------
+        RuntimeError
+            If something did not arrive: a load with holes would flatter or damn what takes it.
+        """
+        left = self._producer.flush(FLUSH_S)
+        if left or self._failed:
+            raise RuntimeError(f"the load is incomplete: {left} waiting, {self._failed} failed")
+        return {"messages": self.messages, "results": self.results, "bytes": self.bytes}
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        self._failed += error is not None
+
+
+def fill(options: argparse.Namespace) -> dict[str, Any]:
+    """Publish some intervals as fast as it goes."""
+    load = Load(options.shape)
+    filler = Filler(_settings(options), options.compression, alone=options.alone)
+    started = time.monotonic()
+    for number in range(options.first, options.first + options.intervals):
+        for sent in load.interval(number, options.start_us):
+            filler.put(sent)
+    found: dict[str, Any] = filler.done()
+    return {**found, "seconds": time.monotonic() - started, "cpu_s": time.process_time()}
+
+
+def pace(options: argparse.Namespace) -> dict[str, Any]:
+    """Publish rounds when they begin; tell which 5-tuples were cut off in which round.
+
+    A round leaves at its Kafka timestamp: how long an agent collects results is not in it.
+    """
+    load = Load(options.shape)
+    filler = Filler(_settings(options), options.compression)
+    interval_s = options.shape.interval_ns / 1e9
+    # Begins on a whole interval, once the load is made.
+    begin_s = (time.time() // interval_s + 2) * interval_s
+    cuts: list[tuple[str, str, int]] = []
+    behind_s = 0.0
+    for number in range(options.intervals):
+        for slot_s, slot in _slots(load.interval(number, int(begin_s * 1e6))):
+            wait_s = slot_s + SLOT_S - time.time()
+            if wait_s > 0:
+                filler.poll()
+                time.sleep(wait_s)
+            behind_s = max(behind_s, -wait_s)
+            for sent in slot:
+                filler.put(sent)
+                if sent.cut is not None:
+                    cuts.append((*sent.cut, sent.at_ms))
+    found: dict[str, Any] = filler.done()
+    return {**found, "begin_s": begin_s, "behind_s": behind_s, "cuts": cuts}
+
+
+def _slots(interval: Sequence[Sent]) -> Iterator[tuple[float, list[Sent]]]:
+    """Yield what is due together, with when it begins to be."""
+    due: list[Sent] = []
+    slot = 0
+    # A late round leaves when it comes, with those that are on time.
+    for sent in interval:
+        at = max(slot, int(sent.at_ms / 1000 / SLOT_S))
+        if at > slot and due:
+            yield slot * SLOT_S, due
+            due = []
+        slot = at
+        due.append(sent)
+    if due:
+        yield slot * SLOT_S, due
+
+
+def bare(options: argparse.Namespace) -> dict[str, Any]:
+    """Only consume and decode: what any program that reads these rounds must do at least."""
+    # What is measured is imported here alone: fillers need not wait for it.
+    from ops.bench.throughput.decoder import Decoder  # noqa: PLC0415
+
+    settings, decoder = _settings(options), Decoder()
+    topic = settings.topic(PROBE_ROUND.name)
+    consumer = Consumer(
+        {
+            **QUEUE_BACKOFF,
+            **settings.librdkafka(),
+            "group.id": "skeletonhunter-bench-bare",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
+    )
+    places = [TopicPartition(topic, p, 0) for p in options.partitions]
+    left = sum(consumer.get_watermark_offsets(place, timeout=30.0)[1] for place in places)
+    while time.time() < options.go_s:
+        time.sleep(0.001)
+    consumer.assign(places)
+    begin_s, cpu_s, results, messages = time.time(), time.process_time(), 0, 0
+    end_s = begin_s
+    while messages < left:
+        values = [v for m in consumer.consume(BATCH, POLL_S) if (v := _value(m)) is not None]
+        results += decoder.count(values)
+        messages += len(values)
+        now = time.time()
+        if values:
+            end_s = now
+        elif now - end_s > SILENCE_S:
+            raise RuntimeError(f"{left - messages} messages did not come")
+        if now - begin_s > options.most_s:
+            break
+    cpu_s = time.process_time() - cpu_s
+    consumer.close()
+    return {
+        "messages": messages, "results": results, "begin_s": begin_s, "end_s": end_s,
+        "cpu_s": cpu_s, "rss_bytes": process_cost.memory(os.getpid()).peak_bytes,
+    }  # fmt: skip
+
+
+def _value(message: Message) -> bytes | None:
+    error = message.error()
+    if error is not None:
+        if error.retriable() or error.code() == KafkaError._PARTITION_EOF:
+            return None
+        raise RuntimeError(error.str())
+    return message.value()
+
+
+def _settings(options: argparse.Namespace) -> KafkaSettings:
+    table = {"cluster": CLUSTER, "topic.prefix": options.prefix}
+    return settings_from_table(options.bootstrap, table)
+
+
+def main() -> int:
+    """Be one of these processes."""
+    parser = argparse.ArgumentParser(prog="python -m ops.bench.throughput.children")
+    commands = parser.add_subparsers(required=True)
+    for run in (fill, pace, bare):
+        command = commands.add_parser(run.__name__, help=run.__doc__)
+        command.set_defaults(run=run)
+        command.add_argument("--bootstrap", required=True)
+        command.add_argument("--prefix", default="")
+        if run is bare:
+            command.add_argument("--partitions", type=int, nargs="+", required=True)
+            command.add_argument("--go-s", type=float, default=0.0)
+            command.add_argument("--most-s", type=float, default=600.0)
+            continue
+        command.add_argument("--shape", type=LoadShape.parse, required=True)
+        command.add_argument("--intervals", type=int, required=True)
+        command.add_argument("--compression", default="lz4")
+        if run is fill:
+            command.add_argument("--first", type=int, default=0)
+            command.add_argument("--start-us", type=int, required=True)
+            command.add_argument("--alone", action="store_true")
+    options = parser.parse_args()
+    print(json.dumps(options.run(options)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""The pure core alone: what a worker does with messages, without the Kafka around it.
+
+`python -m ops.bench.throughput.core` takes a recording in memory through the pure core, alone in
+its process: decode, windows, all detectors; no Kafka. It prints one JSON object a run.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import Message
+
+from ops.bench.rig import process_cost
+from ops.bench.rig.load import CLUSTER, Load, LoadShape
+from ops.murmur2 import partition_of
+from schemas.codec import Codec
+from streams.config import DetectionConfig
+from streams.core.feed import Feed, Made, window_bytes
+from streams.core.machine import Identity, PartitionMachine
+from streams.core.window_records import WindowBatch
+from streams.edge.engine import WINDOWS_AT_ONCE
+from streams.warm import warm
+
+if TYPE_CHECKING:
+    from streams.core.window_bytes import WindowBytes
+
+# As a worker of two holds of four.
+PARTITIONS: Final = 2
+# Of a worker's batch, the part that is one partition's.
+BATCH: Final = 1_000
+# Intervals that are not timed: in the first ones every 5-tuple is new, which costs a hundred times
+# what it does later, and one window closes.
+WARM: Final = 60
+# A window begins with it.
+START_US: Final = 1_790_000_010 * 10**6
+
+
+Logs = list[list[bytes]]
+
+
+def recording(shape: LoadShape, intervals: Sequence[int]) -> list[tuple[Logs, int]]:
+    """Return stretches of so many intervals: values by partition, and the number of results."""
+    load = Load(shape)
+    stretches: list[tuple[Logs, int]] = []
+    number = 0
+    for count in intervals:
+        logs: Logs = [[] for _ in range(PARTITIONS)]
+        results = sum(put(load, each, logs) for each in range(number, number + count))
+        number += count
+        stretches.append((logs, results))
+    return stretches
+
+
+def put(load: Load, interval: int, logs: Logs) -> int:
+    """Put an interval's rounds behind those of their partitions; return their results."""
+    sent = load.interval(interval, START_US)
+    for each in sent:
+        logs[partition_of(each.key, PARTITIONS)].append(each.value)
+    return sum(each.results for each in sent)
+
+
+class Core:
+    """What a worker has of its partitions, from their beginning.
+
+    Parameters
+    ----------
+    publish
+        Whether windows are encoded, as for their topic; nobody gets them.
+    """
+
+    def __init__(self, *, publish: bool = False) -> None:
+        self._machines = [
+            PartitionMachine(DetectionConfig(), Identity(CLUSTER, p), publish_windows=False)
+            for p in range(PARTITIONS)
+        ]
+        if publish:
+            for machine in self._machines:
+                if (encoder := window_bytes(Codec(), machine)) is not None:
+                    machine.windows_to = partial(_encode, encoder)
+        self._feeds = [Feed(machine, Codec()) for machine in self._machines]
+        self._offsets = [0] * PARTITIONS
+
+    def take(self, logs: Logs) -> Counter[str]:
+        """Take what comes next, in batches as workers do; return what was counted."""
+        counts: Counter[str] = Counter()
+        for partition, log in enumerate(logs):
+            machine, feed = self._machines[partition], self._feeds[partition]
+            machine.counts.clear()
+            for first in range(0, len(log), BATCH):
+                offset = self._offsets[partition]
+                batch = [Made(v, offset + n) for n, v in enumerate(log[first : first + BATCH])]
+                self._offsets[partition] += len(batch)
+                for taken in feed.take(cast(list[Message], batch)):
+                    if taken.refused is not None:
+                        counts[taken.refused.counter] += 1
+            counts.update(machine.counts)
+        return counts
+
+
+def _encode(encoder: "WindowBytes", windows: WindowBatch) -> None:
+    for part in windows.parts(WINDOWS_AT_ONCE):
+        encoder.encode(part)
+
+
+def main() -> int:
+    """Run it some times."""
+    parser = argparse.ArgumentParser(prog="python -m ops.bench.throughput.core")
+    parser.add_argument("--shape", type=LoadShape.parse, default=LoadShape())
+    parser.add_argument("--intervals", type=int, required=True)
+    parser.add_argument("--warm", type=int, default=WARM)
+    parser.add_argument("--runs", type=int, default=1)
+    options = parser.parse_args()
+    warm(Codec())
+    (before, _), (logs, results) = recording(options.shape, (options.warm, options.intervals))
+    for _ in range(options.runs):
+        core = Core()
+        core.take(before)
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        counts = core.take(logs)
+        run = {
+            "results": results,
+            "wall_s": time.perf_counter() - wall_s,
+            "cpu_s": time.process_time() - cpu_s,
+            "rss_bytes": process_cost.memory(os.getpid()).peak_bytes,
+            "counts": counts,
+        }
+        print(json.dumps(run), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""The workers' decoder by itself: bytes to columns, and nothing done with them.
+
+By the kernel where there is one, as the workers do; what it does not know, or not take, goes
+through fastavro, from which it learns. `python -m ops.bench.throughput.decoder` has the kernels
+of workers and decoder compiled, so that no measurement waits for that.
+"""
+
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ops.bench.rig.load import Load, LoadShape
+from schemas.codec import Codec
+from schemas.columns.arrays import Int64s
+from schemas.topics import PROBE_ROUND
+from streams.columns.rounds import round_columns
+from streams.kernels import HAS_KERNELS
+from streams.warm import warm
+
+if TYPE_CHECKING:
+    from streams.columns.blocks import Block
+    from streams.columns.plan import Plan
+
+# Results of the messages that a consumer gives at a time.
+ROOM: Final = 400_000
+WARM_ROUNDS: Final = 20
+
+
+class Decoder:
+    """Decodes messages as a worker does; knows the names and 5-tuples that it has met."""
+
+    def __init__(self, *, kernels: bool = HAS_KERNELS) -> None:
+        self._codec = Codec()
+        self._kernels = kernels
+        if not kernels:
+            return
+        # Here, since numba may be missing.
+        from streams.columns import interpreter  # noqa: PLC0415
+        from streams.columns.blocks import Blocks  # noqa: PLC0415
+        from streams.columns.index import FlowIndex, Names  # noqa: PLC0415
+        from streams.columns.plan import Field, Item  # noqa: PLC0415
+
+        self._interpreter = interpreter
+        self._blocks = Blocks(self._codec.framer)
+        self._names, self._flows = Names(1), FlowIndex(1)
+        self._numbers: dict[str, int] = {}
+        self._rows_of: dict[tuple[str, str, str, int], int] = {}
+        self._field_count = len(Field)
+        self._items = np.zeros((len(Item), ROOM), np.int64)
+        self._rows = np.zeros(ROOM, np.int32)
+
+    def count(self, values: Sequence[bytes]) -> int:
+        """Decode messages; return how many results they hold."""
+        if not self._kernels:
+            return sum(self._alone(value)[1] for value in values)
+        results = 0
+        for block in self._blocks.make(values):
+            at = 0
+            while at < len(block):
+                if block.plan is not None:
+                    at, found = self._read(block, block.plan, at)
+                    results += found
+                if at < len(block):
+                    datum, found = self._alone(values[block.first + at])
+                    results += found
+                    if block.plan is not None:
+                        self._learn(block, block.plan, at, datum)
+                    at += 1
+        return results
+
+    def _alone(self, value: bytes) -> tuple[dict[str, Any], int]:
+        datum = self._codec.decode_datum(PROBE_ROUND, value)
+        return datum, round_columns(datum).count
+
+    def _read(self, block: "Block", plan: "Plan", at: int) -> tuple[int, int]:
+        fields: Int64s = np.zeros((self._field_count, len(block)), np.int64)
+        counts: Int64s = np.zeros(len(block), np.int64)
+        return self._interpreter.read_rounds(
+            block.data, block.starts, block.ends, at, plan, self._names.arrays,
+            self._flows.arrays, fields, self._items, self._rows, counts,
+        )  # fmt: skip
+
+    def _learn(self, block: "Block", plan: "Plan", at: int, datum: dict[str, Any]) -> None:
+        """Enter what a round names: agents, and 5-tuples by their bytes."""
+        agent, results = datum["agent_id"], datum["results"]
+        for name in (datum["cluster"], agent):
+            self._names.enter(self._numbers.setdefault(name, len(self._numbers)), name)
+        spans: Int64s = np.zeros((len(results), 2), np.int64)
+        scratch: Int64s = np.zeros((max(self._field_count, len(self._items)), 1), np.int64)
+        self._interpreter.key_spans(
+            block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
+        )
+        rows = [
+            self._rows_of.setdefault((agent, r["src"], r["dst"], r["flow"]), len(self._rows_of))
+            for r in results
+        ]
+        self._flows.enter(np.array(rows, np.int64), self._numbers[agent], block.data, spans)
+
+
+def main() -> int:
+    """Have all kernels made or read."""
+    warm(Codec())
+    rounds = islice(Load(LoadShape(agents=2, bodies=2)).rounds(WARM_ROUNDS, 0), WARM_ROUNDS)
+    decoder = Decoder()
+    decoder.count([sent.value for sent in rounds])
+    print("{}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

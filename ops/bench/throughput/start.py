@@ -1,0 +1,77 @@
+"""How long a worker takes from its start until it processes, with a look-back to rebuild."""
+
+import time
+from typing import Final
+
+from ops.bench.rig import process_cost
+from ops.bench.rig.load import LoadShape
+from ops.bench.rig.report import Figure
+from ops.bench.throughput.figures import MEGA, Say, row
+from ops.bench.throughput.rig import Filled, Rig
+from schemas.topics import ANOMALY, PROBE_ROUND
+
+PATHS: Final = 100_000
+SHAPE: Final = LoadShape(agents=PATHS // LoadShape().per_round, bodies=6)
+# A restart reads 165 s of rounds again and the windows of the last five and a half minutes.
+INTERVALS: Final = 340
+# The first worker takes minutes of rounds; by its end the others have something to rebuild.
+FIRST_S: Final = 600.0
+TIMEOUT_S: Final = 300.0
+GROUP: Final = "skeletonhunter-worker"
+POLL_S: Final = 0.02
+
+
+def restart(made: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tuple[float, int]:
+    """Publish one more interval, start a worker; return its seconds and its memory.
+
+    It processes when each partition has an output of it: a mark of progress at least.
+    """
+    more = made.fill(
+        filled.settings.topic_prefix, filled.shape, 1, first=filled.intervals + number,
+        start_us=filled.start_us,
+    )  # fmt: skip
+    before = made.ends(more.settings, ANOMALY.name)
+    name = f"start-{number}"
+    started = time.monotonic()
+    child = made.start_worker(name, more.settings, "--group", group)
+    while True:
+        made.group.check()
+        now = made.ends(more.settings, ANOMALY.name)
+        if all(now[p] > end for p, end in before.items()):
+            break
+        if time.monotonic() - started > TIMEOUT_S:
+            raise TimeoutError(f"no output after {TIMEOUT_S:.0f} s:\n{child.log_tail()}")
+        time.sleep(POLL_S)
+    took_s = time.monotonic() - started
+    rss_bytes = process_cost.memory(child.pid).peak_bytes
+    take_all(made, more, group)
+    made.group.stop(name)
+    return took_s, rss_bytes
+
+
+def take_all(made: Rig, filled: Filled, group: str = GROUP) -> None:
+    """Wait until the group has committed all rounds."""
+    place = made.positions(filled.settings, PROBE_ROUND.name, group)
+    place.wait(lambda done: done == place.end, made.group, FIRST_S)
+
+
+def start(
+    made: Rig, runs: int, say: Say, shape: LoadShape = SHAPE, intervals: int = INTERVALS
+) -> list[Figure]:
+    """Let a worker take some minutes of rounds; then start it again and again."""
+    took, rss = [], []
+    filled = made.fill("start.", shape, intervals)
+    say(f"{filled.results:,} results of {shape.paths:,} 5-tuples to take before the start")
+    made.start_worker("first", filled.settings)
+    take_all(made, filled)
+    made.group.stop("first")
+    for number in range(runs):
+        seconds, size = restart(made, filled, number)
+        took.append(seconds)
+        rss.append(size / MEGA)
+        say(f"worker processes after {seconds:.1f} s, {size / MEGA:.0f} MB")
+    what = f"worker start until it processes, {shape.paths:,} 5-tuples to rebuild"
+    return [
+        row(what, took, "s", 10.0, "<="),
+        row("the same: RSS of the worker", rss, "MB", sense="<="),
+    ]

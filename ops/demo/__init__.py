@@ -1,0 +1,1 @@
+"""The demo: a whole pipeline, one fault, one verdict, on a screen."""

@@ -1,0 +1,179 @@
+"""`docs/topics.md`, written from the topic registry and the schemas, and `docs/kinds.md`.
+
+python -m ops.docs            write the pages
+python -m ops.docs --check    exit code 1 if one is not current
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ops.docs import kinds
+from ops.topics.plan import DLQ_PARTITIONS
+from schemas import avro
+from schemas.topics import DAY_NS, DLQ_RETENTION_NS, TOPICS, Topic
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "docs"
+
+INTRODUCTION: Final = """\
+# Topics
+
+<!-- Written by `python -m ops.docs` from schemas/topics.py and schemas/avsc/. Do not edit. -->
+
+Everything that the processes tell each other goes through these topics; they are the interface
+to tap. How to read them from other languages and tools: [tapping.md](tapping.md).
+
+- **Values** are Avro. With `schema.registry.url` set in the `[kafka]` table: Confluent's wire
+  format (`00`, 4-byte schema id, datum; subject `<topic>-value`). Without: Avro single-object
+  encoding (`C3 01`, 8-byte CRC-64-AVRO fingerprint of the schema, datum). A null value is a
+  tombstone.
+- **Keys** are UTF-8 text.
+- **The Kafka timestamp** is the event time.
+- **Times** named `*_at` are microseconds since the epoch (UTC, `timestamp-micros`); **durations**
+  named `*_ns` are nanoseconds. What is missing is null, with a reason beside it; never 0 or -1.
+- **Names** carry no environment; `topic.prefix` in the `[kafka]` table puts one before all of
+  them.
+- **Partition counts** are the defaults of `topics apply`; a cluster may have more. Records are
+  placed by the key's murmur2 hash, as Java does (librdkafka: `partitioner=murmur2_random`), unless
+  the topic says otherwise.
+- **Evolution** is FULL_TRANSITIVE: fields are added with a default, never removed; every version
+  stays in `schemas/avsc/<topic>/<version>.avsc`.
+- **Dead letters**: what a reader cannot decode goes to `<topic>.dlq` as it was, under its key,
+  with headers `__connect.errors.topic`, `.partition`, `.offset`, `.connector.name`,
+  `.exception.class.name` and `.exception.message`.
+"""
+
+
+def page() -> str:
+    """Return the page's text."""
+    parts = [INTRODUCTION, _overview()]
+    parts += [_topic(topic) for topic in TOPICS]
+    return "\n".join(parts)
+
+
+def _overview() -> str:
+    rows = [
+        "| topic | key | partitions | kept | written by | read by | what for |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| [`{t.name}`](#{_anchor(t.name)}) | {t.key} | {t.partitions} | {_kept(t)} "
+        f"| {_names(t.producers)} | {_names(t.consumers)} | {t.doc} |"
+        for t in TOPICS
+    ]
+    dlq_days = DLQ_RETENTION_NS // DAY_NS
+    rows.append(
+        f"| `<topic>.dlq`, one for each | the original | {DLQ_PARTITIONS} | {dlq_days} d "
+        "| every reader | people | What could not be decoded. |"
+    )
+    return "\n".join(rows) + "\n"
+
+
+def _anchor(name: str) -> str:
+    # As GitHub makes anchors of headings: lower case, dots dropped.
+    return name.replace(".", "")
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _kept(topic: Topic) -> str:
+    days = "" if topic.retention_ns is None else f"{topic.retention_ns // DAY_NS} d"
+    if topic.compacted:
+        return f"latest per key{f', {days}' if days else ''}"
+    return days
+
+
+def _topic(topic: Topic) -> str:
+    versions = avro.versions(topic.name)
+    schema = json.loads(versions[-1].text)
+    lines = [
+        f"## {topic.name}",
+        "",
+        f"{topic.doc} {schema['doc']}",
+        "",
+        f"- Key: {topic.key}; partition chosen by {topic.partitioned_by}; "
+        f"{topic.partitions} partition{'s' if topic.partitions != 1 else ''}.",
+        f"- Kept: {_policy(topic)}.",
+        f"- Written by: {_names(topic.producers)}. Read by: {_names(topic.consumers)}.",
+        f"- Dead letters: `{topic.dlq}`.",
+        f"- Schema `{schema['namespace']}.{schema['name']}`, version {versions[-1].version}, "
+        f"fingerprint `{versions[-1].fingerprint.hex()}` (as on the wire): "
+        f"[{versions[-1].version}.avsc](../schemas/avsc/{topic.name}/{versions[-1].version}.avsc).",
+    ]
+    for record in _records(schema):
+        lines += ["", f"**{record['name']}**" + _note(record, schema), ""]
+        lines += ["| field | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{f['name']}` | {_type(f['type'])} | {_cell(f)} |" for f in record["fields"]]
+    return "\n".join(lines) + "\n"
+
+
+def _policy(topic: Topic) -> str:
+    if not topic.compacted:
+        return f"{_kept(topic)}, then deleted"
+    if topic.retention_ns is None:
+        return "the latest record of each key, for ever (compaction); a tombstone removes a key"
+    return f"the latest record of each key (compaction), at most {topic.retention_ns // DAY_NS} d"
+
+
+def _note(record: dict[str, Any], root: dict[str, Any]) -> str:
+    return "" if record is root else f": {record['doc']}"
+
+
+def _records(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield the record and those nested in it, outside first."""
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _records(branch)
+    elif isinstance(schema, dict) and schema["type"] == "record":
+        yield schema
+        for field in schema["fields"]:
+            yield from _records(field["type"])
+    elif isinstance(schema, dict) and schema["type"] == "array":
+        yield from _records(schema["items"])
+
+
+def _type(schema: Any) -> str:
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, list):
+        (present,) = (branch for branch in schema if branch != "null")
+        return f"{_type(present)} or null"
+    if schema.get("logicalType") == "timestamp-micros":
+        return "timestamp-micros"
+    kind: str = schema["type"]
+    if kind == "array":
+        items = schema["items"]
+        return f"array of {items['name'] if isinstance(items, dict) else items}"
+    if kind == "enum":
+        return "enum " + ", ".join(f"`{s}`" for s in schema["symbols"])
+    return kind
+
+
+def _cell(field: dict[str, Any]) -> str:
+    # A bar would end the cell; angle brackets would be taken for HTML.
+    text: str = field["doc"]
+    return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check the pages; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ops.docs", description="Write docs/topics.md and docs/kinds.md"
+    )
+    parser.add_argument("--check", action="store_true", help="only say whether they are current")
+    check: bool = parser.parse_args(arguments).check
+    code = 0
+    for name, text in (("topics.md", page()), ("kinds.md", kinds.page())):
+        path = FOLDER / name
+        if not check:
+            FOLDER.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"{name} is not current: run `python -m ops.docs`", file=sys.stderr)
+            code = 1
+    return code

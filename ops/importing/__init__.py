@@ -1,0 +1,1 @@
+"""Published CSV files of probes as rounds of the contract."""

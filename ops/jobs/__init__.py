@@ -1,0 +1,1 @@
+"""Training jobs as an operator sees them: task files, tasks and skeletons on their topics."""

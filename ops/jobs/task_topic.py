@@ -1,0 +1,129 @@
+"""Training jobs on `task.v1`: submitted, listed, ended."""
+
+import time
+from dataclasses import replace
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from ops.log.reading import LogReader, UnknownTopicError
+from schemas import topics
+from schemas.codec import DecodeError
+from schemas.connection import KafkaSettings
+from schemas.records import Task
+from schemas.registry import codec_for
+
+SEND_TIMEOUT_S: Final = 10.0
+READ_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.2
+US_PER_MS: Final = 1_000
+
+
+class TaskTopicError(ConnectionError):
+    """The topic cannot be read or written."""
+
+
+class UnknownTaskError(LookupError):
+    """No task of that id was ever submitted; `known` are the ids there are."""
+
+    def __init__(self, task_id: str, known: list[str]) -> None:
+        self.known = known
+        there = ", ".join(known) if known else "none"
+        super().__init__(f"no task {task_id!r}; submitted are: {there}")
+
+
+class TaskTopic:
+    """Reads and writes `task.v1`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._codec = codec_for(settings)
+        self.undecodable = 0
+
+    def submit(self, task: Task) -> None:
+        """Write a task; one of the same id is replaced.
+
+        Raises
+        ------
+        TaskTopicError
+            If the broker does not acknowledge it.
+        """
+        at_us = task.submitted_at if task.ended_at is None else task.ended_at
+        failures: list[str] = []
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                failures.append(error.str())
+
+        producer: Any = Producer(
+            {
+                **self._settings.librdkafka(),
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,
+                "message.timeout.ms": round(SEND_TIMEOUT_S * 1_000),
+                # What goes wrong is told by the exception, not by the client's own lines.
+                "log_level": 0,
+            }
+        )
+        producer.produce(
+            self._settings.topic(topics.TASK.name),
+            key=task.task_id.encode(),
+            value=self._codec.encode(topics.TASK, task),
+            timestamp=at_us // US_PER_MS,
+            on_delivery=delivered,
+        )
+        if producer.flush(SEND_TIMEOUT_S + 1) or failures:
+            reason = failures[0] if failures else "no answer"
+            raise TaskTopicError(f"{self._settings.bootstrap} does not take the task: {reason}")
+
+    def tasks(self) -> dict[str, Task]:
+        """Return the latest state of all tasks by id, in the order of submission.
+
+        Raises
+        ------
+        TaskTopicError
+            If the topic is missing, or cannot be read to its end in time.
+        """
+        name = self._settings.topic(topics.TASK.name)
+        found: dict[str, Task] = {}
+        self.undecodable = 0
+        with LogReader(self._settings) as reader:
+            try:
+                ranges = reader.partitions([name])
+            except UnknownTopicError as error:
+                raise TaskTopicError(f"{error}: run `skeletonhunter topics apply`") from error
+            reader.start({place: r.low for place, r in ranges.items()})
+            deadline = time.monotonic() + READ_TIMEOUT_S
+            while not reader.ended >= ranges.keys():
+                for _, entry in reader.batch(POLL_S):
+                    self._fold(found, (entry.key or b"").decode(errors="replace"), entry.value)
+                if time.monotonic() > deadline:
+                    raise TaskTopicError(f"{name} could not be read within {READ_TIMEOUT_S:.0f} s")
+        return dict(sorted(found.items(), key=lambda item: (item[1].submitted_at, item[0])))
+
+    def _fold(self, found: dict[str, Task], key: str, value: bytes | None) -> None:
+        if value is None:
+            found.pop(key, None)
+            return
+        try:
+            found[key] = self._codec.decode(topics.TASK, value)
+        except DecodeError:
+            self.undecodable += 1
+
+    def end(self, task_id: str, ended_at: int) -> tuple[Task, bool]:
+        """End a task; return it, and whether it was still running.
+
+        Raises
+        ------
+        UnknownTaskError
+            If there is none of that id.
+        """
+        known = self.tasks()
+        task: Task | None = known.get(task_id)
+        if task is None:
+            raise UnknownTaskError(task_id, list(known))
+        if task.ended_at is not None:
+            return task, False
+        ended = replace(task, ended_at=ended_at)
+        self.submit(ended)
+        return ended, True

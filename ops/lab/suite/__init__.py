@@ -1,0 +1,1 @@
+"""Every fault that a lab has, against the verdict it must get."""

@@ -1,0 +1,263 @@
+"""Reads topics by assignment, never as a member of a group: nobody else's offsets move."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from uuid import uuid4
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from ops.log.entry import Entry
+from ops.log.span import Bound
+from schemas.connection import KafkaSettings
+
+REQUEST_TIMEOUT_S: Final = 10.0
+BATCH: Final = 1_000
+# Enough for the largest message of the contract, little enough that reading a
+# dozen topics at once stays below some hundred MB.
+QUEUE_KB: Final = 16_384
+RETRY_S: Final = 0.05
+POLL_S: Final = 0.2
+# A fetch answers within half a second. After such a silence it is asked for anew,
+# so often until the broker is called unreachable.
+SILENCE_S: Final = 5.0
+MAX_TRIES: Final = 6
+# What a broker says while a partition's leader is being found.
+PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+
+T = TypeVar("T")
+Place = tuple[str, int]  # topic (as on the broker), partition
+
+
+class UnknownTopicError(LookupError):
+    """The broker has no such topic."""
+
+    def __init__(self, topics: Collection[str], bootstrap: str) -> None:
+        self.topics = tuple(topics)
+        super().__init__(f"no topic {', '.join(topics)} on {bootstrap}")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """First offset of a partition and the one after its last, as the broker tells them."""
+
+    low: int
+    high: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is there."""
+        return self.high <= self.low
+
+
+class LogReader:
+    """A consumer that is told what to read.
+
+    Raises ConnectionError from every method that cannot reach the broker.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._bootstrap = settings.bootstrap
+        self._last_error: KafkaError | None = None
+        self._ended: set[Place] = set()
+        self._consumer = Consumer(
+            {
+                **settings.librdkafka(),
+                # librdkafka asks for a name; without subscribe() no group comes to be.
+                "group.id": f"skeletonhunter-reader-{uuid4().hex}",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "queued.max.messages.kbytes": QUEUE_KB,
+                "log_level": 0,
+                "error_cb": self._remember,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def _remember(self, error: KafkaError) -> None:
+        self._last_error = error
+
+    def topics(self) -> dict[str, int]:
+        """Return all topics of the broker and their partition counts."""
+        try:
+            # The answer is delivered by events of the consumer: errors before it are kept.
+            metadata = self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            self._consumer.poll(0)
+            raise self._unreachable(error) from error
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
+
+    def partitions(self, topics: Collection[str]) -> dict[Place, Range]:
+        """Return the ranges of all partitions of the topics.
+
+        Raises
+        ------
+        UnknownTopicError
+            Naming all topics that the broker does not have.
+        """
+        counts = self.topics()
+        missing = [t for t in topics if t not in counts]
+        if missing:
+            raise UnknownTopicError(missing, self._bootstrap)
+        return {
+            (t, p): self.range_of((t, p)) for t in dict.fromkeys(topics) for p in range(counts[t])
+        }
+
+    def range_of(self, place: Place) -> Range:
+        """Return the range of one partition."""
+        low, high = self._asked(
+            lambda: self._consumer.get_watermark_offsets(
+                TopicPartition(*place), timeout=REQUEST_TIMEOUT_S
+            )
+        )
+        return Range(low, high)
+
+    def offsets_at(self, ranges: Mapping[Place, Range], bound: Bound) -> dict[Place, int]:
+        """Return for each partition the first offset at or after the bound."""
+        if bound.place == "beginning":
+            return {place: r.low for place, r in ranges.items()}
+        if bound.place == "end" or not ranges:
+            return {place: r.high for place, r in ranges.items()}
+        found = self._asked(lambda: self._offsets_for_times(ranges, bound.at_ms))
+        # A negative offset: no record is that late.
+        return {place: at if at >= 0 else ranges[place].high for place, at in found.items()}
+
+    def _offsets_for_times(self, places: Collection[Place], at_ms: int) -> dict[Place, int]:
+        found = self._consumer.offsets_for_times(
+            [TopicPartition(*place, at_ms) for place in places], timeout=REQUEST_TIMEOUT_S
+        )
+        for place in found:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        return {(place.topic, place.partition): place.offset for place in found}
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer: the leader of a new partition takes a moment."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if time.monotonic() > deadline or error.args[0].code() not in PASSING:
+                    raise self._unreachable(error) from error
+                time.sleep(RETRY_S)
+
+    def start(self, offsets: Mapping[Place, int]) -> None:
+        """Read these partitions from these offsets, instead of what was read before."""
+        self._ended.clear()
+        self._consumer.assign([TopicPartition(*place, at) for place, at in offsets.items()])
+
+    def pause(self, places: Collection[Place]) -> None:
+        """Fetch nothing more of these partitions."""
+        self._consumer.pause([TopicPartition(*place) for place in places])
+
+    def batch(self, timeout_s: float) -> list[tuple[Place, Entry]]:
+        """Return what came within the time, at most a thousand records; see `ended`."""
+        entries: list[tuple[Place, Entry]] = []
+        for message in self._consumer.consume(BATCH, timeout_s):
+            place = (message.topic() or "", message.partition() or 0)
+            error = message.error()
+            if error is None:
+                self._ended.discard(place)
+                entries.append((place, _entry(message)))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ended.add(place)
+            elif error.fatal() or not error.retriable():
+                raise self._unreachable(KafkaException(error))
+        return entries
+
+    def read_to(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> Iterator[tuple[Place, Entry]]:
+        """Yield what lies between two offsets of each partition, in each one's order.
+
+        Raises
+        ------
+        ConnectionError
+            If nothing comes for long though something is there.
+        """
+        next_at = {place: at for place, at in starts.items() if at < ends[place]}
+        tries = 0
+        moved_s = time.monotonic()
+        self.start(next_at)
+        while next_at:
+            entries = self.batch(POLL_S)
+            for place, entry in entries:
+                if place in next_at and next_at[place] <= entry.offset < ends[place]:
+                    next_at[place] = entry.offset + 1
+                    yield place, entry
+            # The last offsets may be compacted away, or marks of transactions.
+            done = [p for p, at in next_at.items() if at >= ends[p] or p in self._ended]
+            for place in done:
+                del next_at[place]
+            if entries or done:
+                tries, moved_s = 0, time.monotonic()
+            elif time.monotonic() - moved_s > SILENCE_S:
+                tries += 1
+                if tries == MAX_TRIES:
+                    raise ConnectionError(
+                        f"Kafka at {self._bootstrap}: nothing comes from "
+                        f"{', '.join(f'{topic}[{p}]@{at}' for (topic, p), at in next_at.items())}"
+                    )
+                moved_s = time.monotonic()
+                self.start(next_at)
+
+    @property
+    def ended(self) -> frozenset[Place]:
+        """Partitions whose end was reached, with no record since."""
+        return frozenset(self._ended)
+
+    def _unreachable(self, error: KafkaException) -> ConnectionError:
+        reason = self._last_error or error.args[0]
+        text = reason.str() if isinstance(reason, KafkaError) else str(reason)
+        return ConnectionError(f"Kafka at {self._bootstrap}: {text}")
+
+
+def _entry(message: "Message[bytes, bytes]") -> Entry:
+    kind, at_ms = message.timestamp()
+    headers = message.headers() or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return Entry(
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple((k, v.encode() if isinstance(v, str) else v) for k, v in pairs),
+    )
+
+
+def now_ms() -> int:
+    """Return the time, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,138 @@
+"""Follows topics from the outside: what the demo, the benchmarks and end-to-end tests look at."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ops.log.reading import PASSING
+from schemas.codec import Codec, DecodeError
+from schemas.connection import KafkaSettings
+from schemas.registry import codec_for
+from schemas.topics import Topic
+
+BATCH: Final = 500
+METADATA_TIMEOUT_S: Final = 10.0
+RETRY_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record read from a topic; `record` is None for a tombstone."""
+
+    topic: str
+    key: str
+    record: Any
+    value: bytes | None
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Watch:
+    """Reads topics by assignment: no consumer group, nothing committed."""
+
+    def __init__(
+        self, settings: KafkaSettings, topics: Iterable[Topic], *, from_start: bool = False
+    ) -> None:
+        self._codec: Codec = codec_for(settings)
+        self._topics = {settings.topic(t.name): t for t in topics}
+        self._consumer = Consumer(
+            {
+                **settings.librdkafka(),
+                "group.id": "skeletonhunter-watch",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "fetch.wait.max.ms": 20,
+            }
+        )
+        self.undecodable = 0
+        self._consumer.assign(
+            [
+                TopicPartition(name, partition, self._first(name, partition, from_start))
+                for name in self._topics
+                for partition in self._partitions(name)
+            ]
+        )
+
+    def _first(self, name: str, partition: int, from_start: bool) -> int:
+        """Return the first offset wanted: asked for now, so that "end" means this instant."""
+        deadline = time.monotonic() + METADATA_TIMEOUT_S
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(
+                    TopicPartition(name, partition), timeout=METADATA_TIMEOUT_S
+                )
+            except KafkaException as error:
+                # The leader of a partition that was just made takes a moment.
+                if error.args[0].code() not in PASSING or time.monotonic() > deadline:
+                    raise ConnectionError(f"{name}: {error.args[0].str()}") from error
+                time.sleep(RETRY_S)
+            else:
+                return low if from_start else high
+
+    def _partitions(self, name: str) -> list[int]:
+        found = self._consumer.list_topics(name, timeout=METADATA_TIMEOUT_S).topics[name]
+        if found.error is not None:
+            raise ConnectionError(f"topic {name}: {found.error.str()}; run `topics apply`")
+        return list(found.partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(RuntimeError):
+            self._consumer.close()
+
+    def poll(self, timeout_s: float = 0.1) -> Iterator[Seen]:
+        """Yield what has come within the timeout."""
+        for message in self._consumer.consume(BATCH, timeout_s):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF or error.retriable():
+                    continue
+                raise ConnectionError(f"Kafka: {error.str()}")
+            value = message.value()
+            topic = self._topics[message.topic() or ""]
+            try:
+                record = None if value is None else self._codec.decode(topic, value)
+            except DecodeError:
+                self.undecodable += 1
+                continue
+            yield Seen(
+                topic.name,
+                (message.key() or b"").decode(errors="replace"),
+                record,
+                value,
+                message.partition() or 0,
+                message.offset() or 0,
+                message.timestamp()[1],
+            )
+
+    def until(
+        self,
+        done: Callable[[Seen], bool],
+        timeout_s: float,
+        *,
+        idle: Callable[[], None] = lambda: None,
+    ) -> Seen | None:
+        """Return the first record for which `done` holds, or None after the timeout.
+
+        `idle` is called between polls, for example to draw or to check children.
+        """
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for seen in self.poll(0.05):
+                if done(seen):
+                    return seen
+            idle()
+        return None

@@ -1,0 +1,90 @@
+"""Writes records as they are, and says when the broker has them."""
+
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from ops.log.entry import Headers
+from ops.topics.plan import MAX_MESSAGE_BYTES
+from schemas.connection import KafkaSettings
+
+POLL_S: Final = 0.1
+# Refusals are looked for once in so many records: each look takes as long as the record.
+POLL_EVERY: Final = 64
+# Bulk writers know their next record at once; waiting longer only delays a flush.
+LINGER_MS: Final = 5
+ANY_PARTITION: Final = -1  # librdkafka's RD_KAFKA_PARTITION_UA
+
+
+class LogWriter:
+    """A producer for tools: it waits instead of dropping, and no error is lost.
+
+    Every method raises ConnectionError once the broker has refused a record.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._bootstrap = settings.bootstrap
+        self._error: str | None = None
+        self._written = 0
+        self._producer = Producer(
+            {
+                **settings.librdkafka(),
+                "enable.idempotence": True,
+                "linger.ms": LINGER_MS,
+                "compression.type": "lz4",
+                "message.max.bytes": MAX_MESSAGE_BYTES,
+                "partitioner": "murmur2_random",
+                "delivery.report.only.error": True,
+                "log_level": 0,
+                "error_cb": lambda _error: None,
+            }
+        )
+
+    def write(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Hand a record over; `partition` None: the key decides."""
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    key=key,
+                    value=value,
+                    headers=list(headers),
+                    # 0 is confluent-kafka's word for now: for records that had no time.
+                    timestamp=timestamp_ms or 0,
+                    on_delivery=self._delivered,
+                    partition=ANY_PARTITION if partition is None else partition,
+                )
+            except BufferError:
+                self._producer.poll(POLL_S)
+                self._check()
+            except KafkaException as error:
+                raise ConnectionError(f"{topic}: {error.args[0].str()}") from error
+            else:
+                self._written += 1
+                if self._written % POLL_EVERY == 0:
+                    self._producer.poll(0)
+                    self._check()
+                return
+
+    def flush(self) -> None:
+        """Wait until the broker has everything."""
+        while self._producer.flush(POLL_S):
+            self._check()
+        self._check()
+
+    def _delivered(self, error: object, _message: object) -> None:
+        if error is not None and self._error is None:
+            self._error = str(error)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise ConnectionError(f"Kafka at {self._bootstrap}: {self._error}")

@@ -1,0 +1,1 @@
+"""Processes of the project, started together and never left behind."""

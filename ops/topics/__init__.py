@@ -1,0 +1,1 @@
+"""The contract's topics and schemas on a cluster: planned, created, checked."""

@@ -1,0 +1,241 @@
+"""Compares a cluster's topics with what the registry says; pure. `ops.topics.admin` applies it.
+
+A plan never shrinks: Kafka cannot take partitions away, and a topic is not made
+anew behind its readers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.topics import DLQ_RETENTION_NS, TOPICS, Topic
+from schemas.units import MS_NS
+
+FOREVER_MS: Final = -1
+# The contract's bound for one value is 8 MiB (schemas.avro.MAX_VALUE_BYTES); the
+# largest one that a writer makes is a round of 65,536 results, some 4 MiB. Twice
+# that leaves room for key, headers and the batch around it.
+MAX_MESSAGE_BYTES: Final = 8 * 2**20
+# A dead letter is the original value plus origin headers, which hold at most some 700 bytes.
+DLQ_MAX_MESSAGE_BYTES: Final = MAX_MESSAGE_BYTES + 2**16
+DLQ_PARTITIONS: Final = 1
+# A compacted topic keeps tombstones for this long, so that a reader which was
+# away over a weekend still learns that an endpoint has left.
+TOMBSTONE_RETENTION_MS: Final = 3 * 24 * 3_600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTopic:
+    """A topic as it should be, under its name on the broker."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the latest record of each key is kept."""
+        return "compact" in self.config["cleanup.policy"].split(",")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTopic:
+    """A topic as it is; `config` holds the values that are in force."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Make a topic that is missing."""
+
+    topic: WantedTopic
+
+    def __str__(self) -> str:
+        settings = " ".join(f"{k}={v}" for k, v in self.topic.config.items())
+        return f"+ {self.topic.name}: {self.topic.partitions} partitions, {settings}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """Add partitions."""
+
+    name: str
+    found: int
+    wanted: int
+
+    def __str__(self) -> str:
+        return (
+            f"~ {self.name}: {self.found} -> {self.wanted} partitions "
+            "(keys move to other partitions from then on)"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configure:
+    """Change settings; `found` and `wanted` have the same keys."""
+
+    name: str
+    found: Mapping[str, str]
+    wanted: Mapping[str, str]
+
+    def __str__(self) -> str:
+        changes = (f"{k}: {self.found[k]} -> {v}" for k, v in self.wanted.items())
+        return f"~ {self.name}: {', '.join(changes)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """The topic has another number of partitions, and nothing is done about it."""
+
+    name: str
+    found: int
+    wanted: int
+
+    @property
+    def reason(self) -> str:
+        """Why not, and what else to do."""
+        if self.found > self.wanted:
+            return (
+                f"Kafka cannot shrink a topic (ask for --partitions {self.found}, or delete the "
+                "topic and lose its records)"
+            )
+        return (
+            "it is compacted: a key whose partition changes would stand in two of them, and a "
+            "tombstone would delete one only (delete the topic and have it written anew)"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"! {self.name}: {self.found} partitions, {self.wanted} wanted; refused: {self.reason}"
+        )
+
+
+Change = Create | Grow | Configure
+Difference = Change | Refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How topics of this cluster differ from the registry.
+
+    `replication_factor` None: 3, or as many as there are brokers. `partitions`
+    sizes the topics whose load grows with the cluster: those that are not
+    compacted and have more than one. `keep_all` switches time-based deletion off,
+    for replays of old records, which a broker would delete as soon as they come.
+    """
+
+    replication_factor: int | None = None
+    partitions: int | None = None
+    keep_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Differences in the registry's order."""
+
+    differences: tuple[Difference, ...] = field(default=())
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What `apply` would do."""
+        return tuple(d for d in self.differences if not isinstance(d, Refuse))
+
+    @property
+    def refusals(self) -> tuple[Refuse, ...]:
+        """What is wrong and stays wrong."""
+        return tuple(d for d in self.differences if isinstance(d, Refuse))
+
+
+def wanted_topics(
+    prefix: str = "", options: Options | None = None, topics: Iterable[Topic] = TOPICS
+) -> tuple[WantedTopic, ...]:
+    """Return all topics of the contract, each followed by its dead-letter topic."""
+    options = options or Options()
+    wanted: list[WantedTopic] = []
+    for topic in topics:
+        retention_ms = None if topic.retention_ns is None else topic.retention_ns // MS_NS
+        wanted += [
+            WantedTopic(
+                name=prefix + topic.name,
+                partitions=_partitions(topic, options),
+                config=_config(topic.cleanup, retention_ms, MAX_MESSAGE_BYTES, options),
+            ),
+            WantedTopic(
+                name=prefix + topic.dlq,
+                partitions=DLQ_PARTITIONS,
+                config=_config("delete", DLQ_RETENTION_NS // MS_NS, DLQ_MAX_MESSAGE_BYTES, options),
+            ),
+        ]
+    return tuple(wanted)
+
+
+def _partitions(topic: Topic, options: Options) -> int:
+    # Topics with one partition have one for their order. Compacted ones are small, and
+    # cannot grow later; they keep their number.
+    if options.partitions is None or topic.partitions == 1 or topic.compacted:
+        return topic.partitions
+    return options.partitions
+
+
+def _config(
+    cleanup: str, retention_ms: int | None, max_message_bytes: int, options: Options
+) -> dict[str, str]:
+    config = {"cleanup.policy": cleanup, "max.message.bytes": str(max_message_bytes)}
+    if "compact" in cleanup.split(","):
+        config["delete.retention.ms"] = str(TOMBSTONE_RETENTION_MS)
+    if "delete" in cleanup.split(",") and retention_ms is not None:
+        config["retention.ms"] = str(FOREVER_MS if options.keep_all else retention_ms)
+    return config
+
+
+def plan(wanted: Iterable[WantedTopic], found: Mapping[str, FoundTopic]) -> Plan:
+    """Return what tells the topics found from those wanted.
+
+    Settings that we do not name are the operator's; they are left alone.
+    """
+    differences: list[Difference] = []
+    for topic in wanted:
+        there = found.get(topic.name)
+        if there is None:
+            differences.append(Create(topic=topic))
+            continue
+        if there.partitions != topic.partitions:
+            grows = there.partitions < topic.partitions and not topic.compacted
+            kind = Grow if grows else Refuse
+            differences.append(
+                kind(name=topic.name, found=there.partitions, wanted=topic.partitions)
+            )
+        changed = {
+            k: v for k, v in topic.config.items() if not _same(k, there.config.get(k, ""), v)
+        }
+        if changed:
+            differences.append(
+                Configure(
+                    name=topic.name,
+                    found={k: there.config.get(k, "") for k in changed},
+                    wanted=changed,
+                )
+            )
+    return Plan(tuple(differences))
+
+
+def holds(change: Change, found: Mapping[str, FoundTopic]) -> bool:
+    """Return whether a change has been made."""
+    match change:
+        case Create(topic=topic):
+            return topic.name in found
+        case Grow(name=name, wanted=partitions):
+            return name in found and found[name].partitions >= partitions
+        case Configure(name=name, wanted=settings):
+            there = found[name].config if name in found else {}
+            return all(_same(k, there.get(k, ""), v) for k, v in settings.items())
+
+
+def _same(key: str, a: str, b: str) -> bool:
+    if key == "cleanup.policy":  # a set; brokers give it back in any order
+        return set(a.split(",")) == set(b.split(","))
+    return a == b

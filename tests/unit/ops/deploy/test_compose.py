@@ -1,0 +1,187 @@
+"""The compose file and the images: whole, pinned, private, and of this program."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import typer
+import yaml
+from click import Command, Group
+
+from ops.broker.apicurio import CONFLUENT_API
+from ops.broker.lock import APICURIO, KAFKA
+from ops.cli.app import build
+from ops.topics.plan import wanted_topics
+from schemas.connection import read_table, settings_from_table
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "ops" / "deploy"
+COMPOSE = ROOT / "docker-compose.yml"
+
+
+@cache
+def services() -> dict[str, dict[str, Any]]:
+    """Return the services, with what they share filled in."""
+    content: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
+    return content["services"]
+
+
+@cache
+def command() -> Any:
+    """Return the whole command line."""
+    return typer.main.get_command(build())
+
+
+SERVICES = sorted(services())
+ONE_SHOTS = {name for name, s in services().items() if s["restart"] == "no"}
+OURS = sorted(n for n, s in services().items() if s["image"].startswith("skeletonhunter:"))
+
+
+def test_everything_that_the_pipeline_needs_is_there() -> None:
+    """Broker, registry, the two jobs, and the three processes."""
+    needed = {"kafka", "registry", "topics", "schemas", "worker", "skeleton", "localizer"}
+    assert needed <= set(SERVICES)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_service_says_whether_it_is_well(name: str) -> None:
+    """A service has a health check and comes back, or runs once and does not."""
+    service = services()[name]
+    if name in ONE_SHOTS:
+        assert "healthcheck" not in service
+        return
+    check = service["healthcheck"]
+    assert check["test"][0] == "CMD"
+    assert {"interval", "timeout", "retries", "start_period"} <= set(check)
+    assert service["restart"] == "unless-stopped"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_service_waits_for_what_it_needs(name: str) -> None:
+    """It waits for the health of a service and for the end of a job, and both exist."""
+    for needed, how in services()[name].get("depends_on", {}).items():
+        expected = "service_completed_successfully" if needed in ONE_SHOTS else "service_healthy"
+        assert how["condition"] == expected, needed
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_published_on_loopback_only(name: str) -> None:
+    """Nothing of the pipeline can be reached from another machine unless someone decides so."""
+    for port in services()[name].get("ports", []):
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
+
+
+def test_images_are_pinned_to_what_is_tested() -> None:
+    """Kafka and registry have the versions of the lock files, our image that of the project."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        version = tomllib.load(file)["project"]["version"]
+    assert services()["kafka"]["image"] == f"apache/kafka:{KAFKA.removeprefix('kafka-')}"
+    assert services()["registry"]["image"] == (
+        f"apicurio/apicurio-registry:{APICURIO.removeprefix('apicurio-')}"
+    )
+    assert {services()[name]["image"] for name in OURS} == {f"skeletonhunter:{version}"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_command_exists(name: str) -> None:
+    """What a service runs is a subcommand of this program."""
+    found: Command = command()
+    for word in services()[name]["command"]:
+        if word.startswith("-"):
+            break
+        assert hasattr(found, "commands"), f"{word!r} is no subcommand"
+        found = found.commands[word]
+    assert not isinstance(found, Group)
+
+
+@pytest.mark.parametrize("name", sorted(set(OURS) - ONE_SHOTS))
+def test_health_check_watches_a_room(name: str) -> None:
+    """The check is told the module that the service becomes."""
+    *call, module = services()[name]["healthcheck"]["test"]
+    assert call == ["CMD", "python", "-m", "ops.deploy.alive"]
+    assert find_spec("ops.deploy.alive") is not None
+    assert find_spec(f"{module}.__main__") is not None
+
+
+def test_processes_find_broker_and_registry() -> None:
+    """The configuration that is mounted names the listeners that the services have."""
+    for name in OURS:
+        (mount,) = services()[name]["volumes"]
+        source, target, mode = mount.split(":")
+        assert (ROOT / source).is_file()
+        assert mode == "ro"
+        assert services()[name]["environment"]["SKELETONHUNTER_CONFIG"] == target
+    table = read_table(DEPLOY / "skeletonhunter.toml", "kafka")
+    settings = settings_from_table(table["bootstrap.servers"], table)
+    advertised = services()["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert f"INTERNAL://{settings.bootstrap}" in advertised.split(",")
+    registry = urlsplit(str(settings.registry_url))
+    assert (registry.hostname, registry.path) == ("registry", CONFLUENT_API)
+    assert services()["registry"]["ports"][0].endswith(f":{registry.port}")
+
+
+def test_address_told_to_this_machine_is_the_one_published() -> None:
+    """A client on this machine is sent to the port that is open for it."""
+    environment = services()["kafka"]["environment"]
+    listeners = dict(part.split("://") for part in environment["KAFKA_LISTENERS"].split(","))
+    advertised = dict(
+        part.split("://") for part in environment["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    )
+    (published,) = services()["kafka"]["ports"]
+    assert published == f"{advertised['EXTERNAL']}{listeners['EXTERNAL']}"
+
+
+def test_broker_makes_no_topics_by_itself() -> None:
+    """A process that is too early fails, instead of getting a topic with other settings."""
+    assert services()["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+    assert wanted_topics()
+
+
+def test_image_is_built_from_the_lock_by_an_ordinary_user() -> None:
+    """Every package is held to the lock's hashes, and nothing runs as root."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert "--constraint requirements.lock --build-constraint requirements.lock" in text
+    assert re.search(r"uv==[\d.]+", text)
+    last_stage = text[text.rindex("\nFROM") :]
+    assert last_stage.index("\nUSER skeletonhunter") < last_stage.index("\nENTRYPOINT")
+    for image in re.findall(r"^FROM (\S+)", text, re.MULTILINE):
+        assert not image.endswith(":latest")
+        assert ":" in image
+
+
+def test_build_context_holds_what_is_installed() -> None:
+    """The ignore file lets the packages through, and they exist."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    let_through = {line[1:] for line in lines if line.startswith("!")}
+    assert "*" in lines
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        packages = tomllib.load(file)["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {p.removesuffix("*") for p in packages} <= let_through
+    assert all((ROOT / name).exists() for name in let_through)
+
+
+def has_compose() -> bool:
+    """Return whether the docker client has its compose plugin; no engine is needed."""
+    if shutil.which("docker") is None:
+        return False
+    done = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(not has_compose(), reason="no docker client with the compose plugin")
+def test_docker_itself_takes_the_file() -> None:
+    """`docker compose config` finds nothing wrong."""
+    done = subprocess.run(
+        ["docker", "compose", "--file", str(COMPOSE), "config", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

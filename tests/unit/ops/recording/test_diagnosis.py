@@ -1,0 +1,95 @@
+"""A recording judged on a laptop says what the run that made it said."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from arena.cluster import Cluster, JobPlan
+from arena.fabric import Fabric, FabricShape
+from arena.run import run_world
+from arena.simulation import World
+from ops.cli.app import build
+from ops.cli.errors import USAGE, CliError
+from ops.recording.export import export
+from ops.recording.writer import NotEmptyError
+from schemas.codec import to_datum
+from tests.unit.arena.worlds import at, cluster, loss, world
+
+LINK = "link:leaf:s0-r0--spine:1"
+
+
+def incident(seconds: int = 45) -> World:
+    """Return a cluster of which a link is cut for a while."""
+    shape = FabricShape(hosts=8, rails=2, segment_hosts=2, spines=2)
+    on = Cluster(Fabric(shape), (JobPlan(task_id="a", first_host=0, hosts=8),), flows=4)
+    return World(
+        name="lab-7", seed=3, cluster=on, seconds=seconds,
+        effects=(loss(on, LINK, begin_s=25, end_ns=at(35)),),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the recording of the incident."""
+    folder = tmp_path_factory.mktemp("arena") / "incident"
+    manifest = export(incident(), folder)
+    assert manifest.complete
+    return folder
+
+
+def test_the_same_verdicts_as_the_direct_run(recording: Path, tmp_path: Path) -> None:
+    """Every transition, field by field; one document for each fault."""
+    out = tmp_path / "verdicts.jsonl"
+    result = CliRunner().invoke(build(), ["diagnose", str(recording), "--out", str(out)])
+    assert result.exit_code == 1, result.output
+    direct = run_world(incident())
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    (verdict,) = found
+    assert verdict["component_id"] == LINK
+    assert verdict["resolved"]
+    told = [*verdict.pop("history"), {k: v for k, v in verdict.items() if k != "resolved"}]
+    wanted = [json.loads(json.dumps(to_datum(e), default=str)) for e in direct.events]
+    assert told == wanted
+    assert "link:leaf:s0-r0--spine:1" in result.output
+    assert "probe.round.v1" in result.output
+
+
+def test_bounds_and_json(recording: Path) -> None:
+    """Before the incident there is nothing to tell: exit code 0."""
+    command = ["diagnose", str(recording), "--to", "2026-01-01T00:00:20", "--json"]
+    result = CliRunner().invoke(build(), command)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["verdicts"] == []
+    assert said["refused"] == {}
+    assert said["results"] > 1000
+
+
+def test_records_that_cannot_count_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Of another cluster; the rest is judged."""
+    export(world(4, on=cluster()), tmp_path / "r")
+    manifest = tmp_path / "r" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"cluster": "w"', '"cluster": "other"'))
+    result = CliRunner().invoke(build(), ["diagnose", str(tmp_path / "r"), "--json"])
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    rounds = said["records"]["probe.round.v1"]
+    assert said["refused"]["foreign"] == sum(said["records"].values())
+    assert rounds == 24
+
+
+def test_plain_errors(recording: Path, tmp_path: Path) -> None:
+    """No recording, a bad bound, no place to write to: a sentence and exit code 2."""
+    for command, reason in (
+        ([str(tmp_path)], "holds no recording"),
+        ([str(recording), "--from", "yesterday"], "yesterday"),
+        ([str(recording), "--out", str(tmp_path / "no" / "where")], "No such file"),
+    ):
+        result = CliRunner().invoke(build(), ["diagnose", *command])
+        assert isinstance(result.exception, CliError), result.output
+        assert result.exception.exit_code == USAGE
+        assert reason in str(result.exception)
+    with pytest.raises(NotEmptyError):
+        export(world(2), recording)
