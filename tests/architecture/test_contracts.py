@@ -21,8 +21,8 @@ TOP_LEVEL = {
     ".ci",
 }
 ROOMS = ("schemas", "probers", "streams", "skeleton_job", "localizer", "ops")
-# Where a file is longer than this, it has more than one responsibility.
-MAX_FILE_LINES = 420
+# No file is a slab.
+MAX_FILE_LINES = 800
 MAX_MEDIAN_LINES = 300
 
 

@@ -233,7 +233,8 @@ def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettin
 # A long look-back of few rounds.
 SLOW_LOOKBACK = """
 import time
-from streams import feed, session
+from streams.core import feed
+from streams.edge import session
 session.WARMED_AT_ONCE = 1
 warm = feed.Feed.warm
 def slow(self, messages):

@@ -1,8 +1,8 @@
 """What a worker's core takes of so many 5-tuples: CPU of a result, and memory.
 
 `python -m ops.bench.scale.worker_growth AGENTS` takes rounds of so many agents, 80 5-tuples
-each, at one a second of event time, alone in its process and without Kafka; windows are encoded, and nobody
-gets them. It prints one JSON object.
+each, at one a second of event time, alone in its process and without Kafka; windows
+are encoded and dropped. It prints one JSON object.
 """
 
 import gc

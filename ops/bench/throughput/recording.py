@@ -2,7 +2,8 @@
 
 What `ops.recording.export` writes takes the codec half a millisecond a round. Here the results of a
 healthy round are encoded a few times for each agent and drawn from then on, as in
-`ops.bench.rig.load`; rounds in which something is lost are those of the arena, and so is all that other topics say.
+`ops.bench.rig.load`; rounds in which something is lost are those of the arena, and so is
+all that other topics say.
 """
 
 import io

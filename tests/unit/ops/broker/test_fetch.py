@@ -125,7 +125,7 @@ def test_killed_download_leaves_nothing_that_passes_for_whole(tmp_path: Path) ->
         [sys.executable, "-c", CHILD, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"half\n"
@@ -206,7 +206,7 @@ def test_full_disk_is_a_sentence(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     assert done.returncode == 0, done.stderr
     assert f"no space left for the download in {tmp_path}" in done.stdout

@@ -21,7 +21,7 @@ from ops.cli.app import build
 from ops.topics.plan import wanted_topics
 from schemas.connection import read_table, settings_from_table
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 DEPLOY = ROOT / "ops" / "deploy"
 COMPOSE = ROOT / "docker-compose.yml"
 

@@ -11,7 +11,7 @@ import pytest
 from ops.broker.lock import APICURIO, KAFKA
 from schemas.topics import TOPICS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from streams.columns import memory
 GROW_AND_FREE = """
 import sys
 import numpy as np
-from streams import heap
+from streams.columns import memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -34,7 +34,7 @@ print((resident() - before) // 2**20)
 FILL_AND_EMPTY = """
 import mmap
 import numpy as np
-from streams import heap
+from streams.columns import memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * mmap.PAGESIZE
