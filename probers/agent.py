@@ -23,7 +23,7 @@ from probers.lists.consumer import TopicReader
 from probers.lists.follower import PingListFollower
 from probers.lists.inbox import Inbox
 from probers.lists.registration import Registration, Standing
-from probers.overlay.duty import OverlayDuty
+from probers.overlay_duty import OverlayDuty
 from probers.probing.probing import Probing
 from probers.probing.rounds import Round
 from probers.publish.heartbeat import Heart

@@ -89,7 +89,7 @@ def _write(out: Path, verdicts: list[dict[str, Any]]) -> None:
 
 
 def _progress(found: "Diagnosis") -> str:
-    from ops.log.span import iso_ms
+    from ops.log.timespan import iso_ms
 
     at = "" if found.event_ms is None else f", event time {iso_ms(found.event_ms)}"
     return f"{found.results:,} results{at}"
@@ -98,7 +98,7 @@ def _progress(found: "Diagnosis") -> str:
 def _print(
     found: "Diagnosis", verdicts: list[dict[str, Any]], out: Path | None, *, as_json: bool
 ) -> None:
-    from ops.log.span import iso_ms
+    from ops.log.timespan import iso_ms
 
     if as_json:
         line = {

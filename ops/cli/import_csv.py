@@ -162,7 +162,7 @@ class _BadRowPrinter:
 
 
 def _print(report: "Report", columns: "Columns", *, as_json: bool) -> None:
-    from ops.log.span import iso_us
+    from ops.log.timespan import iso_us
 
     if as_json:
         line = {**asdict(report), "ignored_columns": columns.unknown}

@@ -41,7 +41,7 @@ class Line:
 
 def counted(manifest: "Manifest") -> str:
     """Return how far a recording is."""
-    from ops.log.span import iso_ms
+    from ops.log.timespan import iso_ms
 
     last = [t.last_ms for t in manifest.topics.values() if t.last_ms is not None]
     at = f", event time {iso_ms(max(last))}" if last else ""
@@ -50,7 +50,7 @@ def counted(manifest: "Manifest") -> str:
 
 def replayed(report: "Report") -> str:
     """Return how far a replay is."""
-    from ops.log.span import iso_ms
+    from ops.log.timespan import iso_ms
 
     at = "" if report.event_ms is None else f", event time {iso_ms(report.event_ms)}"
     return f"{report.total:,} records{at}"

@@ -14,8 +14,8 @@ from ops.cli.errors import FOUND, USAGE, CliError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ops.log.span import Bound
     from ops.log.tail import Shown, TailTopic
+    from ops.log.timespan import Bound
     from schemas.connection import KafkaSettings
 
 POLL_S = 0.2
@@ -24,7 +24,7 @@ POLL_S = 0.2
 def bound(text: str | None, default: str, option: str) -> "Bound":
     """Return a place in the log given on the command line; the default where none is."""
     from ops.log.reading import now_ms
-    from ops.log.span import parse_bound
+    from ops.log.timespan import parse_bound
 
     try:
         return parse_bound(default if text is None else text, now_ms())

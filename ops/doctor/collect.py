@@ -9,7 +9,7 @@ from ops.doctor.snapshot import Beat, Snapshot
 from ops.log.entry import Entry
 from ops.log.positions import GroupPositions
 from ops.log.reading import LogReader, Place, Range, now_ms
-from ops.log.span import Bound
+from ops.log.timespan import Bound
 from ops.topics.admin import TopicAdmin
 from ops.topics.plan import Create, Options, plan, wanted_topics
 from schemas import avro

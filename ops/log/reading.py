@@ -17,7 +17,7 @@ from confluent_kafka import (
 )
 
 from ops.log.entry import Entry
-from ops.log.span import Bound
+from ops.log.timespan import Bound
 from schemas.connection import KafkaSettings
 
 REQUEST_TIMEOUT_S: Final = 10.0

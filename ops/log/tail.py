@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from ops.log.entry import Entry
-from ops.log.span import iso_ms, iso_us
+from ops.log.timespan import iso_ms, iso_us
 from schemas.codec import Codec, DecodeError
 from schemas.deadletter import ORIGIN_PREFIX
 from schemas.topics import ANOMALY, BY_NAME, DLQ_SUFFIX, PROBE_ROUND, Topic

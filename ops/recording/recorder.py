@@ -8,7 +8,8 @@ from typing import Final
 
 from ops.log.entry import Entry
 from ops.log.reading import LogReader, Place, Range, now_ms
-from ops.log.span import BEGINNING, Bound, Span
+from ops.log.span import Span
+from ops.log.timespan import BEGINNING, Bound
 from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
 from schemas import topics as t

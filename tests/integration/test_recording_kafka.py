@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from ops.log.entry import Entry
-from ops.log.span import END, Bound
+from ops.log.timespan import END, Bound
 from ops.log.writing import LogWriter
 from ops.recording import source as sources
 from ops.recording.manifest import load

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ops.log.span import END
+from ops.log.timespan import END
 from ops.recording.recorder import Recorder, Request
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings

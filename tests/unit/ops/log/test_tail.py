@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ops.log.span import END, Bound, Span, in_time_order
+from ops.log.span import Span, in_time_order
 from ops.log.tail import as_json, as_line, find_topic, show
+from ops.log.timespan import END, Bound
 from schemas.codec import Codec, DecodeError
 from schemas.deadletter import dead_letter_headers
 from schemas.enums import AnomalyKind

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ops.log.span import BEGINNING, END, Bound, iso_ms, parse_bound
+from ops.log.timespan import BEGINNING, END, Bound, iso_ms, parse_bound
 
 NOW_MS = 1_767_225_600_000
 
