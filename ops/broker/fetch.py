@@ -26,6 +26,8 @@ SCRATCH_PREFIX: Final = ".part-"
 READ_TIMEOUT_S: Final = 30
 # A stray reset among 46 downloads is common; a repository that fails three times is away.
 ATTEMPTS: Final = 3
+# A signal that arrives just before a wait begins does not end it: Ctrl-C is looked for so often.
+LOOK_S: Final = 0.2
 
 
 class Progress(Protocol):
@@ -173,12 +175,19 @@ def _fetch_all(
         pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="fetch")
         try:
             futures = [pool.submit(_fetch_one, job, a) for a in missing]
-            wait(futures, return_when=FIRST_EXCEPTION)
+            while not _is_over(futures):
+                wait(futures, LOOK_S, return_when=FIRST_EXCEPTION)
         finally:
             # Also on Ctrl-C: running downloads end at their next block.
             job.cancelled.set()
             pool.shutdown(cancel_futures=True)
         _raise_first(futures, folder, len(missing))
+
+
+def _is_over(futures: list[Future[None]]) -> bool:
+    """Return whether all downloads have ended, or one of them has failed."""
+    ended = [f for f in futures if f.done()]
+    return len(ended) == len(futures) or any(f.exception() is not None for f in ended)
 
 
 def _raise_first(futures: list[Future[None]], folder: Path, n_missing: int) -> None:
