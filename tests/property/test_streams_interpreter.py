@@ -176,7 +176,7 @@ def test_the_index_finds_what_was_entered_and_not_removed(
     """Through growth, removal and reuse of rows, against a dict."""
     flows = FlowIndex(seed)
     held: dict[tuple[int, bytes], int] = {}
-    for step in range(3 * len(keys)):
+    for _ in range(3 * len(keys)):
         key = random.choice(keys)
         agent = random.randrange(3)
         if (agent, key) in held and random.random() < 0.6:
@@ -184,12 +184,13 @@ def test_the_index_finds_what_was_entered_and_not_removed(
         elif (agent, key) not in held:
             # Some at once, one of them twice.
             fresh = [key, *(k for k in keys[:3] if k != key and (agent, k) not in held)]
-            free = [n for n in range(step + len(keys) + 4) if n not in held.values()]
-            rows = np.array([*free[: len(fresh)], free[0]], np.int64)
+            free = set(range(len(held) + len(fresh))) - set(held.values())
+            chosen = sorted(free)[: len(fresh)]
+            rows = np.array([*chosen, chosen[0]], np.int64)
             data = b"".join([*fresh, key])
             ends = np.cumsum([*map(len, fresh), len(key)])
             spans = np.stack([np.r_[0, ends[:-1]], ends], axis=1)
-            held |= {(agent, k): n for k, n in zip(fresh, rows.tolist(), strict=False)}
+            held |= {(agent, k): n for k, n in zip(fresh, chosen, strict=True)}
             flows.enter(rows, agent, np.frombuffer(data, np.uint8), spans)
     for agent in range(3):
         for key in keys:
