@@ -10,15 +10,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from ops.broker.ports import LOOPBACK, free_port
 from ops.broker.ready import wait_for_metadata
+from tests import ROOT
 
-COMPOSE: Final = Path(__file__).parents[1] / "docker-compose.yml"
+COMPOSE: Final = ROOT / "docker-compose.yml"
 EXTERNAL_PORT: Final = 9094
 # What makes a broker for tests quick; see ops.broker.properties.
 QUICK: Final = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from probers import VERSION
+from tests import ROOT
 
 # None of these is needed to probe; each costs 1 to 60 MB.
 FORBIDDEN = (
@@ -35,7 +36,7 @@ FORBIDDEN = (
     # Only where [agent.overlay] wants it.
     "probers.overlay",
     # Only where an RNIC has it for transport.
-    "probers.rdma",
+    "probers.transports.rdma",
 )
 # As `python -m probers` does, then an agent with clients whose broker is away.
 SCRIPT = """
@@ -139,5 +140,5 @@ def test_a_wrong_kafka_setting_is_exit_code_2_without_a_traceback(tmp_path: Path
 
 def test_the_version_on_the_wire_is_the_projects() -> None:
     """`producer_version` is what pyproject.toml says."""
-    with open("pyproject.toml", encoding="utf-8") as file:
+    with (ROOT / "pyproject.toml").open(encoding="utf-8") as file:
         assert f'\nversion = "{VERSION}"\n' in file.read()

@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+
 TOP_LEVEL = {
     "pyproject.toml",
     "schemas",
@@ -12,6 +13,7 @@ TOP_LEVEL = {
     "streams",
     "skeleton_job",
     "localizer",
+    "arena",
     "docker-compose.yml",
     "tests",
     "ops",
@@ -20,7 +22,7 @@ TOP_LEVEL = {
     "CHANGELOG.md",
     ".ci",
 }
-ROOMS = ("schemas", "probers", "streams", "skeleton_job", "localizer", "ops")
+ROOMS = ("schemas", "probers", "streams", "skeleton_job", "localizer", "arena", "ops")
 # No file is a slab.
 MAX_FILE_LINES = 800
 MAX_MEDIAN_LINES = 300

@@ -16,6 +16,7 @@ from probers.health.client import ask
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ProbeStatus
+from tests import ROOT
 from tests.integration.agent_harness import Agents, Watcher
 
 # Nobody: every distribution's user without rights.
@@ -40,9 +41,7 @@ def dropped(*, lock_memory: bool) -> list[str]:
 
 
 # Where this process has its packages from, also for a Python that is not in its environment.
-PACKAGES = os.pathsep.join(
-    [str(Path(__file__).parents[2]), *(p for p in sys.path if p.endswith("-packages"))]
-)
+PACKAGES = os.pathsep.join([str(ROOT), *(p for p in sys.path if p.endswith("-packages"))])
 pytestmark = [pytest.mark.broker, pytest.mark.root]
 
 

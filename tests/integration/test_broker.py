@@ -20,9 +20,9 @@ from ops.broker.errors import BrokerError
 from ops.topics.admin import apply_topics
 from schemas.connection import STATE_ENV, KafkaSettings, discovered_bootstrap
 from schemas.topics import FAULT_EVENT
+from tests import ROOT
 
 pytestmark = pytest.mark.broker
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 COMMAND = "import typer; from ops.cli import broker; a = typer.Typer(); broker.register(a); a()"
 

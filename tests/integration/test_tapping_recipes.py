@@ -14,12 +14,12 @@ from schemas.connection import KafkaSettings
 from schemas.enums import Transport
 from schemas.records import PathWindow
 from schemas.topics import PROBE_ROUND, PROBE_WINDOW
+from tests import ROOT
 from tests.integration.data_tools import produce
 from tests.unit.ops.recording_samples import START_MS, round_entry
 
 pytestmark = pytest.mark.broker
 
-ROOT = Path(__file__).resolve().parents[2]
 MARK = "# run by tests/integration/test_tapping_recipes.py\n"
 
 

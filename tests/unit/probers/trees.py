@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ops.bench.agent.host_tree import build_tree
+from tests import DATA
 
-FOLDER = Path(__file__).parents[2] / "data" / "sysfs"
+FOLDER = DATA / "sysfs"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.txt")))
 
 

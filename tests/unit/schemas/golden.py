@@ -15,8 +15,9 @@ from schemas import avro
 from schemas.avro import SchemaVersion
 from schemas.framing import SingleObjectFramer
 from schemas.topics import TOPICS
+from tests import DATA
 
-FOLDER: Final = Path(__file__).parents[2] / "data" / "golden"
+FOLDER: Final = DATA / "golden"
 # 2023-11-14T22:13:20Z in microseconds: any fixed time serves.
 SOME_TIME_US: Final = 1_700_000_000_000_000
 LIMITS: Final = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}

@@ -15,6 +15,7 @@ from ops.broker import cache
 from ops.broker.errors import CacheError, FetchError, HashMismatchError, OfflineError
 from ops.broker.fetch import ATTEMPTS, PARALLEL, SCRATCH_PREFIX, fetch_artifacts
 from ops.broker.lock import LockedArtifact
+from tests import ROOT
 from tests.unit.ops.broker_files import FolderSource, Recorded, artifacts, content_of
 
 DEADLINE_S = 60.0
@@ -125,7 +126,7 @@ def test_killed_download_leaves_nothing_that_passes_for_whole(tmp_path: Path) ->
         [sys.executable, "-c", CHILD, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[4],
+        cwd=ROOT,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"half\n"
@@ -206,7 +207,7 @@ def test_full_disk_is_a_sentence(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parents[4],
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     assert f"no space left for the download in {tmp_path}" in done.stdout

@@ -12,9 +12,9 @@ import pytest
 
 from ops.broker.errors import BrokerError
 from ops.broker.jvm import GuardedJvm, JvmSpec
+from tests import ROOT
 
 DEADLINE_S = 60.0
-ROOT = Path(__file__).parents[4]
 # A server that says it is there, and one that does not want to end.
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 STUBBORN = [

@@ -16,8 +16,8 @@ import yaml
 from probers.agent import FLUSH_NS
 from probers.config.settings import build_config
 from probers.health.client import parser
+from tests import ROOT
 
-ROOT = Path(__file__).parents[4]
 DEPLOY = ROOT / "ops" / "deploy"
 DOCKERFILE = (DEPLOY / "agent.Dockerfile").read_text(encoding="utf-8")
 REQUIREMENTS = (DEPLOY / "agent.requirements.txt").read_text(encoding="utf-8")

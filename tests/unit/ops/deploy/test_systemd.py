@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[4] / "ops" / "deploy" / "systemd"
+from tests import ROOT
+
+FOLDER = ROOT / "ops" / "deploy" / "systemd"
 UNIT = FOLDER / "skeletonhunter-agent.service"
 PRIVILEGES = FOLDER / "more-privileges.conf"
 # Exposure in tenths, from 0 (none) to 100, that `systemd-analyze security` may reach: it counts

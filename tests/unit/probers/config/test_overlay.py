@@ -1,7 +1,6 @@
 """The `[agent.overlay]` table."""
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from probers.config.overlay import OverlayConfig
 from probers.config.settings import build_config
 from schemas.connection import ConfigError
+from tests import ROOT
 
 AGENT = {"host_id": "h0", "rnic": [{"rail": 0, "address": "10.0.0.1"}]}
 OVS = """
@@ -84,7 +84,7 @@ def test_a_table_that_is_none_is_told() -> None:
 
 def test_the_page_shows_settings_that_work() -> None:
     """Each example of docs/agent.md is taken as it stands."""
-    page = Path("docs/agent.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
     examples = [b.partition("```")[0] for b in page.split("```toml\n")[1:]]
     tables = [tomllib.loads(e).get("agent", {}).get("overlay") for e in examples]
     sources = [found.source for t in tables if t is not None and (found := build(t)) is not None]

@@ -10,6 +10,7 @@ from probers.host.reported import Value
 from probers.host.rnic_files import RnicFiles
 from probers.host.rnic_states import ATTRIBUTES, RnicStates
 from schemas.units import SECOND_NS
+from tests import ROOT
 from tests.unit.probers.trees import NAMES, build
 
 # Not told here, for a reason; what it says is in `reasons`.
@@ -163,7 +164,7 @@ def test_a_network_device_alone_tells_what_it_has(part: str, tmp_path: Path) -> 
 
 def test_every_attribute_stands_in_the_documentation() -> None:
     """With its sources."""
-    page = (Path(__file__).parents[4] / "docs" / "agent.md").read_text("utf-8")
+    page = (ROOT / "docs" / "agent.md").read_text("utf-8")
     for attribute in (*ATTRIBUTES, "hugepages", "kernel_version", "gpu_driver_version"):
         assert f"| `{attribute}` |" in page, attribute
 

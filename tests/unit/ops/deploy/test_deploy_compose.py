@@ -6,7 +6,6 @@ import subprocess
 import tomllib
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,8 +19,8 @@ from ops.broker.lock import APICURIO, KAFKA
 from ops.cli.app import build
 from ops.topics.plan import wanted_topics
 from schemas.connection import read_table, settings_from_table
+from tests import ROOT
 
-ROOT = Path(__file__).parents[4]
 DEPLOY = ROOT / "ops" / "deploy"
 COMPOSE = ROOT / "docker-compose.yml"
 

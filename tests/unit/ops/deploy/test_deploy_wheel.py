@@ -4,14 +4,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from ops.broker.lock import APICURIO, KAFKA
 from schemas.topics import TOPICS
-
-ROOT = Path(__file__).parents[4]
+from tests import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +18,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     ignored = shutil.ignore_patterns("__pycache__", "*-data", "*.egg-info")
-    for name in ("schemas", "probers", "streams", "skeleton_job", "localizer", "ops"):
+    for name in ("schemas", "probers", "streams", "skeleton_job", "localizer", "arena", "ops"):
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)

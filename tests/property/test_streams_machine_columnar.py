@@ -15,7 +15,7 @@ from streams.core import lanes
 from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
-from tests.property.test_streams_partition import CONFIG, logs
+from tests.property.test_streams_machine_partition import CONFIG, logs
 from tests.unit.streams.columns.rounds_read import framed, raw_message
 from tests.unit.streams.worlds import START_S, Datum, Fault, World, as_bytes, machine
 

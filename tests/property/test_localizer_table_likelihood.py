@@ -8,7 +8,7 @@ from localizer.inference.search import FLOW_SEVERITIES, Problem, explain
 from localizer.inference.table_likelihood import Side
 from localizer.inference.tables import Table, terms
 from schemas.columns.arrays import Floats, Int64s
-from tests.property.test_localizer_underlay import CHANCE, COLUMNS, Row, block, rows
+from tests.property.test_localizer_search import CHANCE, COLUMNS, Row, block, rows
 
 RATE = 0.02
 moves = st.lists(

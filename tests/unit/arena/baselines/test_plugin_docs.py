@@ -11,10 +11,11 @@ from arena.baselines.external import Command
 from arena.compare import run_scenario
 from arena.scenario import load
 from arena.scoring import match, place_of
+from tests import ROOT
 from tests.unit.arena.baselines.made import UPLINK, window, with_fault
-from tests.unit.arena.baselines.test_compare import SCENARIO
+from tests.unit.arena.test_compare import SCENARIO
 
-DOCS = (Path(__file__).parents[4] / "docs" / "arena.md").read_text("utf-8")
+DOCS = (ROOT / "docs" / "arena.md").read_text("utf-8")
 
 
 def example(language: str, holding: str) -> str:
