@@ -6,7 +6,7 @@ from typing import Final
 
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput import delay, layouts, memory, peers, replay, start, wire
+from ops.bench.throughput import delay, memory, peers, replay, start, wire
 from ops.bench.throughput.figures import (
     COMMAND,
     FULL,
@@ -101,7 +101,6 @@ PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "peers": on_rig(peers.peers),
     "source": on_rig(peers.source),
     "wire": on_rig(wire.wire),
-    "layouts": layouts.layouts,
     "delay": on_rig(delay.delay),
     "memory": on_rig(memory.memory),
     # No other member is waited for, as in a group that has been there for long.
@@ -112,7 +111,6 @@ DEFAULT_RUNS: Final = {
     "peers": 3,
     "source": 3,
     "wire": 1,
-    "layouts": 3,
     "delay": 1,
     "memory": 1,
     "start": 3,
