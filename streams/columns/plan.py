@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from schemas.avro import SchemaVersion
 from schemas.enums import ProbeStatus
-from streams.core.recent import TRANSPORT_CODES
+from streams.columns.rounds import TRANSPORT_CODES
 
 # A schema with more instructions is not one of ours, and each costs time per result. The
 # kernel counts on it: it looks at a message's end once per item.

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from schemas.columns.arrays import Bools, Int64s
-from schemas.enums import ProbeStatus
+from schemas.enums import ProbeStatus, Transport
 from schemas.ids import MAX_ID_CHARS
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 
@@ -20,6 +20,9 @@ MISSING: Final = -1
 # Before every time.
 NEVER_NS: Final = -(2**62)
 OK: Final = ProbeStatus.OK.value
+# Columns hold the place of a transport's name.
+TRANSPORTS: Final = tuple(transport.value for transport in Transport)
+TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
 
 # Agent, source, destination, flow: what keeps state.
 FlowKey = tuple[str, str, str, int]

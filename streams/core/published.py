@@ -16,10 +16,9 @@ from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Bools, Int64s
 from schemas.records import PathWindow
 from schemas.units import US_NS
-from streams.columns.rounds import FlowKey
+from streams.columns.rounds import TRANSPORT_CODES, FlowKey
 from streams.columns.statistics import FEATURES
 from streams.columns.table import FIRST_ROWS, NO_ROW, Table, grown
-from streams.core.recent import TRANSPORT_CODES
 from streams.detectors.latency import MIN_ANSWERS
 from streams.kernels import HAS_KERNELS
 

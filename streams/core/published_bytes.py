@@ -20,9 +20,8 @@ from streams.columns.compiled import compiled, inlined
 from streams.columns.index import NONE, FlowArrays, FlowIndex, find_flow, same_bytes
 from streams.columns.interpreter import varint
 from streams.columns.plan import MAX_INSTRUCTIONS, PlanError
-from streams.columns.rounds import FlowKey
+from streams.columns.rounds import TRANSPORT_CODES, FlowKey
 from streams.core.published import FIELDS, NOT_OURS, NULL, PLACES, PublishedReader, WindowColumns
-from streams.core.recent import TRANSPORT_CODES
 
 TOPIC: Final = topics.PROBE_WINDOW.name
 # The fields that a window begins with: their bytes together name cluster and 5-tuple.

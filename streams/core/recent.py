@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Int64s
-from schemas.enums import Transport
 from schemas.units import SECOND_NS
-from streams.columns.rounds import NEVER_NS, FlowKey, RoundColumns
+from streams.columns.rounds import NEVER_NS, TRANSPORT_CODES, FlowKey, RoundColumns
 from streams.columns.table import Column, Table
 from streams.detectors.loss import OUTAGE_PROBES, RING_S
 
@@ -25,8 +24,6 @@ SortKey = tuple[str, str, int, str]
 FEW_NEW: Final = 0.01
 Ring = NDArray[np.uint16]
 RINGS: Final = ("sampled", "sent", "lost")
-TRANSPORTS: Final = tuple(t.value for t in Transport)
-TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
 
 
 class RecentProbes:

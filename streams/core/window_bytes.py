@@ -16,11 +16,10 @@ from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.ids import path_id
 from streams.columns.compiled import compiled, inlined
-from streams.columns.rounds import FlowKey
+from streams.columns.rounds import TRANSPORTS, FlowKey
 from streams.columns.statistics import COLUMNS, NONE
 from streams.columns.table import grown
 from streams.core.outputs import PRODUCER_VERSION
-from streams.core.recent import TRANSPORTS
 from streams.core.window_records import OF_TRANSPORT, WindowBatch
 
 TOPIC: Final = topics.PROBE_WINDOW

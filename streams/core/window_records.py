@@ -12,10 +12,10 @@ from schemas.enums import Transport
 from schemas.ids import path_id
 from schemas.records import PathWindow
 from schemas.units import US_NS
-from streams.columns.rounds import FlowKey
+from streams.columns.rounds import TRANSPORTS, FlowKey
 from streams.columns.statistics import COLUMNS, FEATURES, NONE
 from streams.core.outputs import PRODUCER_VERSION
-from streams.core.recent import TRANSPORTS, RecentProbes
+from streams.core.recent import RecentProbes
 from streams.core.windows import ClosedWindow
 
 FEATURE_PLACES: Final = [COLUMNS.index(name) for name in FEATURES]

@@ -12,15 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.columns.arrays import Bools, Int64s
+from streams.columns.closing import window_values
 from streams.columns.rounds import MISSING, RoundColumns
 from streams.columns.statistics import COLUMNS
-from streams.kernels import HAS_KERNELS
-
-if HAS_KERNELS:
-    from streams.columns.closing import window_values
-else:
-    from streams.columns.statistics import window_values
-
 
 # Row, round-trip time (-1: lost), delays in the prober's and the responder's host (-1: not
 # measured) of some results.

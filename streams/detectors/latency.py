@@ -26,14 +26,8 @@ from schemas.enums import Transport
 from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import DetectionConfig
+from streams.detectors.levels import levels
 from streams.detectors.lof import STRONG, WEAK, lof_scores, log_features, thresholds
-from streams.kernels import HAS_KERNELS
-
-if HAS_KERNELS:
-    from streams.detectors.compiled_levels import levels
-else:
-    from streams.detectors.levels import levels
-
 
 # Least answers in a window: with fewer there are no quartiles.
 MIN_ANSWERS: Final = 4

@@ -1,57 +1,136 @@
-"""Medians and robust deviations over the look-back windows of many 5-tuples, by numpy.
+"""Numbers that detectors of latency compute of closed windows, by kernels.
 
-`streams.detectors.compiled_levels` gives the same by a kernel.
+Medians and robust deviations over look-back windows, and natural logarithms.
 """
 
+from math import log
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats, Int64s
+from streams.columns.compiled import compiled
 
-# The standard deviation of a normal distribution in units of its median distance.
+# The standard deviation of a normal distribution in units of its median distance from the median.
 NORMAL_MAD: Final = 1.4826
-Whole = NDArray[np.int32] | Int64s
+# Most windows of a look-back.
+MAX_WINDOWS: Final = 64
+Features = NDArray[np.int32] | Int64s
 
 
-def levels(features: Whole, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
+def levels(features: Features, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
     """Return median and robust standard deviation of a feature over each row's valid windows.
+
+    The deviation is the median distance from the median, scaled to a normal distribution: a
+    window in which a fault began must not widen what the next ones are judged by.
 
     Parameters
     ----------
-    features
-        Shape (all rows, windows, 7).
-    rows, valid
-        Which rows (n,), and which of their windows (n, windows).
+    features : (all rows, windows, 7) integers
+        Features of the look-back windows, ns; at most `MAX_WINDOWS` windows.
+    rows : (n,) int64
+        Rows to look at.
+    valid : (n, windows) bool
+        Which of their windows count.
+    column
+        Place of the feature.
 
     Returns
     -------
-    tuple
-        (n,) each; median nan without a window, deviation 0 with fewer than two.
+    medians : (n,) float64
+        nan without a valid window.
+    deviations : (n,) float64
+        0 with fewer than two valid windows.
+
+    Examples
+    --------
+    >>> features = np.zeros((1, 3, 7), np.int64)
+    >>> features[0, :, 1] = [10, 20, 40]
+    >>> medians, deviations = levels(features, np.array([0]), np.array([[True, True, True]]), 1)
+    >>> medians.tolist(), deviations.tolist()
+    ([20.0], [14.826])
     """
-    values = features[rows][:, :, column].astype(np.float64)
-    medians = _medians(np.where(valid, values, np.inf), valid.sum(axis=1))
-    return medians, _deviations(values, valid)
+    medians = np.empty(len(rows))
+    deviations = np.empty(len(rows))
+    _levels(features, rows, valid, column, np.empty(MAX_WINDOWS), medians, deviations)
+    return medians, deviations
 
 
-def _medians(values: Floats, counts: Int64s) -> Floats:
-    """Return the median of each row's `counts` least values; nan for none."""
-    ordered = np.sort(values, axis=1)
-    row = np.arange(len(values))
-    low = ordered[row, np.maximum((counts - 1) // 2, 0)]
-    high = ordered[row, np.minimum(counts // 2, values.shape[1] - 1)]
-    return np.where(counts > 0, (low + high) / 2.0, np.nan)
+def logarithms(values: Int64s) -> Floats:
+    """Return the natural logarithm of each value, to the last bit the same on every machine.
 
+    The C library computes them, and not numpy, whose last bit depends on the processor.
 
-def _deviations(values: Floats, valid: Bools) -> Floats:
-    """Return a robust standard deviation of each row's valid values; 0 for fewer than two.
+    Parameters
+    ----------
+    values : (n,) int64
 
-    The median distance from the median: a window in which a fault began must not widen
-    what the next ones are judged by.
+    Returns
+    -------
+    (n,) float64
+        0 for values below 1.
+
+    Examples
+    --------
+    >>> logarithms(np.array([0, 1, 1000])).tolist() == [0.0, 0.0, log(1000)]
+    True
     """
-    count = valid.sum(axis=1)
-    middle = _medians(np.where(valid, values, np.inf), count)
-    away = np.abs(values - np.nan_to_num(middle)[:, None])
-    spread = _medians(np.where(valid, away, np.inf), count)
-    return np.where(count < 2, 0.0, NORMAL_MAD * np.nan_to_num(spread))
+    out = np.empty(len(values))
+    _logarithms(values, out)
+    return out
+
+
+@compiled
+def _levels(
+    features: Features,
+    rows: NDArray[np.int64],
+    valid: NDArray[np.bool_],
+    column: int,
+    ordered: NDArray[np.float64],
+    medians: NDArray[np.float64],
+    deviations: NDArray[np.float64],
+) -> None:
+    """Write both; `ordered` has room for the windows of one row."""
+    for number in range(len(rows)):
+        count = 0
+        for window in range(valid.shape[1]):
+            if valid[number, window]:
+                _insert(ordered, count, float(features[rows[number], window, column]))
+                count += 1
+        if count == 0:
+            medians[number] = np.nan
+            deviations[number] = 0.0
+            continue
+        median = _median(ordered, count)
+        medians[number] = median
+        deviations[number] = 0.0
+        if count > 1:
+            inserted = 0
+            for window in range(valid.shape[1]):
+                if valid[number, window]:
+                    value = float(features[rows[number], window, column])
+                    _insert(ordered, inserted, abs(value - median))
+                    inserted += 1
+            deviations[number] = NORMAL_MAD * _median(ordered, count)
+
+
+@compiled
+def _insert(ordered: NDArray[np.float64], count: int, value: float) -> None:
+    """Insert a value among the first `count`, which are in ascending order."""
+    at = count
+    while at > 0 and ordered[at - 1] > value:
+        ordered[at] = ordered[at - 1]
+        at -= 1
+    ordered[at] = value
+
+
+@compiled
+def _median(ordered: NDArray[np.float64], count: int) -> float:
+    return float((ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0)
+
+
+@compiled
+def _logarithms(values: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+    for place in range(len(values)):
+        out[place] = log(max(values[place], 1))

@@ -23,12 +23,7 @@ from scipy.special import stdtrit
 from schemas.columns.arrays import Int64s
 from streams.columns.rounds import FlowKey
 from streams.columns.table import Column, Table
-from streams.kernels import HAS_KERNELS
-
-if HAS_KERNELS:
-    from streams.detectors.compiled_logarithm import logarithms
-else:
-    from streams.detectors.logarithm import logarithms
+from streams.detectors.levels import logarithms
 
 # Earlier blocks that a block is compared with.
 REFERENCES: Final = 3

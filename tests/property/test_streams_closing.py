@@ -10,18 +10,14 @@ from schemas.avro import SchemaVersion, current
 from schemas.codec import Codec
 from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
 from streams.columns import closing
+from streams.columns.rounds import TRANSPORTS
 from streams.columns.slots import MOST, network, slot_values
 from streams.columns.statistics import COLUMNS, NONE, window_values
 from streams.columns.table import NO_ROW, Column, Links, Table
 from streams.core import window_bytes
 from streams.core.outputs import window_output
-from streams.core.recent import TRANSPORTS
 from streams.core.window_bytes import make
 from streams.core.window_records import WindowBatch
-from streams.detectors import compiled_levels as kernels
-from streams.detectors import levels
-from streams.detectors.compiled_logarithm import logarithms as columnar_logarithms
-from streams.detectors.logarithm import logarithms
 
 
 class OneId:
@@ -59,31 +55,6 @@ def test_statistics_of_a_window(
         window_values(of, *columns), closing.window_values(of, *columns), strict=True
     ):
         assert_array_equal(found, wanted)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    rows=st.integers(1, 40),
-    windows=st.integers(1, 22),
-    share=st.sampled_from([0.0, 0.3, 1.0]),
-    largest=st.sampled_from([3, 10**7, 6 * 10**10]),
-)
-def test_levels_of_the_look_back(
-    seed: int, rows: int, windows: int, share: float, largest: int
-) -> None:
-    """No window, one, all of them; each feature; rows in any order, and unknown ones."""
-    rng = np.random.default_rng(seed)
-    features = rng.integers(0, largest, (rows, windows, 7))
-    asked = rng.integers(-1, rows, 30)
-    valid = (rng.random((30, windows)) < share) & (asked >= 0)[:, None]
-    for column in range(7):
-        for wanted, found in zip(
-            levels.levels(features, asked, valid, column),
-            kernels.levels(features, asked, valid, column),
-            strict=True,
-        ):
-            assert_array_equal(found, wanted)
 
 
 @settings(max_examples=100, deadline=None)
@@ -150,14 +121,6 @@ def test_bytes_of_windows_are_the_codecs(
         for row in rng.permutation(len(keys))[: rng.integers(0, len(keys) + 1)].tolist():
             encoder.forget(row)
             keys[row] = (f"agent{row}", *keys[row][1:])
-
-
-@settings(deadline=None)
-@given(values=st.lists(st.integers(-1, 2**40), max_size=40))
-def test_logarithms(values: list[int]) -> None:
-    """To the last bit those of Python."""
-    numbers = np.array(values, np.int64)
-    assert columnar_logarithms(numbers).tolist() == logarithms(numbers).tolist()
 
 
 def test_another_order_of_the_schema_gives_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:

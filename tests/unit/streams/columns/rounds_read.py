@@ -13,8 +13,8 @@ from streams.columns.blocks import TOPIC, Blocks
 from streams.columns.index import FlowIndex, Names
 from streams.columns.interpreter import NULL
 from streams.columns.plan import FIELDS, ITEMS, Field, Item
+from streams.columns.rounds import TRANSPORT_CODES
 from streams.core.feed import Made
-from streams.core.recent import TRANSPORT_CODES
 
 Datum = dict[str, Any]
 ROOM = 512
