@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput soak fuzz docs lock clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput soak fuzz fuzz-properties docs lock clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (25 minutes)"
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
 	@echo "make fuzz            a million mutated probe packets, a million mutated lines of flow dumps (minutes)"
+	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
 	@echo "make docs            write docs/topics.md anew from the schemas"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
@@ -91,6 +92,10 @@ soak: setup
 fuzz: $(STAMP)
 	SKELETONHUNTER_FUZZ_PACKETS=1000000 SKELETONHUNTER_FUZZ_LINES=1000000 $(BIN)/python -m pytest -k mutated \
 	  --durations=0 tests/unit/probers/transports/test_responder_fuzz.py tests/unit/probers/overlay/test_megaflow.py
+
+# `make test` draws the same examples each time; what fails here is kept in .hypothesis and tried first.
+fuzz-properties: $(STAMP)
+	$(BIN)/python -m pytest --hypothesis-profile new -m hypothesis
 
 docs: $(STAMP)
 	$(BIN)/python -m ops.docs
