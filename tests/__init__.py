@@ -7,3 +7,7 @@ ROOT: Final = Path(__file__).parents[1]
 """The repository."""
 DATA: Final = ROOT / "tests" / "data"
 """Files that tests read."""
+PACKAGES: Final = (
+    "schemas", "probers", "streams", "skeleton_job", "localizer", "arena", "ops",
+)  # fmt: skip
+"""The project's packages, without tests."""

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import ROOT
+from tests import PACKAGES, ROOT
 
 TOP_LEVEL = {
     "pyproject.toml",
@@ -22,7 +22,6 @@ TOP_LEVEL = {
     "CHANGELOG.md",
     ".ci",
 }
-ROOMS = ("schemas", "probers", "streams", "skeleton_job", "localizer", "arena", "ops")
 # No file is a slab.
 MAX_FILE_LINES = 800
 MAX_MEDIAN_LINES = 300
@@ -44,7 +43,7 @@ def test_files_stay_small() -> None:
     """A source file has one responsibility; its length is the alarm."""
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
-        for room in ROOMS
+        for room in PACKAGES
         for path in (ROOT / room).rglob("*.py")
     }
     too_long = {name: n for name, n in lengths.items() if n > MAX_FILE_LINES}
@@ -54,7 +53,7 @@ def test_files_stay_small() -> None:
 
 def test_nothing_is_called_utils() -> None:
     """A file says what it is for."""
-    assert not [p for room in ROOMS for p in (ROOT / room).rglob("*util*.py")]
+    assert not [p for room in PACKAGES for p in (ROOT / room).rglob("*util*.py")]
 
 
 def test_no_machine_path_or_registry_address_is_written_down() -> None:

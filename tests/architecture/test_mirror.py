@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import ROOT
+from tests import PACKAGES, ROOT
 
-PACKAGES = ("schemas", "probers", "streams", "skeleton_job", "localizer", "arena", "ops")
 UNIT = ROOT / "tests" / "unit"
 PROPERTY = ROOT / "tests" / "property"
 
