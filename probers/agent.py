@@ -10,33 +10,34 @@ import gc
 import os
 import selectors
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from probers import VERSION, lean
 from probers.clock import Clock, Every, Instant
 from probers.config.settings import AgentConfig
 from probers.health.supervision import Supervision
-from probers.host.rnic import Change, Rnic
 from probers.host.sampling import Sampler, Source
 from probers.host.watching import make_watch
 from probers.lists.consumer import TopicReader
 from probers.lists.follower import PingListFollower
 from probers.lists.inbox import Inbox
 from probers.lists.registration import Registration, Standing
-from probers.overlay_duty import OverlayDuty
+from probers.packet import Packets
 from probers.probing.probing import Probing
+from probers.probing.rnic import Change, Rnic
 from probers.probing.rounds import Round
-from probers.publish.heartbeat import Heart
 from probers.publish.publisher import Publisher
-from probers.publish.reports import Reporter
-from probers.publish.vitals import VitalSigns, missing
+from probers.reporting.heartbeat import Heart
+from probers.reporting.reports import Reporter, VitalSigns, missing
 from probers.transports.base import Transport
 from probers.transports.opening import Probes
-from probers.transports.packet import Packets
 from schemas import topics
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog
+
+if TYPE_CHECKING:
+    from probers.overlay.watch import OverlayWatch
 
 # How often Kafka is served; a new ping list or registration waits so long at most.
 KAFKA_EVERY_NS: Final = 100 * 10**6
@@ -90,15 +91,7 @@ class Agent:
             agent_id=config.id, cluster=settings.cluster, started=started
         )
         self._reporter = Reporter(config, settings.cluster, self._registration, self._publisher)
-        self._overlay = OverlayDuty(
-            config,
-            settings.cluster,
-            follower=self._follower,
-            registration=self._registration,
-            publish=self._reporter.overlay,
-            tell=self._reporter.states,
-            log=log,
-        )
+        self._overlay = _overlay_watch(config, settings.cluster, log)
         wanted = (topics.PINGLIST, topics.ENDPOINT)
         self._reader = TopicReader(settings, clock, wanted, client_id=config.id, log=log)
         self._inbox = Inbox(
@@ -174,7 +167,8 @@ class Agent:
         """Close sockets, files and clients."""
         for rnic in self._rnics.values():
             rnic.close()
-        self._overlay.close()
+        if self._overlay is not None:
+            self._overlay.close()
         self._supervision.close()
         self._reader.close()
         self._selector.close()
@@ -236,7 +230,8 @@ class Agent:
 
     def _round_done(self, done: Round) -> None:
         self._reporter.round(done)
-        self._overlay.probed(done, self._clock.now())
+        if self._overlay is not None:
+            self._overlay.probed(done.results(), self._clock.now())
 
     def _serve_kafka(self, now: Instant) -> None:
         self._publisher.poll()
@@ -245,7 +240,8 @@ class Agent:
         self._reporter.announce(registration.due(now), now)
         flows = self._follower.flows() if registration.probing else ()
         self._probing.follow(flows, self._follower.version, now)
-        self._overlay.serve(now)
+        if self._overlay is not None and registration.probing:
+            self._serve_overlay(self._overlay, now)
         if registration.standing is not self._standing:
             self._stand(registration.standing, now)
         absence = self._vitals.absence
@@ -256,6 +252,12 @@ class Agent:
                 waiting=self._publisher.waiting,
                 rounds_dropped=self._publisher.counts.rounds_dropped,
             )
+
+    def _serve_overlay(self, overlay: "OverlayWatch", now: Instant) -> None:
+        """Read the overlay tables when it is time, and publish what has changed."""
+        for entries, captured in overlay.poll(self._follower.flows(), now):
+            self._reporter.overlay(entries, captured)
+        self._reporter.states(overlay.take_reports(), now)
 
     def _stand(self, standing: Standing, now: Instant) -> None:
         if standing is Standing.YIELDED:
@@ -319,7 +321,7 @@ class Agent:
             publisher=self._publisher,
             inbox=self._inbox,
             overloaded=self._probing.plan.overloaded,
-            overlay=self._overlay.trouble,
+            overlay=None if self._overlay is None else self._overlay.trouble,
         )
         incarnation = self._registration.incarnation
         heartbeat = self._heart.beat(vitals, incarnation=incarnation, now=now, leaving=leaving)
@@ -344,7 +346,9 @@ class Agent:
         self._log.info("agent.leaving", agent_id=self._config.id)
         self._supervision.leaving()
         self._probing.finish()
-        self._overlay.leave(now)
+        if self._overlay is not None and self._overlay.published and self._registration.probing:
+            # Nobody renews the tables from now on: without a tombstone they would accuse for ever.
+            self._reporter.overlay(None, now)
         self._reporter.announce(self._registration.leave(), now)
         self._beat(now, leaving=True)
         end_ns = now.monotonic_ns + max(self._config.linger_ns, 1)
@@ -357,3 +361,12 @@ class Agent:
             self._probing.run()
         missing = self._publisher.close(FLUSH_NS)
         self._log.info("agent.left", agent_id=self._config.id, unacknowledged=missing)
+
+
+def _overlay_watch(config: AgentConfig, cluster: str, log: EventLog) -> "OverlayWatch | None":
+    """Return what reads the host's overlay tables; without settings for it, nothing is loaded."""
+    if config.overlay is None:
+        return None
+    from probers.overlay.watch import OverlayWatch  # noqa: PLC0415 - loaded only where wanted
+
+    return OverlayWatch(config.overlay, host_id=config.host_id, cluster=cluster, log=log)

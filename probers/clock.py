@@ -93,3 +93,39 @@ class Every:
             return False
         self.due_ns = max(self.due_ns + self._interval_ns, now_ns + self._interval_ns // 2)
         return True
+
+
+class TokenBucket:
+    """At most `burst` at once and `rate_hz` on average; starts full.
+
+    Time is given, and may not run backwards: a call with an earlier time refills
+    nothing.
+    """
+
+    def __init__(self, rate_hz: float, burst: int) -> None:
+        if rate_hz <= 0 or burst < 1:
+            raise ValueError(f"rate {rate_hz} Hz and burst {burst} must be positive")
+        self._rate_hz = rate_hz
+        self._burst = burst
+        self._tokens = float(burst)
+        self._filled_ns: int | None = None
+
+    def take(self, now_ns: int) -> bool:
+        """Take a token if there is one."""
+        if self._filled_ns is None:
+            self._filled_ns = now_ns
+        elapsed_ns = now_ns - self._filled_ns
+        if elapsed_ns > 0:
+            self._tokens = min(self._burst, self._tokens + elapsed_ns * self._rate_hz / 1e9)
+            self._filled_ns = now_ns
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def wait_ns(self, now_ns: int) -> int:
+        """Return how long until there is a token, nanoseconds; 0 when there is one."""
+        if self._filled_ns is None:
+            return 0
+        held = self._tokens + max(0, now_ns - self._filled_ns) * self._rate_hz / 1e9
+        return 0 if held >= 1 else int((1 - held) / self._rate_hz * 1e9) + 1

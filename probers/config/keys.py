@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from probers.transports.packet import MAX_KEYS, MIN_KEY_BYTES
+from probers.packet import MAX_KEYS, MIN_KEY_BYTES
 from schemas.connection import ConfigError
 
 # A key is a line of text; four of them are far below this.

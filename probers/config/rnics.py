@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config.checks import checked_id, ip_address, ipv4_address, whole_number
-from probers.host.netns import namespace_path
 from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
 
@@ -67,6 +66,8 @@ def checked_rdma(
     )
 
 
+# Where `ip netns add` keeps the names.
+NAMED: Final = Path("/run/netns")
 # More RNICs than any host has; a list of them is a mistake.
 MAX_RNICS: Final = 64
 MAX_RAIL: Final = 4_095
@@ -110,6 +111,15 @@ class RnicConfig:
     netns: Path | None = None
     tunnel_address: str | None = None
     host_netns: Path | None = None
+
+
+def namespace_path(name: str) -> Path:
+    """Return the file of a namespace, given by its name or by an absolute path.
+
+    >>> str(namespace_path("blue")), str(namespace_path("/proc/7/ns/net"))
+    ('/run/netns/blue', '/proc/7/ns/net')
+    """
+    return NAMED / name
 
 
 def parse_rnic_flag(text: str) -> dict[str, str]:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from probers.config.checks import checked_id, whole_number
+from probers.config.checks import checked_id, pages_of, whole_number
 from probers.config.health import HealthAddress, parse_health
 from probers.config.keys import read_keys
 from probers.config.overlay import OverlayConfig, checked_overlay
 from probers.config.rnics import RnicConfig, checked_rnics, rnic_tables
-from probers.host.sysfs_text import pages_of
-from probers.transports.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
+from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
 from schemas.connection import ConfigError
 from schemas.units import MS_NS
 

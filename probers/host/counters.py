@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from probers.host.netdev import netdev_of
-from probers.host.sysfs import port_folder
+from probers.host.port import netdev_of, port_folder
 
 WORD_BYTES: Final = 4
 # Bits of a 32-bit counter of 4-byte words, in bytes.

@@ -18,8 +18,6 @@ from typing import Final, NoReturn, TypeVar
 
 T = TypeVar("T")
 
-# Where `ip netns add` keeps the names.
-NAMED: Final = Path("/run/netns")
 SYSFS: Final = Path("/sys")
 # linux/sched.h, linux/mount.h; the numbers of these calls are the same on all machines.
 _CLONE_NEWNET: Final = 0x40000000
@@ -29,15 +27,6 @@ _SYS_FSMOUNT: Final = 432
 _FSOPEN_CLOEXEC: Final = 1
 _FSCONFIG_CMD_CREATE: Final = 6
 _FSMOUNT_CLOEXEC: Final = 1
-
-
-def namespace_path(name: str) -> Path:
-    """Return the file of a namespace, given by its name or by an absolute path.
-
-    >>> str(namespace_path("blue")), str(namespace_path("/proc/7/ns/net"))
-    ('/run/netns/blue', '/proc/7/ns/net')
-    """
-    return NAMED / name
 
 
 def inside(namespace: Path, work: Callable[[], T]) -> T:

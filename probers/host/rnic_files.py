@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from probers.host import ethtool, sysfs_text
-from probers.host.netdev import class_folder, device_folder, netdev_of, valid_name
-from probers.host.sysfs import link_name, port_folder, read_bytes, read_text
+from probers.host.port import class_folder, device_folder, netdev_of, port_folder, valid_name
+from probers.host.sysfs import link_name, read_bytes, read_text
 
 BITS_4: Final = 0xF
 BITS_8: Final = 0xFF

@@ -2,14 +2,11 @@
 
 import os
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 # A sysfs attribute is one page at most (Documentation/filesystems/sysfs.rst).
 PAGE_BYTES: Final = 4_096
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-# Folders of a port's counters, any of which a configuration may name.
-_PORT_PARTS: Final = frozenset({"counters", "hw_counters", "statistics"})
 
 
 def read_text(path: str, limit_bytes: int = PAGE_BYTES) -> str | None:
@@ -62,14 +59,3 @@ def link_name(path: str) -> str | None:
         return os.path.basename(os.readlink(path)) or None
     except (OSError, ValueError):
         return None
-
-
-def port_folder(counters: Path) -> Path:
-    """Return the folder of the port, or of the network device, that a counters folder is of.
-
-    >>> port_folder(Path("/sys/class/infiniband/mlx5_0/ports/1/hw_counters")).as_posix()
-    '/sys/class/infiniband/mlx5_0/ports/1'
-    >>> port_folder(Path("/sys/class/net/eth1")).as_posix()
-    '/sys/class/net/eth1'
-    """
-    return counters.parent if counters.name in _PORT_PARTS else counters

@@ -5,10 +5,10 @@ says is unknown, never a guess.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from probers.host.link import NETDEV_UP
+from probers.host.port import NETDEV_UP
 
 # More than any 64-bit counter holds.
 _MAX_DIGITS: Final = 20
@@ -183,23 +183,6 @@ def acs_redirects(read: Callable[[int, int], bytes]) -> bool | None:
         if not _EXTENDED_AT <= at < _CONFIG_BYTES:
             return False
     return None
-
-
-def pages_of(text: str) -> Mapping[int, int] | None:
-    """Return numbers of hugepages by their size in kB, from a setting; None if it is none.
-
-    >>> pages_of("2048kB=1024,1048576kB=16")
-    {2048: 1024, 1048576: 16}
-    >>> pages_of("many")
-    """
-    pages: dict[int, int] = {}
-    for part in text.split(","):
-        size, equals, count = part.strip().partition("=")
-        size_kb, pages_count = number(size.removesuffix("kB")), number(count)
-        if not equals or not size.endswith("kB") or size_kb is None or pages_count is None:
-            return None
-        pages[size_kb] = pages_count
-    return pages
 
 
 def _leading(pattern: re.Pattern[str], text: str | None) -> float | None:

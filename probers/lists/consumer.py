@@ -5,13 +5,12 @@ state, and every agent needs its own reading of it. An offset that was seen befo
 is marked as replayed when the topic is read again.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from probers.clock import Clock
+from probers.lists.inbox import Record
 from probers.publish import kafka_client
 from schemas.connection import KafkaSettings
-from schemas.deadletter import Headers
 from schemas.eventlog import EventLog
 from schemas.topics import Topic
 
@@ -29,19 +28,6 @@ QUEUED_KBYTES: Final = 512
 # An idle fetch waits at the broker, where a new record ends the wait at once; but a
 # partition that joins (at the start, or to be read again) waits for the next fetch.
 FETCH_WAIT_MS: Final = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A record as it stands on the topic; value None is a tombstone."""
-
-    topic: Topic
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    replayed: bool
 
 
 class TopicReader:

@@ -11,9 +11,9 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
-from probers.config.addresses import unicast
+from probers.config.checks import unicast
 from probers.lists.directory import Directory
-from probers.probing.targets import FlowTarget, entropy_of
+from probers.probing.plan import FlowTarget, entropy_of
 from schemas.enums import Transport as TransportKind
 from schemas.ids import check_id
 from schemas.records import Endpoint, PingList, PingTarget

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from probers.clock import Clock
-from probers.lists.consumer import Record
 from probers.lists.follower import PingListFollower, Refusal
 from probers.lists.registration import Registration
 from schemas import topics
@@ -26,6 +25,19 @@ MAX_VALUE_BYTES: Final = {topics.PINGLIST.name: 2 * 2**20, topics.ENDPOINT.name:
 # Registrations that were forgotten and may be needed are read again, but a list that
 # changes often must not make every agent read the whole topic all the time.
 REREAD_GAP_NS: Final = 30 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record as it stands on the topic; value None is a tombstone."""
+
+    topic: Topic
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    replayed: bool
 
 
 class Reader(Protocol):

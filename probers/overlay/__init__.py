@@ -1,8 +1,7 @@
-"""The host's overlay tables: read in a child process, told as `overlay.flows.v1`.
+"""Reads the host's overlay tables in a child process; they are published as `overlay.flows.v1`.
 
-Nothing here is imported by an agent without an `[agent.overlay]` table. The agent's
-side is `watch` (when to read, what to publish), `child` (the process), `table`
-(addresses become components) and `locals` (who lives on this host). The child's side
-is `reading` and `command`, `megaflow` and `flows` (Open vSwitch), `fdb` (the kernel's
-VXLAN); `wire` is what they say to each other.
+An agent without an `[agent.overlay]` table imports nothing from here. In the agent run `watch`
+(when to read, what to publish), `child` (starts and ends the process) and `table` (turns
+addresses into components). In the child run `reading`, then `megaflow` and `flows` for Open
+vSwitch or `fdb` for the kernel's VXLAN. `wire` holds the messages between the two.
 """

@@ -1,17 +1,15 @@
 """When the host's overlay tables are read, and what of them is published."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 from probers.clock import Instant
 from probers.config.overlay import OverlayConfig
 from probers.host.reported import Board, Told, Value, missing
 from probers.overlay.child import TableChild
-from probers.overlay.evictions import EvictionMeter
-from probers.overlay.locals import LocalEndpoints
 from probers.overlay.table import build_table
-from probers.overlay.wire import Answer, Destination, Request
-from probers.probing.targets import FlowTarget
+from probers.overlay.wire import Answer, Destination, Finding, Request
+from probers.probing.plan import FlowTarget
 from schemas.enums import ProbeStatus
 from schemas.eventlog import EventLog
 from schemas.records import Endpoint, FlowEntry, ProbeResult
@@ -28,8 +26,76 @@ _HARDWARE: Final = "offloaded"
 # What says that the network, or nobody, has answered; the own link is no matter of tables.
 _LOST: Final = frozenset({ProbeStatus.TIMEOUT, ProbeStatus.UNREACHABLE, ProbeStatus.NO_ROUTE})
 
+# 128 virtual functions on each of 8 RNICs are 1,024 endpoints.
+MAX_LOCALS: Final = 4_096
+# An entry that returns later than that was idle, or its job had a pause.
+RETURN_NS: Final = 300 * 10**9
+
 # Entries to publish (None: a tombstone), and when they were read.
 Publication = tuple[tuple[FlowEntry, ...] | None, Instant]
+
+
+class LocalEndpoints:
+    """Registered endpoints of one host, by id."""
+
+    def __init__(self, *, host_id: str, cluster: str) -> None:
+        self._host_id = host_id
+        self._cluster = cluster
+        self._addresses: dict[str, str] = {}
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Address of each endpoint."""
+        return self._addresses
+
+    def registered(self, endpoint: Endpoint) -> None:
+        """Take in a registration; one that has moved to another host leaves."""
+        here = endpoint.host_id == self._host_id and endpoint.cluster == self._cluster
+        if not here:
+            self._addresses.pop(endpoint.endpoint_id, None)
+        elif endpoint.endpoint_id in self._addresses or len(self._addresses) < MAX_LOCALS:
+            self._addresses[endpoint.endpoint_id] = endpoint.address
+
+    def left(self, endpoint_id: str) -> None:
+        """Take in a tombstone."""
+        self._addresses.pop(endpoint_id, None)
+
+
+class EvictionMeter:
+    """Counts entries that have vanished from hardware and are back."""
+
+    def __init__(self) -> None:
+        self._offloaded: frozenset[str] = frozenset()
+        self._gone_ns: dict[str, int] = {}
+        self._looked_ns: int | None = None
+
+    def take(
+        self, findings: Iterable[Finding], asked: Collection[str], now_ns: int
+    ) -> float | None:
+        """Return evictions per second since the last reading; None: this is the first.
+
+        `asked` are the addresses that were looked for: of others nothing was learnt.
+
+        >>> from probers.overlay.wire import Way
+        >>> there = [Finding("10.0.0.9", Way.TUNNEL, remote="10.9.0.9", offloaded=True)]
+        >>> meter, s = EvictionMeter(), 10**9
+        >>> looks = ((there, 0), ([], 30), (there, 60))
+        >>> [meter.take(found, {"10.0.0.9"}, at * s) for found, at in looks]
+        [None, 0.0, 0.03333333333333333]
+        """
+        offloaded = frozenset(f.address for f in findings if f.offloaded)
+        returned = [a for a in offloaded if a in self._gone_ns]
+        for address in self._offloaded - offloaded:
+            self._gone_ns[address] = now_ns
+        self._gone_ns = {
+            address: since_ns
+            for address, since_ns in self._gone_ns.items()
+            if address in asked and address not in offloaded and now_ns - since_ns <= RETURN_NS
+        }
+        before_ns, self._looked_ns, self._offloaded = self._looked_ns, now_ns, offloaded
+        if before_ns is None or now_ns <= before_ns:
+            return None
+        return len(returned) * 10**9 / (now_ns - before_ns)
 
 
 class Child(Protocol):
@@ -115,7 +181,7 @@ class OverlayWatch:
             self._start(flows, now)
         return []
 
-    def take_told(self) -> list[Told]:
+    def take_reports(self) -> list[Told]:
         """Return what is to be told of the virtual switch, once."""
         told, self._told = self._told, []
         return told

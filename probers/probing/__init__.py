@@ -1,1 +1,1 @@
-"""Whom to probe and when: rounds, pacing, traces."""
+"""Probes and traces: which 5-tuples, when, from which RNIC, and what came of them."""

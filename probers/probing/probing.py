@@ -3,22 +3,17 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from probers.clock import Clock, Instant
 from probers.config.settings import AgentConfig
-from probers.host.link import Link
-from probers.probing.pacing import next_start_ns, shuffled, spread_ns, stagger_ns
+from probers.host.port import Link
+from probers.probing.plan import FlowTarget, Plan, next_start_ns, stagger_ns
 from probers.probing.rounds import Order, Round
-from probers.probing.targets import FlowTarget
 from probers.probing.trace import FinishedTrace, TraceOrder, Tracer, TraceSettings
 from probers.transports.base import Completion, Probe, Reason, Transport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
-
-# A round is one message: each flow confirmed twice, of 50 bytes each, are 750 KB, and
-# Kafka takes 1 MB.
-MAX_FLOWS_PER_ROUND: Final = 5_000
 
 
 class ProbingRnic(Protocol):
@@ -36,49 +31,6 @@ class ProbingRnic(Protocol):
     def read_link(self) -> Link:
         """Read the state of the port."""
         ...
-
-
-class Plan:
-    """Which flows each round probes, and when within it."""
-
-    def __init__(self, config: AgentConfig) -> None:
-        self._agent_id = config.id
-        self._max_rate_hz = config.max_rate_hz
-        self._spread_ns = config.spread_ns
-        # Per round; more than this takes several rounds.
-        self.capacity = max(
-            1, min(MAX_FLOWS_PER_ROUND, config.max_rate_hz * config.interval_ns // 10**9)
-        )
-        self._flows: tuple[FlowTarget, ...] = ()
-        self._ordered: list[FlowTarget] = []
-        self._next = 0
-        self.wanted: frozenset[FlowTarget] = frozenset()
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether the ping list has more flows than a round can probe."""
-        return len(self._ordered) > self.capacity
-
-    def follow(self, flows: tuple[FlowTarget, ...]) -> bool:
-        """Take the flows to probe; return whether they are others than before."""
-        if flows is self._flows:
-            return False
-        self._flows = flows
-        self.wanted = frozenset(flows)
-        self._ordered = shuffled(flows, self._agent_id)
-        return True
-
-    def next_round(self) -> list[tuple[int, FlowTarget]]:
-        """Return the next round's probes with their offsets, nanoseconds."""
-        count = min(len(self._ordered), self.capacity)
-        if self.overloaded:
-            first = self._next % len(self._ordered)
-            self._next = first + count
-            chosen = (self._ordered[first:] + self._ordered[:first])[:count]
-        else:
-            chosen = self._ordered
-        window_ns = max(self._spread_ns, count * 10**9 // self._max_rate_hz)
-        return list(zip(spread_ns(count, window_ns), chosen, strict=True))
 
 
 class Probing:
@@ -106,7 +58,12 @@ class Probing:
         self._publish_round = publish_round
         self._publish_trace = publish_trace
         self._delay = delay
-        self.plan = Plan(config)
+        self.plan = Plan(
+            config.id,
+            interval_ns=config.interval_ns,
+            spread_ns=config.spread_ns,
+            max_rate_hz=config.max_rate_hz,
+        )
         self._tracer = Tracer(
             TraceSettings(timeout_ns=config.timeout_ns, refresh_ns=config.trace_refresh_ns)
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from probers.clock import Instant
-from probers.probing.targets import FlowTarget
+from probers.probing.plan import FlowTarget
 from probers.transports.base import Completion, Reason
 from probers.transports.rtt import Measurement, measure
 from schemas.enums import ClockSource, ProbeStatus

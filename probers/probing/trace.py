@@ -18,8 +18,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Final
 
-from probers.probing.pacing import TokenBucket, fraction
-from probers.probing.targets import FlowTarget
+from probers.clock import TokenBucket
+from probers.probing.plan import FlowTarget, fraction
 from probers.transports.base import Completion, Reason
 from schemas.enums import ProbeStatus, TraceCause
 from schemas.records import TraceHop

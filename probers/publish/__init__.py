@@ -1,1 +1,1 @@
-"""What the agent tells: records of the contract, bounded and never blocking."""
+"""Gets records to Kafka: bounded in memory, never blocking."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from probers.clock import Clock
-from probers.probing.pacing import TokenBucket
+from probers.clock import Clock, TokenBucket
 from probers.publish import kafka_client
 from probers.publish.backlog import Backlog, Message
 from schemas import topics

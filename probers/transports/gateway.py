@@ -6,12 +6,13 @@ node where the ttl runs out reports itself with a datagram of the same kind.
 
 from typing import Final
 
+from probers import packet
 from probers.clock import Clock
-from probers.transports import encap, packet, sockets
+from probers.packet import UNSEALED, PacketError, Packets, PacketType
+from probers.transports import encap, sockets
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
 from probers.transports.encap import EncapError, EncapHeader, EncapType
 from probers.transports.exchange import Exchange
-from probers.transports.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.transports.responder import Responder
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind

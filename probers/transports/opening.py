@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from probers.clock import Clock
 from probers.config.rnics import RnicConfig
 from probers.host import netns
+from probers.packet import UNSEALED, Packets
 from probers.transports import sockets
 from probers.transports.base import Transport
 from probers.transports.gateway import GatewayTransport
-from probers.transports.packet import UNSEALED, Packets
 from probers.transports.tcp import TcpTransport
 from probers.transports.tunnel import open_tunnel
 from probers.transports.udp import UdpTransport

@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from probers.clock import Clock
-from probers.probing.pacing import TokenBucket
+from probers.clock import Clock, TokenBucket
+from probers.packet import UNSEALED, Packet, Packets
 from probers.transports.base import PacketCounts
-from probers.transports.packet import UNSEALED, Packet, Packets
 from probers.transports.rtt import STEP_TOLERANCE_NS
 
 # R-Pingmesh's busiest RNIC sees below 150 probes/s; a thousand peers at once are

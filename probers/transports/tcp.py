@@ -24,9 +24,8 @@ from typing import Final
 from probers.clock import Clock, Instant
 from probers.transports import sockets
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
-from probers.transports.family import family_of
 from probers.transports.rtt import Timestamps
-from probers.transports.sockets import Readiness
+from probers.transports.sockets import Readiness, family_of
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.enums import Transport as TransportKind
 

@@ -14,8 +14,7 @@ from typing import Final
 from probers.config.rnics import RnicConfig
 from probers.host import netns
 from probers.transports import sockets
-from probers.transports.family import IPV4
-from probers.transports.sockets import SocketError
+from probers.transports.sockets import IPV4, SocketError
 
 # linux/icmp.h: a bit that is set keeps that type away.
 _SOL_RAW: Final = 255

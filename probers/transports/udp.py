@@ -13,14 +13,14 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from probers import packet
 from probers.clock import Clock
-from probers.transports import packet, sockets
+from probers.packet import UNSEALED, PacketError, Packets, PacketType
+from probers.transports import sockets
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
 from probers.transports.exchange import Exchange
-from probers.transports.family import family_of
-from probers.transports.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.transports.responder import Responder
-from probers.transports.sockets import Readiness, SocketError
+from probers.transports.sockets import Readiness, SocketError, family_of
 from probers.transports.tunnel import TunnelErrors
 from schemas.enums import Transport as TransportKind
 

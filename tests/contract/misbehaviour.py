@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from probers import packet
 from probers.clock import Clock
-from probers.transports import packet
+from probers.packet import PacketError, PacketType
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
 from probers.transports.exchange import Exchange
-from probers.transports.packet import PacketError, PacketType
 from probers.transports.responder import Responder
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from probers.clock import SystemClock
+from probers.packet import Packets
 from probers.transports.base import Completion, Probe, Transport
 from probers.transports.gateway import GatewayTransport
-from probers.transports.packet import Packets
 from probers.transports.tcp import TcpTransport
 from probers.transports.udp import UdpTransport
 from schemas.units import MS_NS

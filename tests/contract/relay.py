@@ -8,7 +8,7 @@ from itertools import count
 
 from probers.transports import encap
 from probers.transports.encap import EncapHeader, EncapType
-from probers.transports.family import family_of
+from probers.transports.sockets import family_of
 from tests.contract.misbehaviour import Mangler
 
 LOOPBACK = "127.0.0.1"

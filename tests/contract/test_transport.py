@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from probers.transports import packet
+from probers import packet
 from probers.transports.base import Probe, Reason
-from probers.transports.family import family_of
 from probers.transports.rtt import Measurement, measure
-from probers.transports.sockets import LINUX
+from probers.transports.sockets import LINUX, family_of
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import MS_NS
 from tests.contract.misbehaviour import Misbehaviour

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from probers.config.rnics import namespace_path
 from probers.host import netns
 from probers.probing.trace import FinishedTrace, Tracer
 from probers.transports.base import Completion, Probe, Transport
@@ -35,7 +36,7 @@ def ip(*arguments: str) -> None:
 
 def inside(namespace: str, work: Callable[[], T]) -> T:
     """Do something in a network namespace; sockets opened there stay there."""
-    return netns.inside(netns.namespace_path(namespace), work)
+    return netns.inside(namespace_path(namespace), work)
 
 
 @dataclass(frozen=True)

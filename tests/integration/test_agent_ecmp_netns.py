@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from probers.clock import SystemClock
-from probers.probing.targets import FlowTarget
+from probers.probing.plan import FlowTarget
 from probers.probing.trace import Tracer, TraceSettings
 from probers.transports.base import Completion, Probe
 from probers.transports.udp import UdpTransport

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from probers.host.netns import inside, namespace_path, sysfs_folder
+from probers.config.rnics import namespace_path
+from probers.host.netns import inside, sysfs_folder
 
 NEEDS_ROOT = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("ip") is None,

@@ -11,10 +11,10 @@ from itertools import pairwise
 import pytest
 
 from probers.clock import SystemClock
-from probers.probing.targets import FlowTarget
+from probers.packet import UNSEALED
+from probers.probing.plan import FlowTarget
 from probers.probing.trace import Tracer, TraceSettings
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
-from probers.transports.packet import UNSEALED
 from probers.transports.rdma.arrivals import ROCE_PORT
 from probers.transports.rdma.gids import gid_of
 from probers.transports.rdma.port import HOP_LIMIT

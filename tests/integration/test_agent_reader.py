@@ -8,7 +8,8 @@ import pytest
 from ops.log.entry import Entry
 from ops.topics.admin import TopicAdmin, apply_topics
 from probers.clock import SystemClock
-from probers.lists.consumer import Record, TopicReader
+from probers.lists.consumer import TopicReader
+from probers.lists.inbox import Record
 from schemas import topics
 from schemas.connection import KafkaSettings
 from schemas.eventlog import EventLog

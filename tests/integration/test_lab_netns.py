@@ -35,7 +35,8 @@ from ops.lab.workload import Workload
 from ops.log.watch import Watch
 from ops.running.pipeline import Pipeline, PipelineConfig
 from probers.clock import SystemClock
-from probers.host.netns import inside, namespace_path, sysfs_folder
+from probers.config.rnics import namespace_path
+from probers.host.netns import inside, sysfs_folder
 from probers.transports import sockets
 from probers.transports.base import Completion, Probe
 from probers.transports.tunnel import TunnelErrors

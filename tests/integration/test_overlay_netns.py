@@ -14,7 +14,7 @@ from localizer.network.topology import Topology
 from probers.clock import SystemClock
 from probers.config.overlay import OverlayConfig, checked_overlay
 from probers.overlay.watch import OverlayWatch
-from probers.probing.targets import FlowTarget
+from probers.probing.plan import FlowTarget
 from schemas.enums import Transport
 from schemas.eventlog import EventLog
 from schemas.records import FlowEntry, FlowTable

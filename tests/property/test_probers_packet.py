@@ -5,12 +5,13 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from probers import packet
 from probers.clock import Instant
-from probers.transports import encap, packet
+from probers.packet import UNSEALED, PacketError
+from probers.transports import encap
 from probers.transports.base import PacketCounts, Probe
 from probers.transports.encap import EncapError, EncapHeader, EncapType
 from probers.transports.exchange import Exchange
-from probers.transports.packet import UNSEALED, PacketError
 from schemas.enums import ProbeStatus
 from tests.unit.probers.clocks import ManualClock
 

@@ -6,10 +6,9 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from probers.clock import Instant
+from probers.clock import Instant, TokenBucket
 from probers.lists.follower import PingListFollower
-from probers.probing import pacing
-from probers.probing.pacing import TokenBucket
+from probers.probing import plan
 from probers.probing.rounds import Round
 from probers.publish.backlog import LEAST_BYTES, LEVEL, Backlog, Message
 from probers.transports.base import Completion
@@ -24,9 +23,9 @@ NS = st.integers(0, 2**62)
 @given(st.text(max_size=30), st.integers(1, 60 * SECOND_NS))
 def test_the_stagger_is_within_the_interval(agent_id: str, interval_ns: int) -> None:
     """And the same each time."""
-    offset_ns = pacing.stagger_ns(agent_id, interval_ns)
+    offset_ns = plan.stagger_ns(agent_id, interval_ns)
     assert 0 <= offset_ns < interval_ns
-    assert offset_ns == pacing.stagger_ns(agent_id, interval_ns)
+    assert offset_ns == plan.stagger_ns(agent_id, interval_ns)
 
 
 @given(st.integers(0, 2**62), st.integers(1, 60 * SECOND_NS), st.data())
@@ -35,7 +34,7 @@ def test_the_next_start_is_ahead_by_at_most_an_interval(
 ) -> None:
     """On the agent's grid, strictly after now."""
     offset_ns = data.draw(st.integers(0, interval_ns - 1))
-    start_ns = pacing.next_start_ns(now_ns, interval_ns, offset_ns)
+    start_ns = plan.next_start_ns(now_ns, interval_ns, offset_ns)
     assert 0 < start_ns - now_ns <= interval_ns
     assert (start_ns - offset_ns) % interval_ns == 0
 
@@ -43,7 +42,7 @@ def test_the_next_start_is_ahead_by_at_most_an_interval(
 @given(st.integers(0, 2_000), st.integers(0, SECOND_NS), st.integers(1, SECOND_NS))
 def test_a_spread_is_ascending_within_its_window(count: int, window_ns: int, slot_ns: int) -> None:
     """As many offsets as probes, on whole slots."""
-    offsets = pacing.spread_ns(count, window_ns, slot_ns)
+    offsets = plan.spread_ns(count, window_ns, slot_ns)
     assert len(offsets) == count
     assert offsets == sorted(offsets)
     assert all(0 <= o <= max(0, window_ns) and o % slot_ns == 0 for o in offsets)

@@ -7,8 +7,8 @@ import time
 from ops.lab.vm.fabric import address
 from probers.clock import SystemClock
 from probers.config.rnics import RdmaSettings
+from probers.packet import MIN_PACKET_BYTES, UNSEALED, Packets
 from probers.transports.base import Completion, Probe
-from probers.transports.packet import MIN_PACKET_BYTES, UNSEALED, Packets
 from probers.transports.rdma.transport import RdmaTransport
 from probers.transports.rtt import Measurement, measure
 from schemas.enums import ProbeStatus

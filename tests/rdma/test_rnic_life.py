@@ -8,8 +8,8 @@ import pytest
 from ops.lab.vm.fabric import address, run
 from probers.clock import SystemClock
 from probers.config.rnics import INFINIBAND, RdmaSettings, RnicConfig
-from probers.host.link import Link
-from probers.host.rnic import GONE_AFTER_NS, Change, Rnic
+from probers.host.port import Link
+from probers.probing.rnic import GONE_AFTER_NS, Change, Rnic
 from probers.transports.opening import Probes
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind

@@ -10,9 +10,9 @@ import pytest
 
 from ops.lab.vm.fabric import shape
 from ops.lab.vm.routed import gateway, make_routed, routed_address
-from probers.probing.targets import FlowTarget
+from probers import packet
+from probers.probing.plan import FlowTarget
 from probers.probing.trace import FinishedTrace, Tracer, TraceSettings
-from probers.transports import packet
 from probers.transports.base import Completion, Reason
 from probers.transports.rdma.arrivals import ROCE_PORT
 from probers.transports.rdma.flows import pair_of, port_of_queue_pair

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from ops.lab.vm.fabric import dropped, run, shape
+from probers.packet import MIN_PACKET_BYTES, UNSEALED, Packets
 from probers.transports.base import Completion, Reason
-from probers.transports.packet import MIN_PACKET_BYTES, UNSEALED, Packets
 from probers.transports.rdma.gids import gid_of
 from probers.transports.rdma.library import RdmaError
 from schemas.enums import ClockSource, ProbeStatus

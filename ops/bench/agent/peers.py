@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+from probers import packet
 from probers.clock import SystemClock
-from probers.probing.pacing import next_start_ns, shuffled, spread_ns, stagger_ns
-from probers.transports import packet
+from probers.packet import UNSEALED, PacketError, PacketType
+from probers.probing.plan import next_start_ns, shuffled, spread_ns, stagger_ns
 from probers.transports.base import PacketCounts
-from probers.transports.packet import UNSEALED, PacketError, PacketType
 from probers.transports.responder import Responder
 
 LOOPBACK: Final = "127.0.0.1"

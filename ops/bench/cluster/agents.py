@@ -31,7 +31,7 @@ from arena.tracing import REFRESH_NS
 from ops.bench.cluster.paths import Dead, Paths, rnic_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
 from ops.bench.rig.load import OK, SPREAD_NS, lose, round_body, round_head
-from probers.probing.pacing import spread_ns, stagger_ns
+from probers.probing.plan import spread_ns, stagger_ns
 from probers.probing.rounds import TOLD_NS
 from schemas.codec import Codec
 from schemas.enums import AgentState, ClockSource, TraceCause

@@ -24,7 +24,7 @@ import numpy as np
 
 from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
-from probers.probing.pacing import shuffled, spread_ns, stagger_ns
+from probers.probing.plan import shuffled, spread_ns, stagger_ns
 from probers.probing.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s

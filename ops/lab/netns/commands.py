@@ -8,7 +8,8 @@ from typing import Final
 
 from ops.lab.errors import LabError
 from ops.lab.netns.plan import prefix_of
-from probers.host.netns import NAMED, inside, namespace_path
+from probers.config.rnics import NAMED, namespace_path
+from probers.host.netns import inside
 
 # A lab of 64 hosts takes some seconds; what takes longer hangs.
 TIMEOUT_S: Final = 60.0

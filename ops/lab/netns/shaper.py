@@ -16,7 +16,8 @@ from typing import Final
 from ops.lab.events import EventLoop
 from ops.lab.impairment import LinkDirection, corrupt_payload
 from ops.lab.netns.commands import run
-from probers.host.netns import inside, namespace_path
+from probers.config.rnics import namespace_path
+from probers.host.netns import inside
 
 # linux/if_tun.h, linux/if_packet.h
 _TUNSETIFF: Final = 0x400454CA

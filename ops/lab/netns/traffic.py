@@ -14,7 +14,8 @@ from ops.lab.events import EventLoop
 from ops.lab.netns.plan import Plan, overlay_address
 from ops.lab.shape import EndpointSpec
 from ops.lab.workload import Transfer, Workload
-from probers.host.netns import inside, namespace_path
+from probers.config.rnics import namespace_path
+from probers.host.netns import inside
 
 # A job of this machine's memory bandwidth instead of a cluster's; bursts are still a
 # hundred times what probes move in the same time.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from probers.clock import Clock, Instant
+from probers.packet import HEADER_BYTES, Packet, Packets, PacketType
 from probers.transports.base import PacketCounts
-from probers.transports.packet import HEADER_BYTES, Packet, Packets, PacketType
 from probers.transports.rdma.arrivals import Arrivals
 from probers.transports.rdma.handles import Handles
 from probers.transports.rdma.port import RESPONDER, Event, Port

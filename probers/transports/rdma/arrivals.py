@@ -13,8 +13,9 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, Self
 
-from probers.transports import packet, sockets
-from probers.transports.packet import PacketType
+from probers import packet
+from probers.packet import PacketType
+from probers.transports import sockets
 from probers.transports.rdma.gids import Gid
 
 # RoCE v2 (IBTA annex A17).

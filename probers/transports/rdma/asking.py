@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from probers.clock import Clock, Instant
+from probers.packet import Packet, PacketType
 from probers.transports.base import Completion, Probe, Reason
 from probers.transports.exchange import Exchange, Wire
-from probers.transports.packet import Packet, PacketType
 from probers.transports.rdma.arrivals import Arrivals
 from probers.transports.rdma.flows import label_of, pair_of
 from probers.transports.rdma.gids import gid_of, shown_raw

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from probers import packet
 from probers.clock import Clock
-from probers.transports import packet, sockets
+from probers.packet import Packets
+from probers.transports import sockets
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
 from probers.transports.exchange import Exchange
-from probers.transports.family import IPV6, family_of
-from probers.transports.packet import Packets
 from probers.transports.rdma.arrivals import ROCE_PORT
 from probers.transports.rdma.gids import gid_of
 from probers.transports.rdma.port import HOP_LIMIT
-from probers.transports.sockets import Readiness
+from probers.transports.sockets import IPV6, Readiness, family_of
 from schemas.enums import ProbeStatus
 
 # Farther away than any fabric goes: a TTL that says so began at another number than ours.

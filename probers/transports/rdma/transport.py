@@ -17,12 +17,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from probers import packet
 from probers.clock import Clock
 from probers.config.rnics import INFINIBAND, RdmaSettings
-from probers.transports import packet
+from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.transports.base import Completion, PacketCounts, Probe
 from probers.transports.exchange import Exchange
-from probers.transports.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.transports.rdma.answering import Answering
 from probers.transports.rdma.arrivals import Arrivals
 from probers.transports.rdma.asking import Asking

@@ -1,6 +1,6 @@
 """Records and targets for tests."""
 
-from probers.probing.targets import FlowTarget, entropy_of
+from probers.probing.plan import FlowTarget, entropy_of
 from schemas.enums import PingListPhase, TargetOrigin
 from schemas.enums import Transport as TransportKind
 from schemas.records import Endpoint, PingList, PingTarget

@@ -77,7 +77,7 @@ def test_the_manager_waits_for_as_long_as_the_agent_takes() -> None:
     """Between two signs of life and at the end, with the largest linger that can be set."""
     from probers.agent import FLUSH_NS, MAX_SLEEP_NS
     from probers.config.settings import OPTIONS
-    from probers.health.notify import FEEDS
+    from probers.health.supervision import FEEDS
 
     (watchdog,) = SERVICE["WatchdogSec"]
     assert int(watchdog.removesuffix("s")) / FEEDS >= 5 * MAX_SLEEP_NS / 1e9

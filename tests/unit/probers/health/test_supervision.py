@@ -10,8 +10,14 @@ import pytest
 from probers.clock import Instant
 from probers.config.health import HealthAddress
 from probers.health.client import ask
-from probers.health.notify import Notifier, socket_address, watchdog_of
-from probers.health.supervision import SHOWN_NS, Supervision, Turns
+from probers.health.supervision import (
+    SHOWN_NS,
+    Notifier,
+    Supervision,
+    Turns,
+    socket_address,
+    watchdog_of,
+)
 from schemas.units import SECOND_NS
 from tests.unit.probers.clocks import ManualClock
 

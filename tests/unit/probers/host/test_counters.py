@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from probers.host.counters import CounterFiles
-from probers.host.link import Link, LinkFiles
+from probers.host.port import Link, LinkFiles
 from tests.unit.probers.trees import build
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probers.config.rnics import namespace_path
 from probers.host import ethtool, netns
 from probers.host.ethtool import (
     Statistics,
@@ -99,7 +100,7 @@ def test_a_real_driver_is_read(namespace: str) -> None:
         assert of_this_namespace("va", str(socket.if_nametoindex("va")))
         return first, socket.if_nametoindex("vb"), Statistics("va").read()
 
-    found, peer, pauses = netns.inside(netns.namespace_path(namespace), ask)
+    found, peer, pauses = netns.inside(namespace_path(namespace), ask)
     assert found["peer_ifindex"] == peer
     assert len(found) > 1
     assert pauses == {}
@@ -126,6 +127,6 @@ def test_a_driver_whose_statistics_change_is_read_anew(
         assert everything.read() == {}
         return before, gone, after
 
-    before, gone, after = netns.inside(netns.namespace_path(namespace), ask)
+    before, gone, after = netns.inside(namespace_path(namespace), ask)
     assert gone == 0
     assert 0 < after < before

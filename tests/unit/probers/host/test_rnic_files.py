@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probers.host.counters import CounterFiles
-from probers.host.link import Link, LinkFiles
+from probers.host.port import Link, LinkFiles
 from probers.host.reported import Value
 from probers.host.rnic_files import RnicFiles
 from probers.host.rnic_states import ATTRIBUTES, RnicStates

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from probers.host.host_states import gpudirect
 from probers.host.reported import Value, missing
 from probers.host.rnic_files import LinksRaw, RnicFiles, RnicRaw, SetupRaw
-from probers.host.rnic_states import GONE, NO_PAUSES, RnicStates
+from probers.host.rnic_states import GONE, NO_PAUSES, RnicStates, gpudirect
 from schemas.units import SECOND_NS
 from tests.unit.probers.trees import Tree, build
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probers.host import host_states, netdev, sysfs, sysfs_text
+from probers.config.checks import pages_of
+from probers.host import host_states, port, sysfs_text
 from probers.host.counters import CounterFiles
-from probers.host.link import Link, LinkFiles
+from probers.host.port import Link, LinkFiles
 from probers.host.rnic_files import RnicFiles
 from probers.host.rnic_states import ATTRIBUTES, RnicStates
 from probers.host.sysfs import PAGE_BYTES, names_in, read_bytes, read_text
@@ -20,12 +21,12 @@ from tests.unit.probers.trees import build
 PARSERS = (
     sysfs_text.number, sysfs_text.port_state, sysfs_text.operational_state, sysfs_text.lanes,
     sysfs_text.transfers_gts, sysfs_text.rate_gbps, sysfs_text.aer_total, sysfs_text.gid,
-    sysfs_text.version, sysfs_text.module_names, sysfs_text.kernel_version, sysfs_text.pages_of,
-    netdev.valid_name,
+    sysfs_text.version, sysfs_text.module_names, sysfs_text.kernel_version, pages_of,
+    port.valid_name,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("module", [sysfs_text, sysfs, netdev, host_states])
+@pytest.mark.parametrize("module", [sysfs_text, port, host_states])
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     """They are the documentation."""
     found = doctest.testmod(module)
@@ -52,7 +53,7 @@ def test_no_configuration_space_breaks_the_walk(content: bytes, before: int) -> 
 @given(st.text(max_size=30))
 def test_a_name_that_leads_elsewhere_is_no_network_device(name: str) -> None:
     """It becomes part of a path."""
-    valid = netdev.valid_name(name)
+    valid = port.valid_name(name)
     if valid is not None:
         assert os.path.normpath(f"/sys/class/net/{valid}") == f"/sys/class/net/{valid}"
         assert "\0" not in valid

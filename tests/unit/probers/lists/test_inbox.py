@@ -1,9 +1,8 @@
 """Which records an agent reads, and what becomes of those it cannot."""
 
-from probers.lists.consumer import Record
 from probers.lists.directory import Directory
 from probers.lists.follower import PingListFollower, Refusal
-from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox
+from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox, Record
 from probers.lists.registration import REASSERT_NS, Registration, Standing
 from schemas import topics
 from schemas.codec import Codec, DecodeError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probers.overlay.child import TableChild
-from probers.overlay.command import MAX_LINE_BYTES, Command, CommandError
+from probers.overlay.reading import MAX_LINE_BYTES, Command, CommandError
 from probers.overlay.wire import (
     Answer,
     Finding,

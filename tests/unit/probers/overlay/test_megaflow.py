@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probers.overlay.address import ipv4_number, mac_number
-from probers.overlay.fields import MalformedError, split
-from probers.overlay.megaflow import MAX_LINE_CHARS, Flow, Kind, Skipped, Step, parse_line
+from probers.overlay.megaflow import (
+    MAX_LINE_CHARS,
+    Flow,
+    Kind,
+    MalformedError,
+    Skipped,
+    Step,
+    parse_line,
+    split,
+)
 from tests.unit.probers.overlay.dumps import PUSH, TO_VTEP, flow, kernel
 
 VTEP = ipv4_number("10.9.0.9")

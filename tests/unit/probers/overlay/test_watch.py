@@ -3,10 +3,17 @@
 from dataclasses import replace
 
 from probers.clock import Instant
-from probers.overlay.locals import MAX_LOCALS, LocalEndpoints
-from probers.overlay.watch import EVICTIONS, FAILURES, GAP_NS, OverlayWatch, Publication
+from probers.overlay.watch import (
+    EVICTIONS,
+    FAILURES,
+    GAP_NS,
+    MAX_LOCALS,
+    LocalEndpoints,
+    OverlayWatch,
+    Publication,
+)
 from probers.overlay.wire import Answer, Finding, Request, Way
-from probers.probing.targets import FlowTarget
+from probers.probing.plan import FlowTarget
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.eventlog import EventLog
 from schemas.records import ProbeResult
@@ -187,7 +194,7 @@ def told(bench: Bench, seconds: float, *, offloaded: bool | None) -> list[tuple[
     """Read tables in which hardware has the destination, or not; return what is told of it."""
     bench.child.answer = Answer(read=True, findings=[replace(SENT, offloaded=offloaded)])
     bench.turn(seconds)
-    states = bench.watch.take_told()
+    states = bench.watch.take_reports()
     assert all((s.component_id, s.attribute) == ("v0", EVICTIONS) for s in states)
     return [(s.value.number, s.value.missing_reason or "") for s in states]
 
@@ -203,12 +210,12 @@ def test_flows_that_hardware_loses_are_told_of_the_virtual_switch() -> None:
     bench.child.answer = BAD
     for number in range(FAILURES):
         bench.turn(155 + 31 * number)
-    (state,) = bench.watch.take_told()
+    (state,) = bench.watch.take_reports()
     assert (state.value.number, state.value.missing_reason) == (
         None,
         "the flow tables cannot be read",
     )
-    assert bench.watch.take_told() == []
+    assert bench.watch.take_reports() == []
 
 
 def test_without_hardware_nothing_is_told_of_it() -> None:

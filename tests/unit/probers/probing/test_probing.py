@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from probers.config.settings import AgentConfig, build_config
-from probers.host.link import Link
+from probers.host.port import Link
+from probers.probing.plan import FlowTarget, entropy_of
 from probers.probing.probing import Probing
 from probers.probing.rounds import TOLD_NS, Round
-from probers.probing.targets import FlowTarget, entropy_of
 from probers.probing.trace import FinishedTrace
 from probers.transports.base import Probe, Transport
 from schemas.enums import ProbeStatus, TraceCause

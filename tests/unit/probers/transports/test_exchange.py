@@ -1,7 +1,7 @@
 """What the exchange does when sockets cannot be emptied."""
 
+from probers import packet
 from probers.clock import Instant
-from probers.transports import packet
 from probers.transports.base import PacketCounts, Probe
 from probers.transports.exchange import UNDRAINED_NS, Exchange
 from schemas.enums import ProbeStatus

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from probers.packet import UNSEALED
 from probers.transports.base import PacketCounts
-from probers.transports.packet import UNSEALED
 from probers.transports.responder import Responder
 from schemas.units import US_NS
 from tests.unit.probers.clocks import ManualClock

@@ -2,8 +2,8 @@
 
 import pytest
 
+from probers.packet import UNSEALED
 from probers.transports.base import PacketCounts
-from probers.transports.packet import UNSEALED
 from probers.transports.responder import MAX_REPLIES_HZ, REPLY_BURST, Responder
 from tests.unit.probers.clocks import ManualClock
 

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
+from probers import packet
 from probers.clock import SystemClock
-from probers.transports import packet
-from probers.transports.packet import Packets
+from probers.packet import Packets
 from probers.transports.udp import UdpTransport
 
 LOOPBACK = "127.0.0.1"

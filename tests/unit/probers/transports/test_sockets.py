@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probers.transports.family import IPV4, IPV6, Family
-from probers.transports.sockets import SocketError, parse_error
+from probers.transports.sockets import IPV4, IPV6, Family, SocketError, parse_error
 from schemas.enums import ProbeStatus
 
 REPORTERS = {IPV4.number: "10.1.2.3", IPV6.number: "fd00::a:1"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probers.transports import packet
+from probers import packet
 from probers.transports.tunnel import parse_report, quoted_payload
 
 NONCE = 0x1122_3344_5566_7788

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ops.bench.rig.load import AGAIN_ROUNDS, LATE_ROUNDS, Load, LoadShape, Sent
-from probers.probing.pacing import shuffled
+from probers.probing.plan import shuffled
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
 from streams.columns.rounds import round_columns

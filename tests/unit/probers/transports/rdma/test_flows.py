@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probers.probing.targets import entropy_of
+from probers.probing.plan import entropy_of
 from probers.transports.rdma.flows import (
     label_of,
     pair_of,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from probers.clock import Instant
+from probers.packet import UNSEALED, PacketType
 from probers.transports.base import Completion, PacketCounts, Probe
 from probers.transports.exchange import Exchange
-from probers.transports.packet import UNSEALED, PacketType
 from probers.transports.rdma.answering import Answering
 from probers.transports.rdma.asking import FOLLOW_UP_NS, Asking
 from probers.transports.rdma.completions import DeviceClock

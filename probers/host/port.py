@@ -1,11 +1,20 @@
-"""Which network device an RDMA device's port sends through, and where it stands in sysfs."""
+"""The port of an RNIC in sysfs: its folder, its network device, and whether it is up.
+
+A port is a folder of an RDMA device (`.../infiniband/mlx5_0/ports/1`), or a network device
+(`.../net/eth1`), which is its own port.
+"""
 
 import os
 import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
 from typing import Final
 
 from probers.host.sysfs import names_in, read_text
 
+# Folders of a port's counters, any of which a configuration may name.
+_PORT_PARTS: Final = frozenset({"counters", "hw_counters", "statistics"})
 # Names come out of files: one that could lead elsewhere is none (dev_valid_name() in the
 # kernel's net/core/dev.c: at most 15 characters, no slash, colon or white space).
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[^/:\s\x00-\x1f\x7f]{1,15}")
@@ -13,6 +22,54 @@ _NAME: Final = re.compile(r"(?!\.{1,2}$)[^/:\s\x00-\x1f\x7f]{1,15}")
 _GIDS: Final = 4
 # A PCI function has one network device a port, and at most some representors.
 _MAX_NETDEVS: Final = 64
+# Longest state text: "4: ACTIVE", "lowerlayerdown".
+_READ_BYTES: Final = 64
+# Linux operational states in which frames can leave (RFC 2863 through
+# Documentation/networking/operstates.rst): a loopback or tunnel says "unknown".
+NETDEV_UP: Final = frozenset({"up", "unknown", "dormant", "testing"})
+_INFINIBAND_ACTIVE: Final = "ACTIVE"
+
+
+class Link(Enum):
+    """State of an RNIC's own port."""
+
+    UP = auto()
+    DOWN = auto()
+    GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFiles:
+    """Where the state of the port of a counters folder is told.
+
+    For InfiniBand (`ports/1`, or `ports/1/counters`) in `ports/1/state`, for a netdev
+    (`<name>`, or `<name>/statistics`) in `<name>/operstate`. Where neither is there, as in
+    the lab, a port is up as long as its folder exists.
+    """
+
+    counters: Path
+
+    def read(self) -> Link:
+        """Return the state now."""
+        port = port_folder(self.counters)
+        state = read_text(str(port / "state"), _READ_BYTES)
+        if state is not None:
+            return Link.UP if state.endswith(_INFINIBAND_ACTIVE) else Link.DOWN
+        state = read_text(str(port / "operstate"), _READ_BYTES)
+        if state is not None:
+            return Link.UP if state in NETDEV_UP else Link.DOWN
+        return Link.UP if self.counters.is_dir() else Link.GONE
+
+
+def port_folder(counters: Path) -> Path:
+    """Return the folder of the port, or of the network device, that a counters folder is of.
+
+    >>> port_folder(Path("/sys/class/infiniband/mlx5_0/ports/1/hw_counters")).as_posix()
+    '/sys/class/infiniband/mlx5_0/ports/1'
+    >>> port_folder(Path("/sys/class/net/eth1")).as_posix()
+    '/sys/class/net/eth1'
+    """
+    return counters.parent if counters.name in _PORT_PARTS else counters
 
 
 def valid_name(name: str | None) -> str | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from probers.config.rnics import RdmaSettings, RnicConfig
-from probers.host.link import Link
-from probers.host.rnic import GONE_AFTER_NS, Change, Rnic
+from probers.host.port import Link
+from probers.probing.rnic import GONE_AFTER_NS, Change, Rnic
 from probers.transports.opening import Probes
 from schemas.enums import Transport as TransportKind
 from schemas.eventlog import EventLog

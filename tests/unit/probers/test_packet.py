@@ -6,15 +6,8 @@ import zlib
 
 import pytest
 
-from probers.transports import packet
-from probers.transports.packet import (
-    UNSEALED,
-    ForgedError,
-    Packet,
-    PacketError,
-    Packets,
-    PacketType,
-)
+from probers import packet
+from probers.packet import UNSEALED, ForgedError, Packet, PacketError, Packets, PacketType
 
 KEY = b"0123456789abcdef0123456789abcdef"
 OTHER = b"another key of more than sixteen bytes"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from probers.overlay.evictions import RETURN_NS, EvictionMeter
+from probers.overlay.watch import RETURN_NS, EvictionMeter
 from probers.overlay.wire import Finding, Way
 from schemas.units import SECOND_NS
 

@@ -4,16 +4,16 @@ from collections import Counter
 
 import pytest
 
-from probers.probing import pacing
-from probers.probing.pacing import TokenBucket
+from probers.clock import TokenBucket
+from probers.probing import plan
 from schemas.units import SECOND_NS
 
 
 def test_the_stagger_depends_on_the_id_alone_and_fills_the_interval() -> None:
     """The same id gives the same offset; a thousand ids fall evenly into ten parts."""
     ids = [f"agent-h{n}" for n in range(1_000)]
-    offsets = [pacing.stagger_ns(name, SECOND_NS) for name in ids]
-    assert offsets == [pacing.stagger_ns(name, SECOND_NS) for name in ids]
+    offsets = [plan.stagger_ns(name, SECOND_NS) for name in ids]
+    assert offsets == [plan.stagger_ns(name, SECOND_NS) for name in ids]
     assert all(0 <= offset < SECOND_NS for offset in offsets)
     parts = Counter(offset * 10 // SECOND_NS for offset in offsets)
     assert min(parts.values()) > 60
@@ -25,26 +25,26 @@ def test_the_stagger_depends_on_the_id_alone_and_fills_the_interval() -> None:
 )
 def test_the_next_start_is_strictly_ahead_and_on_the_grid(now: int, start: int) -> None:
     """Whole intervals plus the offset, whatever the time is now."""
-    assert pacing.next_start_ns(now, 1_000, 300) == start
+    assert plan.next_start_ns(now, 1_000, 300) == start
 
 
 def test_probes_are_spread_evenly_on_whole_slots() -> None:
     """Forty probes over 300 ms: ascending, within, at most seven in a 50-ms slot."""
-    offsets = pacing.spread_ns(40, 300_000_000)
+    offsets = plan.spread_ns(40, 300_000_000)
     assert offsets == sorted(offsets)
     assert offsets[0] == 0
     assert offsets[-1] < 300_000_000
     assert max(Counter(offsets).values()) <= 7
-    assert pacing.spread_ns(0, 300) == []
+    assert plan.spread_ns(0, 300) == []
 
 
 def test_the_order_is_an_agents_own() -> None:
     """Two agents go through one list in different orders, each always in the same."""
     items = [f"w{n}/r0" for n in range(30)]
-    one, other = pacing.shuffled(items, "agent-a"), pacing.shuffled(items, "agent-b")
+    one, other = plan.shuffled(items, "agent-a"), plan.shuffled(items, "agent-b")
     assert one != other
     assert sorted(one) == sorted(other) == sorted(items)
-    assert one == pacing.shuffled(reversed(items), "agent-a")
+    assert one == plan.shuffled(reversed(items), "agent-a")
 
 
 def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from probers.publish.heartbeat import (
+from probers.reporting.heartbeat import (
     SHOWN_NS,
     Absence,
     ClockWatch,

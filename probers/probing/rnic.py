@@ -7,7 +7,7 @@ from typing import Final
 from probers.clock import Clock, Instant
 from probers.config.rnics import RnicConfig
 from probers.host.counters import CounterFiles
-from probers.host.link import Link, LinkFiles
+from probers.host.port import Link, LinkFiles
 from probers.host.reported import Value, missing
 from probers.transports.base import PacketCounts, Transport
 from probers.transports.opening import Probes, open_transport

@@ -2,7 +2,7 @@
 
 from probers.clock import Instant
 from probers.transports.base import Probe
-from probers.transports.outstanding import Answer, Outstanding
+from probers.transports.exchange import Answer, Outstanding
 
 
 def a_probe(token: int, timeout_ns: int = 100) -> Probe:

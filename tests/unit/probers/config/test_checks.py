@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probers.config.addresses import MAX_CHARACTERS, unicast
+from probers.config.checks import MAX_CHARACTERS, unicast
 
 
 @pytest.mark.parametrize(

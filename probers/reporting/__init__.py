@@ -1,0 +1,1 @@
+"""Makes the records that the agent publishes from what its parts have measured."""
