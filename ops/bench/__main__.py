@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from ops.bench import labs
 from ops.bench.accuracy import accuracy
 from ops.bench.agent import agent, soak
-from ops.bench.labs import labs
 from ops.bench.pipeline import pipeline
 from ops.bench.rig.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.bench.rig.yardstick import yardstick_s

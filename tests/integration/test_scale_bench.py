@@ -37,7 +37,7 @@ def test_a_small_cluster_lives_and_its_faults_are_named(
         SHAPE, tmp_path, lambda _: None, workers=1, bootstrap=kafka.bootstrap,
         prefix=kafka.topic_prefix,
     )  # fmt: skip
-    told = run.told
+    told = run.summary
     assert told is not None
     assert run.ended == []
     assert run.drained_s is not None

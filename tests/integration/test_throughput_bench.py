@@ -12,7 +12,7 @@ import pytest
 
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput import core, delay, memory, peers
+from ops.bench.throughput import core, peers, realtime
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
 from ops.bench.throughput.rig import Filled, Rig
 from ops.bench.throughput.start import restart
@@ -30,8 +30,8 @@ MOST_S = 30.0
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """Give a broker that waits for nobody."""
-    with Rig(tmp_path_factory.mktemp("rig"), join_ms=0, lead_s=2.0) as made:
-        yield made
+    with Rig(tmp_path_factory.mktemp("rig"), join_ms=0, lead_s=2.0) as rig:
+        yield rig
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_core_judges_a_recording() -> None:
     """One window of each 5-tuple has closed, and every result was taken."""
     alone = core.Core()
     (before, early), (logs, late) = core.recording(SHAPE, (10, INTERVALS))
-    counts = alone.take(before) + alone.take(logs)
+    counts = alone.consume(before) + alone.consume(logs)
     assert counts["windows"] == SHAPE.paths
     assert counts["results"] + counts["duplicate"] == early + late
 
@@ -103,7 +103,7 @@ def test_bytes_depend_on_the_batch(rig: Rig) -> None:
 
 def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
     """Each cut of a paced load has its anomaly, within seconds."""
-    rows = delay.delay(rig, 1, lambda _: None, rate_hz=4_000.0, warm_s=1.0, lasts_s=4.0)
+    rows = realtime.delay(rig, 1, lambda _: None, rate_hz=4_000.0, warm_s=1.0, lasts_s=4.0)
     p99, median, worst, missing = measured(rows).values()
     assert 0 < median <= p99 <= worst < 30
     assert missing == 0
@@ -111,7 +111,7 @@ def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
 
 def test_memory_is_that_of_all_workers(rig: Rig) -> None:
     """Two processes with little in them: some hundred megabytes, and no more than they took."""
-    rows = memory.memory(rig, 1, lambda _: None, shape=LoadShape(agents=4), lasts_s=3)
+    rows = realtime.memory(rig, 1, lambda _: None, shape=LoadShape(agents=4), lasts_s=3)
     kept, most = measured(rows).values()
     assert 0.1 < kept <= most < 2
 
@@ -122,7 +122,7 @@ def test_without_a_known_load_there_is_no_delay(
     """A part that cannot be measured says so, and makes no figure."""
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    assert delay.delay(rig, 1, said.append) == []
+    assert realtime.delay(rig, 1, said.append) == []
     assert "skipped" in said[0]
 
 

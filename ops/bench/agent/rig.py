@@ -1,4 +1,4 @@
-"""One real agent among its peers, with a broker that can be taken away, to be measured."""
+"""One real agent with simulated peers and a broker that can be stopped, to be measured."""
 
 import sys
 import time
@@ -11,7 +11,6 @@ from typing import Final, Self
 
 from confluent_kafka import Producer
 
-from ops.bench.agent.host_tree import build_tree
 from ops.bench.agent.peers import LOOPBACK, Peers, Traffic
 from ops.bench.rig import process_cost
 from ops.bench.rig.process_cost import Memory
@@ -25,6 +24,29 @@ from schemas.connection import KafkaSettings, settings_from_table
 from schemas.enums import PingListPhase, TargetOrigin, Transport
 from schemas.records import Endpoint, Heartbeat, PingList, PingTarget, ProbeRound
 from schemas.registry import codec_for
+
+
+def build_tree(description: str, root: Path) -> None:
+    r"""Create a host's sysfs and procfs below `root` from a description.
+
+    A line that begins with `/` names a folder. The lines after it are the folder's files
+    (`name text`, with `\n` for a line break) and symbolic links (`name -> target`). `#` begins a
+    comment.
+    """
+    folder = root
+    for line in description.splitlines():
+        if line.startswith("#"):
+            continue
+        if line.startswith("/"):
+            folder = root / line.removeprefix("/")
+            folder.mkdir(parents=True, exist_ok=True)
+            continue
+        file, _, text = line.partition(" ")
+        if text.startswith("-> "):
+            (folder / file).symlink_to(text.removeprefix("-> "))
+        else:
+            (folder / file).write_text(text.replace("\\n", "\n") + "\n", encoding="utf-8")
+
 
 CLUSTER: Final = "bench"
 MEASURED: Final = "measured"

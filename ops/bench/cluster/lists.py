@@ -67,7 +67,7 @@ class Lists:
         have = {agent: said(made) for agent, made in self._latest.items()}
         return sum(due.get(a) != have.get(a) for a in due.keys() | have.keys())
 
-    def told(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """Return the counts."""
         return {
             "lists": self.published, "lists_needless": self.needless,

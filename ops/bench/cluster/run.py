@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ops.bench.cluster.shape import CLUSTER, ClusterShape
 from ops.bench.cluster.watch import Costs, Verdicts, WorkerLag
-from ops.bench.throughput.watching import documents, events
+from ops.bench.throughput.rig import documents, events
 from ops.bench.throughput.wire import log_bytes
 from ops.log.watch import Watch
 from ops.running.pipeline import LOCALIZER, MODULES, WORKER, NotReadyError, Pipeline, PipelineConfig
@@ -59,7 +59,7 @@ class ClusterRun:
 
     Attributes
     ----------
-    told : what the simulator says at its end; None: it did not come to it
+    summary : what the simulator prints at its end; None: it did not end
     lag_s, lag_messages : of the workers when the simulator ended
     worst_lag_s : the most while it ran
     over_s : when the simulator had published all, monotonic
@@ -72,7 +72,7 @@ class ClusterRun:
     shape: ClusterShape
     verdicts: Verdicts
     costs: Costs
-    told: Mapping[str, Any] | None = None
+    summary: Mapping[str, Any] | None = None
     lag_s: float = 0.0
     lag_messages: int = 0
     worst_lag_s: float = 0.0
@@ -165,7 +165,7 @@ def _simulator(pipeline: Pipeline, shape: ClusterShape) -> list[str]:
 
 
 class _Follower:
-    """Watches a run; what happens goes into it and is told."""
+    """Watches a run; stores and prints what happens."""
 
     def __init__(
         self,
@@ -181,20 +181,20 @@ class _Follower:
         self._say = say
         self._stored = stored
         self._localizer: Child | None = None
-        # Lines that the localizer had told of itself when the cluster began to live.
-        self._told_before = 0
+        # Metrics that the localizer had logged when the cluster went live.
+        self._metrics_before = 0
 
     def follow(self, simulator: Child, children: Mapping[str, Child]) -> None:
         """Watch until the simulator has ended and the workers are through, or time is up."""
-        run, told = self._run, 0
+        run, printed = self._run, 0
         self._localizer = children[LOCALIZER]
         deadline = time.monotonic() + FILL_TIMEOUT_S + 2 * run.shape.seconds
         while True:
             running = simulator.running
             found = documents(simulator)
-            for document in found[told:]:
+            for document in found[printed:]:
                 self._take(document)
-            told = len(found)
+            printed = len(found)
             for name, child in children.items():
                 if not child.running and name not in run.ended:
                     run.ended.append(name)
@@ -206,9 +206,9 @@ class _Follower:
                 if run.drained_s is None and self._lag.now_messages == 0:
                     run.drained_s = now_s - run.over_s
                 late_s = DRAIN_S if run.drained_s is None else VERDICT_S
-                if now_s > run.over_s + late_s and run.told is not None:
+                if now_s > run.over_s + late_s and run.summary is not None:
                     return
-            if (not running and run.told is None) or now_s > deadline:
+            if (not running and run.summary is None) or now_s > deadline:
                 raise RuntimeError(f"the simulator did not reach its end:\n{simulator.log_tail()}")
 
     def _look(self) -> None:
@@ -229,7 +229,7 @@ class _Follower:
                 run.costs.begin()
                 lag.worst_s = 0.0
                 run.stored = self._stored()
-                self._told_before = len(self._behind_s())
+                self._metrics_before = len(self._behind_s())
             case "fault":
                 run.verdicts.put(document)
                 self._say(f"{document['what']}: {document['components'][0]}")
@@ -245,17 +245,17 @@ class _Follower:
                 run.over_s = time.monotonic()
                 run.lag_s, run.lag_messages = lag.now_s, lag.now_messages
                 run.worst_lag_s = lag.worst_s
-                run.localizer_behind_s = self._behind_s()[self._told_before :]
+                run.localizer_behind_s = self._behind_s()[self._metrics_before :]
                 for name, now in self._stored().items():
                     before = run.stored[name]
                     size, records = now.size - before.size, now.records - before.records
                     run.stored[name] = Stored(size, records)
             case "end":
-                run.told = document
+                run.summary = document
                 run.verdicts.begun.update(document["begun"])
 
     def _behind_s(self) -> list[float]:
         if self._localizer is None:
             return []
-        told = events(self._localizer, "localizer.metrics")
-        return [e["behind_ms"] / 1e3 for e in told if e["behind_ms"] is not None]
+        metrics = events(self._localizer, "localizer.metrics")
+        return [e["behind_ms"] / 1e3 for e in metrics if e["behind_ms"] is not None]

@@ -139,7 +139,7 @@ class Simulator:
         lost = self._sender.flush()
         self._settle()
         return {
-            **counts, **self._lists.told(), "results": self._results, "seconds": seconds,
+            **counts, **self._lists.counts(), "results": self._results, "seconds": seconds,
             "cpu_s": cpu_s, "peak_bytes": peak_bytes, "unpublished": left + lost,
             "behind_s": self._behind_ns / 1e9,
             "begun": self._begun, "containers": self._jobs.begun, "jobs": len(self._jobs.running),

@@ -71,20 +71,22 @@ def slope(sizes: Sequence[float], costs: Sequence[float]) -> float:
     return float((x * (y - y.mean())).sum() / (x * x).sum())
 
 
-def told(curve: Curve, *, bar: float | None, command: str, say: Callable[[str], None]) -> Figure:
-    """Print a curve, keep it for the picture, and return its slope as a figure."""
+def slope_figure(
+    curve: Curve, *, bar: float | None, command: str, say: Callable[[str], None]
+) -> Figure:
+    """Print a curve, store it for the picture, and return its slope as a figure."""
     for size, cost in zip(curve.sizes, curve.costs, strict=True):
         say(f"{curve.name}: {size:,.0f} {curve.axis}: {cost:.4g} {curve.unit}")
     say(f"{curve.name}: slope {curve.slope:.2f}")
-    keep(curve)
+    store_curve(curve)
     return figure(
         f"{curve.name}: slope over {curve.axis}", [curve.slope], "",
         bar=bar, sense="<=", command=command,
     )  # fmt: skip
 
 
-def alone(module: str, argument: str, environment: Mapping[str, str] | None = None) -> Any:
-    """Return what a module prints as JSON that runs in a process of its own."""
+def run_alone(module: str, argument: str, environment: Mapping[str, str] | None = None) -> Any:
+    """Run a module in a process of its own; return what it prints, as JSON."""
     done = subprocess.run(
         [sys.executable, "-m", module, argument],
         check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
@@ -93,9 +95,9 @@ def alone(module: str, argument: str, environment: Mapping[str, str] | None = No
     return json.loads(done.stdout)
 
 
-def keep(curve: Curve, path: Path = CURVES, picture: Path = PICTURE) -> None:
-    """Put a curve in the place of an earlier one of its name, and draw all anew."""
-    curves = {c.name: c for c in kept(path)} | {curve.name: curve}
+def store_curve(curve: Curve, path: Path = CURVES, picture: Path = PICTURE) -> None:
+    """Store a curve, replacing an earlier one of its name, and draw all of them."""
+    curves = {c.name: c for c in stored_curves(path)} | {curve.name: curve}
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(c) for c in curves.values()]
     path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -108,7 +110,7 @@ def keep(curve: Curve, path: Path = CURVES, picture: Path = PICTURE) -> None:
     )
 
 
-def kept(path: Path = CURVES) -> list[Curve]:
+def stored_curves(path: Path = CURVES) -> list[Curve]:
     """Return the curves of earlier runs."""
     if not path.exists():
         return []

@@ -24,7 +24,7 @@ class Figure:
     `value` is the median (or the worst, where the figure says so) of `runs`
     runs; `low` and `high` are the least and the greatest of them. A figure
     that could not be measured has value None and misses its bar. One without a bar is
-    told beside the others and judged by nobody.
+    shown beside the others and never missed.
     """
 
     figure: str

@@ -39,11 +39,11 @@ def cluster(runs: int, say: Say, shape: ClusterShape | None = None) -> list[Figu
 
 def sentence(run: ClusterRun) -> str:
     """Return what came of a run, for a line of progress."""
-    told = run.told or {}
+    s = run.summary or {}
     kept = "kept up" if run.lag_s <= CAUGHT_UP_S else "did NOT keep up"
     later = "not within the time" if run.drained_s is None else f"{run.drained_s:.1f} s later"
     text = (
-        f"{told['results']:,} results, {told['messages']:,} messages in {told['seconds']:.0f} s; "
+        f"{s['results']:,} results, {s['messages']:,} messages in {s['seconds']:.0f} s; "
         f"the workers {kept}: {run.lag_s:.1f} s ({run.lag_messages:,} messages) behind at the end, "
         f"{run.worst_lag_s:.1f} s at most, all taken {later}"
     )
@@ -54,7 +54,7 @@ def sentence(run: ClusterRun) -> str:
 
 def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
     """Return the rows of one size."""
-    said = [run.told or {} for run in runs]
+    ended = [run.summary or {} for run in runs]
     size = f"cluster of {runs[0].shape.rnics:,} RNICs, live"
 
     def row(
@@ -70,29 +70,29 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
         )  # fmt: skip
 
     rows = [
-        row("results published", [t["results"] / t["seconds"] for t in said], "/s", sense=">="),
-        row("messages published", [t["messages"] / t["seconds"] for t in said], "/s", sense=">="),
-        row("containers created", [t["containers"] / t["seconds"] * 60 for t in said], "a minute",
+        row("results published", [t["results"] / t["seconds"] for t in ended], "/s", sense=">="),
+        row("messages published", [t["messages"] / t["seconds"] for t in ended], "/s", sense=">="),
+        row("containers created", [t["containers"] / t["seconds"] * 60 for t in ended], "a minute",
             sense=">="),
         row("messages that the simulator published late, the latest",
-            [t["behind_s"] for t in said], "s", bar=SIMULATOR_LATE_S, worst=True),
-        row("messages not published", [t["unpublished"] for t in said], "", bar=0, worst=True),
+            [t["behind_s"] for t in ended], "s", bar=SIMULATOR_LATE_S, worst=True),
+        row("messages not published", [t["unpublished"] for t in ended], "", bar=0, worst=True),
         row("workers behind at the end", [r.lag_s for r in runs], "s", bar=CAUGHT_UP_S, worst=True),
         row("workers behind, the most", [r.worst_lag_s for r in runs], "s", worst=True),
         row("workers: seconds to take what was left", [r.drained_s for r in runs], "s",
             worst=True),
         row("lists published for each agent that changed",
-            [t["lists"] / max(1, t["agents_changed"]) for t in said], ""),
-        row("lists published needlessly", [t["lists_needless"] for t in said], "", bar=0,
+            [t["lists"] / max(1, t["agents_changed"]) for t in ended], ""),
+        row("lists published needlessly", [t["lists_needless"] for t in ended], "", bar=0,
             worst=True),
-        row("lists that are wrong at the end", [t["lists_wrong"] for t in said], "", bar=0,
+        row("lists that are wrong at the end", [t["lists_wrong"] for t in ended], "", bar=0,
             worst=True),
-        row("the longest list", [t["lists_longest"] / KIB for t in said], "KiB",
+        row("the longest list", [t["lists_longest"] / KIB for t in ended], "KiB",
             bar=MAX_LIST_BYTES / KIB, worst=True),
         row("a container's registration → its first probes, median",
-            [t["activation_s"] for t in said], "s"),
+            [t["activation_s"] for t in ended], "s"),
         row("a container's registration → its first probes, worst",
-            [t["activation_worst_s"] for t in said], "s", worst=True),
+            [t["activation_worst_s"] for t in ended], "s", worst=True),
     ]  # fmt: skip
     for number, fault in enumerate(runs[0].verdicts.injected):
         delays = [r.verdicts.delay_s(r.verdicts.injected[number]) for r in runs]
@@ -116,9 +116,9 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
             [max(b, default=None) for b in behind], "s", worst=True),
     ]  # fmt: skip
     rows.append(
-        row("simulator: CPU, of a core", [t["cpu_s"] / t["seconds"] * 100 for t in said], "%")
+        row("simulator: CPU, of a core", [t["cpu_s"] / t["seconds"] * 100 for t in ended], "%")
     )
-    rows.append(row("simulator: RSS", [t["peak_bytes"] / MB for t in said], "MB", worst=True))
+    rows.append(row("simulator: RSS", [t["peak_bytes"] / MB for t in ended], "MB", worst=True))
     for name in runs[0].costs.share:
         shares = [r.costs.share.get(name) for r in runs]
         memory = [r.costs.rss_bytes.get(name, 0) / MB for r in runs]
@@ -129,8 +129,8 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
             each = [_each(run.stored[topic]) for run in runs]
             rows.append(row(f"on the broker, {topic}", each, "bytes a record"))
         read = [
-            sum(run.stored[topic.name].size for topic in READ_BY_ALL) / told["seconds"]
-            for run, told in zip(runs, said, strict=True)
+            sum(run.stored[topic.name].size for topic in READ_BY_ALL) / s["seconds"]
+            for run, s in zip(runs, ended, strict=True)
         ]
         # Kafka sends batches as they are stored.
         sent = [r * run.shape.agents / MB for r, run in zip(read, runs, strict=True)]

@@ -22,7 +22,7 @@ from localizer.core import Core
 from localizer.edge import collector
 from localizer.facts.inputs import Event
 from ops.bench.rig import process_cost
-from ops.bench.rig.growth import Curve, told
+from ops.bench.rig.growth import Curve, slope_figure
 from ops.bench.rig.report import Figure, figure
 from ops.bench.scale.localizer_faults import Fault, Troubles, plan, spine_off
 from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World
@@ -247,7 +247,7 @@ def growth(runs: int, say: Say) -> list[Figure]:
                 name=f"localizer, {name}: {of}", axis="links", unit=unit,
                 sizes=tuple(float(run.links) for run in found), costs=tuple(values),
             )  # fmt: skip
-            rows.append(told(curve, bar=None, command=COMMAND, say=say))
+            rows.append(slope_figure(curve, bar=None, command=COMMAND, say=say))
     return rows
 
 

@@ -19,7 +19,7 @@ from arena.setup import Rec, host_endpoints, topology
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.edge import collector
-from ops.bench.rig.growth import Curve, told
+from ops.bench.rig.growth import Curve, slope_figure
 from ops.bench.rig.report import Figure
 from ops.bench.scale.localizer import COMMAND, Say, row, set_up
 from ops.bench.scale.localizer_faults import Troubles, plan
@@ -114,7 +114,7 @@ def ends(runs: int, say: Say) -> list[Figure]:
         costs=tuple(after_s for _, after_s in found),
     )  # fmt: skip
     return [
-        told(curve, bar=SLOPE, command=COMMAND, say=say),
+        slope_figure(curve, bar=SLOPE, command=COMMAND, say=say),
         row(f"… at {found[-1][0]:,} paths", [found[-1][1]], "s", None),
     ]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ops.bench.rig.growth import FLAT, Curve, told
+from ops.bench.rig.growth import FLAT, Curve, slope_figure
 from ops.bench.rig.report import Figure, figure
 from probers.lists.follower import PingListFollower
 from schemas.codec import Codec
@@ -253,7 +253,7 @@ def churn(runs: int, say: Say) -> list[Figure]:
             "ping lists: the longest under churn", [v / 1024 for v in largest], "KiB",
             bar=MAX_LIST_BYTES / 1024, sense="<=", command=COMMAND, worst=True,
         ),
-        told(curve, bar=FLAT, command=COMMAND, say=say),
+        slope_figure(curve, bar=FLAT, command=COMMAND, say=say),
     ]  # fmt: skip
 
 
@@ -315,7 +315,7 @@ def activation(runs: int, say: Say) -> list[Figure]:
     say(f"a registration of nobody on the list: {statistics.median(foreign_us):.0f} µs; "
         f"of 2,000 containers a minute: {share:.2%} of a core")  # fmt: skip
     return [
-        told(curve, bar=FLAT, command=COMMAND, say=say),
+        slope_figure(curve, bar=FLAT, command=COMMAND, say=say),
         figure(
             "agent: registrations of nobody on its list, 2,000 containers a minute: of a core",
             [us * CONTAINERS_A_MINUTE * RAILS / 60 / 1e4 for us in foreign_us], "%",

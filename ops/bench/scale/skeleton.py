@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ops.bench.rig.growth import LINEAR, Curve, alone, told
+from ops.bench.rig.growth import LINEAR, Curve, run_alone, slope_figure
 from ops.bench.rig.report import Figure, figure
 from ops.bench.scale.skeleton_cluster import (
     CLUSTER,
@@ -41,7 +41,9 @@ ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 def one_job(runs: int, say: Say) -> list[Figure]:
     """2,048 RNICs, 300 s at 10 Hz, from a table."""
-    found = [alone("arena.skeletons", "--bench", ENVIRONMENT)["task known"] for _ in range(runs)]
+    found = [
+        run_alone("arena.skeletons", "--bench", ENVIRONMENT)["task known"] for _ in range(runs)
+    ]
     for f in found:
         say(f"2,048 RNICs × 300 s × 10 Hz: {f['wall_s']:.2f} s, {f['cpu_s']:.2f} s of CPU, "
             f"DP {f['dp']}, PP {f['pp']}")  # fmt: skip
@@ -109,16 +111,16 @@ def cluster(runs: int, say: Say) -> list[Figure]:
                sense="<=", command=COMMAND),
         figure("skeletons: one task of 64 is new, share of the whole", one_of, "", bar=ONE_SHARE,
                sense="<=", command=COMMAND),
-        told(Curve(name="skeletons: CPU", axis=axis, unit="s", sizes=rnics, costs=seconds),
+        slope_figure(Curve(name="skeletons: CPU", axis=axis, unit="s", sizes=rnics, costs=seconds),
              bar=LINEAR, command=COMMAND, say=say),
-        told(Curve(name="skeletons: peak memory", axis=axis, unit="MiB", sizes=rnics,
+        slope_figure(Curve(name="skeletons: peak memory", axis=axis, unit="MiB", sizes=rnics,
                    costs=memory), bar=LINEAR, command=COMMAND, say=say),
     ]  # fmt: skip
 
 
 def _child(tasks: int, say: Say) -> dict[str, Any]:
     """Return what a process measured of a cluster of that many tasks."""
-    found: dict[str, Any] = alone("ops.bench.scale.skeleton_cluster", str(tasks), ENVIRONMENT)
+    found: dict[str, Any] = run_alone("ops.bench.scale.skeleton_cluster", str(tasks), ENVIRONMENT)
     first, nothing, one = found["first"], found["nothing"], found["one"]
     say(
         f"{found['rnics']:,} RNICs in {tasks} tasks: {first['wall_s']:.1f} s "

@@ -14,7 +14,7 @@ from typing import Final
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import Load, LoadShape
-from ops.bench.throughput.core import PARTITIONS, Core, Logs, put
+from ops.bench.throughput.core import PARTITIONS, Core, Logs, append_interval
 from schemas.codec import Codec
 from streams.columns import memory
 from streams.warm import warm
@@ -36,9 +36,9 @@ def run(agents: int, warm_s: int = WARM_S, lasts_s: int = LASTS_S) -> dict[str, 
     core, results, cpu_s = Core(publish=True), 0, 0.0
     for number in range(warm_s + lasts_s):
         logs: Logs = [[] for _ in range(PARTITIONS)]
-        came = put(load, number, logs)
+        came = append_interval(load, number, logs)
         begin_s = time.process_time()
-        core.take(logs)
+        core.consume(logs)
         if number >= warm_s:
             cpu_s += time.process_time() - begin_s
             results += came

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from ops.bench.rig.growth import FLAT, LINEAR, Curve, alone, told
+from ops.bench.rig.growth import FLAT, LINEAR, Curve, run_alone, slope_figure
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure, figure
 from ops.bench.scale.workers_life import PLAN, STEP_S, LifeRun
-from ops.bench.throughput.figures import MEGA, on_rig
+from ops.bench.throughput.report import MEGA, on_rig
 from ops.bench.throughput.rig import Rig
 
 COMMAND: Final = "make bench-scale"
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def life(
-    made: Rig,
+    rig: Rig,
     runs: int,
     say: Say,
     *,
@@ -41,8 +41,8 @@ def life(
     caught: list[float] = []
     late = 0
     for number in range(runs):
-        settings = made.settings(f"life{number}.")
-        found = LifeRun(made, settings, say).run(shape, plan, step_s)
+        settings = rig.settings(f"life{number}.")
+        found = LifeRun(rig, settings, say).run(shape, plan, step_s)
         verdict = found.verdict
         if verdict is None or not verdict.windows:
             raise RuntimeError("no window was due: the run was too short")
@@ -67,7 +67,7 @@ def life(
 
 
 def rates(
-    made: Rig,
+    rig: Rig,
     runs: int,
     say: Say,
     *,
@@ -77,12 +77,12 @@ def rates(
     most_s: float = MOST_S,
 ) -> list[Figure]:
     """Let one, two and four workers of a new group take a full topic."""
-    filled = made.fill("full.", shape, intervals)
+    filled = rig.fill("full.", shape, intervals)
     rate: dict[int, list[float]] = {count: [] for count in counts}
     size: dict[int, list[float]] = {count: [] for count in counts}
     for _ in range(runs):
         for count in counts:
-            run = made.run_workers(filled, count, most_s=most_s)
+            run = rig.run_workers(filled, count, most_s=most_s)
             rate[count].append(run.rate_hz / MEGA)
             size[count].append(run.workers.rss_bytes / MEGA)
             say(
@@ -115,9 +115,9 @@ def _row(
     )  # fmt: skip
 
 
-def workers(made: Rig, runs: int, say: Say) -> list[Figure]:
+def workers(rig: Rig, runs: int, say: Say) -> list[Figure]:
     """Measure both."""
-    return rates(made, runs, say) + life(made, runs, say)
+    return rates(rig, runs, say) + life(rig, runs, say)
 
 
 def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
@@ -136,8 +136,8 @@ def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
     memory = Curve(name="worker: memory of the 5-tuples", axis=axis, unit="MiB", sizes=points,
                    costs=tuple(state))  # fmt: skip
     return [
-        told(cost, bar=FLAT, command=COMMAND, say=say),
-        told(memory, bar=LINEAR, command=COMMAND, say=say),
+        slope_figure(cost, bar=FLAT, command=COMMAND, say=say),
+        slope_figure(memory, bar=LINEAR, command=COMMAND, say=say),
         _row(f"worker: memory of a 5-tuple, {points[-1]:,.0f} of them",
              [state[-1] * MIB / points[-1]], "bytes"),
     ]  # fmt: skip
@@ -145,7 +145,7 @@ def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
 
 def grown(agents: int) -> dict[str, float]:
     """Return what a process of its own measured."""
-    found: dict[str, float] = alone("ops.bench.scale.worker_growth", str(agents))
+    found: dict[str, float] = run_alone("ops.bench.scale.worker_growth", str(agents))
     return found
 
 

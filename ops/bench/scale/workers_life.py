@@ -1,25 +1,118 @@
-"""Workers of one group that join, leave and are killed while rounds flow.
+"""Workers of one group that join, leave and are killed while rounds flow: nothing lost or doubled.
 
-What they published is compared with the log of rounds (`workers_truth`), and after each kill
-the group's lag is watched until it has caught up.
+The log of rounds is the truth. Each 5-tuple and window must be published once: rounds are
+identified by agent, incarnation and number, and a probe belongs to the window of its sending time.
+After each kill the group's lag is watched until it has caught up.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ops.bench.cluster.watch import WorkerLag
 from ops.bench.rig.load import LoadShape
-from ops.bench.scale.workers_truth import Truth, Verdict
-from ops.bench.throughput.rig import START_TIMEOUT_S, Rig
-from ops.bench.throughput.watching import events
+from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, events
 from ops.running.processes import Child, ChildDiedError
 from schemas.codec import Codec
 from schemas.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND, PROBE_WINDOW, Topic
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, US_NS
 from streams.edge.lookback import LogReader
+
+
+class Window(NamedTuple):
+    """A 5-tuple's window."""
+
+    agent: str
+    src: str
+    dst: str
+    flow: int
+    start_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a comparison, in results.
+
+    Attributes
+    ----------
+    published : results of windows that must be there
+    lost : of these, in no window
+    double : in more than one window, or in one that counts more than there was
+    windows : windows that must be there
+    """
+
+    published: int
+    lost: int
+    double: int
+    windows: int
+
+
+@dataclass
+class Truth:
+    """Rounds and windows, by partition, as they are read.
+
+    Parameters
+    ----------
+    window_ns, lateness_ns
+        As the workers have them. A window is due once its partition has a round that begins
+        so long after its end.
+    """
+
+    window_ns: int
+    lateness_ns: int
+    _rounds: set[tuple[str, int, int]] = field(default_factory=set)
+    _sent: Counter[Window] = field(default_factory=Counter)
+    _partition: dict[str, int] = field(default_factory=dict)
+    _latest_us: dict[int, int] = field(default_factory=dict)
+    _counted: Counter[Window] = field(default_factory=Counter)
+    _again: Counter[Window] = field(default_factory=Counter)
+    duplicates: int = 0
+
+    def round(self, datum: Mapping[str, Any], partition: int) -> None:
+        """Take a round, a decoded datum."""
+        agent, at_us = datum["agent_id"], datum["started_at"]
+        self._partition[agent] = partition
+        self._latest_us[partition] = max(self._latest_us.get(partition, 0), at_us)
+        name = (agent, datum["incarnation"], datum["round_seq"])
+        if name in self._rounds:
+            self.duplicates += 1
+            return
+        self._rounds.add(name)
+        window_ns = self.window_ns
+        for result in datum["results"]:
+            sent_ns = at_us * US_NS + result["sent_offset_ns"]
+            start_us = sent_ns // window_ns * window_ns // US_NS
+            self._sent[Window(agent, result["src"], result["dst"], result["flow"], start_us)] += 1
+
+    def window(self, datum: Mapping[str, Any]) -> None:
+        """Take a published window, a decoded datum."""
+        name = Window(
+            datum["agent_id"], datum["src"], datum["dst"], datum["flow"], datum["window_start_at"]
+        )
+        if name in self._counted:
+            self._again[name] += datum["sent"]
+        else:
+            self._counted[name] = datum["sent"]
+
+    def verdict(self) -> Verdict:
+        """Compare; windows that are not due yet are left out on both sides."""
+        due = {
+            name: sent
+            for name, sent in self._sent.items()
+            if name.start_us + (self.window_ns + self.lateness_ns) // US_NS
+            < self._latest_us[self._partition[name.agent]]
+        }
+        more = sum(max(0, n - self._sent[name]) for name, n in self._counted.items())
+        return Verdict(
+            published=sum(due.values()),
+            lost=sum(max(0, sent - self._counted[name]) for name, sent in due.items()),
+            double=more + self._again.total(),
+            windows=len(due),
+        )
+
 
 WINDOW_S: Final = 5
 LATENESS_S: Final = 2
@@ -69,8 +162,8 @@ def settled_after(samples: Sequence[tuple[float, float]], limit_s: float) -> flo
 class LifeRun:
     """One run of the plan on a rig."""
 
-    def __init__(self, made: Rig, settings: KafkaSettings, say: Say) -> None:
-        self._made = made
+    def __init__(self, rig: Rig, settings: KafkaSettings, say: Say) -> None:
+        self._rig = rig
         self._settings = settings
         self._say = say
         self._children: dict[str, Child] = {}
@@ -84,7 +177,7 @@ class LifeRun:
         # A worker that leaves takes some seconds to end.
         seconds = round(step_s * (len(plan) + 2))
         intervals = seconds * SECOND_NS // shape.interval_ns
-        pace = self._made.begin(
+        pace = self._rig.begin(
             "ops.bench.throughput.children", "pace", "--bootstrap", self._settings.bootstrap,
             "--prefix", self._settings.topic_prefix, "--shape", shape.text(),
             "--intervals", str(intervals),
@@ -94,7 +187,7 @@ class LifeRun:
             self._watch(lag, step_s)
             for step in plan:
                 self._step(step, lag, step_s)
-            self._made.result(pace)
+            self._rig.result(pace)
             self._drain(lag)
         finally:
             lag.close()
@@ -113,7 +206,7 @@ class LifeRun:
             if step == LEAVE:
                 self._stop(name)
             else:
-                self._made.group.kill(name)
+                self._rig.group.kill(name)
                 del self._children[name]
         if not self._children:
             self._join()
@@ -155,12 +248,12 @@ class LifeRun:
     def _join(self) -> str:
         self._number += 1
         name = f"{self._settings.topic_prefix}worker-{self._number}"
-        self._children[name] = self._made.start_worker(name, self._settings, *OPTIONS)
+        self._children[name] = self._rig.start_worker(name, self._settings, *OPTIONS)
         return name
 
     def _stop(self, name: str) -> None:
         child = self._children.pop(name)
-        code = self._made.group.stop(name)
+        code = self._rig.group.stop(name)
         if code != 0:
             raise RuntimeError(f"{name} ended with {code} at SIGTERM:\n{child.log_tail()}")
 

@@ -1,8 +1,8 @@
-"""Processes of the throughput benchmark beside the workers: the fillers and the bare loops.
+"""Processes of the throughput benchmark beside the workers: they publish loads, or read them.
 
-`python -m ops.bench.throughput.children fill|pace|bare …`: each prints one JSON object at its
-end. They are processes of their own, so that the CPU time of each is its own, and nothing
-competes for an interpreter with what is measured.
+`python -m ops.bench.throughput.children fill|pace|fill-probes|bare|source …`: each but `source`
+prints one JSON object when it ends. They are processes of their own, so that the CPU time of each
+can be measured and none shares an interpreter with what is measured.
 """
 
 import argparse
@@ -12,12 +12,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from unittest.mock import patch
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, Load, LoadShape, Sent
+from ops.bench.throughput.peer_windows import TOPIC, encode
+from schemas.codec import Codec
 from schemas.connection import KafkaSettings, settings_from_table
+from schemas.eventlog import setup_logging
+from schemas.ids import path_id
 from schemas.topics import PROBE_ROUND
 from streams.edge.lookback import QUEUE_BACKOFF
 
@@ -203,29 +208,102 @@ def _settings(options: argparse.Namespace) -> KafkaSettings:
     return settings_from_table(options.bootstrap, table)
 
 
+def fill_probes(options: argparse.Namespace) -> dict[str, Any]:
+    """Publish the results of a load one by one, keyed by path: the topic of the peers."""
+    producer = Producer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "partitioner": "murmur2_random",
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    failed = messages = 0
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    codec = Codec()
+    start_us = int(time.time() * 1e6) - options.intervals * options.shape.interval_ns // 1000
+    for sent in Load(options.shape).rounds(options.intervals, start_us):
+        datum = codec.decode_datum(PROBE_ROUND, sent.value)
+        for result in datum["results"]:
+            sent_ns = datum["started_at"] * 1000 + result.pop("sent_offset_ns")
+            value = encode({"agent_id": datum["agent_id"], "sent_ns": sent_ns, **result})
+            key = path_id(result["src"], result["dst"])
+            while True:
+                try:
+                    producer.produce(
+                        options.prefix + TOPIC, key=key, value=value,
+                        timestamp=sent_ns // 10**6, on_delivery=delivered,
+                    )  # fmt: skip
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            messages += 1
+        producer.poll(0)
+    left = producer.flush(FLUSH_S)
+    if left or failed:
+        raise RuntimeError(f"the load is incomplete: {left} waiting, {failed} failed")
+    return {"messages": messages}
+
+
+def source(options: argparse.Namespace) -> None:
+    """Run the worker's batch source, Faust channel and agent until SIGTERM; judge nothing."""
+    # Fillers need not wait for the worker's imports.
+    from streams import worker  # noqa: PLC0415
+    from streams.config import WorkerConfig  # noqa: PLC0415
+    from streams.edge.engine import Batch, Engine  # noqa: PLC0415
+
+    class OffsetsOnly(Engine):
+        """Accepts batches as the engine does, and only notes their offsets."""
+
+        def _process(self, batch: Batch) -> None:
+            for partition, messages in batch.messages.items():
+                if partition in self._sessions:
+                    session = self._sessions[partition]
+                    session.next_offset = int(messages[-1].offset() or 0) + 1
+                    # Nothing was sent that would have to be confirmed.
+                    mark = session.mark()
+                    if mark is not None:
+                        mark.settle()
+            self._moved()
+            self.commit_due()
+
+    setup_logging(as_json=True)
+    with patch.object(worker, "Engine", OffsetsOnly):
+        worker.run_worker(_settings(options), WorkerConfig(group=options.group, commit_s=0.05))
+
+
 def main() -> int:
-    """Be one of these processes."""
+    """Run the process that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench.throughput.children")
     commands = parser.add_subparsers(required=True)
-    for run in (fill, pace, bare):
-        command = commands.add_parser(run.__name__, help=run.__doc__)
+    for run in (fill, pace, fill_probes, bare, source):
+        command = commands.add_parser(run.__name__.replace("_", "-"), help=run.__doc__)
         command.set_defaults(run=run)
         command.add_argument("--bootstrap", required=True)
         command.add_argument("--prefix", default="")
-        if run is bare:
+        if run is source:
+            command.add_argument("--group", required=True)
+        elif run is bare:
             command.add_argument("--partitions", type=int, nargs="+", required=True)
             command.add_argument("--go-s", type=float, default=0.0)
             command.add_argument("--most-s", type=float, default=600.0)
-            continue
-        command.add_argument("--shape", type=LoadShape.parse, required=True)
-        command.add_argument("--intervals", type=int, required=True)
-        command.add_argument("--compression", default="lz4")
+        else:
+            command.add_argument("--shape", type=LoadShape.parse, required=True)
+            command.add_argument("--intervals", type=int, required=True)
+            command.add_argument("--compression", default="lz4")
         if run is fill:
             command.add_argument("--first", type=int, default=0)
             command.add_argument("--start-us", type=int, required=True)
             command.add_argument("--alone", action="store_true")
     options = parser.parse_args()
-    print(json.dumps(options.run(options)), flush=True)
+    printed = options.run(options)
+    if printed is not None:
+        print(json.dumps(printed), flush=True)
     return 0
 
 

@@ -51,13 +51,13 @@ def recording(shape: LoadShape, intervals: Sequence[int]) -> list[tuple[Logs, in
     number = 0
     for count in intervals:
         logs: Logs = [[] for _ in range(PARTITIONS)]
-        results = sum(put(load, each, logs) for each in range(number, number + count))
+        results = sum(append_interval(load, each, logs) for each in range(number, number + count))
         number += count
         stretches.append((logs, results))
     return stretches
 
 
-def put(load: Load, interval: int, logs: Logs) -> int:
+def append_interval(load: Load, interval: int, logs: Logs) -> int:
     """Put an interval's rounds behind those of their partitions; return their results."""
     sent = load.interval(interval, START_US)
     for each in sent:
@@ -86,7 +86,7 @@ class Core:
         self._feeds = [Feed(machine, Codec()) for machine in self._machines]
         self._offsets = [0] * PARTITIONS
 
-    def take(self, logs: Logs) -> Counter[str]:
+    def consume(self, logs: Logs) -> Counter[str]:
         """Take what comes next, in batches as workers do; return what was counted."""
         counts: Counter[str] = Counter()
         for partition, log in enumerate(logs):
@@ -120,9 +120,9 @@ def main() -> int:
     (before, _), (logs, results) = recording(options.shape, (options.warm, options.intervals))
     for _ in range(options.runs):
         core = Core()
-        core.take(before)
+        core.consume(before)
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        counts = core.take(logs)
+        counts = core.consume(logs)
         run = {
             "results": results,
             "wall_s": time.perf_counter() - wall_s,

@@ -8,8 +8,8 @@ from typing import Final
 
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput.figures import MEGA, WORKERS, Say, costs, row, told
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
+from ops.bench.throughput.report import MEGA, WORKERS, Say, costs, describe, row
 from ops.bench.throughput.rig import Filled, Rig, Run
 from ops.running.processes import Child
 from schemas.connection import KafkaSettings
@@ -48,40 +48,40 @@ def _where(settings: KafkaSettings) -> tuple[str, ...]:
     return "--bootstrap", settings.bootstrap, "--prefix", settings.topic_prefix
 
 
-def faust(made: Rig, settings: KafkaSettings, *more: str) -> Starter:
+def faust(rig: Rig, settings: KafkaSettings, *more: str) -> Starter:
     """Return what starts Faust on probes, or with `--rounds` on rounds."""
-    return lambda _number, group: made.begin(
+    return lambda _number, group: rig.begin(
         "ops.bench.throughput.peer_faust", *_where(settings), "--group", group, *more
     )
 
 
-def quix_streams(made: Rig, settings: KafkaSettings, python: Path) -> Starter:
+def quix_streams(rig: Rig, settings: KafkaSettings, python: Path) -> Starter:
     """Return what starts Quix Streams on probes, each process with a state of its own."""
-    return lambda number, group: made.begin(
+    return lambda number, group: rig.begin(
         "ops.bench.throughput.peer_quix", *_where(settings), "--group", group,
-        "--state", str(made.folder / f"{group}-{number}"), python=str(python),
+        "--state", str(rig.folder / f"{group}-{number}"), python=str(python),
     )  # fmt: skip
 
 
-def batch_source(made: Rig, settings: KafkaSettings) -> Starter:
+def batch_source(rig: Rig, settings: KafkaSettings) -> Starter:
     """Return what starts the batch source on rounds."""
-    return lambda _number, group: made.begin(
-        "ops.bench.throughput.source", *_where(settings), "--group", group
+    return lambda _number, group: rig.begin(
+        "ops.bench.throughput.children", "source", *_where(settings), "--group", group
     )
 
 
-def fill_probes(made: Rig, settings: KafkaSettings, shape: LoadShape, intervals: int) -> int:
+def fill_probes(rig: Rig, settings: KafkaSettings, shape: LoadShape, intervals: int) -> int:
     """Make the peers' topics and fill them; return the number of probes."""
-    made.make_topics(settings, (TOPIC, WINDOWS), PARTITIONS)
-    said = made.child(
-        "ops.bench.throughput.probes", *_where(settings), "--shape", shape.text(),
+    rig.make_topics(settings, (TOPIC, WINDOWS), PARTITIONS)
+    said = rig.child(
+        "ops.bench.throughput.children", "fill-probes", *_where(settings), "--shape", shape.text(),
         "--intervals", str(intervals),
     )  # fmt: skip
     return int(said["messages"])
 
 
 def run_programs(
-    made: Rig,
+    rig: Rig,
     settings: KafkaSettings,
     topic: str,
     start: Starter,
@@ -90,18 +90,18 @@ def run_programs(
     processes: int = WORKERS,
 ) -> Run:
     """Let programs of a new group take a topic; `start` gets a number and the group."""
-    group = made.new_group()
-    place = made.positions(settings, topic, group)
+    group = rig.new_group()
+    place = rig.positions(settings, topic, group)
     children = [start(number, group) for number in range(processes)]
     try:
-        return made.follow(place, children, most_s=most_s)
+        return rig.follow(place, children, most_s=most_s)
     finally:
         for child in children:
-            made.group.kill(child.name)
+            rig.group.kill(child.name)
 
 
 def peers(
-    made: Rig,
+    rig: Rig,
     runs: int,
     say: Say,
     *,
@@ -114,24 +114,22 @@ def peers(
     if quix is None:
         say(f"peers: no Quix Streams at {QUIX_PYTHON} (or ${PYTHON_ENV}): its figure is skipped")
     found: dict[str, list[Run]] = {"ours": [], "Faust": [], "Quix Streams": []}
-    filled = made.fill("peers.", *ours)
+    filled = rig.fill("peers.", *ours)
     settings = filled.settings
-    probes = fill_probes(made, settings, *theirs)
+    probes = fill_probes(rig, settings, *theirs)
     say(f"{probes:,} probes, a message each, beside {filled.messages:,} rounds")
     for _ in range(runs):
-        found["ours"].append(made.run_workers(filled, WORKERS, most_s=most_s))
+        found["ours"].append(rig.run_workers(filled, WORKERS, most_s=most_s))
         found["Faust"].append(
-            run_programs(made, settings, TOPIC, faust(made, settings), most_s=most_s)
+            run_programs(rig, settings, TOPIC, faust(rig, settings), most_s=most_s)
         )
         if quix is not None:
             found["Quix Streams"].append(
-                run_programs(
-                    made, settings, TOPIC, quix_streams(made, settings, quix), most_s=most_s
-                )
+                run_programs(rig, settings, TOPIC, quix_streams(rig, settings, quix), most_s=most_s)
             )
         for name, of in found.items():
             if of:
-                say(told(name, of[-1]))
+                say(describe(name, of[-1]))
     rows = []
     for name, bar in (("Faust", 100.0), ("Quix Streams", 20.0)):
         if found[name]:
@@ -147,7 +145,7 @@ def peers(
 
 
 def source(
-    made: Rig,
+    rig: Rig,
     runs: int,
     say: Say,
     *,
@@ -158,12 +156,12 @@ def source(
     """Interleaved: the batch source in its Faust app, and an agent on Faust's own consumer."""
     batch: list[Run] = []
     own: list[Run] = []
-    filled: Filled = made.fill("source.", shape, intervals)
+    filled: Filled = rig.fill("source.", shape, intervals)
     settings = filled.settings
-    starters = batch_source(made, settings), faust(made, settings, "--rounds")
+    starters = batch_source(rig, settings), faust(rig, settings, "--rounds")
     for _ in range(runs):
         for found, starter in zip((batch, own), starters, strict=True):
-            found.append(run_programs(made, settings, PROBE_ROUND.name, starter, most_s=most_s))
+            found.append(run_programs(rig, settings, PROBE_ROUND.name, starter, most_s=most_s))
         say(f"batch source {batch[-1].rate_hz:,.0f} messages/s, "
             f"Faust's own consumer {own[-1].rate_hz:,.0f}")  # fmt: skip
     size = filled.bytes / filled.messages

@@ -1,12 +1,13 @@
-"""What the throughput benchmark fills topics with, and what it sees taken from them.
+"""The rig of the throughput benchmark: a broker, topics full of rounds, real workers.
 
-What the throughput benchmark measures with: a broker, topics full of rounds, real workers.
+Workers are observed from outside: by committed offsets, by their logs, by their processes.
 """
 
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, LoadShape
-from ops.bench.throughput.watching import Positions, documents, events
 from ops.broker.embedded import EmbeddedKafka
 from ops.log.positions import GroupPositions
 from ops.running.pipeline import to_toml
@@ -26,6 +26,69 @@ from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import api, apply_topics
 from schemas.connection import KafkaSettings, settings_from_table
 from schemas.topics import ANOMALY, PROBE_ROUND, PROBE_WINDOW
+
+POLL_S: Final = 0.02
+READY_POLL_S: Final = 0.1
+
+
+class Positions:
+    """What a group has committed of a topic; `ends` are those of its partitions."""
+
+    def __init__(
+        self, positions: GroupPositions, group: str, topic: str, ends: Mapping[int, int]
+    ) -> None:
+        self._positions = positions
+        self._group = group
+        self._places = [(topic, partition) for partition in ends]
+        self.end = sum(ends.values())
+
+    def done(self) -> int | None:
+        """Return the sum of the committed offsets; None while there is none at all."""
+        found = self._positions.committed(self._group, self._places).values()
+        known = [offset for offset in found if offset is not None]
+        return sum(known) if known else None
+
+    def wait(
+        self, condition: Callable[[int | None], bool], group: ProcessGroup, timeout_s: float
+    ) -> float:
+        """Return the monotonic time at which a sum of offsets satisfies; raises TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            group.check()
+            asked = time.monotonic()
+            if condition(self.done()):
+                return asked
+            if asked > deadline:
+                raise TimeoutError(f"{self._group} stands at {self.done()} after {timeout_s:.0f} s")
+            time.sleep(POLL_S)
+
+
+def documents(child: Child) -> list[dict[str, Any]]:
+    """Return what a process has printed or logged as JSON objects, one a line."""
+    found = []
+    for line in child.log.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            document = json.loads(line)
+        except ValueError:
+            continue  # what a library prints by itself
+        if isinstance(document, dict):
+            found.append(document)
+    return found
+
+
+def events(child: Child, *names: str) -> list[dict[str, Any]]:
+    """Return the events of these names that a process has logged."""
+    return [d for d in documents(child) if d.get("event") in names]
+
+
+def wait_ready(group: ProcessGroup, workers: Sequence[Child], timeout_s: float) -> None:
+    """Wait until workers say that they are ready; raises TimeoutError."""
+    deadline = time.monotonic() + timeout_s
+    while not all(events(child, "worker.ready") for child in workers):
+        group.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the workers are not ready after {timeout_s:.0f} s")
+        time.sleep(READY_POLL_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +142,6 @@ JOIN_MS: Final = 4_000
 LEAD_S: Final = 6.0
 # A client's lines about a broker that ends are of no use.
 QUIET: Final = {"log_level": 0}
-POLL_S: Final = 0.02
 TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 120.0
 # A child says nothing until its end.

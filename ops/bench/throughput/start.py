@@ -6,7 +6,7 @@ from typing import Final
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput.figures import MEGA, Say, row
+from ops.bench.throughput.report import MEGA, Say, row
 from ops.bench.throughput.rig import Filled, Rig
 from schemas.topics import ANOMALY, PROBE_ROUND
 
@@ -21,22 +21,22 @@ GROUP: Final = "skeletonhunter-worker"
 POLL_S: Final = 0.02
 
 
-def restart(made: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tuple[float, int]:
+def restart(rig: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tuple[float, int]:
     """Publish one more interval, start a worker; return its seconds and its memory.
 
     It processes when each partition has an output of it: a mark of progress at least.
     """
-    more = made.fill(
+    more = rig.fill(
         filled.settings.topic_prefix, filled.shape, 1, first=filled.intervals + number,
         start_us=filled.start_us,
     )  # fmt: skip
-    before = made.ends(more.settings, ANOMALY.name)
+    before = rig.ends(more.settings, ANOMALY.name)
     name = f"start-{number}"
     started = time.monotonic()
-    child = made.start_worker(name, more.settings, "--group", group)
+    child = rig.start_worker(name, more.settings, "--group", group)
     while True:
-        made.group.check()
-        now = made.ends(more.settings, ANOMALY.name)
+        rig.group.check()
+        now = rig.ends(more.settings, ANOMALY.name)
         if all(now[p] > end for p, end in before.items()):
             break
         if time.monotonic() - started > TIMEOUT_S:
@@ -44,29 +44,29 @@ def restart(made: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tu
         time.sleep(POLL_S)
     took_s = time.monotonic() - started
     rss_bytes = process_cost.memory(child.pid).peak_bytes
-    take_all(made, more, group)
-    made.group.stop(name)
+    take_all(rig, more, group)
+    rig.group.stop(name)
     return took_s, rss_bytes
 
 
-def take_all(made: Rig, filled: Filled, group: str = GROUP) -> None:
+def take_all(rig: Rig, filled: Filled, group: str = GROUP) -> None:
     """Wait until the group has committed all rounds."""
-    place = made.positions(filled.settings, PROBE_ROUND.name, group)
-    place.wait(lambda done: done == place.end, made.group, FIRST_S)
+    place = rig.positions(filled.settings, PROBE_ROUND.name, group)
+    place.wait(lambda done: done == place.end, rig.group, FIRST_S)
 
 
 def start(
-    made: Rig, runs: int, say: Say, shape: LoadShape = SHAPE, intervals: int = INTERVALS
+    rig: Rig, runs: int, say: Say, shape: LoadShape = SHAPE, intervals: int = INTERVALS
 ) -> list[Figure]:
     """Let a worker take some minutes of rounds; then start it again and again."""
     took, rss = [], []
-    filled = made.fill("start.", shape, intervals)
+    filled = rig.fill("start.", shape, intervals)
     say(f"{filled.results:,} results of {shape.paths:,} 5-tuples to take before the start")
-    made.start_worker("first", filled.settings)
-    take_all(made, filled)
-    made.group.stop("first")
+    rig.start_worker("first", filled.settings)
+    take_all(rig, filled)
+    rig.group.stop("first")
     for number in range(runs):
-        seconds, size = restart(made, filled, number)
+        seconds, size = restart(rig, filled, number)
         took.append(seconds)
         rss.append(size / MEGA)
         say(f"worker processes after {seconds:.1f} s, {size / MEGA:.0f} MB")

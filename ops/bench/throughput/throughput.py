@@ -6,21 +6,20 @@ from typing import Final
 
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput import delay, memory, peers, replay, start, wire
-from ops.bench.throughput.figures import (
+from ops.bench.throughput import peers, realtime, replay, start, wire
+from ops.bench.throughput.report import (
     COMMAND,
     FULL,
     MEGA,
     WORKERS,
     Say,
     costs,
+    describe,
+    draw,
     on_rig,
     row,
-    told,
 )
-from ops.bench.throughput.picture import draw
-from ops.bench.throughput.rig import Rig, Run
-from ops.bench.throughput.watching import documents
+from ops.bench.throughput.rig import Rig, Run, documents
 
 __all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS", "draw"]
 
@@ -53,13 +52,13 @@ class Size:
 SIZE: Final = Size()
 
 
-def core(made: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
+def core(rig: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     """Take a recording in memory through decode, windows, all detectors: one process, no Kafka."""
-    child = made.begin(
+    child = rig.begin(
         "ops.bench.throughput.core", "--shape", size.core.text(),
         "--intervals", str(size.core_intervals), "--runs", str(runs),
     )  # fmt: skip
-    made.result(child)
+    rig.result(child)
     found = documents(child)
     for run in found:
         by_cpu, by_clock = (run["results"] / run[key] / MEGA for key in ("cpu_s", "wall_s"))
@@ -72,18 +71,18 @@ def core(made: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     ]  # fmt: skip
 
 
-def pipeline(made: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
+def pipeline(rig: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     """Workers on topics that are full, interleaved with loops that only consume and decode."""
     bare: list[Run] = []
     ours: list[Run] = []
-    filled = made.fill("full.", size.shape, size.intervals)
+    filled = rig.fill("full.", size.shape, size.intervals)
     say(f"filled: {filled.results:,} results of {size.shape.paths:,} 5-tuples, "
         f"{filled.bytes / filled.results:.1f} bytes each, {filled.seconds:.0f} s")  # fmt: skip
     for _ in range(runs):
-        bare.append(made.run_bare(filled, WORKERS, most_s=size.most_s))
-        say(told("bare loops", bare[-1]))
-        ours.append(made.run_workers(filled, WORKERS, most_s=size.most_s))
-        say(told("workers", ours[-1]))
+        bare.append(rig.run_bare(filled, WORKERS, most_s=size.most_s))
+        say(describe("bare loops", bare[-1]))
+        ours.append(rig.run_workers(filled, WORKERS, most_s=size.most_s))
+        say(describe("workers", ours[-1]))
         say(f"  {dict(ours[-1].counts)}")
     shares = [100 * a.rate_hz / b.rate_hz for a, b in zip(ours, bare, strict=True)]
     return [
@@ -101,8 +100,8 @@ PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "peers": on_rig(peers.peers),
     "source": on_rig(peers.source),
     "wire": on_rig(wire.wire),
-    "delay": on_rig(delay.delay),
-    "memory": on_rig(memory.memory),
+    "delay": on_rig(realtime.delay),
+    "memory": on_rig(realtime.memory),
     # No other member is waited for, as in a group that has been there for long.
     "start": on_rig(start.start, join_ms=0),
     "replay": on_rig(replay.replay, join_ms=0),

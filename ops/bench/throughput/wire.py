@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput.figures import MEGA, Say, row
+from ops.bench.throughput.report import MEGA, Say, row
 from ops.bench.throughput.rig import Ends, Filled, Rig
 from schemas.topics import PROBE_ROUND
 
@@ -60,7 +60,7 @@ def consume_s(filled: Filled, ends: Ends) -> float:
 
 
 def wire(
-    made: Rig,
+    rig: Rig,
     runs: int,
     say: Say,
     *,
@@ -75,12 +75,12 @@ def wire(
     for codec in codecs:
         for alone in (True, False):
             prefix = f"wire-{codec}-{'alone' if alone else 'together'}."
-            filled = made.fill(prefix, shape, intervals, compression=codec, alone=alone)
+            filled = rig.fill(prefix, shape, intervals, compression=codec, alone=alone)
             raw = [filled.bytes / filled.results]
             topic = filled.settings.topic(PROBE_ROUND.name)
-            stored = log_bytes(made.kafka.data_dir, topic) / filled.results
+            stored = log_bytes(rig.kafka.data_dir, topic) / filled.results
             how = "one round a batch, as agents send" if alone else "many rounds a batch"
-            ends = made.ends(filled.settings, PROBE_ROUND.name)
+            ends = rig.ends(filled.settings, PROBE_ROUND.name)
             cpu_s = [consume_s(filled, ends) / filled.results * MEGA for _ in range(TURNS)]
             say(f"{codec}, {how}: {stored:.1f} bytes a result on the broker, "
                 f"{median(cpu_s):.2f} s of CPU to consume a million")  # fmt: skip

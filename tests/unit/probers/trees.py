@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ops.bench.agent.host_tree import build_tree
+from ops.bench.agent.rig import build_tree
 from tests import DATA
 
 FOLDER = DATA / "sysfs"

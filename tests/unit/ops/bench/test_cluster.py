@@ -209,7 +209,7 @@ def test_needless_and_wrong_lists_are_noticed() -> None:
     assert (lists.missing(), lists.wrong()) == (0, 0)
     lists.begin()
     platform.publish(platform.jobs.churn(30.0, NOW_NS // 1000 + 1))
-    told = lists.told()
+    told = lists.counts()
     assert told["lists_needless"] == told["lists_wrong"] == 0
     assert 0 < told["agents_changed"] <= told["lists"] <= 2 * told["agents_changed"]
     agent, made = _any(platform)
@@ -279,7 +279,7 @@ def a_run(**told: float) -> ClusterRun:
         "lists_wrong": 0, "lists_longest": 2_048, "activation_s": 1.0,
         "activation_worst_s": 2.0, "cpu_s": 4.0, "peak_bytes": 10**8,
     }  # fmt: skip
-    run = ClusterRun(SHAPE, Verdicts(), Costs({}), told=said | told, lag_s=1.0, drained_s=0.5)
+    run = ClusterRun(SHAPE, Verdicts(), Costs({}), summary=said | told, lag_s=1.0, drained_s=0.5)
     run.verdicts.put({"what": "x", "components": ["spine:1"], "at_ns": 5 * SECOND_NS})
     run.verdicts.events.append((8.0, event("a", "spine:1")))
     run.costs.share["worker"] = 0.25

@@ -10,7 +10,6 @@ from localizer.config import CoreConfig
 from ops.bench.rig.load import Load, LoadShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput.decoder import Decoder
-from ops.bench.throughput.delay import AGAIN_MS, MOST_AGENTS, judged, shape_at
 from ops.bench.throughput.peer_windows import (
     LATENESS_MS,
     WINDOW_MS,
@@ -19,9 +18,9 @@ from ops.bench.throughput.peer_windows import (
     encode,
     statistics,
 )
-from ops.bench.throughput.picture import draw
-from ops.bench.throughput.recording import record, scenario
-from ops.bench.throughput.replay import extrapolated_s
+from ops.bench.throughput.realtime import AGAIN_MS, MOST_AGENTS, judged, shape_at
+from ops.bench.throughput.replay import extrapolated_s, record, scenario
+from ops.bench.throughput.report import draw
 from ops.recording.diagnosis import INPUTS, diagnose
 from ops.recording.source import Source
 from schemas.topics import PROBE_ROUND

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.rig.growth import Curve, keep, kept, slope
+from ops.bench.rig.growth import Curve, slope, store_curve, stored_curves
 from ops.bench.scale import localizer, scale, workers
 from ops.bench.scale.pinglists import RAILS, Cluster
 from ops.bench.scale.workers import MIB
@@ -35,10 +35,10 @@ def test_a_slope_needs_two_sizes_above_zero() -> None:
 def test_curves_of_other_parts_stay(tmp_path: Path) -> None:
     """A part that is measured anew replaces its own curve only; the picture has both."""
     path, picture = tmp_path / "curves.json", tmp_path / "curves.png"
-    keep(curve("a", 1.0), path, picture)
-    keep(curve("b", 0.0), path, picture)
-    keep(curve("a", 2.0), path, picture)
-    assert {c.name: round(c.slope, 6) for c in kept(path)} == {"a": 2.0, "b": 0.0}
+    store_curve(curve("a", 1.0), path, picture)
+    store_curve(curve("b", 0.0), path, picture)
+    store_curve(curve("a", 2.0), path, picture)
+    assert {c.name: round(c.slope, 6) for c in stored_curves(path)} == {"a": 2.0, "b": 0.0}
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
@@ -86,7 +86,7 @@ def test_a_worker_has_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cpu.value == pytest.approx(0.0, abs=1e-9)
     assert memory.value == pytest.approx(1.0)
     assert each.value == pytest.approx(120 * MIB / 32_000)
-    assert {c.axis for c in kept()} == {"5-tuples"}
+    assert {c.axis for c in stored_curves()} == {"5-tuples"}
     assert Path("docs/scaling.png").exists()
 
 
@@ -103,4 +103,4 @@ def test_the_localizer_has_its_curves(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(localizer, "_measured", measured)
     rows = localizer.growth(1, lambda _: None)
     assert [row.value for row in rows] == pytest.approx([1.0, 0.0, 1.0, 0.0], abs=1e-9)
-    assert {(c.axis, len(c.sizes)) for c in kept()} == {("links", 5)}
+    assert {(c.axis, len(c.sizes)) for c in stored_curves()} == {("links", 5)}

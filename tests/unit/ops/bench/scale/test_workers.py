@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from ops.bench.scale.workers_life import PLAN, settled_after
-from ops.bench.scale.workers_truth import Truth
+from ops.bench.scale.workers_life import PLAN, Truth, settled_after
 from schemas.units import SECOND_NS
 
 WINDOW_NS = 5 * SECOND_NS

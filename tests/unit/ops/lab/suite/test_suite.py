@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ops.bench.labs.labs import figures
-from ops.bench.labs.turns import Kept, Turns
+from ops.bench.labs import Injection, Turns, figures
 from ops.cli.app import build
 from ops.cli.lab_suite import show
 from ops.lab.errors import LabUsageError
@@ -162,7 +161,7 @@ def test_what_a_broken_off_bench_measured_is_gone_on_with(tmp_path: Path) -> Non
 
 def test_the_figures_count_what_was_not_put_in() -> None:
     """A turn that was cut short shows as faults that are missing."""
-    kept = Kept(
+    kept = Injection(
         turn=0, case="a", target="b", hard=True, delay_s=2.0, right=True, kind_right=False,
         verdicts=[],
     )  # fmt: skip

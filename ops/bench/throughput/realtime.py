@@ -1,17 +1,17 @@
-"""How long a result takes to its anomaly, while the workers have half of what they can take."""
+"""Workers under a load that is published in real time: delay to the anomaly, and memory."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Final
 
+from ops.bench.rig import process_cost
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput.figures import MEGA, WORKERS, Say, known_rate_hz, row
-from ops.bench.throughput.rig import START_TIMEOUT_S, Rig
-from ops.bench.throughput.watching import wait_ready
+from ops.bench.throughput.report import MEGA, WORKERS, Say, known_rate_hz, row
+from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, wait_ready
 from ops.log.watch import Watch
 from ops.running.processes import Child
 from schemas.connection import KafkaSettings
@@ -63,23 +63,23 @@ def shape_at(rate_hz: float, cuts_hz: float = CUTS_HZ) -> LoadShape:
     )  # fmt: skip
 
 
-def begin(made: Rig, shape: LoadShape, intervals: int) -> tuple[KafkaSettings, list[Child], Child]:
+def begin(rig: Rig, shape: LoadShape, intervals: int) -> tuple[KafkaSettings, list[Child], Child]:
     """Start workers of a new group and, when they are ready, a load in real time."""
-    name = made.new_group()
-    settings = made.settings(f"{name}.")
-    workers = [made.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
-    wait_ready(made.group, workers, START_TIMEOUT_S)
-    pace = made.begin(
+    name = rig.new_group()
+    settings = rig.settings(f"{name}.")
+    workers = [rig.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
+    wait_ready(rig.group, workers, START_TIMEOUT_S)
+    pace = rig.begin(
         "ops.bench.throughput.children", "pace", "--bootstrap", settings.bootstrap,
         "--prefix", settings.topic_prefix, "--shape", shape.text(), "--intervals", str(intervals),
     )  # fmt: skip
     return settings, workers, pace
 
 
-def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delays:
+def measure(rig: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delays:
     """Publish in real time; compare the cuts with the anomalies that come."""
     intervals = int((warm_s + lasts_s) * SECOND_NS / shape.interval_ns)
-    settings, workers, pace = begin(made, shape, intervals)
+    settings, workers, pace = begin(rig, shape, intervals)
     arrived: dict[tuple[str, str], list[float]] = {}
     with Watch(settings, [ANOMALY], from_start=True) as watch:
         until = float("inf")
@@ -90,17 +90,17 @@ def measure(made: Rig, shape: LoadShape, warm_s: float, lasts_s: float) -> Delay
                     arrived.setdefault((anomaly.src, anomaly.dst), []).append(now_s)
             if until == float("inf") and not pace.running:
                 until = time.monotonic() + DRAIN_S
-    told = made.result(pace)
+    load = rig.result(pace)
     for child in workers:
-        made.group.stop(child.name)
+        rig.group.stop(child.name)
     delays, missing = [], 0
-    for src, dst, at_ms in judged(told["cuts"], (told["begin_s"] + warm_s) * 1e3):
+    for src, dst, at_ms in judged(load["cuts"], (load["begin_s"] + warm_s) * 1e3):
         times = [t for t in arrived.get((src, dst), ()) if t >= at_ms / 1e3]
         if times:
             delays.append(min(times) - at_ms / 1e3)
         else:
             missing += 1
-    return Delays(seconds=delays, missing=missing, behind_s=told["behind_s"])
+    return Delays(seconds=delays, missing=missing, behind_s=load["behind_s"])
 
 
 def judged(cuts: Sequence[Cut], first_ms: float) -> list[Cut]:
@@ -123,7 +123,7 @@ def _is_cut(anomaly: Anomaly) -> bool:
 
 
 def delay(
-    made: Rig,
+    rig: Rig,
     runs: int,
     say: Say,
     *,
@@ -140,7 +140,7 @@ def delay(
     if full_hz is None:
         say("delay: skipped, nothing is known of the full load; measure `pipeline` first")
         return []
-    lasting = partial(measure, made, warm_s=warm_s, lasts_s=lasts_s)
+    lasting = partial(measure, rig, warm_s=warm_s, lasts_s=lasts_s)
     rows = _rows("half of full load", SHARE * full_hz, lasting, runs, say, bar_s=BAR_S)
     return rows if rate_hz else rows + _rows("1 M results/s", MEGA, lasting, runs, say)
 
@@ -175,4 +175,46 @@ def _rows(
         row(f"result → anomaly at {name}, median", middle, "s", sense="<="),
         row(f"result → anomaly at {name}, worst", worst, "s", sense="<="),
         row(f"cuts at {name} without an anomaly", [float(missing)], "", 0.0, "<="),
+    ]
+
+
+GIB: Final = 2**30
+BAR_GIB: Final = 1.5
+# 40,000 RNICs with ten 5-tuples each. Few bodies: their bytes matter here, not their values.
+CLUSTER_SHAPE: Final = LoadShape(agents=5_000, interval_ns=SECOND_NS, bodies=2)
+# Three windows close, and the look-back begins to fill: from then on it is the same each time.
+MEMORY_LASTS_S: Final = 105
+# From one close to the next: what is held rises with the results of the open windows.
+WINDOW_S: Final = 30
+
+
+def memory(
+    rig: Rig, runs: int, say: Say, shape: LoadShape = CLUSTER_SHAPE, lasts_s: int = MEMORY_LASTS_S
+) -> list[Figure]:
+    """Let workers take a load in real time; add up what they hold, and the most they took.
+
+    What they hold is the median over the last window, looked at each second.
+    """
+    kept: list[float] = []
+    most: list[float] = []
+    for _ in range(runs):
+        intervals = round(lasts_s * SECOND_NS / shape.interval_ns)
+        _, workers, pace = begin(rig, shape, intervals)
+        sums: list[int] = []
+        while pace.running or not sums:
+            time.sleep(1)
+            found = [process_cost.memory(child.pid) for child in workers]
+            sums.append(sum(m.rss_bytes for m in found))
+        load = rig.result(pace)
+        for child in workers:
+            rig.group.stop(child.name)
+        kept.append(median(sums[-WINDOW_S:]) / GIB)
+        most.append(sum(m.peak_bytes for m in found) / GIB)
+        say(f"{load['results']:,} results of {shape.paths:,} 5-tuples: {WORKERS} workers hold "
+            f"{kept[-1]:.2f} GiB, at most {most[-1]:.2f}; the load was late by "
+            f"{load['behind_s']:.2f} s at most")  # fmt: skip
+    size = f"{shape.paths:,} 5-tuples at 1 Hz, {WORKERS} workers"
+    return [
+        row(f"{size}: memory of all", kept, "GiB", BAR_GIB, "<="),
+        row(f"{size}: the most that each took, together", most, "GiB", sense="<="),
     ]

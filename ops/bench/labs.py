@@ -1,0 +1,145 @@
+"""`make bench-labs`: the suite of faults in every kind of lab that this machine can have.
+
+Ten turns in an emulated lab take hours. Each injection is written to disk as it ends, so that a
+run that was interrupted can be resumed.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ops.bench.rig.report import BUILD_DIR, Figure, figure
+from ops.lab.kind import LAB_KINDS
+from ops.lab.suite.cases import SUITE
+from ops.lab.suite.suite import RIGHT_SHARE, Run, run_suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """What the figures need of one injection; a fault without verdict has its timeout as delay."""
+
+    turn: int
+    case: str
+    target: str
+    hard: bool
+    delay_s: float
+    right: bool
+    kind_right: bool
+    verdicts: list[list[str]]
+
+
+class Turns:
+    """The turns of one kind of lab: `PATH-LAB.jsonl`, a line for each fault and each turn's end."""
+
+    def __init__(self, folder: Path, lab: str) -> None:
+        self.path = folder / f"labs-{lab}-runs.jsonl"
+
+    def begin(self, *, resume: bool) -> int:
+        """Return the number of the turn to go on with.
+
+        Without `resume` what was kept is dropped, with it only a turn that did not end.
+        """
+        kept: list[str] = []
+        ended = 0
+        if resume and self.path.exists():
+            lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            for number, line in enumerate(lines, start=1):
+                if "ended" in json.loads(line):
+                    kept, ended = lines[:number], json.loads(line)["ended"] + 1
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("".join(kept), encoding="utf-8")
+        return ended
+
+    def add(self, turn: int, run: Run) -> None:
+        """Keep one injection."""
+        outcome = run.outcome
+        late_s = run.case.timeout_s if outcome.open_delay_s is None else outcome.open_delay_s
+        self._write(
+            asdict(
+                Injection(
+                    turn=turn,
+                    case=run.case.name,
+                    target=run.case.target,
+                    hard=run.case.hard,
+                    delay_s=late_s,
+                    right=outcome.right,
+                    kind_right=outcome.kind_right,
+                    verdicts=[list(verdict) for verdict in outcome.verdicts],
+                )
+            )
+        )
+
+    def end(self, turn: int, cut_short: str | None) -> None:
+        """Note that a turn is over, and why some of its faults were not put in."""
+        self._write({"ended": turn, "cut_short": cut_short})
+
+    def runs(self) -> Iterator[Injection]:
+        """Give what was kept, in its order."""
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            fields = json.loads(line)
+            if "ended" not in fields:
+                yield Injection(**fields)
+
+    def _write(self, fields: dict[str, object]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(fields) + "\n")
+
+
+COMMAND: Final = "make bench-labs"
+RUNS: Final = 10
+# `--resume` is theirs: two hours and more in the emulated lab.
+RESUMES: Final = True
+
+Say = Callable[[str], None]
+
+
+def suite(lab: str, runs: int, say: Say, *, resume: bool) -> list[Figure]:
+    """Run the suite in one kind of lab; a machine that cannot have it gives no figures.
+
+    Where a lab does not become calm again, the rest of the turn is left out and the next turn
+    has a new one.
+    """
+    lacking = LAB_KINDS[lab].missing()
+    if lacking is not None:
+        say(f"no {lab} lab here: {lacking}")
+        return []
+    turns = Turns(BUILD_DIR, lab)
+    turn = turns.begin(resume=resume)
+    while turn < runs:
+        result = run_suite(
+            lab, runs=runs, first=turn, bootstrap=None, say=say, found=turns.add, ended=turns.end
+        )
+        turn = result.next_turn
+    return figures(lab, runs, list(turns.runs()))
+
+
+def figures(lab: str, runs: int, kept: Sequence[Injection]) -> list[Figure]:
+    """Return the figures of what was kept of so many turns."""
+    planned = runs * sum(case.in_lab(lab) for case in SUITE)
+    put_in = [float(len(kept))]
+    rows = [
+        # Fewer, where the lab did not become calm again after one of them.
+        figure(f"{lab} lab: faults put in", put_in, "", bar=planned, sense=">=", command=COMMAND),
+        _share(f"{lab} lab: right component", [float(run.right) for run in kept]),
+        _share(f"{lab} lab: right kind", [float(run.kind_right) for run in kept]),
+    ]
+    bar_s = LAB_KINDS[lab].hard_bar_s
+    if bar_s is not None:
+        name = f"{lab} lab: hard fault → opened, median"
+        delays_s = [run.delay_s for run in kept if run.hard]
+        rows.append(figure(name, delays_s, "s", bar=bar_s, sense="<=", command=COMMAND))
+    return rows
+
+
+def _share(name: str, right: list[float]) -> Figure:
+    row = figure(name, right, "of runs", bar=RIGHT_SHARE, sense=">=", command=COMMAND)
+    return replace(row, value=sum(right) / len(right) if right else None)
+
+
+PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {
+    name: partial(suite, name) for name in LAB_KINDS
+}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {}

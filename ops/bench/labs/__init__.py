@@ -1,1 +1,0 @@
-"""`make bench-labs`: the suite of faults in every kind of lab."""
