@@ -12,9 +12,10 @@ from localizer.config import BOUNDS, ENV_PREFIX, LocalizerConfig, build_config
 from localizer.edge.outbox import PROCESS, FatalProducerError
 from localizer.edge.reader import ReaderError
 from localizer.edge.service import Service, StalledError
-from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_table
-from schemas.eventlog import EventLog, setup_logging
-from schemas.registry import RegistryError, codec_for
+from schemas.kafka.connection import load_settings
+from schemas.kafka.registry import RegistryError, codec_for
+from schemas.process.eventlog import EventLog, setup_logging
+from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
 
 ENVIRONMENT: Final = 3
 

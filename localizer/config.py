@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from schemas.units import MS_NS, SECOND_NS
 
 # Decisions are made on this grid of event time and nowhere else, so that they do

@@ -12,7 +12,7 @@ import selectors
 import socket
 from typing import TYPE_CHECKING, Final
 
-from probers import VERSION, lean
+from probers import lean
 from probers.clock import Clock, Every, Instant
 from probers.config.settings import AgentConfig
 from probers.health.supervision import Supervision
@@ -33,8 +33,9 @@ from probers.transports.base import Transport
 from probers.transports.opening import Probes
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
+from schemas.version import VERSION
 
 if TYPE_CHECKING:
     from probers.overlay.watch import OverlayWatch

@@ -16,9 +16,10 @@ from probers.publish import kafka_client
 from probers.transports.opening import located
 from schemas import avro, topics
 from schemas.codec import Codec
-from schemas.connection import CONFIG_ENV, ConfigError, KafkaSettings, load_settings, read_table
-from schemas.eventlog import EventLog, setup_logging
 from schemas.framing import ConfluentFramer
+from schemas.kafka.connection import KafkaSettings, load_settings
+from schemas.process.eventlog import EventLog, setup_logging
+from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
 
 USAGE: Final = 2
 ENVIRONMENT: Final = 3
@@ -125,7 +126,7 @@ def make_codec(settings: KafkaSettings) -> Codec:
     """
     if settings.registry_url is None:
         return Codec()
-    from schemas.registry import Registry  # noqa: PLC0415 - see above
+    from schemas.kafka.registry import Registry  # noqa: PLC0415 - see above
 
     registry = Registry(settings.registry_url, settings.registry_user, settings.registry_password)
     for topic in topics.TOPICS:

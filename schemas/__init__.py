@@ -1,4 +1,5 @@
 """The contract between the processes: Avro schemas, typed records, topics, framing, codecs.
 
-A leaf: it imports none of the other rooms, no Kafka client and no numerics.
+A leaf that imports none of the packages above it. The record contract itself needs no Kafka
+client; `kafka` and `process` hold what every process does alike at its edge.
 """

@@ -1,17 +1,18 @@
 """The skeleton job's process: `python -m skeleton_job`."""
 
 import argparse
-import importlib.metadata
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from schemas.connection import CONFIG_ENV, ConfigError, load_settings, read_table
-from schemas.eventlog import EventLog, setup_logging
-from schemas.registry import RegistryError, codec_for
+from schemas.kafka.connection import load_settings
+from schemas.kafka.registry import RegistryError, codec_for
+from schemas.process.eventlog import EventLog, setup_logging
+from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
 from schemas.units import SECOND_NS
+from schemas.version import VERSION
 from skeleton_job.config import BOUNDS, ENV_PREFIX, build_config
 from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.outbox import FatalProducerError
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings.cluster,
         config.lists(),
         config.inference(),
-        producer_version=importlib.metadata.version("skeletonhunter"),
+        producer_version=VERSION,
     )
     look_back_ns = round((config.window_s + config.interval_s) * SECOND_NS)
     service = Service(settings, core, codec, look_back_ns, workers=config.workers)

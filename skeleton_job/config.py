@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from schemas.units import SECOND_NS
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
 from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, ListConfig

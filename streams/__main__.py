@@ -8,9 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
-from schemas.connection import ConfigError, load_settings, read_table
-from schemas.eventlog import setup_logging
-from schemas.registry import RegistryError
+from schemas.kafka.connection import load_settings
+from schemas.kafka.registry import RegistryError
+from schemas.process.eventlog import setup_logging
+from schemas.process.settings import ConfigError, read_table
 from streams.config import BOUNDS, WorkerConfig, load_config
 from streams.edge.errors import WorkerSetupError
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, cast
 
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from schemas.units import MS_NS, SECOND_NS
 
 ENV_PREFIX: Final = "SKELETONHUNTER_WORKER_"

@@ -20,8 +20,8 @@ from mode import Service
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
 from streams.edge.source import MAX_WAITING, Source

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas import topics
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
-from schemas.registry import codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
+from schemas.process.eventlog import EventLog
 from streams.columns import memory
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics

@@ -16,7 +16,8 @@ import pytest
 from ops.broker.embedded import EmbeddedKafka
 from ops.topics.admin import TopicAdmin, apply_topics
 from ops.topics.plan import wanted_topics
-from schemas.connection import BOOTSTRAP_ENV, CONFIG_ENV, STATE_ENV, KafkaSettings
+from schemas.kafka.connection import BOOTSTRAP_ENV, STATE_ENV, KafkaSettings
+from schemas.process.settings import CONFIG_ENV
 from tests.halves import scheduler, step_aside
 from tests.kafka_container import engine_answers, kafka_container
 

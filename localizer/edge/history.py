@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent
 from schemas.topics import FAULT_EVENT
 

@@ -16,10 +16,10 @@ from confluent_kafka import KafkaException, Producer
 from schemas import topics
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
-from schemas.deadletter import dead_letter_headers, dead_letter_topic
 from schemas.enums import FaultLifecycle
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic
+from schemas.process.eventlog import EventLog
 from schemas.records import FaultEvent, FaultState
 
 PROCESS: Final = "localizer"

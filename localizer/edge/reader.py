@@ -24,7 +24,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from localizer.merge import Place
 from schemas import topics
 from schemas.avro import MAX_VALUE_BYTES
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import Topic
 from schemas.units import MS_NS
 

@@ -16,9 +16,9 @@ from localizer.edge.reader import Reader, ReaderError
 from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
 from schemas.enums import FaultLifecycle
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.records import FaultEvent
 from schemas.topics import Topic
 from schemas.units import MS_NS, SECOND_NS

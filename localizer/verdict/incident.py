@@ -11,8 +11,8 @@ from localizer.verdict.claims import Claim
 from schemas.enums import FaultLifecycle
 from schemas.records import Candidate, FaultEvent
 from schemas.units import SECOND_NS, ns_to_us, us_to_ns
+from schemas.version import VERSION
 
-VERSION: Final = "0.1.0"
 # A fault has hit by then what it is going to hit: three rounds, a trace, and time to spare.
 FIRST_NS: Final = 10 * SECOND_NS
 

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from schemas.connection import BROKER_FILE, state_dir
+from schemas.kafka.connection import BROKER_FILE, state_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from ops.broker import warm
 from ops.broker.embedded import EmbeddedKafka
 from ops.broker.errors import BrokerError, CacheError
 from ops.topics.admin import apply_topics
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 
 def train() -> bool:

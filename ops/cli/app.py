@@ -2,13 +2,14 @@
 
 import importlib
 import sys
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
 from ops.cli.errors import ENVIRONMENT, CliError
-from schemas.connection import ConfigError
-from schemas.registry import RegistryError
+from schemas.kafka.registry import RegistryError
+from schemas.process.settings import ConfigError
+from schemas.version import VERSION
 
 # Modules with a `register(app)`, in the order in which `--help` lists them.
 GROUPS: Final = (
@@ -49,9 +50,27 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         add_completion=True,
     )
+    app.callback()(_options)
     for name in GROUPS:
         importlib.import_module(f"ops.cli.{name}").register(app)
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"skeletonhunter {VERSION}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit"
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ def diagnose(
     from ops.recording.diagnosis import diagnose as run
     from ops.recording.source import Source
     from ops.running.signals import stop_flag
-    from schemas.connection import read_table
+    from schemas.process.settings import read_table
     from streams.config import load_config as worker_config
 
     detection = worker_config({}, read_table(config, "worker")).detection()

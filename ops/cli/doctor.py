@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ops.doctor.collect import Groups
     from ops.doctor.snapshot import Check
-    from schemas.connection import KafkaSettings
+    from schemas.kafka.connection import KafkaSettings
 
 
 def doctor(
@@ -39,7 +39,7 @@ def doctor(
     from ops.doctor.collect import Collector
     from ops.doctor.examine import examine
     from ops.doctor.snapshot import Status
-    from schemas.connection import load_settings
+    from schemas.kafka.connection import load_settings
 
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     collector = Collector(settings, _groups(settings, config), listen_ms=round(listen_s * 1000))
@@ -55,7 +55,7 @@ def doctor(
 def _groups(settings: "KafkaSettings", config: Path | None) -> "Groups":
     from ops.doctor.collect import Groups
     from ops.log.positions import localizer_group, worker_group
-    from schemas.connection import read_table
+    from schemas.process.settings import read_table
 
     return Groups(
         worker=worker_group(settings, read_table(config, "worker")),

@@ -13,6 +13,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
+from schemas.version import VERSION
 
 if TYPE_CHECKING:
     from ops.importing.csv import BadRow, Columns
@@ -75,19 +76,18 @@ def import_csv(
 
     Example: skeletonhunter import-csv samples.csv --out imported --map rtt_us=rtt
     """
-    from ops.cli.recording import version
     from ops.importing.csv import HeaderError, parse
     from ops.importing.rounds import RoundBuilder
     from ops.importing.run import import_rows
     from ops.running.signals import stop_flag
-    from schemas.connection import read_table
+    from schemas.process.settings import read_table
 
     named = cluster or str(read_table(config, "kafka").get("cluster", "default"))
     builder = RoundBuilder(
         cluster=named,
         interval_ns=interval_ms * 10**6,
         flow_by="pair" if flow_by is FlowBy.PAIR else "src_port",
-        version=version(),
+        version=VERSION,
     )
     with _opened(file) as text, stop_flag() as stop:
         try:
@@ -133,15 +133,14 @@ def _opened(path: Path) -> Iterator[TextIO]:
 def _sink(
     out: Path | None, cluster: str, config: Path | None, bootstrap: str | None, prefix: str | None
 ) -> "RoundSink":
-    from ops.cli.recording import version
     from ops.importing.run import KafkaSink, RecordingSink
     from ops.log.reading import UnknownTopicError
     from ops.recording.writer import NotEmptyError
-    from schemas.connection import load_settings
+    from schemas.kafka.connection import load_settings
 
     try:
         if out is not None:
-            return RecordingSink(out, cluster, version())
+            return RecordingSink(out, cluster, VERSION)
         return KafkaSink(load_settings(config, bootstrap=bootstrap, prefix=prefix))
     except NotEmptyError as error:
         raise CliError(str(error), USAGE) from error

@@ -13,7 +13,7 @@ from ops.cli.errors import USAGE, CliError
 from ops.cli.lab_errors import Name, plain_errors
 from ops.cli.lab_kinds import kinds
 from ops.cli.lab_suite import suite
-from schemas.connection import KafkaSettings, load_settings
+from schemas.kafka.connection import KafkaSettings, load_settings
 from schemas.units import SECOND_NS
 
 if TYPE_CHECKING:

@@ -20,13 +20,14 @@ from ops.cli.recording_output import (
     replayed,
 )
 from ops.cli.tail import bound
+from schemas.version import VERSION
 
 if TYPE_CHECKING:
     from ops.log.tail import Shown
     from ops.recording.replayer import Report, Request
     from ops.recording.source import Source
     from ops.recording.verdicts import Stand
-    from schemas.connection import KafkaSettings
+    from schemas.kafka.connection import KafkaSettings
     from schemas.topics import Topic
 
 
@@ -84,7 +85,7 @@ def record(
     from ops.recording.recorder import DEFAULT_TOPICS, Recorder, Request
     from ops.recording.writer import NotEmptyError
     from ops.running.signals import stop_flag
-    from schemas.connection import load_settings
+    from schemas.kafka.connection import load_settings
 
     if codec not in CODECS:
         raise CliError(f"--codec {codec!r}: one of {', '.join(CODECS)}", USAGE)
@@ -101,7 +102,7 @@ def record(
     line = Line()
     try:
         with stop_flag() as stop:
-            manifest = Recorder(settings, request, version()).run(
+            manifest = Recorder(settings, request, VERSION).run(
                 out_dir, stop, lambda m: line.show(counted(m))
             )
     except NotEmptyError as error:
@@ -258,7 +259,7 @@ def _shown(line: Line) -> "Callable[[Stand], None]":
 
 def _tables(config: Path | None) -> "Mapping[str, Mapping[str, Any]]":
     from ops.recording.verdicts import LOCALIZER, WORKER
-    from schemas.connection import read_table
+    from schemas.process.settings import read_table
 
     return {name: read_table(config, name) for name in (WORKER, LOCALIZER)}
 
@@ -295,7 +296,7 @@ def event_time(text: str | None, option: str) -> int | None:
 
 
 def _replay_settings(config: Path | None, bootstrap: str | None, prefix: str) -> "KafkaSettings":
-    from schemas.connection import load_settings
+    from schemas.kafka.connection import load_settings
 
     live = load_settings(config, bootstrap=bootstrap).topic_prefix
     if not prefix:
@@ -303,16 +304,6 @@ def _replay_settings(config: Path | None, bootstrap: str | None, prefix: str) ->
     if prefix == live:
         raise CliError(f"--prefix {prefix!r} is that of the live topics in the config file", USAGE)
     return load_settings(config, bootstrap=bootstrap, prefix=prefix)
-
-
-def version() -> str | None:
-    """Return the version of this program; None where it is not installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("skeletonhunter")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,8 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
-from schemas.connection import KafkaSettings, read_table, settings_from_table
+from schemas.kafka.connection import KafkaSettings, settings_from_table
+from schemas.process.settings import read_table
 from schemas.topics import TOPICS
 
 if TYPE_CHECKING:

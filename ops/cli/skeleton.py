@@ -10,7 +10,7 @@ import typer
 from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
 from ops.cli.processes import PASS_ON, run_room
-from schemas.connection import load_settings
+from schemas.kafka.connection import load_settings
 
 if TYPE_CHECKING:
     from schemas.records import Skeleton

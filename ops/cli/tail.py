@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ops.log.tail import Shown, TailTopic
     from ops.log.timespan import Bound
-    from schemas.connection import KafkaSettings
+    from schemas.kafka.connection import KafkaSettings
 
 POLL_S = 0.2
 
@@ -65,7 +65,7 @@ def show_all(
     from ops.log.reading import LogReader, now_ms
     from ops.log.span import Span, in_time_order
     from ops.log.tail import show
-    from schemas.registry import codec_for
+    from schemas.kafka.registry import codec_for
 
     codec = codec_for(settings)
     with LogReader(settings) as reader:
@@ -142,7 +142,7 @@ def tail(
     from ops.log.tail import as_json as json_line
     from ops.log.tail import as_line, find_topic
     from ops.running.signals import stop_flag
-    from schemas.connection import load_settings
+    from schemas.kafka.connection import load_settings
 
     try:
         found = find_topic(topic)

@@ -10,7 +10,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import ENVIRONMENT, USAGE, CliError
-from schemas.connection import load_settings
+from schemas.kafka.connection import load_settings
 
 if TYPE_CHECKING:
     from ops.jobs.task_topic import TaskTopic

@@ -8,7 +8,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
-from schemas.connection import KafkaSettings, load_settings
+from schemas.kafka.connection import KafkaSettings, load_settings
 from schemas.topics import BY_NAME, TOPICS, Topic
 
 if TYPE_CHECKING:

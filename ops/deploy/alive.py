@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from schemas.connection import ConfigError, load_settings
+from schemas.kafka.connection import load_settings
+from schemas.process.settings import ConfigError
 
 PROC: Final = Path("/proc")
 # State of a TCP connection that is up, as the kernel numbers it (include/net/tcp_states.h).

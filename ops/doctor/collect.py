@@ -15,9 +15,9 @@ from ops.topics.plan import Create, Options, plan, wanted_topics
 from schemas import avro
 from schemas import topics as t
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind
-from schemas.registry import Registry, RegistryError, codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import Registry, RegistryError, codec_for
 from schemas.topics import TOPICS, Topic
 
 # A batch waits this long for more; it counts as delay of the heartbeats in it.

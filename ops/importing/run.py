@@ -17,9 +17,9 @@ from ops.murmur2 import partition_of
 from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.records import ProbeRound
-from schemas.registry import codec_for
 from schemas.topics import PROBE_ROUND
 
 US_PER_MS: Final = 1_000

@@ -6,9 +6,9 @@ from typing import Final
 from ops.log.reading import LogReader, UnknownTopicError
 from schemas import topics
 from schemas.codec import DecodeError
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.records import Skeleton
-from schemas.registry import codec_for
 
 READ_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.2

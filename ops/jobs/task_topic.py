@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from ops.log.reading import LogReader, UnknownTopicError
 from schemas import topics
 from schemas.codec import DecodeError
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.records import Task
-from schemas.registry import codec_for
 
 SEND_TIMEOUT_S: Final = 10.0
 READ_TIMEOUT_S: Final = 30.0

@@ -13,7 +13,7 @@ from ops.lab.errors import LabError
 from ops.lab.shape import LabShape
 from ops.log.watch import Watch
 from ops.running.processes import ProcessGroup
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import Endpoint
 
 # An agent starts within a second on an idle machine; this is for a busy one.

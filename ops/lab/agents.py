@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.lab.shape import EndpointSpec, LabShape
-from schemas.connection import BOOTSTRAP_ENV, KafkaSettings
+from schemas.kafka.connection import BOOTSTRAP_ENV, KafkaSettings
 
 FILE_MODE: Final = 0o600
 Table = Mapping[str, str | int | float | bool]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ops.lab.errors import LabError, LabUsageError
 from ops.lab.events import EventLoop
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 
 # A command has some 200 bytes, a status of the largest lab some 100 KB.
 MAX_LINE_BYTES: Final = 1 << 20

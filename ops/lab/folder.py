@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ops.lab.errors import LabError
 from ops.lab.netns.commands import remove_namespaces
-from schemas.connection import state_dir
+from schemas.kafka.connection import state_dir
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600

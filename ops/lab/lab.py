@@ -50,9 +50,9 @@ from ops.lab.workload import DEFAULT_PERIOD_NS
 from ops.log.watch import Watch
 from ops.running.processes import ChildDiedError, ProcessGroup
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.enums import Layer
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 
 FABRIC: Final = "fabric"
 FABRIC_TIMEOUT_S: Final = 20.0

@@ -5,7 +5,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka import admin as _admin
 
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import TOPICS
 
 TIMEOUT_S: Final = 5.0

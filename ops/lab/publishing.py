@@ -7,10 +7,10 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 
 from schemas import topics
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
+from schemas.process.eventlog import EventLog
 from schemas.records import Component, Endpoint, FlowTable, Task
-from schemas.registry import codec_for
 from schemas.topics import Topic
 
 FLUSH_TIMEOUT_S: Final = 10.0

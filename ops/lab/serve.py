@@ -8,7 +8,7 @@ from ops.lab.events import EventLoop
 from ops.lab.folder import CONTROL_FILE
 from ops.lab.lab import FABRIC, Lab
 from ops.running.processes import ChildDiedError
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 
 # How soon a signal or a dead process is noticed.
 TURN_NS: Final = 200_000_000

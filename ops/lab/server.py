@@ -33,8 +33,8 @@ from ops.lab.shape import LabShape
 from ops.lab.topology import Topology
 from ops.lab.truth import TRUTH_FILE, TruthLog
 from ops.lab.workload import DEFAULT_PERIOD_NS, Workload
-from schemas.connection import load_settings
-from schemas.eventlog import EventLog, setup_logging
+from schemas.kafka.connection import load_settings
+from schemas.process.eventlog import EventLog, setup_logging
 
 SOCKET_FILE: Final = "fabric.sock"
 CONFIG_FILE: Final = "fabric.json"

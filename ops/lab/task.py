@@ -4,8 +4,8 @@ from ops.lab.errors import LabError
 from ops.lab.publishing import LabPublisher, now_us
 from ops.lab.shape import LabShape
 from ops.lab.topology import task_of
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 
 
 class LabTask:

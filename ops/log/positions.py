@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ops.log.reading import Place
 from ops.topics.admin import api
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from streams.config import WorkerConfig
 
 REQUEST_TIMEOUT_S: Final = 10.0

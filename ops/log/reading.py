@@ -18,7 +18,7 @@ from confluent_kafka import (
 
 from ops.log.entry import Entry
 from ops.log.timespan import Bound
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 REQUEST_TIMEOUT_S: Final = 10.0
 BATCH: Final = 1_000

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ops.log.entry import Entry
 from ops.log.timespan import iso_ms, iso_us
 from schemas.codec import Codec, DecodeError
-from schemas.deadletter import ORIGIN_PREFIX
+from schemas.kafka.deadletter import ORIGIN_PREFIX
 from schemas.topics import ANOMALY, BY_NAME, DLQ_SUFFIX, PROBE_ROUND, Topic
 from schemas.units import MS_NS, SECOND_NS, US_NS
 

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ops.log.reading import PASSING
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
-from schemas.registry import codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.topics import Topic
 
 BATCH: Final = 500

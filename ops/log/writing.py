@@ -6,7 +6,7 @@ from confluent_kafka import KafkaException, Producer
 
 from ops.log.entry import Headers
 from ops.topics.plan import MAX_MESSAGE_BYTES
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 POLL_S: Final = 0.1
 # Refusals are looked for once in so many records: each look takes as long as the record.

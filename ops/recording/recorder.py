@@ -13,8 +13,8 @@ from ops.log.timespan import BEGINNING, Bound
 from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
 from schemas import topics as t
-from schemas.connection import KafkaSettings
-from schemas.registry import codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.topics import Topic
 
 # Everything that worker and localizer read; their outputs are made again by a replay.

@@ -12,8 +12,8 @@ from ops.recording.order import Slot, between, slots
 from ops.recording.source import Item, Source
 from ops.topics.admin import TopicAdmin
 from ops.topics.plan import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
-from schemas.connection import KafkaSettings
-from schemas.registry import codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.topics import PROBE_ROUND, TOPICS
 
 RUN_ID_HEADER: Final = "run_id"

@@ -16,9 +16,9 @@ from ops.log.reading import LogReader, Place, Range
 from ops.log.tail import Shown, find_topic, show
 from ops.running.pipeline import MODULES, to_toml
 from ops.running.processes import ProcessGroup
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyState
-from schemas.registry import codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.topics import ANOMALY, FAULT_EVENT, PROBE_ROUND
 
 WORKER, LOCALIZER = "worker", "localizer"

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from ops.broker.embedded import EmbeddedKafka
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import apply_topics
-from schemas.connection import KafkaSettings, settings_from_table
+from schemas.kafka.connection import KafkaSettings, settings_from_table
 
 WORKER: Final = "worker"
 SKELETON: Final = "skeleton"

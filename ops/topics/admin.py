@@ -20,7 +20,7 @@ from ops.topics.plan import (
     plan,
     wanted_topics,
 )
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 REQUEST_TIMEOUT_S: Final = 30.0
 # A cluster that is there answers in milliseconds; someone waits at the terminal.

@@ -11,8 +11,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from schemas import avro
 from schemas.avro import SchemaVersion
-from schemas.connection import KafkaSettings
-from schemas.registry import RegistryError
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import RegistryError
 
 LEVEL: Final = "FULL_TRANSITIVE"
 NOT_FOUND: Final = 404

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from probers.packet import MAX_KEYS, MIN_KEY_BYTES
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 
 # A key is a line of text; four of them are far below this.
 MAX_FILE_BYTES: Final = 4_096

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from probers.config.checks import checked_id, ip_address, ipv4_address, whole_number
-from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
+from schemas.process.settings import ConfigError
 
 # Where the kernel shows RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband).
 INFINIBAND: Final = Path("/sys/class/infiniband")

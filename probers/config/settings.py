@@ -17,7 +17,7 @@ from probers.config.keys import read_keys
 from probers.config.overlay import OverlayConfig, checked_overlay
 from probers.config.rnics import RnicConfig, checked_rnics, rnic_tables
 from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from schemas.units import MS_NS
 
 ENV_PREFIX: Final = "SKELETONHUNTER_AGENT_"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from probers.config.health import HealthAddress, parse_health
 from probers.health.answers import LIVE, READY
-from schemas.connection import CONFIG_ENV, ConfigError, read_table
+from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
 
 HEALTH_ENV: Final = "SKELETONHUNTER_AGENT_HEALTH"
 USAGE: Final = 2

@@ -10,8 +10,8 @@ from typing import Any, Final
 from probers.clock import Clock
 from probers.lists.inbox import Record
 from probers.publish import kafka_client
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 
 # How often the partitions are asked for until the broker tells them. The question

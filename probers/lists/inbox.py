@@ -13,8 +13,8 @@ from probers.lists.follower import PingListFollower, Refusal
 from probers.lists.registration import Registration
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.deadletter import Headers
-from schemas.eventlog import EventLog
+from schemas.kafka.deadletter import Headers
+from schemas.process.eventlog import EventLog
 from schemas.records import Endpoint, PingList
 from schemas.topics import Topic
 

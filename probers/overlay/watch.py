@@ -11,7 +11,7 @@ from probers.overlay.table import build_table
 from probers.overlay.wire import Answer, Destination, Finding, Request
 from probers.probing.plan import FlowTarget
 from schemas.enums import ProbeStatus
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from schemas.records import Endpoint, FlowEntry, ProbeResult
 
 # Least distance of two readings: a reading of a large table costs seconds of a core.

@@ -13,7 +13,7 @@ from probers.transports.base import PacketCounts, Transport
 from probers.transports.opening import Probes, open_transport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 
 # An RNIC that vanishes under a running agent is a fault first: its peers are to see
 # it lost, for longer than a fault takes to be opened, before its endpoint leaves and

@@ -13,7 +13,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFin
 from types import ModuleType
 from typing import Any, Final
 
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 
 _PACKAGE: Final = "confluent_kafka"
 _EXTENSION: Final = "confluent_kafka.cimpl"

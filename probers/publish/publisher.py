@@ -17,9 +17,9 @@ from probers.publish import kafka_client
 from probers.publish.backlog import Backlog, Message
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
-from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 
 # librdkafka's own queue, measured: 29 MB of the process with this, 58 MB with the

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from probers import VERSION
 from probers.clock import Instant
 from schemas.enums import AgentState
 from schemas.records import Heartbeat
+from schemas.version import VERSION
 
 # A clock that is slewed gains or loses 0.5 ms in a second; what jumps by more than
 # this was set.

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from probers import VERSION
 from probers.clock import Instant
 from probers.config.rnics import RnicConfig
 from probers.config.settings import AgentConfig
@@ -29,6 +28,7 @@ from schemas.records import (
     PathTrace,
     ProbeRound,
 )
+from schemas.version import VERSION
 
 
 class VitalSigns:

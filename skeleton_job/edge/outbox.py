@@ -7,9 +7,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import DecodeError
-from schemas.connection import KafkaSettings
-from schemas.deadletter import dead_letter_headers, dead_letter_topic
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic
+from schemas.process.eventlog import EventLog
 
 Headers = list[tuple[str, str | bytes | None]]
 

@@ -24,8 +24,8 @@ from confluent_kafka import (
 
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.inbox import hand_over, read

@@ -15,8 +15,9 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.ids import path_id
 from schemas.records import Anomaly
 from schemas.units import US_NS
+from schemas.version import VERSION
 from streams.columns.rounds import FlowKey
-from streams.core.outputs import PRODUCER_VERSION, anomaly_identity
+from streams.core.outputs import anomaly_identity
 from streams.detectors.latency import Verdicts
 from streams.detectors.lognormal import Shift
 
@@ -173,7 +174,7 @@ class Board:
             rtt_p50_ns=said.rtt_p50_ns,
             baseline_p50_ns=said.baseline_p50_ns,
             host_delay_ns=said.host_delay_ns,
-            producer_version=PRODUCER_VERSION,
+            producer_version=VERSION,
         )
 
 

@@ -9,12 +9,12 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.ids import path_id
 from schemas.records import Anomaly, PathWindow
 from schemas.topics import Topic
+from schemas.version import VERSION
 from streams.columns.rounds import FlowKey
 
 PROGRESS_KEY: Final = "~progress"
 ID_CHARS: Final = 32
 # Goes into every record, so that a reader can tell who wrote it.
-PRODUCER_VERSION: Final = "0.1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def progress(cluster: str, partition: int, state: AnomalyState, event_at: int) -
         detector="progress",
         sent=0,
         lost=0,
-        producer_version=PRODUCER_VERSION,
+        producer_version=VERSION,
     )
 
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.ids import path_id
+from schemas.version import VERSION
 from streams.columns.compiled import compiled, inlined
 from streams.columns.rounds import TRANSPORTS, FlowKey
 from streams.columns.statistics import COLUMNS, NONE
 from streams.columns.table import grown
-from streams.core.outputs import PRODUCER_VERSION
 from streams.core.window_records import OF_TRANSPORT, WindowBatch
 
 TOPIC: Final = topics.PROBE_WINDOW
@@ -36,7 +36,7 @@ class WindowBytes:
     def __init__(self, codec: Codec, cluster: str) -> None:
         self._header = codec.framer.header(avro.current(TOPIC.name))
         self._cluster = _text(cluster)
-        self._end = np.frombuffer(b"\x02" + _text(PRODUCER_VERSION), np.uint8)
+        self._end = np.frombuffer(b"\x02" + _text(VERSION), np.uint8)
         symbols = _transport_symbols()
         self._transports = np.array([symbols.index(t.value) for t in OF_TRANSPORT], np.int64)
         # By row: the message's key, and where in the arena its beginning is; length 0: not known.

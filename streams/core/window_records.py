@@ -12,9 +12,9 @@ from schemas.enums import Transport
 from schemas.ids import path_id
 from schemas.records import PathWindow
 from schemas.units import US_NS
+from schemas.version import VERSION
 from streams.columns.rounds import TRANSPORTS, FlowKey
 from streams.columns.statistics import COLUMNS, FEATURES, NONE
-from streams.core.outputs import PRODUCER_VERSION
 from streams.core.recent import RecentProbes
 from streams.core.windows import ClosedWindow
 
@@ -92,7 +92,7 @@ class WindowBatch:
             ok=ok,
             lost=sent - ok,
             duplicate_results=int(self.repeats[place]),
-            producer_version=PRODUCER_VERSION,
+            producer_version=VERSION,
             **statistics,
         )
 

@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 
 from schemas import topics
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
 from streams.edge.engine import Batch, Engine

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from confluent_kafka import Message
 
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from streams.core.machine import PartitionMachine
 from streams.core.published import Reader
 from streams.edge.errors import SessionLostError

@@ -21,10 +21,10 @@ from confluent_kafka import Message, TopicPartition
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.deadletter import Headers, dead_letter_headers, dead_letter_topic
 from schemas.enums import AnomalyState
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.process.eventlog import EventLog
 from streams.columns import memory
 from streams.core.feed import Refused, window_bytes
 from streams.core.metrics import Metrics

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import CLIENT_LOG
 

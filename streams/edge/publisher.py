@@ -29,8 +29,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from schemas.connection import KafkaSettings
-from schemas.deadletter import Headers
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import Headers
 from streams.edge.errors import SessionLostError
 
 BEAT_S: Final = 0.1

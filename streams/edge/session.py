@@ -40,9 +40,9 @@ from confluent_kafka import Message
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyState
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 from schemas.units import MS_NS, US_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig

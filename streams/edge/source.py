@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from streams.core.metrics import Metrics
 from streams.edge.consumer import RoundConsumer
 from streams.edge.engine import Batch, Engine

@@ -16,7 +16,7 @@ from typing import Final
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 
 # EX_SOFTWARE of sysexits.h.
 STALLED_EXIT_CODE: Final = 70

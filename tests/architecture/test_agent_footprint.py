@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from probers import VERSION
-from tests import ROOT
-
 # None of these is needed to probe; each costs 1 to 60 MB.
 FORBIDDEN = (
     "numpy",
@@ -48,7 +45,7 @@ import probers.cli
 from probers.agent import Agent
 from probers.clock import SystemClock
 from probers.config.settings import build_config
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 config = build_config({}, {}, {"host_id": "h0", "rnic": [{"rail": 0, "address": "127.0.0.1"}]})
 settings = KafkaSettings(bootstrap="127.0.0.1:1")
@@ -136,9 +133,3 @@ def test_a_wrong_kafka_setting_is_exit_code_2_without_a_traceback(tmp_path: Path
     assert done.returncode == 2
     assert "no.such.key" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_version_on_the_wire_is_the_projects() -> None:
-    """`producer_version` is what pyproject.toml says."""
-    with (ROOT / "pyproject.toml").open(encoding="utf-8") as file:
-        assert f'\nversion = "{VERSION}"\n' in file.read()

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from ops.running.processes import Child, ProcessGroup
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
 from schemas.enums import PingListPhase, TargetOrigin
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import PingList, PingTarget
 from schemas.topics import Topic
 

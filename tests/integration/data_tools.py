@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from ops.log.entry import Entry
 from ops.log.reading import LogReader, Place
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import Topic
 
 

@@ -19,8 +19,8 @@ from ops.running.processes import Child, ProcessGroup
 from probers.config.health import HealthAddress
 from probers.health.client import ask
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.enums import ProbeStatus
+from schemas.kafka.connection import KafkaSettings
 from tests.integration.agent_harness import WAIT_S, Agents, Watcher
 
 pytestmark = [

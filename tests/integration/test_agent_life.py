@@ -9,9 +9,9 @@ import pytest
 
 from ops.running.processes import ProcessGroup
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
+from schemas.kafka.connection import KafkaSettings
 from tests.integration.agent_harness import WAIT_S, Agents, Watcher
 
 pytestmark = pytest.mark.broker

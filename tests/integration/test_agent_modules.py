@@ -9,7 +9,7 @@ import pytest
 
 from ops.running.processes import ProcessGroup
 from schemas import topics
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from tests.architecture.test_agent_footprint import FORBIDDEN
 from tests.integration.agent_harness import Agents, Watcher
 

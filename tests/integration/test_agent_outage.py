@@ -13,9 +13,9 @@ from ops.topics.admin import apply_topics
 from probers.clock import SystemClock
 from probers.publish.publisher import Publisher
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ProbeStatus
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.records import ProbeRound
 from tests.integration.agent_harness import CODEC, Agents, Watcher
 

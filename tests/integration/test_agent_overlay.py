@@ -7,9 +7,9 @@ import pytest
 
 from ops.running.processes import ProcessGroup
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.enums import AgentState
 from schemas.ids import state_id
+from schemas.kafka.connection import KafkaSettings
 from tests.integration.agent_harness import Agents, Watcher
 from tests.unit.probers.overlay.dumps import kernel
 

@@ -11,8 +11,8 @@ from probers.clock import SystemClock
 from probers.lists.consumer import TopicReader
 from probers.lists.inbox import Record
 from schemas import topics
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from tests.integration.data_tools import produce
 
 pytestmark = pytest.mark.broker

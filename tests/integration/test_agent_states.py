@@ -8,8 +8,8 @@ import pytest
 
 from ops.running.processes import ProcessGroup
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.ids import state_id
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import ComponentState
 from tests.integration.agent_harness import Agents, Watcher
 

@@ -14,8 +14,8 @@ from ops.running.processes import Child, ProcessGroup
 from probers.config.health import HealthAddress
 from probers.health.client import ask
 from schemas import topics
-from schemas.connection import KafkaSettings
 from schemas.enums import AgentState, ProbeStatus
+from schemas.kafka.connection import KafkaSettings
 from tests import ROOT
 from tests.integration.agent_harness import Agents, Watcher
 

@@ -8,7 +8,7 @@ import pytest
 from arena.run import run_world
 from ops.recording.export import export
 from schemas.codec import to_datum
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from tests.integration.data_tools import cli
 from tests.unit.ops.recording.test_diagnosis import incident
 

@@ -18,7 +18,7 @@ from ops.broker import announcement
 from ops.broker.embedded import EmbeddedKafka
 from ops.broker.errors import BrokerError
 from ops.topics.admin import apply_topics
-from schemas.connection import STATE_ENV, KafkaSettings, discovered_bootstrap
+from schemas.kafka.connection import STATE_ENV, KafkaSettings, discovered_bootstrap
 from schemas.topics import FAULT_EVENT
 from tests import ROOT
 

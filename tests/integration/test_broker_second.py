@@ -9,7 +9,7 @@ from ops.broker import announcement
 from ops.broker.announcement import Announcement
 from ops.cli import broker
 from ops.cli.errors import ENVIRONMENT, CliError
-from schemas.connection import discovered_bootstrap
+from schemas.kafka.connection import discovered_bootstrap
 
 pytestmark = pytest.mark.broker
 

@@ -11,8 +11,8 @@ from ops.doctor.collect import Collector, Groups
 from ops.log.entry import Entry
 from ops.topics.admin import TopicAdmin
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import ANOMALY, ENDPOINT, HEARTBEAT, PROBE_ROUND, SKELETON_TOPIC
 from tests.integration.data_tools import cli, produce
 from tests.unit.ops.recording_samples import START_MS, anomaly, round_entry

@@ -7,7 +7,7 @@ import pytest
 
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import ProbeRound
 from schemas.topics import PROBE_ROUND
 from tests.integration.data_tools import cli, read_all

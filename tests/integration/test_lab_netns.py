@@ -41,8 +41,8 @@ from probers.transports import sockets
 from probers.transports.base import Completion, Probe
 from probers.transports.tunnel import TunnelErrors
 from probers.transports.udp import UdpTransport
-from schemas.connection import STATE_ENV, KafkaSettings
 from schemas.enums import ProbeStatus
+from schemas.kafka.connection import STATE_ENV, KafkaSettings
 
 pytestmark = [
     pytest.mark.root,

@@ -21,8 +21,8 @@ from ops.lab.shape import LabShape
 from ops.log.watch import Seen, Watch
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import STATE_ENV, KafkaSettings
 from schemas.enums import PingListPhase, ProbeStatus, TargetOrigin
+from schemas.kafka.connection import STATE_ENV, KafkaSettings
 from schemas.records import (
     Component,
     CounterBatch,

@@ -16,9 +16,9 @@ from ops.log.watch import Seen, Watch
 from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.deadletter import ORIGIN_PREFIX
 from schemas.enums import FaultLifecycle
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import ORIGIN_PREFIX
 from schemas.records import FaultEvent
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab
 

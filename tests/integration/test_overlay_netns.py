@@ -16,7 +16,7 @@ from probers.config.overlay import OverlayConfig, checked_overlay
 from probers.overlay.watch import OverlayWatch
 from probers.probing.plan import FlowTarget
 from schemas.enums import Transport
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from schemas.records import FlowEntry, FlowTable
 from tests.unit.probers.overlay.made import endpoint
 

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from ops.log.positions import GroupPositions
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND
 
 pytestmark = pytest.mark.broker

@@ -21,7 +21,7 @@ from ops.recording.replayer import Request as ReplayRequest
 from ops.recording.source import Source
 from ops.recording.writer import NotEmptyError
 from ops.topics.admin import TopicAdmin
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import HEARTBEAT, PROBE_ROUND, TASK, Topic
 from tests.integration.data_tools import cli, produce, read_all, until
 from tests.unit.ops.recording_samples import START_MS, round_entry

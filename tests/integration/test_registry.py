@@ -20,9 +20,9 @@ from ops.cli import schemas as schemas_cli
 from ops.topics.schema_registry import LEVEL, RegistryAdmin, subject_of
 from schemas import avro
 from schemas.codec import Codec, DecodeError, to_datum
-from schemas.connection import KafkaSettings
 from schemas.evolution import cannot_read
-from schemas.registry import Registry, RegistryError, codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import Registry, RegistryError, codec_for
 from schemas.topics import FAULT_EVENT, FAULT_STATE, PROBE_ROUND, TOPICS, Topic
 from tests.unit.schemas.golden import all_goldens
 

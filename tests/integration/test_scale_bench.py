@@ -14,7 +14,7 @@ from ops.bench.rig.load import LoadShape
 from ops.bench.scale.cluster import figures
 from ops.bench.scale.workers import life
 from ops.bench.throughput.rig import Rig
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 pytestmark = pytest.mark.broker
 

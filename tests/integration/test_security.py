@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from ops.broker.embedded import EmbeddedKafka
 from ops.broker.properties import Login
-from schemas.connection import KafkaSettings, settings_from_table
+from schemas.kafka.connection import KafkaSettings, settings_from_table
 from tests.certificates import Certificates, make_certificates
 
 pytestmark = pytest.mark.broker

@@ -22,8 +22,8 @@ from ops.cli.errors import CliError
 from ops.jobs.skeleton_topic import latest_skeleton
 from ops.log.watch import Seen, Watch
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
 from schemas.enums import PingListPhase, TargetOrigin, Transport
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import Endpoint, PingList, Task
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from tests.unit.skeleton_job.records import SUBMITTED_AT, counter_batches, task_record

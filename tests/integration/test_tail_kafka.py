@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import ANOMALY, PROBE_ROUND
 from tests.integration.data_tools import cli, produce
 from tests.unit.ops.recording_samples import START_MS, anomaly, round_entry

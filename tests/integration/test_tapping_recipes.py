@@ -10,8 +10,8 @@ import pytest
 from ops.log.timespan import END
 from ops.recording.recorder import Recorder, Request
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
 from schemas.enums import Transport
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import PathWindow
 from schemas.topics import PROBE_ROUND, PROBE_WINDOW
 from tests import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 pytestmark = pytest.mark.broker
 # Only this group: the umbrella's other groups are none of these tests' business.

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ops.cli import topics as topics_cli
 from ops.topics.admin import TopicAdmin, apply_topics
 from ops.topics.plan import MAX_MESSAGE_BYTES, Options, plan, wanted_topics
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import FAULT_EVENT, PROBE_ROUND, TOPICS
 
 pytestmark = pytest.mark.broker

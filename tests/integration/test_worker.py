@@ -12,7 +12,7 @@ from ops.broker.embedded import EmbeddedKafka
 from ops.running.processes import ProcessGroup
 from ops.topics.admin import apply_topics
 from schemas import topics
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from streams.edge.watchdog import STALLED_EXIT_CODE
 from tests.integration.worker_harness import Harness, assert_exact
 from tests.unit.streams.worlds import Datum, Fault, World

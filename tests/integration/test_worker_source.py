@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.units import SECOND_NS
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics

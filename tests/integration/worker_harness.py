@@ -20,7 +20,7 @@ from ops.log.positions import GroupPositions
 from ops.running.processes import Child, ProcessGroup
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import Topic
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig

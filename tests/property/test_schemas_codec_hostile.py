@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
-from schemas.deadletter import MAX_ERROR_CHARS, ORIGIN_PREFIX, dead_letter_headers
 from schemas.framing import SINGLE_OBJECT_HEADER_BYTES
+from schemas.kafka.deadletter import MAX_ERROR_CHARS, ORIGIN_PREFIX, dead_letter_headers
 from schemas.topics import TOPICS, Topic, topic_named
 from tests.unit.schemas.golden import Golden, all_goldens
 

@@ -13,7 +13,7 @@ from probers.probing.rnic import GONE_AFTER_NS, Change, Rnic
 from probers.transports.opening import Probes
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from tests.rdma.pairs import settings
 from tests.unit.probers.clocks import ManualClock
 

@@ -20,10 +20,10 @@ from ops.running.pipeline import to_toml
 from ops.running.processes import ProcessGroup
 from ops.topics.admin import apply_topics
 from schemas import topics
-from schemas.connection import KafkaSettings, settings_from_table
 from schemas.enums import PingListPhase, TargetOrigin, Transport
+from schemas.kafka.connection import KafkaSettings, settings_from_table
+from schemas.kafka.registry import codec_for
 from schemas.records import Endpoint, Heartbeat, PingList, PingTarget, ProbeRound
-from schemas.registry import codec_for
 
 
 def build_tree(description: str, root: Path) -> None:

@@ -20,7 +20,7 @@ from ops.bench.throughput.wire import log_bytes
 from ops.log.watch import Watch
 from ops.running.pipeline import LOCALIZER, MODULES, WORKER, NotReadyError, Pipeline, PipelineConfig
 from ops.running.processes import Child, ProcessGroup
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY, ENDPOINT, FAULT_EVENT, PINGLIST, PROBE_WINDOW
 from streams.edge.lookback import LogReader

@@ -28,7 +28,7 @@ from ops.bench.cluster.shape import CLUSTER, RNIC, ClusterShape, PlannedFault
 from ops.bench.rig.process_cost import memory
 from ops.log.watch import Watch
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings, settings_from_table
+from schemas.kafka.connection import KafkaSettings, settings_from_table
 from schemas.topics import BY_NAME, ENDPOINT, PINGLIST, TASK, Topic
 from schemas.units import SECOND_NS
 

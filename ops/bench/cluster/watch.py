@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ops.bench.rig import process_cost
 from ops.log.positions import GroupPositions, worker_group
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent
 from schemas.topics import PROBE_ROUND
 

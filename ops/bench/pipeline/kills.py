@@ -13,11 +13,11 @@ from ops.log.watch import Watch
 from ops.running.pipeline import WORKER, Pipeline, PipelineConfig
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.ids import path_id
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
 from schemas.records import PathWindow, ProbeResult, ProbeRound
-from schemas.registry import codec_for
 
 AGENTS: Final = 16
 TARGETS: Final = 20

@@ -15,7 +15,7 @@ from ops.lab.suite.faults import FaultBench, Outcome
 from ops.log.watch import Watch
 from ops.running.pipeline import Pipeline
 from schemas import topics
-from schemas.connection import KafkaSettings, settings_from_table
+from schemas.kafka.connection import KafkaSettings, settings_from_table
 
 # What worker and localizer need to have seen before the fault: paths, registrations, a baseline.
 BEFORE_S: Final = 10.0

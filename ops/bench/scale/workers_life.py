@@ -16,7 +16,7 @@ from ops.bench.rig.load import LoadShape
 from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, events
 from ops.running.processes import Child, ChildDiedError
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND, PROBE_WINDOW, Topic
 from schemas.units import SECOND_NS, US_NS
 from streams.edge.lookback import LogReader

@@ -20,9 +20,9 @@ from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, Load, LoadShape, Sent
 from ops.bench.throughput.peer_windows import TOPIC, encode
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings, settings_from_table
-from schemas.eventlog import setup_logging
 from schemas.ids import path_id
+from schemas.kafka.connection import KafkaSettings, settings_from_table
+from schemas.process.eventlog import setup_logging
 from schemas.topics import PROBE_ROUND
 from streams.edge.lookback import QUEUE_BACKOFF
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import faust
 
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS, Windows, decode
-from schemas.connection import settings_from_table
+from schemas.kafka.connection import settings_from_table
 from schemas.topics import PROBE_ROUND
 from streams.faust_app import make_app
 

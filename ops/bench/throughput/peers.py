@@ -12,7 +12,7 @@ from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
 from ops.bench.throughput.report import MEGA, WORKERS, Say, costs, describe, row
 from ops.bench.throughput.rig import Filled, Rig, Run
 from ops.running.processes import Child
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND
 
 PYTHON_ENV: Final = "SKELETONHUNTER_BENCH_PYTHON"

@@ -14,8 +14,8 @@ from ops.bench.throughput.report import MEGA, WORKERS, Say, known_rate_hz, row
 from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, wait_ready
 from ops.log.watch import Watch
 from ops.running.processes import Child
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyKind, AnomalyState
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import Anomaly
 from schemas.topics import ANOMALY
 from schemas.units import SECOND_NS

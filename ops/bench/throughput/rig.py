@@ -24,7 +24,7 @@ from ops.log.positions import GroupPositions
 from ops.running.pipeline import to_toml
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import api, apply_topics
-from schemas.connection import KafkaSettings, settings_from_table
+from schemas.kafka.connection import KafkaSettings, settings_from_table
 from schemas.topics import ANOMALY, PROBE_ROUND, PROBE_WINDOW
 
 POLL_S: Final = 0.02

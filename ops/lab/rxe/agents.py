@@ -12,7 +12,7 @@ from ops.lab.control import ControlError, request
 from ops.lab.rxe.machine import LOGS, OUT, guest_path
 from ops.lab.shape import LabShape
 from ops.running.processes import ProcessGroup
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 TAIL_LINES: Final = 15
 

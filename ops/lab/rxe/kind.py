@@ -11,7 +11,7 @@ from ops.lab.preflight import broker_addresses
 from ops.lab.rxe.plan import MAX_RNICS, device
 from ops.lab.shape import EndpointSpec, LabShape, ShapeError
 from ops.lab.vm.packages import GUEST_PYTHON, why_no_machine
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 # Three pods, so that the cable of each can be told from those of the others; one spine:
 # paths of RDMA pairs are known from the topology, which knows them where there is one.

@@ -12,7 +12,7 @@ from ops.lab.errors import LabError
 from ops.lab.publishing import LabPublisher
 from ops.log.watch import Watch
 from schemas import topics
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import Endpoint
 
 STALE: Final = "qkey-stale"

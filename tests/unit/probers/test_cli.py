@@ -11,8 +11,8 @@ import pytest
 
 from probers import cli
 from schemas import topics
-from schemas.connection import KafkaSettings
-from schemas.registry import RegistryError
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import RegistryError
 from tests.unit.probers.makers import endpoint
 
 KNOWN = frozenset(

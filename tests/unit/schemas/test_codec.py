@@ -6,9 +6,9 @@ import pytest
 
 from schemas import avro
 from schemas.codec import Codec, DecodeError, from_datum
-from schemas.deadletter import MAX_ERROR_CHARS, dead_letter_headers, dead_letter_topic
 from schemas.enums import ProbeStatus
 from schemas.framing import ConfluentFramer, FramingError
+from schemas.kafka.deadletter import MAX_ERROR_CHARS, dead_letter_headers, dead_letter_topic
 from schemas.records import PathTrace
 from schemas.topics import PATH_TRACE, PROBE_ROUND, TOPICS, Topic
 from tests.unit.schemas.golden import all_goldens

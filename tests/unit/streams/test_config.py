@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from schemas.units import SECOND_NS
 from streams.__main__ import main, parser
 from streams.config import BOUNDS, DetectionConfig, WorkerConfig, load_config

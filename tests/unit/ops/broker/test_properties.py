@@ -11,7 +11,7 @@ from ops.broker import announcement
 from ops.broker.announcement import Announcement
 from ops.broker.ports import FIRST, LAST, free_port, is_free
 from ops.broker.properties import Listeners, Login, as_text, server_properties
-from schemas.connection import discovered_bootstrap
+from schemas.kafka.connection import discovered_bootstrap
 
 WORD = "not-to-be-shown"
 PLAIN = Listeners(plain=20001, controller=20002)

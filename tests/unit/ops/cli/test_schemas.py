@@ -12,7 +12,7 @@ from ops.cli import schemas as schemas_cli
 from ops.cli.errors import USAGE, CliError
 from schemas import avro
 from schemas.avro import SchemaVersion
-from schemas.registry import RegistryError
+from schemas.kafka.registry import RegistryError
 from schemas.topics import PROBE_ROUND, TOPICS
 
 

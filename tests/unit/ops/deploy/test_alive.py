@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.deploy.alive import complaint, has_connection, main, ports_of, runs_module
-from schemas.connection import BOOTSTRAP_ENV
+from schemas.kafka.connection import BOOTSTRAP_ENV
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

@@ -18,7 +18,8 @@ from ops.broker.apicurio import CONFLUENT_API
 from ops.broker.lock import APICURIO, KAFKA
 from ops.cli.app import build
 from ops.topics.plan import wanted_topics
-from schemas.connection import read_table, settings_from_table
+from schemas.kafka.connection import settings_from_table
+from schemas.process.settings import read_table
 from tests import ROOT
 
 DEPLOY = ROOT / "ops" / "deploy"

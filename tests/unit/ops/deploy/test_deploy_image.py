@@ -27,11 +27,11 @@ import json, os, sys
 from probers import lean
 lean.skip_unneeded()
 import probers.cli, probers.health.server, probers.overlay.watch, probers.transports.rdma.library
-import schemas.registry
+import schemas.kafka.registry
 from probers.agent import Agent
 from probers.clock import SystemClock
 from probers.config.settings import build_config
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 
 config = build_config({}, {}, {"host_id": "h0", "rnic": [{"rail": 0, "address": "127.0.0.1"}]})
 settings = KafkaSettings(bootstrap="127.0.0.1:1")

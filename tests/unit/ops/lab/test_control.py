@@ -32,9 +32,9 @@ from ops.lab.kind import lab_kind
 from ops.lab.ports import NoPortsError, free_udp_ports
 from ops.lab.shape import LabShape
 from ops.lab.topology import Topology, task_of
-from schemas.connection import STATE_ENV, load_settings, settings_from_table
 from schemas.enums import ComponentKind
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import STATE_ENV, load_settings, settings_from_table
+from schemas.process.eventlog import EventLog
 from schemas.units import MS_NS
 
 

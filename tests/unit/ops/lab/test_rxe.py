@@ -28,8 +28,8 @@ from ops.lab.shape import LabShape, ShapeError
 from ops.lab.suite.cases import SUITE
 from ops.lab.topology import Topology
 from ops.lab.vm.machine import MachineError
-from schemas.connection import settings_from_table
 from schemas.enums import ComponentKind
+from schemas.kafka.connection import settings_from_table
 
 SHAPE = rxe.SHAPE
 PLAN = RxePlan(SHAPE)

@@ -9,8 +9,8 @@ from ops.log.span import Span, in_time_order
 from ops.log.tail import as_json, as_line, find_topic, show
 from ops.log.timespan import END, Bound
 from schemas.codec import Codec, DecodeError
-from schemas.deadletter import dead_letter_headers
 from schemas.enums import AnomalyKind
+from schemas.kafka.deadletter import dead_letter_headers
 from tests.unit.ops.recording_samples import START_MS, anomaly, round_entry
 
 CODEC = Codec()

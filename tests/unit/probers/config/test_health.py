@@ -4,7 +4,7 @@ import pytest
 
 from probers.config.health import MAX_PATH_BYTES, parse_health
 from probers.config.settings import build_config
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 
 RNIC = {"rail": 0, "address": "10.0.0.1"}
 

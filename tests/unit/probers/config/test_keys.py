@@ -6,7 +6,7 @@ import pytest
 
 from probers.config.keys import read_keys
 from probers.config.settings import build_config
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 
 KEY = "k" * 32
 

@@ -7,7 +7,7 @@ import pytest
 
 from probers.config.overlay import OverlayConfig
 from probers.config.settings import build_config
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from tests import ROOT
 
 AGENT = {"host_id": "h0", "rnic": [{"rail": 0, "address": "10.0.0.1"}]}

@@ -8,8 +8,8 @@ import pytest
 
 from probers.config.rnics import RdmaSettings, RnicConfig
 from probers.config.settings import OPTIONS, AgentConfig, build_config
-from schemas.connection import ConfigError
 from schemas.enums import Transport as TransportKind
+from schemas.process.settings import ConfigError
 
 MINIMAL = {"host_id": "h0", "rnic": [{"rail": 0, "address": "10.0.0.1"}]}
 FULL = """

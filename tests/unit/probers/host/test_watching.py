@@ -11,7 +11,7 @@ from probers.clock import Instant
 from probers.config.settings import AgentConfig, build_config
 from probers.host.reported import Told, Value
 from probers.host.watching import make_watch, rnic_component
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from schemas.units import SECOND_NS
 from tests.unit.probers.trees import build
 

@@ -6,8 +6,8 @@ from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox, Record
 from probers.lists.registration import REASSERT_NS, Registration, Standing
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from schemas.deadletter import Headers
-from schemas.eventlog import EventLog
+from schemas.kafka.deadletter import Headers
+from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 from tests.unit.probers.clocks import ManualClock
 from tests.unit.probers.makers import endpoint, ping_list, target

@@ -15,7 +15,7 @@ from probers.overlay.watch import (
 from probers.overlay.wire import Answer, Finding, Request, Way
 from probers.probing.plan import FlowTarget
 from schemas.enums import ClockSource, ProbeStatus, Transport
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from schemas.records import ProbeResult
 from schemas.units import SECOND_NS
 from tests.unit.probers.overlay.made import config, endpoint

@@ -11,7 +11,7 @@ from probers.host.port import Link
 from probers.probing.rnic import GONE_AFTER_NS, Change, Rnic
 from probers.transports.opening import Probes
 from schemas.enums import Transport as TransportKind
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from tests.unit.probers.clocks import ManualClock
 
 LOOPBACK = "127.0.0.1"

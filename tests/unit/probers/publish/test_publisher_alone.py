@@ -8,8 +8,8 @@ from probers.clock import SystemClock
 from probers.publish.publisher import WINDOW_MESSAGES, Publisher
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from schemas.records import ProbeRound
 
 ROOM_BYTES = 4_000

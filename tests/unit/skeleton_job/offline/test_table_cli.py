@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from ops.cli import skeleton as command
 from ops.cli.errors import CliError
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 from skeleton_job.config import SkeletonConfig, build_config
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
 from skeleton_job.offline.meta import Meta, MetaError, parse_meta

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.eventlog import EventLog
+from schemas.process.eventlog import EventLog
 from streams.columns.rounds import FlowKey
 from streams.columns.table import Table
 from streams.config import DetectionConfig

@@ -9,8 +9,8 @@ from confluent_kafka import TopicPartition
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.core.checkpoint import Checkpoint
 from streams.core.feed import Feed, Made
 from streams.core.metrics import Metrics

@@ -8,8 +8,8 @@ from typing import Any, cast
 from confluent_kafka import Message
 
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.core.metrics import Metrics
 from streams.core.published import PublishedReader
 from streams.edge.earlier import EarlierWindows, nothing

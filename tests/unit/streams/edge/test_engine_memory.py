@@ -9,8 +9,8 @@ from weakref import ref
 import pytest
 
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine
 from streams.core.metrics import Metrics

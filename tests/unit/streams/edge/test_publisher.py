@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.connection import KafkaSettings
+from schemas.kafka.connection import KafkaSettings
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import CHUNK_MESSAGES, LIMIT_SHARE, Publisher
 

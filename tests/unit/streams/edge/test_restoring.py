@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.config import DetectionConfig
 from streams.edge.errors import SessionLostError
 from streams.edge.lookback import LogReader

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.connection import KafkaSettings
 from schemas.enums import AnomalyState
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.config import DetectionConfig
 from streams.core.outputs import progress
 from streams.edge.session import Restorer, Told

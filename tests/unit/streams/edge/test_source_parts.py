@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from schemas.connection import KafkaSettings
-from schemas.eventlog import EventLog
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import NAMES, Metrics
 from streams.edge.engine import Batch

@@ -13,8 +13,9 @@ from typing import Any, Final
 from schemas import avro
 from schemas.avro import SchemaVersion
 from schemas.codec import Codec
-from schemas.connection import ConfigError, KafkaSettings
 from schemas.framing import ConfluentFramer, FramingError
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.settings import ConfigError
 
 TIMEOUT_S: Final = 10.0
 # A schema of ours has some 10 KB; a larger answer is not a schema of ours.

@@ -9,8 +9,9 @@ import pytest
 
 from schemas import avro
 from schemas.codec import DecodeError
-from schemas.connection import ConfigError, KafkaSettings
-from schemas.registry import Registry, RegistryError, codec_for
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import Registry, RegistryError, codec_for
+from schemas.process.settings import ConfigError
 from schemas.topics import FAULT_EVENT, PROBE_ROUND
 from tests.unit.schemas.golden import all_goldens
 

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.connection import ConfigError
+from schemas.process.settings import ConfigError
 
 TRANSLATED: Final = frozenset(
     {

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from schemas.connection import ConfigError, settings_from_table
+from schemas.kafka.connection import settings_from_table
+from schemas.process.settings import ConfigError
 from tests.certificates import CLIENT_KEY_PASSWORD, Certificates, make_certificates
 
 

@@ -14,18 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from schemas.connection import (
+from schemas.kafka.connection import (
     BOOTSTRAP_ENV,
     BROKER_FILE,
-    CONFIG_ENV,
     STATE_ENV,
-    ConfigError,
     KafkaSettings,
     load_settings,
-    read_table,
     settings_from_table,
 )
-from schemas.eventlog import EventLog, setup_logging
+from schemas.process.eventlog import EventLog, setup_logging
+from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
 
 HIDDEN = "not-to-be-shown"
 SASL: dict[str, Any] = {

@@ -6,13 +6,13 @@ of ours. No Kafka client is imported here.
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-CONFIG_ENV: Final = "SKELETONHUNTER_CONFIG"
+from schemas.process.settings import ConfigError, read_table
+
 BOOTSTRAP_ENV: Final = "KAFKA_BOOTSTRAP"
 STATE_ENV: Final = "SKELETONHUNTER_STATE_DIR"
 BROKER_FILE: Final = "broker.json"
@@ -34,15 +34,6 @@ SECRET_KEYS: Final = frozenset(
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 AIOKAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MAX_PREFIX_CHARS: Final = 64
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used; the message names it, its value and what to do.
-
-    `exit_code` is what a process ends with that cannot start because of it.
-    """
-
-    exit_code = 2
 
 
 class NoBrokerError(ConfigError):
@@ -108,7 +99,7 @@ class KafkaSettings:
         out: dict[str, Any] = {"security_protocol": protocol}
         if protocol.endswith("SSL"):
             # Only here: the module costs an agent 1.2 MB, and librdkafka brings its own TLS.
-            from schemas.tls import tls_context  # noqa: PLC0415
+            from schemas.kafka.tls import tls_context  # noqa: PLC0415
 
             out["ssl_context"] = tls_context(self.options)
         if protocol.startswith("SASL"):
@@ -150,23 +141,6 @@ def load_settings(
     if prefix is not None:
         table["topic.prefix"] = prefix
     return settings_from_table(str(chosen), table)
-
-
-def read_table(config: Path | None, name: str) -> dict[str, Any]:
-    """Return a table of the TOML file given or named by SKELETONHUNTER_CONFIG; {} without one."""
-    path = config or (Path(p) if (p := os.environ.get(CONFIG_ENV)) else None)
-    if path is None:
-        return {}
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"config file {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"config file {path}: {error}") from error
-    table = content.get(name, {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"config file {path}: [{name}] must be a table")
-    return table
 
 
 def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettings:
