@@ -14,12 +14,12 @@ from arena.baselines.external import TIMEOUT_S
 from arena.baselines.observing import WINDOW_NS, Observer, Window
 from arena.baselines.plugin import Diagnoser, PluginError, VerdictBook
 from arena.direct import DirectRun
+from arena.faults.truth import Verdict, verdicts_of
 from arena.reporting.results import Result
 from arena.run import feed
-from arena.scenario import Scenario, stage
+from arena.scenarios.scenario import Scenario, stage
 from arena.scoring import Case
-from arena.timeline import Slice, timeline
-from arena.truth import Verdict, verdicts_of
+from arena.simulation.timeline import Slice, timeline
 from localizer.config import CoreConfig
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS

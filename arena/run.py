@@ -9,8 +9,8 @@ from typing import Final
 
 from arena.detecting import Detection, Told, told
 from arena.direct import DirectRun, Localization
-from arena.simulation import World
-from arena.timeline import Slice, timeline
+from arena.simulation.timeline import Slice, timeline
+from arena.simulation.world import World
 from localizer.config import CoreConfig
 from schemas.records import FaultEvent
 from schemas.units import MS_NS, SECOND_NS

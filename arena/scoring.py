@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from arena.truth import TrueFault, Verdict
+from arena.faults.truth import TrueFault, Verdict
 from schemas.columns.arrays import Floats
 from schemas.enums import Layer
 from schemas.units import SECOND_NS

@@ -16,9 +16,9 @@ from typing import Final
 
 import numpy as np
 
-from arena.agents import AgentRound
-from arena.setup import Rec
-from arena.timeline import Slice
+from arena.simulation.agents import AgentRound
+from arena.simulation.setup import Rec
+from arena.simulation.timeline import Slice
 from localizer.facts.overlay import FlowTables
 from localizer.network.paths import FlowKey, PathBook
 from localizer.network.topology import Topology

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from arena.baselines.observing import Window
-from arena.truth import Verdict
+from arena.faults.truth import Verdict
 from localizer.network.topology import Topology
 from schemas.enums import Layer
 from schemas.units import SECOND_NS
@@ -70,7 +70,7 @@ class VerdictBook:
 
     An accusation goes on with a verdict that is open if one names the accused component
     of the other. A verdict says what was last said of it (as for our own pipeline,
-    `arena.truth.verdicts_of`), counts from when its first window was had, and ends after
+    `arena.faults.truth.verdicts_of`), counts from when its first window was had, and ends after
     `END_NS` without.
     """
 

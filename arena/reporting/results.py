@@ -1,6 +1,6 @@
 """Results on disk: JSON lines, one for each diagnoser and scenario.
 
-Truth and verdicts stand in a line as they are in `arena.truth`, times in ns of event time.
+Truth and verdicts stand in a line as they are in `arena.faults.truth`, times in ns of event time.
 """
 
 import json
@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from arena.faults.truth import TrueFault, Verdict
 from arena.scoring import Case
-from arena.truth import TrueFault, Verdict
 from schemas.enums import Layer
 
 VERSION: Final = 1

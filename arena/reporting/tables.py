@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from arena.faults.truth import TrueFault, Verdict
 from arena.scoring import Case, Score, delays_ns, match, place_of, scores
-from arena.truth import TrueFault, Verdict
 from schemas.units import SECOND_NS
 
 # Score, heading, whether it is a share.

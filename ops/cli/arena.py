@@ -13,7 +13,7 @@ from ops.cli.recording_output import Line
 
 if TYPE_CHECKING:
     from arena.reporting.results import Result
-    from arena.scenario import Scenario
+    from arena.scenarios.scenario import Scenario
     from arena.scoring import Case, Score
 
 app = typer.Typer(
@@ -39,9 +39,9 @@ def list_(*, as_json: options.Json = False) -> None:
     """
     from arena.baselines.catalogue import BASELINES
     from arena.compare import OURS
-    from arena.confounders import CONFOUNDERS
-    from arena.faults import KINDS
-    from arena.suites import DEFAULT_SEEDS, FIRST_SEED, scenarios
+    from arena.faults.confounders import CONFOUNDERS
+    from arena.faults.kinds import KINDS
+    from arena.scenarios.suites import DEFAULT_SEEDS, FIRST_SEED, scenarios
 
     suites = [
         {
@@ -181,7 +181,7 @@ def export(
 
     Example: skeletonhunter arena export incident.toml incident
     """
-    from arena.scenario import ScenarioError, load, stage
+    from arena.scenarios.scenario import ScenarioError, load, stage
     from ops.recording.export import export as write
     from ops.recording.writer import NotEmptyError
     from ops.running.signals import stop_flag
@@ -242,8 +242,8 @@ def report(
 def _scenarios(
     files: list[Path], suite: str, seeds: int | None, first_seed: int | None
 ) -> "list[Scenario]":
-    from arena.scenario import ScenarioError, load
-    from arena.suites import FIRST_SEED, scenarios
+    from arena.scenarios.scenario import ScenarioError, load
+    from arena.scenarios.suites import FIRST_SEED, scenarios
 
     try:
         if files:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from arena.run import PARTITIONS
-from arena.simulation import World
-from arena.timeline import timeline
+from arena.simulation.timeline import timeline
+from arena.simulation.world import World
 from ops.log.entry import Entry
 from ops.recording.diagnosis import INPUTS
 from ops.recording.manifest import Manifest

@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from arena.cluster import JobPlan
 from arena.compare import EVERYONE, OURS, compare
-from arena.fabric import FabricShape
 from arena.likeness import telling
 from arena.reporting.page import write_report
 from arena.reporting.results import Result, by_diagnoser, write_results
 from arena.run import run_world
-from arena.scenario import Scenario, stage
+from arena.scenarios.scenario import Scenario, stage
+from arena.scenarios.suites import scenarios
 from arena.scoring import Case, Score, delays_ns, scores
 from arena.skeletons.bench import bench
 from arena.skeletons.report import measure, summary
 from arena.skeletons.suites import cases
-from arena.suites import scenarios
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
 from ops.bench.accuracy.likeness import compare as compare_shapes
 from ops.bench.accuracy.likeness import recorded
 from ops.bench.rig.report import BUILD_DIR, Figure, Sense, figure

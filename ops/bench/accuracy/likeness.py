@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from arena.cluster import JobPlan
-from arena.fabric import FabricShape
 from arena.likeness import Shape, Trips, shape
 from arena.reporting.likeness import draw
-from arena.scenario import Scenario, stage
-from arena.timeline import timeline
+from arena.scenarios.scenario import Scenario, stage
+from arena.simulation.timeline import timeline
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
 from ops.bench.pipeline.replays import cli
 from ops.lab.lab import Lab, LabConfig
 from ops.recording.source import Source

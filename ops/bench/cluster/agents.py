@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from arena.agents import (
+from arena.simulation.agents import (
     CONFIRM,
     DELAY_SIGMA,
     LATE_NS,
@@ -25,9 +25,9 @@ from arena.agents import (
     TIMEOUT_NS,
     TRANSPORT,
 )
-from arena.cluster import Cluster, agent_id, endpoint_id, host_id
-from arena.latency import PROBE_SIGMA
-from arena.tracing import REFRESH_NS
+from arena.simulation.tracing import REFRESH_NS
+from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.world.latency import PROBE_SIGMA
 from ops.bench.cluster.paths import Dead, Paths, rnic_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
 from ops.bench.rig.load import OK, SPREAD_NS, lose, round_body, round_head

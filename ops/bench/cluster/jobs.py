@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from arena.cluster import Cluster, agent_id, endpoint_id, host_id
-from arena.fabric import address
-from arena.setup import ROCE_PORT, Rec, topology
+from arena.simulation.setup import ROCE_PORT, Rec, topology
+from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.world.fabric import address
 from ops.bench.cluster.shape import CLUSTER, JOB_HOSTS, RAILS, ClusterShape
 from schemas import topics
 from schemas.enums import Transport

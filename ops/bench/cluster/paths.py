@@ -1,6 +1,6 @@
 """The 5-tuples of one simulated agent: which way they go, what is broken on it, what traces show.
 
-Pure. Numbers are those of `arena.fabric`; replies take the way of the probe back.
+Pure. Numbers are those of `arena.world.fabric`; replies take the way of the probe back.
 """
 
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from arena.fabric import NOWHERE, Fabric, address
-from arena.latency import PATH_SIGMA
-from arena.tracing import GAP_NS, REFRESH_NS
+from arena.simulation.tracing import GAP_NS, REFRESH_NS
+from arena.world.fabric import NOWHERE, Fabric, address
+from arena.world.latency import PATH_SIGMA
 from ops.bench.cluster.shape import CLUSTER, RAILS
 from ops.bench.rig.load import BASE_NS
 from probers.probing.trace import TraceSettings

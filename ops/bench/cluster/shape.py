@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Final, Self
 
-from arena.fabric import Fabric, FabricShape
+from arena.world.fabric import Fabric, FabricShape
 
 CLUSTER: Final = "bench"
 RAILS: Final = 8

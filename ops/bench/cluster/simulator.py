@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from arena.setup import Rec
+from arena.simulation.setup import Rec
 from ops.bench.cluster.agents import Fleet, Made
 from ops.bench.cluster.jobs import Job, Jobs
 from ops.bench.cluster.lists import Lists

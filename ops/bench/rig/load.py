@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
-from arena.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
-from arena.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
+from arena.simulation.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
+from arena.world.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
 from probers.probing.plan import shuffled, spread_ns, stagger_ns
 from probers.probing.rounds import TOLD_NS, told_ns
 from schemas.codec import Codec

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from statistics import median
 from typing import Final
 
-from arena.setup import Rec, host_endpoints, topology
+from arena.simulation.setup import Rec, host_endpoints, topology
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.edge import collector

@@ -1,6 +1,6 @@
 """A large leaf-spine fabric as the localizer reads it: topology, ping lists, traces, heartbeats.
 
-The fabric, its names and its routes are the arena's (`arena.fabric`); what it says is in
+The fabric, its names and its routes are the arena's (`arena.world.fabric`); what it says is in
 records of the localizer's topics, made when they are asked for: a million traces at once
 would weigh more than what is measured.
 """
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from arena.cluster import Cluster, JobPlan, agent_id, endpoint_id, host_id
-from arena.fabric import NOWHERE, Fabric, FabricShape, address
-from arena.setup import Rec, host_endpoints, job_lists, job_task, topology
+from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, topology
+from arena.world.cluster import Cluster, JobPlan, agent_id, endpoint_id, host_id
+from arena.world.fabric import NOWHERE, Fabric, FabricShape, address
 from localizer.facts.inputs import Event
 from schemas import topics
 from schemas.columns.arrays import Int64s

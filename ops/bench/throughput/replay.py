@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import fastavro
 
-from arena.agents import AgentRound
-from arena.cluster import JobPlan
-from arena.fabric import FabricShape
 from arena.run import PARTITIONS
-from arena.scenario import Happening, Scenario, stage
-from arena.timeline import timeline
+from arena.scenarios.scenario import Happening, Scenario, stage
+from arena.simulation.agents import AgentRound
+from arena.simulation.timeline import timeline
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput.report import MEGA, Say, row
 from ops.bench.throughput.rig import Rig

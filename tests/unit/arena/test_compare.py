@@ -7,13 +7,13 @@ import pytest
 
 from arena.baselines.catalogue import BASELINES
 from arena.baselines.plugin import PluginError
-from arena.cluster import JobPlan
 from arena.compare import EVERYONE, OURS, compare, run_scenario
-from arena.evaluate import judge
-from arena.fabric import FabricShape
 from arena.reporting.results import Result, to_line
-from arena.scenario import Happening, Scenario
+from arena.scenarios.scenario import Happening, Scenario
 from arena.scoring import match, place_of
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
+from tests.unit.arena.judging import judge
 
 SCENARIO = Scenario(
     name="one-link", seed=5, seconds=90,
@@ -38,7 +38,7 @@ def test_everybody_is_there_and_was_asked_the_same(results: list[Result]) -> Non
 
 
 def test_ours_is_what_a_direct_run_says(results: list[Result]) -> None:
-    """The case is equal to that of `arena.evaluate.judge`."""
+    """The case is equal to that of `tests.unit.arena.judging.judge`."""
     assert results[0].diagnoser == OURS
     assert results[0].case == judge(SCENARIO).case
 

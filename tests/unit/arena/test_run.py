@@ -8,8 +8,8 @@ import pytest
 from arena.detecting import Told
 from arena.direct import Localization
 from arena.run import run_world
-from arena.scenario import stage
-from arena.suites import scenarios
+from arena.scenarios.scenario import stage
+from arena.scenarios.suites import scenarios
 
 # A port that goes down, and two faults at once in a cluster of several jobs.
 SMALL = next(s for s in scenarios("smoke", 1) if "switch_port_down" in s.name)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.faults.truth import TrueFault, Verdict
 from arena.scoring import (
     FIRST,
     GRACE_NS,
@@ -20,7 +21,6 @@ from arena.scoring import (
     place_of,
     scores,
 )
-from arena.truth import TrueFault, Verdict
 from schemas.enums import Layer
 from schemas.units import SECOND_NS
 

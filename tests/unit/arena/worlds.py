@@ -1,9 +1,9 @@
 """Small clusters and worlds for tests."""
 
-from arena.cluster import Cluster, JobPlan
-from arena.effects import Effect
-from arena.fabric import Fabric, FabricShape
-from arena.simulation import EPOCH_NS, World
+from arena.faults.effects import Effect
+from arena.simulation.world import EPOCH_NS, World
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import Fabric, FabricShape
 from schemas.units import SECOND_NS
 
 

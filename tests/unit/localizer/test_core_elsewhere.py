@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from arena.cluster import Cluster, JobPlan
-from arena.effects import Effect
-from arena.fabric import Fabric, FabricShape
+from arena.faults.effects import Effect
 from arena.run import run_world
-from arena.simulation import World
+from arena.simulation.world import World
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import Fabric, FabricShape
 from schemas.enums import FaultLifecycle
 from tests.unit.arena.worlds import at, loss
 

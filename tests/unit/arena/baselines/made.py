@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from arena.baselines.observing import Network, Window, window_of
-from arena.cluster import Cluster, JobPlan, endpoint_id
-from arena.fabric import NOWHERE, Fabric, FabricShape
-from arena.setup import topology
+from arena.simulation.setup import topology
+from arena.world.cluster import Cluster, JobPlan, endpoint_id
+from arena.world.fabric import NOWHERE, Fabric, FabricShape
 from localizer.facts.overlay import FlowTables
 from localizer.network.topology import Topology
 from schemas.units import SECOND_NS, US_NS

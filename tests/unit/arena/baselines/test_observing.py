@@ -8,10 +8,10 @@ import pytest
 
 from arena.baselines.crossing import Crossing, slow_probes, symptom
 from arena.baselines.observing import Observer, Window, joined, quantiles
-from arena.cluster import JobPlan
-from arena.fabric import FabricShape
-from arena.scenario import Happening, Scenario, stage
-from arena.timeline import Slice, timeline
+from arena.scenarios.scenario import Happening, Scenario, stage
+from arena.simulation.timeline import Slice, timeline
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
 from schemas.units import SECOND_NS, US_NS
 from tests.unit.arena.baselines.made import (
     PATHS,

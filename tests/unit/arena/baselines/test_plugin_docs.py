@@ -9,7 +9,7 @@ import pytest
 from arena.baselines.catalogue import BASELINES, open_diagnoser
 from arena.baselines.external import Command
 from arena.compare import run_scenario
-from arena.scenario import load
+from arena.scenarios.scenario import load
 from arena.scoring import match, place_of
 from tests import ROOT
 from tests.unit.arena.baselines.made import UPLINK, window, with_fault

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from arena.faults.truth import TrueFault, Verdict
 from arena.reporting.results import Result
 from arena.scoring import Case
-from arena.truth import TrueFault, Verdict
 from schemas.enums import Layer
 from schemas.units import SECOND_NS
 

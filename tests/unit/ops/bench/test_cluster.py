@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arena.setup import Rec
+from arena.simulation.setup import Rec
 from ops.bench.cluster.agents import COLLECT_NS, Fleet, Made
 from ops.bench.cluster.jobs import Jobs
 from ops.bench.cluster.lists import Lists

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.fabric import FabricShape
+from arena.world.fabric import FabricShape
 from localizer.config import CoreConfig
 from ops.bench.rig.load import Load, LoadShape
 from ops.bench.rig.report import Figure

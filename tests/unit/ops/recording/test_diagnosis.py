@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from arena.cluster import Cluster, JobPlan
-from arena.fabric import Fabric, FabricShape
 from arena.run import run_world
-from arena.simulation import World
+from arena.simulation.world import World
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import Fabric, FabricShape
 from ops.cli.app import build
 from ops.cli.errors import USAGE, CliError
 from ops.recording.export import export

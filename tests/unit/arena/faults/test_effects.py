@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.effects import Effect, Weather
-from arena.fabric import NOWHERE
+from arena.faults.effects import Effect, Weather
+from arena.world.fabric import NOWHERE
 from schemas.units import SECOND_NS
 from tests.unit.arena.worlds import at, cluster, loss
 

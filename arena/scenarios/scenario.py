@@ -4,23 +4,23 @@ name = "one-link"
 seed = 7
 seconds = 240
 
-[fabric]            # sizes: arena.fabric.FabricShape
+[fabric]            # sizes: arena.world.fabric.FabricShape
 hosts = 16
 
-[cluster]           # targets, flows, symmetric: arena.cluster.Cluster
+[cluster]           # targets, flows, symmetric: arena.world.cluster.Cluster
 targets = 4
 
-[[job]]             # arena.cluster.JobPlan
+[[job]]             # arena.world.cluster.JobPlan
 task_id = "job-a"
 first_host = 0
 hosts = 16
 
-[[fault]]           # kind: arena.faults.KINDS; without a component, one is drawn
+[[fault]]           # kind: arena.faults.kinds.KINDS; without a component, one is drawn
 kind = "switch_port_down"
 begin_s = 60
 end_s = 150
 
-[[confounder]]      # kind: arena.confounders.CONFOUNDERS; without a host, one is drawn
+[[confounder]]      # kind: arena.faults.confounders.CONFOUNDERS; without a host, one is drawn
 kind = "agent_crash"
 begin_s = 30
 end_s = 80
@@ -34,13 +34,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from arena.cluster import Cluster, JobPlan
-from arena.confounders import CONFOUNDERS
-from arena.fabric import Fabric, FabricError, FabricShape
-from arena.faults import KINDS, Draw, candidates, inject
-from arena.injection import Injection, Places, Span
-from arena.simulation import EPOCH_NS, World
-from arena.truth import TrueFault
+from arena.faults.confounders import CONFOUNDERS
+from arena.faults.injection import Injection, Places, Span
+from arena.faults.kinds import KINDS, Draw, candidates, inject
+from arena.faults.truth import TrueFault
+from arena.simulation.world import EPOCH_NS, World
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import Fabric, FabricError, FabricShape
 from schemas.units import SECOND_NS
 
 MAX_SECONDS: Final = 31 * 24 * 3600

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from arena.cluster import JobPlan
-from arena.hosts import HostEvent, Trouble
-from arena.injection import Sight, Span
-from arena.simulation import EPOCH_NS, Second, Simulation, World
+from arena.faults.injection import Sight, Span
+from arena.simulation.world import EPOCH_NS, Second, Simulation, World
+from arena.world.cluster import JobPlan
+from arena.world.hosts import HostEvent, Trouble
 from schemas import topics
 from schemas.codec import Codec, to_datum
 from schemas.records import Heartbeat, PathTrace

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from arena.faults.truth import verdicts_of
 from arena.run import run_world
-from arena.scenario import Scenario, stage
+from arena.scenarios.scenario import Scenario, stage
 from arena.scoring import Case
-from arena.truth import verdicts_of
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 

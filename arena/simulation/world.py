@@ -1,7 +1,7 @@
 """A scenario as the topics see it: second by second, every record that the cluster writes.
 
 Nothing here knows what a diagnosis makes of it; what it is compared with stands in
-`arena.truth` and never enters a record.
+`arena.faults.truth` and never enters a record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,15 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from arena.agents import AgentRound, Agents, Measured
-from arena.cluster import Cluster, agent_id, endpoint_id, host_id
-from arena.effects import Effect, Weather
-from arena.hosts import HostEvent, Hosts, Trouble
-from arena.injection import Sight, Span
-from arena.latency import Load, RoundTrips
-from arena.overlay import Overlay, TableDamage
-from arena.setup import Rec, host_endpoints, job_lists, job_task, sight_state, topology
-from arena.tracing import Tracer
+from arena.faults.effects import Effect, Weather
+from arena.faults.injection import Sight, Span
+from arena.simulation.agents import AgentRound, Agents, Measured
+from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, sight_state, topology
+from arena.simulation.tracing import Tracer
+from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.world.hosts import HostEvent, Hosts, Trouble
+from arena.world.latency import Load, RoundTrips
+from arena.world.overlay import Overlay, TableDamage
 from schemas import topics
 from schemas.columns.arrays import Bools
 from schemas.enums import AgentState

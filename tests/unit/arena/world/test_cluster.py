@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.cluster import Cluster, JobPlan
-from arena.fabric import NOWHERE, Fabric, FabricShape
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import NOWHERE, Fabric, FabricShape
 from tests.unit.arena.worlds import cluster
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from arena.cluster import Cluster
-from arena.effects import Effect
-from arena.fabric import NOWHERE
-from arena.hosts import HostEvent
-from arena.overlay import TableDamage
-from arena.truth import TrueFault
+from arena.faults.effects import Effect
+from arena.faults.truth import TrueFault
+from arena.world.cluster import Cluster
+from arena.world.fabric import NOWHERE
+from arena.world.hosts import HostEvent
+from arena.world.overlay import TableDamage
 from schemas.columns.arrays import Int64s
 
 

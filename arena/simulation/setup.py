@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from arena.cluster import Cluster, agent_id, endpoint_id, host_id, vswitch_id
-from arena.fabric import address
-from arena.injection import Sight
+from arena.faults.injection import Sight
+from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id, vswitch_id
+from arena.world.fabric import address
 from schemas import topics
 from schemas.enums import ComponentKind, Layer, PingListPhase, TargetOrigin, Transport
 from schemas.ids import state_id

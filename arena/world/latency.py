@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from arena.cluster import ENDS, Cluster
-from arena.fabric import NOWHERE
+from arena.world.cluster import ENDS, Cluster
+from arena.world.fabric import NOWHERE
 from schemas.columns.arrays import Floats, Int64s
 from schemas.units import SECOND_NS
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from arena.cluster import JobPlan
-from arena.confounders import CONFOUNDERS
-from arena.fabric import FabricShape
-from arena.faults import KINDS
-from arena.scenario import Happening, Scenario
+from arena.faults.confounders import CONFOUNDERS
+from arena.faults.kinds import KINDS
+from arena.scenarios.scenario import Happening, Scenario
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
 
 # Windows of health before a fault: the detectors' look-back begins to fill.
 CALM_S: Final = 150

@@ -7,11 +7,11 @@ no page. Everything else here must leave no verdict at all.
 from collections.abc import Callable
 from typing import Final
 
-from arena.effects import Effect
-from arena.faults import Draw
-from arena.hosts import HostEvent, Trouble
-from arena.injection import Injection
-from arena.truth import TrueFault
+from arena.faults.effects import Effect
+from arena.faults.injection import Injection
+from arena.faults.kinds import Draw
+from arena.faults.truth import TrueFault
+from arena.world.hosts import HostEvent, Trouble
 from schemas.enums import Layer
 from schemas.units import MS_NS, SECOND_NS, US_NS
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from arena.agents import TIMEOUT_NS, Measured
-from arena.cluster import Cluster, agent_id, endpoint_id
-from arena.effects import Weather
-from arena.fabric import NOWHERE, address
-from arena.hosts import Hosts
+from arena.faults.effects import Weather
+from arena.simulation.agents import TIMEOUT_NS, Measured
+from arena.world.cluster import Cluster, agent_id, endpoint_id
+from arena.world.fabric import NOWHERE, address
+from arena.world.hosts import Hosts
 from probers.probing.trace import FALL_SHIFT, IN_A_ROW, LEAST_RISE_NS, RISE_SHIFT
 from schemas.columns.arrays import Int64s
 from schemas.enums import TraceCause

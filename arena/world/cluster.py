@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from arena.fabric import NOWHERE, Fabric
+from arena.world.fabric import NOWHERE, Fabric
 from schemas.columns.arrays import Int64s
 
 # Endpoint and virtual switch at both ends stand around what is crossed of the fabric.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from arena.agents import AgentRound
-from arena.setup import Rec
-from arena.simulation import Second, Simulation, World
+from arena.simulation.agents import AgentRound
+from arena.simulation.setup import Rec
+from arena.simulation.world import Second, Simulation, World
 from schemas.units import SECOND_NS
 
 # A round reaches up to two timeouts beyond its second, and a trace after a loss is done

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from arena.cluster import Cluster, endpoint_id, host_id, vswitch_id
+from arena.world.cluster import Cluster, endpoint_id, host_id, vswitch_id
 from schemas.records import FlowEntry, FlowTable
 from schemas.units import US_NS
 

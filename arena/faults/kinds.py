@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from arena.cluster import Cluster, endpoint_id
-from arena.effects import Effect
-from arena.hosts import HostEvent, Trouble
-from arena.injection import Injection, Places, Sight, Span
-from arena.overlay import Damage, TableDamage
-from arena.truth import TrueFault
+from arena.faults.effects import Effect
+from arena.faults.injection import Injection, Places, Sight, Span
+from arena.faults.truth import TrueFault
+from arena.world.cluster import Cluster, endpoint_id
+from arena.world.hosts import HostEvent, Trouble
+from arena.world.overlay import Damage, TableDamage
 from schemas.enums import Layer
 from schemas.units import SECOND_NS, US_NS
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from arena.cluster import Cluster, Flows
+from arena.world.cluster import Cluster, Flows
 from schemas.columns.arrays import Bools, Floats, Int64s
 
 HASH_BITS: Final = 1 << 32

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from arena.fabric import NOWHERE, Fabric, FabricError, FabricShape
+from arena.world.fabric import NOWHERE, Fabric, FabricError, FabricShape
 from schemas.columns.arrays import Int64s
 from schemas.enums import ComponentKind
 

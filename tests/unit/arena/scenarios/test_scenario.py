@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.confounders import CONFOUNDERS
-from arena.faults import KINDS, Place, candidates, inject
-from arena.injection import Places, Span
-from arena.scenario import Scenario, ScenarioError, load, parse, stage
-from arena.suites import FIRST_SEED, scenarios
+from arena.faults.confounders import CONFOUNDERS
+from arena.faults.injection import Places, Span
+from arena.faults.kinds import KINDS, Place, candidates, inject
+from arena.scenarios.scenario import Scenario, ScenarioError, load, parse, stage
+from arena.scenarios.suites import FIRST_SEED, scenarios
 from localizer.facts.states import BY_ATTRIBUTE
 from localizer.verdict.catalogue import KINDS as VERDICT_KINDS
 from tests.unit.arena.worlds import at, cluster

@@ -5,9 +5,9 @@
 
 import pytest
 
-from arena.evaluate import judge
+from arena.scenarios.suites import scenarios
 from arena.scoring import scores
-from arena.suites import scenarios
+from tests.unit.arena.judging import judge
 
 # Every fifth kind: some seconds.
 PART = [s for number, s in enumerate(scenarios("smoke", 1)) if number % 5 == 0]

@@ -1,0 +1,1 @@
+"""A cluster over time: every record that its agents and its platform write."""
