@@ -29,8 +29,7 @@ from probers.probing.rounds import Round
 from probers.publish.publisher import Publisher
 from probers.reporting.heartbeat import Heart
 from probers.reporting.reports import Reporter, VitalSigns, missing
-from probers.transports.base import Transport
-from probers.transports.opening import Probes
+from probers.transports.base import ProbeSettings, Transport
 from schemas import topics
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
@@ -73,7 +72,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waking, selectors.EVENT_READ, None)
         self._polled: dict[Transport, int] = {}
-        probes = Probes(
+        probes = ProbeSettings(
             probe_bytes=config.probe_bytes,
             packets=Packets(config.probe_keys),
             flows=config.flows,

@@ -12,8 +12,8 @@ from typing import Any, Final
 from probers.agent import Agent
 from probers.clock import SystemClock
 from probers.config.settings import OPTIONS, AgentConfig, build_config
+from probers.host.netns import located
 from probers.publish import kafka_client
-from probers.transports.opening import located
 from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.framing import ConfluentFramer

@@ -12,6 +12,7 @@ from typing import Any, Final
 from probers.config.checks import checked_id, ip_address, ipv4_address, whole_number
 from schemas.enums import Transport as TransportKind
 from schemas.process.settings import ConfigError
+from schemas.transports import BY_WORD, CAPABILITIES, AddressForm
 
 # Where the kernel shows RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband).
 INFINIBAND: Final = Path("/sys/class/infiniband")
@@ -46,9 +47,6 @@ def checked_rdma(
             f"RNIC {name}: device={device!r}: the name of an RDMA device is needed, "
             "as `rdma link` or /sys/class/infiniband shows it"
         )
-    fallback = table.get("fallback", "none")
-    if fallback not in ("none", "udp"):
-        wrong.append(f"RNIC {name}: fallback={fallback!r} must be none or udp")
     index = table.get("gid_index")
     if index is not None and index != "":
         index = whole_number("RNIC gid_index", index, (0, 511), wrong)
@@ -77,10 +75,6 @@ _KEYS: Final = (
     "component", "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
     "netns", "tunnel_address", "host_netns",
 )  # fmt: skip
-# What a person writes, and what records say.
-TRANSPORTS: Final = {
-    "udp": TransportKind.UDP, "tcp": TransportKind.TCP, "rdma": TransportKind.RDMA_UD,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,21 +183,24 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     rail = whole_number("RNIC rail", table.get("rail", 0), (0, MAX_RAIL), wrong)
     name = str(table.get("endpoint_id") or f"{container_id}/r{rail}")
     word = str(table.get("transport", "udp")).lower()
-    if word not in TRANSPORTS:
-        wrong.append(f"RNIC transport={word!r} must be one of {', '.join(TRANSPORTS)}")
-    transport = TRANSPORTS.get(word, TransportKind.UDP)
+    if word not in BY_WORD:
+        wrong.append(f"RNIC transport={word!r} must be one of {', '.join(BY_WORD)}")
+    transport = BY_WORD.get(word, TransportKind.UDP)
+    capabilities = CAPABILITIES[transport]
     gateway = _gateway(table.get("gateway"), wrong)
-    if gateway is not None and transport is not TransportKind.UDP:
-        wrong.append(f"RNIC {name}: only udp goes through a gateway")
+    if gateway is not None and not capabilities.gateway:
+        words = " and ".join(row.word for row in CAPABILITIES.values() if row.gateway)
+        wrong.append(f"RNIC {name}: only {words} goes through a gateway")
     namespaces = {key: _namespace(table, key) for key in ("netns", "host_netns")}
     tunnel = table.get("tunnel_address")
-    if (namespaces["netns"] or tunnel) and (gateway or transport is not TransportKind.UDP):
-        wrong.append(f"RNIC {name}: netns and tunnel_address are for udp without gateway")
+    if (namespaces["netns"] or tunnel) and (gateway or not capabilities.namespaces):
+        words = " and ".join(row.word for row in CAPABILITIES.values() if row.namespaces)
+        wrong.append(f"RNIC {name}: netns and tunnel_address are for {words} without gateway")
     address = ip_address("RNIC address", str(table.get("address", "")), wrong)
     if gateway is not None and ":" in address:
         wrong.append(f"RNIC {name}: a gateway carries IPv4 only")
     rdma = None
-    if transport is TransportKind.RDMA_UD:
+    if capabilities.address_form is AddressForm.QUEUE_PAIR:
         rdma = checked_rdma(table, name, address, wrong)
     else:
         only = [key for key in RDMA_KEYS if key in table]
@@ -221,10 +218,22 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
         component=checked_id("component", str(component), wrong) if component else None,
         transport=transport,
         rdma=rdma,
-        fallback=table.get("fallback") == "udp",
+        fallback=_has_fallback(table, name, transport, wrong),
         tunnel_address=ipv4_address("RNIC tunnel_address", str(tunnel), wrong) if tunnel else None,
         **namespaces,
     )
+
+
+def _has_fallback(
+    table: Mapping[str, Any], name: str, transport: TransportKind, wrong: list[str]
+) -> bool:
+    fallback = CAPABILITIES[transport].fallback
+    if fallback is None:
+        return False
+    word, given = CAPABILITIES[fallback].word, table.get("fallback", "none")
+    if given not in ("none", word):
+        wrong.append(f"RNIC {name}: fallback={given!r} must be none or {word}")
+    return bool(given == word)
 
 
 def _namespace(table: Mapping[str, Any], key: str) -> Path | None:

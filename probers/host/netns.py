@@ -13,8 +13,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
+
+from probers.config.rnics import RnicConfig
 
 T = TypeVar("T")
 
@@ -67,6 +70,20 @@ def sysfs_folder(namespace: Path, folder: Path) -> Path:
     """
     mounted = inside(namespace, _mount_sysfs)
     return Path(f"/proc/self/fd/{mounted}") / folder.relative_to(SYSFS)
+
+
+def located(config: RnicConfig) -> RnicConfig:
+    """Return the settings with a counters' folder that the agent's own namespace can read.
+
+    Raises
+    ------
+    OSError
+        If the RNIC's namespace cannot be entered.
+    """
+    folder, namespace = config.counters, config.host_netns
+    if folder is None or namespace is None or not folder.is_relative_to(SYSFS):
+        return config
+    return replace(config, counters=sysfs_folder(namespace, folder))
 
 
 def _enter(namespace: Path) -> None:

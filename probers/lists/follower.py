@@ -8,15 +8,16 @@ counted, so that one bad line does not blind an agent.
 
 import ipaddress
 from collections import Counter
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
 from probers.config.checks import unicast
 from probers.lists.directory import Directory
 from probers.probing.plan import FlowTarget, entropy_of
-from schemas.enums import Transport as TransportKind
 from schemas.ids import check_id
 from schemas.records import Endpoint, PingList, PingTarget
+from schemas.transports import CAPABILITIES, AddressForm
 
 # 2,048 RNICs probed full-mesh per rail from 8 RNICs are 2,040 targets; eight
 # times that is a mistake, and the memory of an agent is 35 MB.
@@ -169,10 +170,8 @@ class PingListFollower:
     def _bad_registration(self, endpoint: Endpoint) -> Refusal | None:
         if endpoint.cluster != self._cluster:
             return Refusal.OTHER_CLUSTER
-        if endpoint.transport in (TransportKind.UDP, TransportKind.TCP):
-            good = 1 <= endpoint.port <= 65_535 and _is_unicast(endpoint.address)
-        else:
-            good = endpoint.transport is TransportKind.RDMA_UD and _is_queue_pair(endpoint)
+        capabilities = CAPABILITIES.get(endpoint.transport)
+        good = capabilities is not None and _IS_ADDRESS[capabilities.address_form](endpoint)
         return None if good else Refusal.BAD_REGISTRATION
 
     def _activate(self) -> tuple[FlowTarget, ...]:
@@ -208,18 +207,18 @@ def _is_id(text: str) -> bool:
     return True
 
 
-def _is_unicast(address: str) -> bool:
+def _is_ip_port(endpoint: Endpoint) -> bool:
     """Whether probes may go there: a hostile registration must not make agents broadcast."""
     try:
-        unicast(address)
+        unicast(endpoint.address)
     except ValueError:
         return False
-    return True
+    return 1 <= endpoint.port <= 65_535
 
 
 def _spelled(endpoint: Endpoint) -> str:
     """Return the address as replies and hops will spell it; a GID is what it is."""
-    if endpoint.transport is TransportKind.RDMA_UD:
+    if CAPABILITIES[endpoint.transport].address_form is AddressForm.QUEUE_PAIR:
         return endpoint.address
     return unicast(endpoint.address)
 
@@ -233,3 +232,9 @@ def _is_queue_pair(endpoint: Endpoint) -> bool:
     # 0 and 1 are the management queue pairs.
     numbered = 2 <= endpoint.port <= MAX_QPN
     return addressed and numbered and endpoint.qkey is not None and 0 <= endpoint.qkey <= MAX_QKEY
+
+
+_IS_ADDRESS: Final[Mapping[AddressForm, Callable[[Endpoint], bool]]] = {
+    AddressForm.IP_PORT: _is_ip_port,
+    AddressForm.QUEUE_PAIR: _is_queue_pair,
+}

@@ -14,6 +14,7 @@ from probers.probing.trace import FinishedTrace, TraceOrder, Tracer, TraceSettin
 from probers.transports.base import Completion, Probe, Reason, Transport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
+from schemas.transports import CAPABILITIES
 
 
 class ProbingRnic(Protocol):
@@ -88,9 +89,8 @@ class Probing:
         if not self.plan.wanted:
             self._next_ns = None  # nothing kept the time meanwhile
         if self.plan.follow(flows):
-            self._tracer.follow(
-                tuple(f for f in flows if f.transport is not TransportKind.TCP), now.monotonic_ns
-            )
+            traced = tuple(f for f in flows if CAPABILITIES[f.transport].untraced is None)
+            self._tracer.follow(traced, now.monotonic_ns)
 
     def due_ns(self, now: Instant) -> int | None:
         """Return when `run` is to be called, monotonic nanoseconds; None: nothing is planned."""

@@ -9,11 +9,12 @@ from probers.config.rnics import RnicConfig
 from probers.host.counters import CounterFiles
 from probers.host.port import Link, LinkFiles
 from probers.host.reported import Value, missing
-from probers.transports.base import PacketCounts, Transport
-from probers.transports.opening import Probes, open_transport
+from probers.transports.base import PacketCounts, ProbeSettings, Transport
+from probers.transports.registry import open_transport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from schemas.process.eventlog import EventLog
+from schemas.transports import CAPABILITIES, AddressForm
 
 # An RNIC that vanishes under a running agent is a fault first: its peers are to see
 # it lost, for longer than a fault takes to be opened, before its endpoint leaves and
@@ -38,7 +39,9 @@ class Change(Enum):
 class Rnic:
     """The RNIC of one configuration entry."""
 
-    def __init__(self, config: RnicConfig, clock: Clock, *, probes: Probes, log: EventLog) -> None:
+    def __init__(
+        self, config: RnicConfig, clock: Clock, *, probes: ProbeSettings, log: EventLog
+    ) -> None:
         self.config = config
         self._clock = clock
         self._probes = probes
@@ -97,7 +100,12 @@ class Rnic:
         """Return the transport that probes targets of that kind; None where there is none."""
         found = self._transports.get(kind)
         elsewhere = self.config.gateway is not None or self.config.netns is not None
-        possible = kind is not TransportKind.RDMA_UD and not elsewhere
+        capabilities = CAPABILITIES.get(kind)
+        possible = (
+            capabilities is not None
+            and capabilities.address_form is AddressForm.IP_PORT
+            and not elsewhere
+        )
         if found is None and self.open and possible:
             found = self._open(kind, 0)
         return found
@@ -106,7 +114,7 @@ class Rnic:
         """Return what answers its probes, as `component.state.v1` tells it: `rdma` or `udp`."""
         if not self.open:
             return missing("nothing answers its probes")
-        return Value("rdma" if self._answering is TransportKind.RDMA_UD else "udp")
+        return Value(CAPABILITIES[self._answering].word)
 
     def read_link(self) -> Link:
         """Read the state of the port."""
@@ -160,11 +168,12 @@ class Rnic:
         self._answering = self.config.transport
         if self._open(self.config.transport, self.config.port) is not None:
             return Change.CAME
-        if not self.config.fallback or self.config.rdma is None:
+        fallback = CAPABILITIES[self.config.transport].fallback
+        if not self.config.fallback or fallback is None:
             return Change.NONE
         why = self._trouble
-        self._answering = TransportKind.UDP
-        if self._open(TransportKind.UDP, self.config.port) is None:
+        self._answering = fallback
+        if self._open(fallback, self.config.port) is None:
             return Change.NONE
         self._trouble = f"not using RDMA: {why}"
         self._missing = None

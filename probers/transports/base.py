@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from probers.packet import UNSEALED, Packets
 from probers.transports.rtt import Timestamps
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.enums import Transport as TransportKind
@@ -37,6 +38,22 @@ class Reason(StrEnum):
     PENDING = "PENDING"
     # A probe of a trace over a transport that nodes do not answer.
     UNTRACED = "UNTRACED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSettings:
+    """What all probes of an agent have in common.
+
+    Attributes
+    ----------
+    probe_bytes : size of a probe and of its reply
+    packets : seals and reads packets
+    flows : 5-tuples that a pair has at most
+    """
+
+    probe_bytes: int
+    packets: Packets = UNSEALED
+    flows: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from probers.transports.rtt import Timestamps
 from probers.transports.sockets import Readiness, family_of
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.enums import Transport as TransportKind
+from schemas.transports import CAPABILITIES
 
 BACKLOG: Final = 1_024
 MAX_ACCEPTS_AT_ONCE: Final = 256
@@ -57,7 +58,7 @@ class TcpTransport:
 
     kind = TransportKind.TCP
     qkey = None
-    untraced = "TCP connections are not traced"
+    untraced = CAPABILITIES[TransportKind.TCP].untraced
 
     def __init__(self, clock: Clock, address: str, port: int) -> None:
         self.counts = PacketCounts()

@@ -23,6 +23,7 @@ import numpy as np
 
 from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import Transport
+from schemas.transports import CAPABILITIES
 from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import DetectionConfig
@@ -71,7 +72,9 @@ class Verdicts:
 
 def least_effect_ns(config: DetectionConfig, transport: Transport) -> int:
     """Return the absolute rise below which no change of a window of that transport counts."""
-    return config.effect_rdma_ns if transport is Transport.RDMA_UD else config.effect_ns
+    capabilities = CAPABILITIES.get(transport)
+    bypasses = capabilities is not None and capabilities.kernel_bypass
+    return config.effect_rdma_ns if bypasses else config.effect_ns
 
 
 def least_effects_ns(config: DetectionConfig) -> Floats:

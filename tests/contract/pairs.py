@@ -11,6 +11,7 @@ from probers.transports.base import Completion, Probe, Transport
 from probers.transports.gateway import GatewayTransport
 from probers.transports.tcp import TcpTransport
 from probers.transports.udp import UdpTransport
+from schemas.enums import Transport as TransportKind
 from schemas.units import MS_NS
 from tests.contract.misbehaviour import FakeNetwork, FakeTransport, Mangler
 from tests.contract.relay import LOOPBACK, LOOPBACK6, Relay
@@ -180,6 +181,8 @@ def tcp6(seed: int) -> Pair:  # noqa: ARG001 - as for `tcp`
     return RealPair(lambda _: TcpTransport(SystemClock(), LOOPBACK6, 0), None, wrapped=False)
 
 
+# Transports whose devices are not here; tests/rdma runs them in a virtual machine.
+ELSEWHERE = frozenset({TransportKind.RDMA_UD})
 MAKERS: dict[str, Callable[[int], Pair]] = {
     "fake": fake,
     "udp": udp,

@@ -8,14 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from probers import packet
-from probers.transports.base import Probe, Reason
+from probers.clock import SystemClock
+from probers.config.rnics import RnicConfig
+from probers.transports.base import Probe, ProbeSettings, Reason
+from probers.transports.registry import OPENERS, open_transport
 from probers.transports.rtt import Measurement, measure
 from probers.transports.sockets import LINUX, family_of
 from schemas.enums import ClockSource, ProbeStatus
+from schemas.enums import Transport as TransportKind
+from schemas.transports import BY_WORD, CAPABILITIES, AddressForm
 from schemas.units import MS_NS
 from tests.contract.misbehaviour import Misbehaviour
-from tests.contract.pairs import MAKERS, Pair, RealPair, collect, probe, wait_readable
-from tests.contract.relay import LOOPBACK, datagram_socket, header_of
+from tests.contract.pairs import ELSEWHERE, MAKERS, Pair, RealPair, collect, probe, wait_readable
+from tests.contract.relay import LOOPBACK, LOOPBACK6, datagram_socket, header_of
 
 SEED = 7
 SHORT_NS = 60 * MS_NS
@@ -27,6 +32,49 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made = MAKERS[request.param](SEED)
     yield made
     made.close()
+
+
+@pytest.mark.parametrize("kind", OPENERS)
+def test_every_transport_is_held_to_the_contract(kind: TransportKind) -> None:
+    """Each transport of the registry has a pair here, or a suite where its devices are."""
+    kinds = set()
+    for make in MAKERS.values():
+        pair = make(SEED)
+        kinds.add(pair.prober.kind)
+        pair.close()
+    assert kind in kinds | ELSEWHERE
+
+
+@pytest.mark.parametrize("kind", sorted(OPENERS.keys() - ELSEWHERE))
+@pytest.mark.parametrize("address", [LOOPBACK, LOOPBACK6])
+def test_what_is_opened_is_as_declared(kind: TransportKind, address: str) -> None:
+    """A transport has the address that the settings name, its own kind, and is traced or not."""
+    config = RnicConfig(rail=0, endpoint_id="e/r0", address=address, transport=kind)
+    opened = open_transport(kind, 0, config, SystemClock(), ProbeSettings(probe_bytes=50))
+    try:
+        assert opened.kind is kind
+        assert (opened.address, opened.port > 0, opened.qkey) == (address, True, None)
+        if CAPABILITIES[kind].untraced is not None:
+            assert opened.untraced == CAPABILITIES[kind].untraced
+        elif LINUX:
+            assert opened.untraced is None
+        assert opened.fits()
+    finally:
+        opened.close()
+
+
+def test_every_symbol_has_one_row_in_both_tables() -> None:
+    """What a transport can do and what opens it are known of each; words are no two's."""
+    assert set(OPENERS) == set(CAPABILITIES) == set(TransportKind) - {TransportKind.UNKNOWN}
+    assert len(BY_WORD) == len(CAPABILITIES)
+
+
+def test_a_fallback_is_opened_with_what_the_settings_have() -> None:
+    """Who stands in needs an IP address and nothing else, and has nobody to stand in for it."""
+    for row in CAPABILITIES.values():
+        if row.fallback is not None:
+            assert CAPABILITIES[row.fallback].address_form is AddressForm.IP_PORT
+            assert CAPABILITIES[row.fallback].fallback is None
 
 
 @pytest.fixture(params=["fake", "gateway", "udp", "udp6"])

@@ -10,7 +10,7 @@ from probers.clock import SystemClock
 from probers.config.rnics import INFINIBAND, RdmaSettings, RnicConfig
 from probers.host.port import Link
 from probers.probing.rnic import GONE_AFTER_NS, Change, Rnic
-from probers.transports.opening import Probes
+from probers.transports.base import ProbeSettings
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from schemas.process.eventlog import EventLog
@@ -38,7 +38,9 @@ def make() -> Iterator[Callable[[RnicConfig], Rnic]]:
     made: list[Rnic] = []
 
     def one(of: RnicConfig) -> Rnic:
-        made.append(Rnic(of, SystemClock(), probes=Probes(probe_bytes=50), log=EventLog("test")))
+        made.append(
+            Rnic(of, SystemClock(), probes=ProbeSettings(probe_bytes=50), log=EventLog("test"))
+        )
         return made[-1]
 
     yield one

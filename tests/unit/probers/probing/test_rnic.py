@@ -9,7 +9,7 @@ import pytest
 from probers.config.rnics import RdmaSettings, RnicConfig
 from probers.host.port import Link
 from probers.probing.rnic import GONE_AFTER_NS, Change, Rnic
-from probers.transports.opening import Probes
+from probers.transports.base import ProbeSettings
 from schemas.enums import Transport as TransportKind
 from schemas.process.eventlog import EventLog
 from tests.unit.probers.clocks import ManualClock
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 def rnic(clock: ManualClock, folder: Path) -> Iterator[Rnic]:
     """Return an RNIC on loopback, not yet looked at."""
     config = RnicConfig(rail=0, endpoint_id="w0/r0", address=LOOPBACK, counters=folder)
-    made = Rnic(config, clock, probes=Probes(probe_bytes=50), log=EventLog("test"))
+    made = Rnic(config, clock, probes=ProbeSettings(probe_bytes=50), log=EventLog("test"))
     yield made
     made.close()
 
@@ -83,7 +83,7 @@ def test_an_address_in_use_is_told_and_tried_again(clock: ManualClock) -> None:
         taken.bind((LOOPBACK, 0))
         port = taken.getsockname()[1]
         config = RnicConfig(rail=0, endpoint_id="w0/r0", address=LOOPBACK, port=port)
-        rnic = Rnic(config, clock, probes=Probes(probe_bytes=50), log=EventLog("test"))
+        rnic = Rnic(config, clock, probes=ProbeSettings(probe_bytes=50), log=EventLog("test"))
         assert rnic.look(clock.now()) is Change.NONE
         assert "in use" in (rnic.trouble or "")
     assert rnic.look(clock.now()) is Change.CAME
@@ -102,7 +102,7 @@ def test_a_second_transport_is_opened_when_a_target_needs_it(
     assert rnic.transport(TransportKind.TCP) is tcp
     assert rnic.responder.kind is TransportKind.UDP
     config = RnicConfig(rail=0, endpoint_id="w0/r0", address=LOOPBACK, gateway=(LOOPBACK, 9))
-    wrapped = Rnic(config, clock, probes=Probes(probe_bytes=50), log=EventLog("test"))
+    wrapped = Rnic(config, clock, probes=ProbeSettings(probe_bytes=50), log=EventLog("test"))
     wrapped.look(clock.now())
     assert wrapped.transport(TransportKind.TCP) is None
     wrapped.close()
@@ -132,7 +132,7 @@ def test_it_says_what_answers_its_probes(
         rdma=RdmaSettings(device="mlx5_none", address=LOOPBACK),
         fallback=fallback,
     )
-    made = Rnic(config, clock, probes=Probes(probe_bytes=50), log=EventLog("test"))
+    made = Rnic(config, clock, probes=ProbeSettings(probe_bytes=50), log=EventLog("test"))
     assert made.speaks().text is None
     made.look(clock.now())
     said = made.speaks()
