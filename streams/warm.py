@@ -1,12 +1,12 @@
-"""Has the kernels ready before they are needed: `python -m streams.warm`, or a worker's start.
+"""Compiles the kernels before they are needed: `python -m streams.warm`, or at a worker's start.
 
-Making them takes half a minute, once after an installation; reading them from disk about a
-second.
+Compiling takes half a minute, once after an installation. Later starts read the machine code
+from disk, in about a second.
 """
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from confluent_kafka import Message
 
@@ -19,12 +19,9 @@ from streams.config import DetectionConfig
 from streams.core.feed import Feed, Made, window_bytes
 from streams.core.machine import Identity, PartitionMachine
 from streams.core.published import Reader, make_reader
+from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.detectors.latency import MIN_ANSWERS
-from streams.kernels import HAS_KERNELS
-
-if TYPE_CHECKING:
-    from streams.core.window_bytes import WindowBytes
 
 US_PER_S: Final = 10**6
 # The look-back and the lateness, in windows of a second; then other rounds, until the 5-tuple of
@@ -34,26 +31,21 @@ LATER_ROUNDS: Final = 4
 LATER_STEP_S: Final = 50
 
 
-def warm(codec: Codec) -> bool:
-    """Have the kernels compiled, or read from disk, by rounds that nobody sees.
-
-    Returns whether there are kernels.
-    """
-    if HAS_KERNELS:
-        machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
-        encoder = window_bytes(codec, machine)
-        reader = make_reader(codec, "none", _fail, lambda key: key)
-        if encoder is not None:
-            machine.windows_to = partial(_encoded, encoder, reader)
-        # Enough of them to close windows, and to judge one by those before.
-        rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
-        messages = [Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
-        for _ in Feed(machine, codec).take(cast(list[Message], messages)):
-            pass
-    return HAS_KERNELS
+def warm(codec: Codec) -> None:
+    """Compile the kernels, or read them from disk: process rounds whose outputs are dropped."""
+    machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
+    encoder = window_bytes(codec, machine)
+    reader = make_reader(codec, "none", _fail, lambda key: key)
+    if encoder is not None:
+        machine.windows_to = partial(_encoded, encoder, reader)
+    # Enough of them to close windows, and to judge one by those before.
+    rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
+    messages = [Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
+    for _ in Feed(machine, codec).take(cast(list[Message], messages)):
+        pass
 
 
-def _encoded(encoder: "WindowBytes", reader: Reader, windows: WindowBatch) -> None:
+def _encoded(encoder: WindowBytes, reader: Reader, windows: WindowBatch) -> None:
     reader.read(encoder.encode(windows)[1])
 
 
@@ -76,12 +68,10 @@ def _round(number: int) -> ProbeRound:
 
 
 def main() -> None:
-    """Have the kernels ready, and say so."""
+    """Compile the kernels, and print how long it took."""
     began = time.monotonic()
-    if warm(Codec()):
-        print(f"kernels: ready after {time.monotonic() - began:.1f} s")
-    else:
-        print("kernels: none, numba is not installed; rounds go one by one")
+    warm(Codec())
+    print(f"kernels: ready after {time.monotonic() - began:.1f} s")
 
 
 if __name__ == "__main__":

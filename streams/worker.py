@@ -25,7 +25,6 @@ from streams.edge.session import Restorer
 from streams.edge.source import Source
 from streams.edge.watchdog import Watchdog
 from streams.faust_app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
-from streams.warm import warm
 
 SETUP_TIMEOUT_S: Final = 10.0
 NEEDED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY, topics.ENDPOINT)
@@ -80,7 +79,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     check_topics(admin, settings)
     # Before it holds partitions: making them anew, after an installation, takes half a minute.
     began = time.monotonic()
-    log.info("kernels.ready", found=warm(codec), after_s=round(time.monotonic() - began, 2))
+    log.info("kernels.ready", after_s=round(time.monotonic() - began, 2))
     engine = Engine(settings, codec, log, metrics, config.commit_s)
     background = Background()
     restorer = Restorer(settings, config.detection(), codec, log, background, engine.waiting)

@@ -44,7 +44,7 @@ class IndexedFile:
     pool
         Where blocks are read before they are asked for.
     kernels
-        Whether a kernel reads what it can; needs numba.
+        Whether a kernel reads what it can.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class IndexedFile:
         """Return what reads a block."""
         if not self._kernels:
             return lambda span: _records(reader, span, reader.content(span))
-        # Here, since numba may be missing.
+        # Here, since loading the kernel takes a second.
         from ops.recording import messages  # noqa: PLC0415
 
         def read(span: Span) -> "MessageBlock | Records":

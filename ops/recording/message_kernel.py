@@ -1,6 +1,6 @@
 """The walk over a block of records: where each is, and its message's bytes.
 
-Accepts what it is sure of and nothing else, as `streams.columns.interpreter` does: a block with a
+Accepts what it is sure of and nothing else, as the readers of columns do: a block with a
 record that is damaged, or in any way unusual, is left to fastavro as a whole. Reads stay within
 the array: its end is padded by more than a record's numbers take, and no string is passed over
 before its length has been held against the end.
@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.recording.message_plan import MAX_INSTRUCTIONS, Noted, Op, Plan
-from streams.columns.compiled import compiled, inlined, load_word, store_word
-from streams.columns.interpreter import varint
+from schemas.columns.compiled import compiled, inlined, load_word
+from schemas.columns.wire import BAD, copy_bytes, is_ascii, low_bytes, read_number
 
-BAD: Final = -1
 # Stands for null; a record with this very timestamp is refused.
 NULL: Final = -(2**63)
 # So many instructions are carried out before the position is held against the end, and a number
@@ -54,35 +53,6 @@ _NEXT: Final = int(Op.NEXT)
 _FIXED: Final = int(Op.FIXED)
 _SENT_NS: Final = int(Noted.SENT_NS)
 _RESULTS: Final = int(Noted.RESULTS)
-_ONE: Final = np.uint64(1)
-_EIGHTH_BITS: Final = np.uint64(0x8080808080808080)
-
-
-@inlined
-def _low_bytes(word: np.uint64, count: int) -> np.uint64:
-    """Return a word's first bytes, fewer than 8."""
-    return word & ((_ONE << np.uint64(8 * count)) - _ONE)
-
-
-@inlined
-def _is_ascii(data: NDArray[np.uint8], at: int, end: int) -> bool:
-    seen = np.uint64(0)
-    while end - at >= 8:
-        seen |= load_word(data, at)
-        at += 8
-    seen |= _low_bytes(load_word(data, at), end - at)
-    return bool(seen & _EIGHTH_BITS == np.uint64(0))
-
-
-@inlined
-def _copy(data: NDArray[np.uint8], at: int, end: int, out: NDArray[np.uint8], to: int) -> int:
-    """Copy, up to seven bytes more than asked for; return where the next byte goes."""
-    behind = to + end - at
-    while at < end:
-        store_word(out, to, load_word(data, at))
-        at += 8
-        to += 8
-    return behind
 
 
 @inlined
@@ -95,9 +65,9 @@ def _symbol(
         return BAD
     low, high = load_word(data, at), load_word(data, at + 8)
     if length < 8:
-        low, high = _low_bytes(low, length), np.uint64(0)
+        low, high = low_bytes(low, length), np.uint64(0)
     elif length < 16:
-        high = _low_bytes(high, length - 8)
+        high = low_bytes(high, length - 8)
     for number in range(count):
         row = first + number
         if (
@@ -147,7 +117,7 @@ def _value(
             else:
                 step += 1
             continue
-        value, behind = varint(data, at)
+        value, behind = read_number(data, at)
         if behind < 0:
             return BAD, to
         if op == _LONG:
@@ -176,19 +146,19 @@ def _value(
                 )
                 if number < 0:
                     return BAD, to
-                to = _copy(data, copied, at, out, to)
+                to = copy_bytes(data, copied, at, out, to)
                 # Zigzag: a number below 64 is one byte.
                 out[to] = np.uint8(2 * number)
                 to += 1
                 copied = behind + value
-            elif op == _STRING and not _is_ascii(data, behind, behind + value):
+            elif op == _STRING and not is_ascii(data, behind, behind + value):
                 return BAD, to
             behind += value
         at = behind
         step += 1
     if at > end:
         return BAD, to
-    return at, _copy(data, copied, at, out, to)
+    return at, copy_bytes(data, copied, at, out, to)
 
 
 @inlined
@@ -198,19 +168,19 @@ def _skip_headers(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]
     while True:
         if at >= end:
             return BAD, number
-        count, at = varint(data, at)
+        count, at = read_number(data, at)
         if at < 0 or count < 0 or count > end - at:
             return BAD, number
         if count == 0:
             return at, number
         for _ in range(count):
-            length, at = varint(data, at)
-            if at < 0 or length < 0 or length > end - at or not _is_ascii(data, at, at + length):
+            length, at = read_number(data, at)
+            if at < 0 or length < 0 or length > end - at or not is_ascii(data, at, at + length):
                 return BAD, number
             at += length
-            branch, at = varint(data, at)
+            branch, at = read_number(data, at)
             if branch == 1:
-                length, at = varint(data, at)
+                length, at = read_number(data, at)
                 if at < 0 or length < 0 or length > end - at:
                     return BAD, number
                 at += length
@@ -227,28 +197,28 @@ def _head(data: NDArray[np.uint8], at: int, end: int, place: NDArray[np.int64]) 
 
     The record must have a key that is text.
     """
-    partition, at = varint(data, at)
+    partition, at = read_number(data, at)
     if at < 0:
         return BAD
-    offset, at = varint(data, at)
+    offset, at = read_number(data, at)
     if at < 0:
         return BAD
     place[PARTITION] = partition
     place[OFFSET] = offset
-    branch, at = varint(data, at)
+    branch, at = read_number(data, at)
     place[TIMESTAMP_MS] = NULL
     if branch == 1:
-        timestamp_ms, at = varint(data, at)
+        timestamp_ms, at = read_number(data, at)
         if at < 0 or timestamp_ms == NULL:
             return BAD
         place[TIMESTAMP_MS] = timestamp_ms
     elif branch != 0 or at < 0:
         return BAD
-    branch, at = varint(data, at)
+    branch, at = read_number(data, at)
     if branch != 1:
         return BAD
-    length, at = varint(data, at)
-    if at < 0 or length < 0 or length > end - at or not _is_ascii(data, at, at + length):
+    length, at = read_number(data, at)
+    if at < 0 or length < 0 or length > end - at or not is_ascii(data, at, at + length):
         return BAD
     place[KEY_AT] = at
     at += length
@@ -302,7 +272,7 @@ def read_block(
         at = _head(data, at, end, place)
         if at < 0:
             return BAD
-        branch, at = varint(data, at)
+        branch, at = read_number(data, at)
         if at < 0 or at > end:
             return BAD
         place[STARTED_US] = place[RESULTS] = 0
@@ -310,7 +280,7 @@ def read_block(
         place[VALUE_AT] = place[VALUE_END] = NO_VALUE
         if branch == 1:
             place[VALUE_AT] = to
-            to = _copy(header, 0, header_bytes, out, to)
+            to = copy_bytes(header, 0, header_bytes, out, to)
             at, to = _value(data, at, end, plan, out, to, place, left)
             if at < 0:
                 return BAD

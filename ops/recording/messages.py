@@ -1,4 +1,4 @@
-"""Blocks of records as messages, read many at a time by a kernel; needs numba."""
+"""Blocks of records as messages, read many at a time by a kernel."""
 
 import io
 from collections.abc import Iterator

@@ -16,7 +16,6 @@ from ops.recording.order import round_end_ms
 from schemas import avro
 from schemas.codec import Codec
 from schemas.topics import BY_NAME, PROBE_ROUND, TOPICS, Topic
-from streams.kernels import HAS_KERNELS
 
 # What inflates blocks and walks over them lets other threads run meanwhile.
 THREADS: Final = 2
@@ -60,7 +59,7 @@ class Source:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="recording")
         paths = {name: folder / told.file for name, told in self.manifest.topics.items()}
         size = sum(path.stat().st_size for path in paths.values() if path.exists())
-        kernels = HAS_KERNELS and size >= KERNELS_FROM_BYTES
+        kernels = size >= KERNELS_FROM_BYTES
         self._files = [
             IndexedFile(BY_NAME[name], paths[name], told.partitions, self._pool, kernels=kernels)
             for name, told in self.manifest.topics.items()

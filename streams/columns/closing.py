@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
-from streams.columns.compiled import compiled, inlined
+from schemas.columns.compiled import compiled, inlined
 from streams.columns.statistics import COLUMNS, NONE, PERCENTS
 
 # Up to so many values each one's rank is counted against all others: without a branch, so that

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
-from streams.columns.compiled import compiled, inlined, load_word
+from schemas.columns.compiled import compiled, inlined, load_word
+from schemas.columns.wire import same_bytes
 from streams.columns.table import grown
 
 NONE: Final = -1
@@ -59,22 +60,6 @@ class FlowArrays(NamedTuple):
     length: NDArray[np.int32]
     arena: NDArray[np.uint8]
     next_row: NDArray[np.int32]
-
-
-@inlined
-def same_bytes(
-    one: NDArray[np.uint8], at: int, other: NDArray[np.uint8], begin: int, length: int
-) -> bool:
-    """Return whether two arrays, both padded, hold the same bytes from these places on."""
-    place = 0
-    differ = np.uint64(0)
-    while length - place > 8:
-        differ |= load_word(one, at + place) ^ load_word(other, begin + place)
-        place += 8
-    if length > place:
-        last = load_word(one, at + place) ^ load_word(other, begin + place)
-        differ |= last << np.uint64(8 * (8 - (length - place)))
-    return bool(differ == np.uint64(0))
 
 
 @compiled

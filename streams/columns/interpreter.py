@@ -11,15 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.columns.compiled import compiled, inlined, load_word, low_zeros
-from streams.columns.index import (
-    NONE,
-    FlowArrays,
-    NameArrays,
-    find_flow,
-    find_name,
-    same_bytes,
-)
+from schemas.columns.compiled import compiled, inlined
+from schemas.columns.wire import BAD, is_ascii, read_block, read_number, same_bytes
+from streams.columns.index import NONE, FlowArrays, NameArrays, find_flow, find_name
 from streams.columns.plan import MAX_INSTRUCTIONS, Field, Op, Plan
 
 # What stands for null in a column; a message that holds this very number is refused.
@@ -27,9 +21,7 @@ NULL: Final = -(2**63)
 # An item has this many instructions at most, and a number ten bytes.
 PAD_BYTES: Final = 16 * (MAX_INSTRUCTIONS + 4)
 
-# What becomes of a message whose number of items is none of these.
-BAD: Final = -1
-# A name or a 5-tuple is not known yet.
+# Returned instead of a number of results, as BAD is: a name or a 5-tuple is not known yet.
 UNKNOWN: Final = -2
 FULL: Final = -3
 
@@ -44,66 +36,6 @@ _SKIP_STRING: Final = int(Op.SKIP_STRING)
 _SKIP_FIXED: Final = int(Op.SKIP_FIXED)
 _SKIP_NULL: Final = int(Op.SKIP_NULL)
 _AGENT: Final = int(Field.AGENT)
-
-_CONTINUED: Final = np.uint64(0x8080808080808080)
-_ONE: Final = np.uint64(1)
-
-
-@inlined
-def varint(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """Return a zigzag number and the position behind it, BAD for more than 64 bits.
-
-    Seven bits of each byte up to the first whose eighth is not set: taken together eight bytes
-    at a time, without a branch for each. One byte, which most are, has a branch of its own:
-    the processor foresees it, and reads on before it knows how long this number is.
-    """
-    word = load_word(data, at)
-    if word & np.uint64(0x80) == np.uint64(0):
-        short = np.int64(word & np.uint64(0x7F))
-        return int((short >> 1) ^ -(short & 1)), at + 1
-    if word & np.uint64(0x808080) == np.uint64(0x8080):
-        short = np.int64(
-            (word & np.uint64(0x7F))
-            | ((word & np.uint64(0x7F00)) >> _ONE)
-            | ((word & np.uint64(0x7F0000)) >> np.uint64(2))
-        )
-        return int((short >> 1) ^ -(short & 1)), at + 3
-    last = ~word & _CONTINUED
-    if last == np.uint64(0):
-        return _long_varint(data, at)
-    ends = low_zeros(last)
-    word &= (_ONE << ends) - _ONE
-    word = (word & np.uint64(0x007F007F007F007F)) | ((word & np.uint64(0x7F007F007F007F00)) >> _ONE)
-    word = (word & np.uint64(0x00003FFF00003FFF)) | (
-        (word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)
-    )
-    word = (word & np.uint64(0x000000000FFFFFFF)) | (
-        (word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)
-    )
-    value = np.int64(word >> _ONE) ^ -np.int64(word & _ONE)
-    return int(value), at + int(np.int64((ends >> np.uint64(3)) + _ONE))
-
-
-@compiled
-def _long_varint(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """Return the same for nine or ten bytes."""
-    raw = np.uint64(0)
-    for place in range(10):
-        byte = np.uint64(data[at + place])
-        if place == 9 and byte > _ONE:
-            return 0, BAD
-        raw |= (byte & np.uint64(0x7F)) << np.uint64(7 * place)
-        if byte < np.uint64(0x80):
-            return int(np.int64(raw >> _ONE) ^ -np.int64(raw & _ONE)), at + place + 1
-    return 0, BAD
-
-
-@compiled
-def _is_ascii(data: NDArray[np.uint8], at: int, end: int) -> bool:
-    seen = np.uint8(0)
-    for place in range(at, end):
-        seen |= data[place]
-    return bool(seen < np.uint8(128))
 
 
 @inlined
@@ -134,14 +66,14 @@ def _carry_out(
             at += program[step, 2]
             step += 1
             continue
-        value, at = varint(data, at)
+        value, at = read_number(data, at)
         if at < 0:
             return BAD
         if op == _NULLABLE_LONG:
             if value == program[step, 2]:
                 out[column, row] = NULL
             elif value == 1 - program[step, 2]:
-                value, at = varint(data, at)
+                value, at = read_number(data, at)
                 if at < 0 or value == NULL:
                     return BAD
                 out[column, row] = value
@@ -170,7 +102,7 @@ def _carry_out(
                 if number < 0:
                     return UNKNOWN
                 out[column, row] = number
-            elif op == _SKIP_STRING and not _is_ascii(data, at, at + value):
+            elif op == _SKIP_STRING and not is_ascii(data, at, at + value):
                 return BAD
             at += value
         step += 1
@@ -181,32 +113,12 @@ def _carry_out(
 def key_end(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return the position behind source, destination and flow, BAD where there is none."""
     for _ in range(2):
-        length, at = varint(data, at)
+        length, at = read_number(data, at)
         if at < 0 or length < 0 or length > end - at:
             return BAD
         at += length
-    _, at = varint(data, at)
+    _, at = read_number(data, at)
     return at if at <= end else BAD
-
-
-@inlined
-def _block(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """Return how many items an array's next block has, 0 at its end, and where they begin; or BAD.
-
-    Each item takes a byte at least, whatever the count claims.
-    """
-    if at >= end:
-        return 0, BAD
-    count, at = varint(data, at)
-    if at >= 0 and count < 0:
-        # A block that tells its size in bytes, for those who skip it.
-        size, at = varint(data, at)
-        if size < 0:
-            return 0, BAD
-        count = -count
-    if at < 0 or count < 0 or count > end - at:
-        return 0, BAD
-    return count, at
 
 
 @compiled
@@ -242,7 +154,7 @@ def read_round(
     guess = int(names.first_row[agent])
     place = first
     while True:
-        count, at = _block(data, at, end)
+        count, at = read_block(data, at, end)
         if at < 0:
             return BAD
         if count == 0:
@@ -337,7 +249,7 @@ def key_spans(
         return BAD
     place = 0
     while True:
-        count, at = _block(data, at, end)
+        count, at = read_block(data, at, end)
         if at < 0 or count > len(spans) - place:
             return BAD
         if count == 0:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
+from schemas.columns.compiled import compiled
 from streams.columns.closing import NO_COLUMN, describe_sorted, rank
-from streams.columns.compiled import compiled
 from streams.columns.statistics import COLUMNS, NONE
 
 # 5-tuples that are sorted together: the tile, of slots times these, stays in the first cache.

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.columns.compiled import compiled, inlined
 from schemas.units import SECOND_NS
-from streams.columns.compiled import compiled, inlined
 from streams.columns.index import FlowArrays, NameArrays
 from streams.columns.interpreter import NULL, read_round
 from streams.columns.plan import Field, Item, Plan

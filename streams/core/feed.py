@@ -1,25 +1,23 @@
-"""The messages of one partition, taken into its machine: many at a time where that is possible.
+"""The messages of one partition, given to its machine: many at a time where that is possible.
 
-Most rounds are plain (`streams.core.absorb`) and go through a kernel; the others, and all
-where numba is missing, go one by one through fastavro and the machine. The outputs are the same.
+Most rounds are plain (`streams.core.absorb`) and go through a kernel. The others are decoded by
+fastavro and processed one by one. The outputs are the same.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Message
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
+from streams.columns.blocks import Block, Blocks
 from streams.core.machine import PartitionMachine, RefusedRoundError
 from streams.core.metrics import Metric
 from streams.core.outputs import Output
-from streams.kernels import HAS_KERNELS
-
-if TYPE_CHECKING:
-    from streams.columns.blocks import Block
-    from streams.core.window_bytes import WindowBytes
+from streams.core.plain_rounds import PlainRounds
+from streams.core.window_bytes import WindowBytes, make
 
 
 class Made(NamedTuple):
@@ -60,21 +58,15 @@ class Feed:
     Parameters
     ----------
     kernels
-        Whether plain rounds go through the kernels; needs numba.
+        Whether plain rounds go through the kernels; tests compare both ways.
     """
 
-    def __init__(
-        self, machine: PartitionMachine, codec: Codec, *, kernels: bool = HAS_KERNELS
-    ) -> None:
+    def __init__(self, machine: PartitionMachine, codec: Codec, *, kernels: bool = True) -> None:
         self._machine = machine
         self._codec = codec
         self._partition = machine.identity.partition
         self._kernels = kernels
         if kernels:
-            # Here, since numba may be missing.
-            from streams.columns.blocks import Blocks  # noqa: PLC0415
-            from streams.core.plain_rounds import PlainRounds  # noqa: PLC0415
-
             self._plain = PlainRounds(machine)
             self._blocks = Blocks(codec.framer)
 
@@ -105,7 +97,7 @@ class Feed:
             self._machine.live = True
             self._machine.counts = counts
 
-    def _one(self, message: Message, block: "Block | None" = None, at: int = 0) -> Taken:
+    def _one(self, message: Message, block: Block | None = None, at: int = 0) -> Taken:
         """Take a message by itself; what the kernel did not know in `block` it learns."""
         self._machine.counts["rounds_alone"] += 1
         offset = int(message.offset() or 0)
@@ -127,12 +119,8 @@ class Feed:
         return Taken(outputs)
 
 
-def window_bytes(codec: Codec, machine: PartitionMachine) -> "WindowBytes | None":
-    """Return what encodes a machine's closed windows many at a time; None without kernels."""
-    if not HAS_KERNELS:
-        return None
-    from streams.core.window_bytes import make  # noqa: PLC0415
-
+def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes | None:
+    """Return what encodes a machine's closed windows many at a time."""
     made = make(codec, machine.identity.cluster)
     if made is not None:
         machine.recent.flows.on_removed.append(made.forget)

@@ -20,7 +20,6 @@ from streams.columns.rounds import TRANSPORT_CODES, FlowKey
 from streams.columns.statistics import FEATURES
 from streams.columns.table import FIRST_ROWS, NO_ROW, Table, grown
 from streams.detectors.latency import MIN_ANSWERS
-from streams.kernels import HAS_KERNELS
 
 # What is read of a window, and in which order; the features stand together.
 FIELDS: Final = (
@@ -166,9 +165,7 @@ def columns_of(windows: Sequence[PathWindow]) -> WindowColumns:
 def make_reader(codec: Codec, cluster: str, undecodable: Undecodable, intern: Intern) -> Reader:
     """Return the fastest reader that there is."""
     slow = PublishedReader(codec, cluster, undecodable, intern)
-    if not HAS_KERNELS:
-        return slow
-    # Here, since numba may be missing.
+    # Here, since it imports this module.
     from streams.core.published_bytes import KernelReader  # noqa: PLC0415
 
     return KernelReader(codec.framer, cluster, slow)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from schemas import avro, topics
 from schemas.avro import MAX_VALUE_BYTES, SchemaVersion
+from schemas.columns.compiled import compiled, inlined
+from schemas.columns.wire import is_ascii, read_number, same_bytes
 from schemas.framing import Framer
 from streams.columns.blocks import check_resolves
-from streams.columns.compiled import compiled, inlined
-from streams.columns.index import NONE, FlowArrays, FlowIndex, find_flow, same_bytes
-from streams.columns.interpreter import varint
+from streams.columns.index import NONE, FlowArrays, FlowIndex, find_flow
 from streams.columns.plan import MAX_INSTRUCTIONS, PlanError
 from streams.columns.rounds import TRANSPORT_CODES, FlowKey
 from streams.core.published import FIELDS, NOT_OURS, NULL, PLACES, PublishedReader, WindowColumns
@@ -247,7 +247,7 @@ def _number(raw: bytes, at: int) -> tuple[int, int]:
 def _key_end(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return the position behind the key's fields, BAD where there is none."""
     for field in range(6):
-        value, at = varint(data, at)
+        value, at = read_number(data, at)
         if at < 0:
             return BAD
         if field != 4:
@@ -260,13 +260,10 @@ def _key_end(data: NDArray[np.uint8], at: int, end: int) -> int:
 @inlined
 def _passed(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return the position behind a text of ASCII, or BAD."""
-    length, at = varint(data, at)
+    length, at = read_number(data, at)
     if at < 0 or length < 0 or length > end - at:
         return BAD
-    seen = np.uint8(0)
-    for place in range(at, at + length):
-        seen |= data[place]
-    return at + length if seen < np.uint8(128) else BAD
+    return at + length if is_ascii(data, at, at + length) else BAD
 
 
 @compiled
@@ -292,7 +289,7 @@ def _fields(
             if at < 0:
                 return BAD
             continue
-        value, at = varint(data, at)
+        value, at = read_number(data, at)
         if at < 0:
             return BAD
         if op in (NULLABLE_LONG, NULLABLE_STRING):
@@ -305,7 +302,7 @@ def _fields(
                 if at < 0:
                     return BAD
             else:
-                value, at = varint(data, at)
+                value, at = read_number(data, at)
                 if at < 0 or value == NULL:
                     return BAD
         elif op == SYMBOL:

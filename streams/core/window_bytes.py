@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from schemas import avro, topics
 from schemas.codec import Codec
+from schemas.columns.compiled import compiled
+from schemas.columns.wire import write_number
 from schemas.ids import path_id
 from schemas.version import VERSION
-from streams.columns.compiled import compiled, inlined
 from streams.columns.rounds import TRANSPORTS, FlowKey
 from streams.columns.statistics import COLUMNS, NONE
 from streams.columns.table import grown
@@ -129,18 +130,6 @@ def make(codec: Codec, cluster: str) -> WindowBytes | None:
     return WindowBytes(codec, cluster) if encoder.encode(sample)[1] == wanted else None
 
 
-@inlined
-def _put(out: NDArray[np.uint8], at: int, value: int) -> int:
-    """Write a zigzag number; return the place behind it."""
-    raw = (np.uint64(value) << np.uint64(1)) ^ np.uint64(value >> 63)
-    while raw >= np.uint64(0x80):
-        out[at] = np.uint8(raw & np.uint64(0x7F)) | np.uint8(0x80)
-        raw >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(raw)
-    return at + 1
-
-
 @compiled
 def _encode(
     arena: NDArray[np.uint8],
@@ -164,13 +153,13 @@ def _encode(
         for place in range(begin, begin + lengths[number]):
             out[at] = arena[place]
             at += 1
-        at = _put(out, at, transports[number])
-        at = _put(out, at, start_at)
-        at = _put(out, at, end_at)
-        at = _put(out, at, sent[number])
-        at = _put(out, at, ok[number])
-        at = _put(out, at, sent[number] - ok[number])
-        at = _put(out, at, repeats[number])
+        at = write_number(out, at, transports[number])
+        at = write_number(out, at, start_at)
+        at = write_number(out, at, end_at)
+        at = write_number(out, at, sent[number])
+        at = write_number(out, at, ok[number])
+        at = write_number(out, at, sent[number] - ok[number])
+        at = write_number(out, at, repeats[number])
         for column in range(values.shape[1]):
             value = values[number, column]
             if value == NONE:
@@ -179,7 +168,7 @@ def _encode(
             else:
                 # The second branch of null and long.
                 out[at] = 2
-                at = _put(out, at + 1, value)
+                at = write_number(out, at + 1, value)
         for place in range(len(end)):
             out[at] = end[place]
             at += 1

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats, Int64s
-from streams.columns.compiled import compiled
+from schemas.columns.compiled import compiled
 
 # The standard deviation of a normal distribution in units of its median distance from the median.
 NORMAL_MAD: Final = 1.4826

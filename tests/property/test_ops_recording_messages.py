@@ -20,6 +20,7 @@ from ops.recording.shape import shape_of
 from schemas import avro
 from schemas.avro import SchemaVersion
 from schemas.codec import Codec, to_datum
+from schemas.columns.wire import BAD
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.topics import PROBE_ROUND, TOPICS, Topic
 from tests.unit.ops.recording_samples import probe_round
@@ -217,7 +218,7 @@ def test_a_number_too_long_ends_the_walk(before: int, rest: bytes) -> None:
         data, len(content), 2, plan, np.zeros(8, np.uint8), out, places,
         np.zeros(MAX_DEPTH, np.int64),
     )  # fmt: skip
-    assert end == kernel.BAD
+    assert end == BAD
 
 
 def values(node: Any, enums: Any) -> st.SearchStrategy[Any]:

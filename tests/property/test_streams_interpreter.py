@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from schemas import avro
 from schemas.avro import SchemaVersion
+from schemas.columns.wire import BAD, read_number
 from schemas.framing import SINGLE_OBJECT_HEADER_BYTES
 from streams.columns import interpreter
 from streams.columns.blocks import TOPIC
 from streams.columns.index import FlowIndex, Names, find_flow, find_name
-from streams.columns.interpreter import NULL, PAD_BYTES, varint
+from streams.columns.interpreter import NULL, PAD_BYTES
 from tests.unit.streams.columns.rounds_read import Datum, Reader, expected, framed
 from tests.unit.streams.worlds import result, round_datum
 
@@ -156,12 +157,12 @@ def test_numbers_are_read_whatever_follows(number: int, behind: bytes) -> None:
 @pytest.mark.parametrize("encoded", [b"\xff" * 11, b"\xff" * 9 + b"\x02"])
 def test_numbers_beyond_64_bits_are_refused(encoded: bytes) -> None:
     """Eleven bytes, or ten with more than a bit in the last."""
-    assert read_varint(encoded + bytes(16))[1] == interpreter.BAD
+    assert read_varint(encoded + bytes(16))[1] == BAD
 
 
 def read_varint(data: bytes) -> tuple[int, int]:
     """Return what the kernel reads."""
-    return varint(np.frombuffer(data, np.uint8), 0)
+    return read_number(np.frombuffer(data, np.uint8), 0)
 
 
 @settings(max_examples=60, deadline=None)

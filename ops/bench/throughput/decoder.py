@@ -1,14 +1,14 @@
 """The workers' decoder by itself: bytes to columns, and nothing done with them.
 
-By the kernel where there is one, as the workers do; what it does not know, or not take, goes
-through fastavro, from which it learns. `python -m ops.bench.throughput.decoder` has the kernels
-of workers and decoder compiled, so that no measurement waits for that.
+As in the workers, the kernel reads the rounds whose names and 5-tuples it knows; fastavro reads
+the others, and the kernel learns from them. `python -m ops.bench.throughput.decoder` compiles the
+kernels of workers and decoder, so that no measurement waits for that.
 """
 
 import sys
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,13 +16,12 @@ from ops.bench.rig.load import Load, LoadShape
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s
 from schemas.topics import PROBE_ROUND
+from streams.columns import interpreter
+from streams.columns.blocks import Block, Blocks
+from streams.columns.index import FlowIndex, Names
+from streams.columns.plan import Field, Item, Plan
 from streams.columns.rounds import round_columns
-from streams.kernels import HAS_KERNELS
 from streams.warm import warm
-
-if TYPE_CHECKING:
-    from streams.columns.blocks import Block
-    from streams.columns.plan import Plan
 
 # Results of the messages that a consumer gives at a time.
 ROOM: Final = 400_000
@@ -32,18 +31,11 @@ WARM_ROUNDS: Final = 20
 class Decoder:
     """Decodes messages as a worker does; knows the names and 5-tuples that it has met."""
 
-    def __init__(self, *, kernels: bool = HAS_KERNELS) -> None:
+    def __init__(self, *, kernels: bool = True) -> None:
         self._codec = Codec()
         self._kernels = kernels
         if not kernels:
             return
-        # Here, since numba may be missing.
-        from streams.columns import interpreter  # noqa: PLC0415
-        from streams.columns.blocks import Blocks  # noqa: PLC0415
-        from streams.columns.index import FlowIndex, Names  # noqa: PLC0415
-        from streams.columns.plan import Field, Item  # noqa: PLC0415
-
-        self._interpreter = interpreter
         self._blocks = Blocks(self._codec.framer)
         self._names, self._flows = Names(1), FlowIndex(1)
         self._numbers: dict[str, int] = {}
@@ -75,22 +67,22 @@ class Decoder:
         datum = self._codec.decode_datum(PROBE_ROUND, value)
         return datum, round_columns(datum).count
 
-    def _read(self, block: "Block", plan: "Plan", at: int) -> tuple[int, int]:
+    def _read(self, block: Block, plan: Plan, at: int) -> tuple[int, int]:
         fields: Int64s = np.zeros((self._field_count, len(block)), np.int64)
         counts: Int64s = np.zeros(len(block), np.int64)
-        return self._interpreter.read_rounds(
+        return interpreter.read_rounds(
             block.data, block.starts, block.ends, at, plan, self._names.arrays,
             self._flows.arrays, fields, self._items, self._rows, counts,
         )  # fmt: skip
 
-    def _learn(self, block: "Block", plan: "Plan", at: int, datum: dict[str, Any]) -> None:
+    def _learn(self, block: Block, plan: Plan, at: int, datum: dict[str, Any]) -> None:
         """Enter what a round names: agents, and 5-tuples by their bytes."""
         agent, results = datum["agent_id"], datum["results"]
         for name in (datum["cluster"], agent):
             self._names.enter(self._numbers.setdefault(name, len(self._numbers)), name)
         spans: Int64s = np.zeros((len(results), 2), np.int64)
         scratch: Int64s = np.zeros((max(self._field_count, len(self._items)), 1), np.int64)
-        self._interpreter.key_spans(
+        interpreter.key_spans(
             block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
         )
         rows = [

@@ -7,6 +7,7 @@ from confluent_kafka import Message
 
 from schemas import avro
 from schemas.avro import SchemaVersion
+from schemas.columns.wire import BAD
 from schemas.framing import SingleObjectFramer
 from streams.columns import interpreter
 from streams.columns.blocks import TOPIC, Blocks
@@ -85,7 +86,7 @@ class Reader:
         """Return what the kernel reads, or why it does not."""
         (block,) = self.blocks.make([value])
         if block.plan is None:
-            return interpreter.BAD
+            return BAD
         count = interpreter.read_round(
             block.data, block.starts[0], block.ends[0], block.plan, self.names.arrays,
             self.flows.arrays, self._fields, 0, self._items, self._rows, 0,

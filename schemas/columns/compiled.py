@@ -1,16 +1,15 @@
-"""What numba compiles, and what the kernels need of the machine below it.
+"""Compiles kernels with numba, and keeps their machine code on disk.
 
-Only the kernels of this room import it. Where numba is missing, importing this module fails,
-and the rounds go one by one through fastavro and numpy: the same outputs, slower.
-
-The machine code is kept on disk, in a folder named by a digest of all that goes into it: numba
-itself looks at a function's own file only, and would go on using code made from an older version
-of what is inlined into it.
+numba's own cache compares the file of a function only. The code that it keeps also depends on
+the functions inlined into that function and on constants of other modules. So the code is kept in
+a folder whose name is a digest of all sources that can be part of it.
 """
 
 import hashlib
+import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -22,20 +21,31 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 import schemas
-import streams
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DIGEST_CHARS: Final = 16
 
 
-def cache_folder() -> Path | None:
-    """Return where the machine code is kept: beside the sources or with the user; None: nowhere."""
-    rooms = [Path(streams.__file__).parent, Path(schemas.__file__).parent]
-    # The kernel of recordings has the numbers of its plan's instructions in it.
-    rooms.append(rooms[0].parent / "ops" / "recording")
+def cache_folder(package: str) -> Path | None:
+    """Return the folder of the machine code of a package's kernels.
+
+    Parameters
+    ----------
+    package
+        A top-level package that is being imported. Its kernels may use anything of this package
+        and of `schemas`.
+
+    Returns
+    -------
+    Path or None
+        A folder beside this module, or else in the user's cache; None if neither can be written.
+    """
+    folders = {
+        Path(cast(str, module.__file__)).parent for module in (schemas, sys.modules[package])
+    }
     digest = hashlib.sha256()
-    for source in sorted(path for room in rooms for path in room.rglob("*.py")):
+    for source in sorted(path for folder in folders for path in folder.rglob("*.py")):
         digest.update(source.read_bytes())
     name = f"kernels-{digest.hexdigest()[:DIGEST_CHARS]}"
     for place in (Path(__file__).parent / "__pycache__", Path("~/.cache/skeletonhunter")):
@@ -49,7 +59,7 @@ def cache_folder() -> Path | None:
     return None
 
 
-_FOLDER: Final = cache_folder()
+_folder = cache(cache_folder)
 
 
 def compiled(function: F) -> F:
@@ -68,11 +78,12 @@ def inlined(function: F) -> F:
 def _jit(function: F, inline: str) -> F:
     # Neither the folder nor `_nrt` is in numba's type stubs.
     config, njit = cast(Any, numba.config), cast(Any, numba.njit)
+    folder = _folder(function.__module__.partition(".")[0])
     before = config.CACHE_DIR
-    config.CACHE_DIR = "" if _FOLDER is None else str(_FOLDER)
+    config.CACHE_DIR = "" if folder is None else str(folder)
     try:
         jit = njit(
-            nogil=True, _nrt=False, inline=inline, error_model="numpy", cache=_FOLDER is not None
+            nogil=True, _nrt=False, inline=inline, error_model="numpy", cache=folder is not None
         )
         return cast(F, jit(function))
     finally:
