@@ -26,7 +26,7 @@ help:
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
 	@echo "make fuzz            a million mutated probe packets, a million mutated lines of flow dumps (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
-	@echo "make docs            write docs/topics.md anew from the schemas"
+	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
 $(STAMP): requirements.lock pyproject.toml

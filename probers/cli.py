@@ -32,7 +32,7 @@ It answers probes on its RNICs, registers them, follows its own ping list and
 probes whom that names, once they have registered. What it measures goes to
 Kafka: probe.round.v1, path.trace.v1, rnic.counters.v1, agent.heartbeat.v1; the state of
 its RNICs and its host: component.state.v1; with an [agent.overlay] table
-overlay.flows.v1 as well (docs/agent.md).
+overlay.flows.v1 as well (docs/guide/agent.md).
 """
 EPILOG: Final = """\
 settings come from flags, then the environment (SKELETONHUNTER_AGENT_<NAME>, and

@@ -28,10 +28,10 @@ BENCHES: Final = {
     "throughput": throughput,
 }
 # The soak's table stands beside the agent's others.
-PAGES: Final = {name: Path("docs") / f"{name}.md" for name in BENCHES} | {
-    "soak": Path("docs") / "agent.md",
-    "throughput": Path("docs") / "performance.md",
-    "scale": Path("docs") / "scaling.md",
+PAGES: Final = {name: Path("docs/figures") / f"{name}.md" for name in BENCHES} | {
+    "soak": Path("docs/figures") / "agent.md",
+    "throughput": Path("docs/figures") / "performance.md",
+    "scale": Path("docs/figures") / "scaling.md",
 }
 
 

@@ -26,7 +26,7 @@ What you saw went through Kafka. To look at the topics yourself, run
   skeletonhunter tail anomaly.v1       what the detectors saw
   skeletonhunter tail probe.window.v1  statistics per 5-tuple
   skeletonhunter tail skeleton.v1      what the job's traffic looks like
-docs/topics.md describes every topic and field."""
+docs/reference/topics.md describes every topic and field."""
 
 
 def register(app: typer.Typer) -> None:

@@ -71,7 +71,7 @@ def import_csv(
     Rows are put together by source and second. To probe.round.v1, or with --out
     into a recording that `replay` takes. Bad rows are named by line, column, value
     and rule, counted and skipped; exit code 1 if there were more than --allow-bad.
-    Traceroute rows are no probes and are only counted. docs/recordings.md lists
+    Traceroute rows are no probes and are only counted. docs/guide/recordings.md lists
     the columns.
 
     Example: skeletonhunter import-csv samples.csv --out imported --map rtt_us=rtt

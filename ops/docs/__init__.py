@@ -1,1 +1,1 @@
-"""Pages that are written from the code: topics and kinds of fault."""
+"""Pages of docs/reference/ that are written from the code: topics, kinds of fault, settings."""

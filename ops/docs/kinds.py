@@ -1,4 +1,4 @@
-"""`docs/kinds.md`: the kinds of fault and the states that name them, from the localizer's data."""
+"""`docs/reference/kinds.md`: kinds of fault and the states that name them, from the localizer."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,21 +12,22 @@ INTRODUCTION: Final = """\
 
 <!-- Written by `python -m ops.docs` from the catalogue of kinds and the rules of states. -->
 
-A verdict (`fault.event.v1`) names a component and, in `fault_kind`, one of these. Probes, traces
-and flow tables find the component; states of components, where something reads them
-(`component.state.v1`, open to any writer), give the fault its name. Agents read those of RNICs
-([agent.md](agent.md)), switches have readers of the platform's own. Without such a reader the
-verdict is as right about the place, and its kind is one of those that probes alone can tell.
+A verdict (`fault.event.v1`) names a component and, in `fault_kind`, one of these kinds. Probes,
+traces and flow tables find the component; states of components (`component.state.v1`, open to any
+writer) name the kind. Agents write the states of RNICs and hosts ([states](host-states.md));
+nothing in this project reads switches. Without a state the component is just as certain, and the
+kind is one that probes alone can show.
 """
 
 STATES: Final = f"""
 ## States
 
-Attributes of `component.state.v1` that are understood, when they are out of order, and the kind
-that they name. One that became so within {BEFORE_NS // SECOND_NS} s before the first bad probe, or
-after it, also counts when components are told apart; an older one only names the kind of what the
-probes have found. Words in `text`, numbers in `number`. `{MAINTENANCE}` with any text but `none`
-keeps verdicts on the component, on what its host holds, and on the cables at it from being opened.
+Attributes of `component.state.v1` that the localizer understands, the values that are out of
+order, and the kind that they name. A state that went out of order at most
+{BEFORE_NS // SECOND_NS} s before the first bad probe, or after it, also helps to tell components
+apart; an older one only names the kind of a fault that the probes have found. Words are in `text`,
+numbers in `number`. `{MAINTENANCE}` with any text but `none` prevents verdicts on the component, on
+what its host holds, and on its cables.
 
 """
 SEEN_BY: Final = {

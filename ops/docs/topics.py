@@ -1,30 +1,20 @@
-"""`docs/topics.md`, written from the topic registry and the schemas, and `docs/kinds.md`.
+"""`docs/reference/topics.md`, written from the topic registry and the schemas."""
 
-python -m ops.docs            write the pages
-python -m ops.docs --check    exit code 1 if one is not current
-"""
-
-import argparse
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-from ops.docs import kinds
 from ops.topics.plan import DLQ_PARTITIONS
 from schemas import avro
 from schemas.topics import DAY_NS, DLQ_RETENTION_NS, TOPICS, Topic
-
-FOLDER: Final = Path(__file__).resolve().parents[2] / "docs"
 
 INTRODUCTION: Final = """\
 # Topics
 
 <!-- Written by `python -m ops.docs` from schemas/topics.py and schemas/avsc/. Do not edit. -->
 
-Everything that the processes tell each other goes through these topics; they are the interface
-to tap. How to read them from other languages and tools: [tapping.md](tapping.md).
+The processes exchange everything through these topics; they are the interface to tap. How to read
+them from other languages and tools: [tapping](../guide/tapping.md).
 
 - **Values** are Avro. With `schema.registry.url` set in the `[kafka]` table: Confluent's wire
   format (`00`, 4-byte schema id, datum; subject `<topic>-value`). Without: Avro single-object
@@ -48,7 +38,7 @@ to tap. How to read them from other languages and tools: [tapping.md](tapping.md
 
 
 def page() -> str:
-    """Return the page's text."""
+    """Return the text of the page."""
     parts = [INTRODUCTION, _overview()]
     parts += [_topic(topic) for topic in TOPICS]
     return "\n".join(parts)
@@ -103,7 +93,7 @@ def _topic(topic: Topic) -> str:
         f"- Dead letters: `{topic.dlq}`.",
         f"- Schema `{schema['namespace']}.{schema['name']}`, version {versions[-1].version}, "
         f"fingerprint `{versions[-1].fingerprint.hex()}` (as on the wire): "
-        f"[{versions[-1].version}.avsc](../schemas/avsc/{topic.name}/{versions[-1].version}.avsc).",
+        f"[{versions[-1].version}.avsc](../../schemas/avsc/{topic.name}/{versions[-1].version}.avsc).",
     ]
     for record in _records(schema):
         lines += ["", f"**{record['name']}**" + _note(record, schema), ""]
@@ -158,22 +148,3 @@ def _cell(field: dict[str, Any]) -> str:
     # A bar would end the cell; angle brackets would be taken for HTML.
     text: str = field["doc"]
     return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write or check the pages; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m ops.docs", description="Write docs/topics.md and docs/kinds.md"
-    )
-    parser.add_argument("--check", action="store_true", help="only say whether they are current")
-    check: bool = parser.parse_args(arguments).check
-    code = 0
-    for name, text in (("topics.md", page()), ("kinds.md", kinds.page())):
-        path = FOLDER / name
-        if not check:
-            FOLDER.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            print(f"{name} is not current: run `python -m ops.docs`", file=sys.stderr)
-            code = 1
-    return code

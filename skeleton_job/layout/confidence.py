@@ -4,7 +4,7 @@ Two things bound the confidence. The weakest of a few parts, each between 0 and 
 must hold for the inference to mean anything. And a logistic regression on the signs that an
 inference shows says how often one that looks like this has the right data- and
 pipeline-parallel degree: its weights are fitted on the arena's `dev` captures
-(`python -m arena.skeletons --calibrate` fits them anew and prints them; docs/skeleton.md
+(`python -m arena.skeletons --calibrate` fits them anew and prints them; docs/figures/skeleton.md
 has the figures on captures that were not used).
 """
 

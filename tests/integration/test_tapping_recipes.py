@@ -25,7 +25,7 @@ MARK = "# run by tests/integration/test_tapping_recipes.py\n"
 
 def recipe(page: str) -> str:
     """Return the one Python recipe of a page that says it is run here."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guide" / page).read_text(encoding="utf-8")
     (code,) = (
         block for block in re.findall(r"```python\n(.*?)```", text, re.S) if block.startswith(MARK)
     )

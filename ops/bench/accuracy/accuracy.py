@@ -42,8 +42,8 @@ DEFAULT_RUNS: Final = {
 WORKERS: Final = 2
 RESULTS: Final = BUILD_DIR / "accuracy-results.jsonl"
 AGAINST: Final = BUILD_DIR / "accuracy-baselines.jsonl"
-PICTURE: Final = Path("docs") / "accuracy.png"
-LIKENESS: Final = Path("docs") / "likeness.png"
+PICTURE: Final = Path("docs/figures") / "accuracy.png"
+LIKENESS: Final = Path("docs/figures") / "likeness.png"
 # 10 5-tuples of each RNIC: five targets by two source ports.
 HOUR: Final = Scenario(
     name="hour", seed=1, seconds=3_600,

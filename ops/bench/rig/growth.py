@@ -19,7 +19,7 @@ from arena.reporting.growth import draw
 from ops.bench.rig.report import BUILD_DIR, Figure, figure
 
 CURVES: Final = BUILD_DIR / "scale-curves.json"
-PICTURE: Final = Path("docs") / "scaling.png"
+PICTURE: Final = Path("docs/figures") / "scaling.png"
 # Bars of slopes. Flat: what the size adds is below a fifth of a doubling's power. Nearly linear:
 # twice the size takes 2.14 times as much at most.
 FLAT: Final = 0.2

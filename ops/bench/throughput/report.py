@@ -92,7 +92,7 @@ def known_rate_hz() -> float | None:
     return found[0] * MEGA if found else None
 
 
-PICTURE: Final = Path("docs") / "performance.png"
+PICTURE: Final = Path("docs/figures") / "performance.png"
 RATES: Final = "M/s"
 BYTES: Final = "bytes a result"
 LAYOUT: Final = "layout "

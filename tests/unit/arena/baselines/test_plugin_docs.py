@@ -1,4 +1,4 @@
-"""The examples of `docs/arena.md` run as they stand there."""
+"""The examples of `docs/guide/arena.md` run as they stand there."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.unit.arena.baselines.made import UPLINK, window, with_fault
 from tests.unit.arena.test_compare import SCENARIO
 
-DOCS = (ROOT / "docs" / "arena.md").read_text("utf-8")
+DOCS = (ROOT / "docs" / "guide" / "arena.md").read_text("utf-8")
 
 
 def example(language: str, holding: str) -> str:
@@ -67,7 +67,7 @@ def test_running_and_reporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     text = example("python", "write_report(")
     text = text.replace('scenarios("smoke"), [*EVERYONE, "my_package:MyLocalizer"], workers=2',
                         "[SCENARIO], ['votes']")  # fmt: skip
-    exec(compile(text, "docs/arena.md", "exec"), {"SCENARIO": SCENARIO})  # noqa: S102
+    exec(compile(text, "docs/guide/arena.md", "exec"), {"SCENARIO": SCENARIO})  # noqa: S102
     assert (tmp_path / "report.html").stat().st_size > 1000
     assert (tmp_path / "report.png").stat().st_size > 1000
 

@@ -1,38 +1,42 @@
-"""The page on topics says what registry and schemas say."""
+"""The generated pages say what registry, schemas, catalogue and settings say."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from localizer.config import LocalizerConfig
 from localizer.facts.states import RULES
 from localizer.verdict.catalogue import KINDS
-from ops.docs import kinds, topics
+from ops.docs import kinds, settings, topics
+from ops.docs.__main__ import FOLDER, PAGES, main
+from probers.config.settings import OPTIONS
 from schemas import avro
 from schemas.topics import TOPICS
+from skeleton_job.config import SkeletonConfig
+from streams.config import WorkerConfig
 
 
-def test_the_page_is_current() -> None:
-    """docs/topics.md and docs/kinds.md are what `python -m ops.docs` would write now."""
-    assert topics.main(["--check"]) == 0
+def test_the_pages_are_current() -> None:
+    """Each is what `python -m ops.docs` would write now."""
+    assert main(["--check"]) == 0
 
 
-def test_a_stale_page_fails_the_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A page that differs, or is missing, is told by exit code 1 and a way out."""
-    monkeypatch.setattr(topics, "FOLDER", tmp_path / "docs")
-    assert topics.main(["--check"]) == 1
+def test_a_stale_page_fails_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page that differs, or is missing, is reported by exit code 1 and a way out."""
+    folder = tmp_path / "docs"
+    assert main(["--check"], folder) == 1
     assert "python -m ops.docs" in capsys.readouterr().err
-    assert topics.main([]) == 0
-    assert topics.main(["--check"]) == 0
-    for name in ("topics.md", "kinds.md"):
-        page = topics.FOLDER / name
+    assert main([], folder) == 0
+    assert main(["--check"], folder) == 0
+    for name in PAGES:
+        page = folder / name
         text = page.read_text(encoding="utf-8")
         page.write_text(text + "x", encoding="utf-8")
-        assert topics.main(["--check"]) == 1
+        assert main(["--check"], folder) == 1
         page.write_text(text, encoding="utf-8")
-    assert topics.main(["--check"]) == 0
+    assert main(["--check"], folder) == 0
 
 
 def test_every_kind_and_state_is_on_the_page_of_kinds() -> None:
@@ -67,4 +71,23 @@ def test_links_of_the_overview_lead_somewhere() -> None:
     linked = {part.split(")")[0] for part in page.split("](#")[1:]}
     assert linked == headings
     for part in page.split("](../")[1:]:
-        assert (topics.FOLDER.parent / part.split(")")[0]).is_file()
+        assert (FOLDER.parent / part.split(")")[0]).is_file()
+
+
+def test_every_setting_is_on_the_page_of_settings() -> None:
+    """With its table, default, bounds and meaning."""
+    page = settings.page()
+    for cls in (WorkerConfig, SkeletonConfig, LocalizerConfig):
+        for field in fields(cls):
+            start = f"| `{field.name}` | "
+            (line,) = [row for row in _section(page, cls) if row.startswith(start)]
+            assert len(line.rsplit(" | ", 1)[1]) > len(" |")
+    for option in OPTIONS:
+        assert option.doc in page
+
+
+def _section(page: str, cls: type) -> list[str]:
+    titles = {
+        WorkerConfig: "Stream worker", SkeletonConfig: "Skeleton job", LocalizerConfig: "Localizer"
+    }  # fmt: skip
+    return page.split(f"## {titles[cls]}\n")[1].split("\n## ", maxsplit=1)[0].splitlines()

@@ -83,8 +83,8 @@ def test_a_table_that_is_none_is_told() -> None:
 
 
 def test_the_page_shows_settings_that_work() -> None:
-    """Each example of docs/agent.md is taken as it stands."""
-    page = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
+    """Each example of docs/guide/overlay.md is taken as it stands."""
+    page = (ROOT / "docs" / "guide" / "overlay.md").read_text(encoding="utf-8")
     examples = [b.partition("```")[0] for b in page.split("```toml\n")[1:]]
     tables = [tomllib.loads(e).get("agent", {}).get("overlay") for e in examples]
     sources = [found.source for t in tables if t is not None and (found := build(t)) is not None]

@@ -164,7 +164,7 @@ def test_a_network_device_alone_tells_what_it_has(part: str, tmp_path: Path) -> 
 
 def test_every_attribute_stands_in_the_documentation() -> None:
     """With its sources."""
-    page = (ROOT / "docs" / "agent.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "host-states.md").read_text("utf-8")
     for attribute in (*ATTRIBUTES, "hugepages", "kernel_version", "gpu_driver_version"):
         assert f"| `{attribute}` |" in page, attribute
 

@@ -87,7 +87,7 @@ def test_a_worker_has_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert memory.value == pytest.approx(1.0)
     assert each.value == pytest.approx(120 * MIB / 32_000)
     assert {c.axis for c in stored_curves()} == {"5-tuples"}
-    assert Path("docs/scaling.png").exists()
+    assert Path("docs/figures/scaling.png").exists()
 
 
 def test_the_localizer_has_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
