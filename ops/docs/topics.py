@@ -147,4 +147,5 @@ def _type(schema: Any) -> str:
 def _cell(field: dict[str, Any]) -> str:
     # A bar would end the cell; angle brackets would be taken for HTML.
     text: str = field["doc"]
+    text = text.replace("docs/kinds.md", "[kinds](kinds.md)")
     return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
