@@ -18,6 +18,8 @@ PAGES: Final = [
 REPOSITORY_PATH: Final = re.compile(rf"(?<![\w/.<-])(?:{PACKAGES}|tests|docs)/[\w./*-]*")
 # `streams.core.feed`, `arena.fabric.FabricShape`; not a file such as `arena.md`.
 MODULE_PATH: Final = re.compile(rf"(?<![\w/.-])(?:{PACKAGES})(?:\.[A-Za-z_]\w*)+(?![\w/.(-]*\.)")
+# `merge.py` in a column whose package is named elsewhere.
+BARE_FILE: Final = re.compile(r"`(\w+\.py)`")
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
 FENCE: Final = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
@@ -107,6 +109,14 @@ def wrong(find: Callable[[Path], list[str]]) -> dict[str, list[str]]:
 def test_every_path_that_a_page_names_exists() -> None:
     """A file that is renamed is renamed in the pages as well."""
     assert wrong(lambda page: [path for path in paths_in(read(page)) if not exists(path)]) == {}
+
+
+def test_every_bare_file_name_is_that_of_some_file() -> None:
+    """`merge.py` stands for a file of the package in whose row or sentence it is."""
+    known = {
+        path.name for package in PACKAGES.split("|") for path in (ROOT / package).rglob("*.py")
+    }
+    assert wrong(lambda page: sorted(set(BARE_FILE.findall(read(page))) - known)) == {}
 
 
 def test_every_module_that_a_page_names_exists() -> None:
