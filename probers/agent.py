@@ -13,22 +13,22 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from probers import lean
-from probers.clock import Clock, Every, Instant
+from probers.clock import Clock, Instant, IntervalTimer
 from probers.config.settings import AgentConfig
 from probers.health.supervision import Supervision
 from probers.host.sampling import Sampler, Source
-from probers.host.watching import make_watch
+from probers.host.state_watch import build_state_watch
 from probers.lists.consumer import TopicReader
 from probers.lists.follower import PingListFollower
 from probers.lists.inbox import Inbox
-from probers.lists.registration import Registration, Standing
+from probers.lists.registration import Registration, RegistrationState
 from probers.packet import Packets
-from probers.probing.probing import Probing
 from probers.probing.rnic import Change, Rnic
 from probers.probing.rounds import Round
+from probers.probing.scheduler import ProbeScheduler
 from probers.publish.publisher import Publisher
-from probers.reporting.heartbeat import Heart
-from probers.reporting.reports import Reporter, VitalSigns, missing
+from probers.reporting.heartbeat import HeartbeatBuilder
+from probers.reporting.reports import Reporter, VitalSigns, not_ready_reasons
 from probers.transports.base import ProbeSettings, Transport
 from schemas import topics
 from schemas.codec import Codec
@@ -103,10 +103,10 @@ class Agent:
             registration=self._registration,
             dead_letters=self._publisher,
             log=log,
-            neighbours=self._overlay,
+            observer=self._overlay,
         )
         self._vitals = VitalSigns(started)
-        self._probing = Probing(
+        self._probing = ProbeScheduler(
             config,
             clock,
             self._rnics,
@@ -114,7 +114,7 @@ class Agent:
             publish_trace=lambda trace: self._reporter.trace(trace, clock.now()),
             delay=self._vitals.delays.add,
         )
-        self._heart = Heart(
+        self._heart = HeartbeatBuilder(
             cluster=settings.cluster,
             agent_id=config.id,
             host_id=config.host_id,
@@ -126,17 +126,21 @@ class Agent:
             if r.counters is not None
         }
         self._sampler = Sampler.of(config.counters_tick_ns, counters)
-        rdma = {r.endpoint_id: r.speaks for r in self._rnics.values() if r.config.rdma is not None}
-        self._watch = make_watch(config, started, SLACK_NS, rdma)
+        rdma = {
+            r.endpoint_id: r.answering_transport
+            for r in self._rnics.values()
+            if r.config.rdma is not None
+        }
+        self._watch = build_state_watch(config, started, SLACK_NS, rdma)
         self._supervision = Supervision(config.id, config.health, os.environ, started, SLACK_NS)
-        self._standing = Standing.READING
+        self._registration_state = RegistrationState.READING
         # When timers and probing were due, as of the last sleep.
         self._due_ns = (started.monotonic_ns, started.monotonic_ns)
-        self._kafka_due = Every(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)
-        self._look_due = Every(LOOK_EVERY_NS, started.monotonic_ns, SLACK_NS)
-        self._heartbeat_due = Every(config.heartbeat_ns, started.monotonic_ns, SLACK_NS)
+        self._kafka_due = IntervalTimer(KAFKA_EVERY_NS, started.monotonic_ns, SLACK_NS)
+        self._look_due = IntervalTimer(LOOK_EVERY_NS, started.monotonic_ns, SLACK_NS)
+        self._heartbeat_due = IntervalTimer(config.heartbeat_ns, started.monotonic_ns, SLACK_NS)
         # Waits until the process is awake for something else.
-        self._give_back_due = Every(GIVE_BACK_EVERY_NS, started.monotonic_ns)
+        self._give_back_due = IntervalTimer(GIVE_BACK_EVERY_NS, started.monotonic_ns)
 
     def run(self) -> None:
         """Work until `stop`, then leave in order."""
@@ -215,17 +219,17 @@ class Agent:
             for batch in self._sampler.tick(self._clock.now):
                 if self._registration.probing:
                     self._reporter.counters(batch, self._config.counters_tick_ns or 0)
-        if self._look_due.take(now.monotonic_ns):
+        if self._look_due.expired(now.monotonic_ns):
             self._look(now)
             self._poll_new_transports()
-        if self._watch.take(now.monotonic_ns) and self._registration.probing:
+        if self._watch.expired(now.monotonic_ns) and self._registration.probing:
             self._reporter.states(self._watch.look(now), now)
-        if self._kafka_due.take(now.monotonic_ns):
+        if self._kafka_due.expired(now.monotonic_ns):
             self._serve_kafka(now)
             self._supervision.serve(now, self._missing)
-        if self._heartbeat_due.take(now.monotonic_ns):
+        if self._heartbeat_due.expired(now.monotonic_ns):
             self._beat(now)
-        if self._give_back_due.take(now.monotonic_ns):
+        if self._give_back_due.expired(now.monotonic_ns):
             lean.give_back()
 
     def _round_done(self, done: Round) -> None:
@@ -242,8 +246,8 @@ class Agent:
         self._probing.follow(flows, self._follower.version, now)
         if self._overlay is not None and registration.probing:
             self._serve_overlay(self._overlay, now)
-        if registration.standing is not self._standing:
-            self._stand(registration.standing, now)
+        if registration.state is not self._registration_state:
+            self._registration_changed(registration.state, now)
         absence = self._vitals.absence
         if absence.look(now, away=self._publisher.broker_away()):
             say = self._log.warning if absence.away else self._log.info
@@ -259,8 +263,8 @@ class Agent:
             self._reporter.overlay(entries, captured)
         self._reporter.states(overlay.take_reports(), now)
 
-    def _stand(self, standing: Standing, now: Instant) -> None:
-        if standing is Standing.YIELDED:
+    def _registration_changed(self, state: RegistrationState, now: Instant) -> None:
+        if state is RegistrationState.YIELDED:
             self._log.error(
                 "agent.yielded",
                 agent_id=self._config.id,
@@ -269,9 +273,9 @@ class Agent:
             )
             # The last word under this incarnation: the heartbeats are the other's now.
             self._beat(now)
-        elif self._standing is Standing.YIELDED:
+        elif self._registration_state is RegistrationState.YIELDED:
             self._log.warning("agent.resumed", agent_id=self._config.id)
-        self._standing = standing
+        self._registration_state = state
 
     def _look(self, now: Instant) -> None:
         for rnic in self._rnics.values():
@@ -311,7 +315,7 @@ class Agent:
         )
 
     def _beat(self, now: Instant, *, leaving: bool = False) -> None:
-        if self._standing is Standing.YIELDED:
+        if self._registration_state is RegistrationState.YIELDED:
             return
         vitals = self._vitals.gather(
             now=now,
@@ -324,12 +328,12 @@ class Agent:
             overlay=None if self._overlay is None else self._overlay.trouble,
         )
         incarnation = self._registration.incarnation
-        heartbeat = self._heart.beat(vitals, incarnation=incarnation, now=now, leaving=leaving)
+        heartbeat = self._heart.build(vitals, incarnation=incarnation, now=now, leaving=leaving)
         self._reporter.heartbeat(heartbeat, now)
         self._supervision.beaten(heartbeat)
 
     def _missing(self) -> list[str]:
-        return missing(
+        return not_ready_reasons(
             self._registration, self._publisher, self._rnics.values(), leaving=self._stopping
         )
 

@@ -73,7 +73,7 @@ def _read_again(before: int, realtime_ns: int, after: int) -> tuple[int, int, in
     return before, realtime_ns, after
 
 
-class Every:
+class IntervalTimer:
     """Due once per interval; what was slept through is not made up for.
 
     Parameters
@@ -87,7 +87,7 @@ class Every:
         self._slack_ns = slack_ns
         self.due_ns = now_ns
 
-    def take(self, now_ns: int) -> bool:
+    def expired(self, now_ns: int) -> bool:
         """Whether it is time; if so, the next time is one interval later."""
         if now_ns < self.due_ns - self._slack_ns:
             return False
@@ -110,7 +110,7 @@ class TokenBucket:
         self._tokens = float(burst)
         self._filled_ns: int | None = None
 
-    def take(self, now_ns: int) -> bool:
+    def take_token(self, now_ns: int) -> bool:
         """Take a token if there is one."""
         if self._filled_ns is None:
             self._filled_ns = now_ns

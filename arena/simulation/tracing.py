@@ -83,7 +83,7 @@ class Tracer:
                 yield at_ns, self._trace(int(flow[place]), at_ns, cause)
 
     def _pace(self, measured: Measured) -> np.typing.NDArray[np.bool_]:
-        """Return which 5-tuples are slower than typically, as `probers.probing.trace.Pace`."""
+        """Return the 5-tuples slower than typical, as `probers.probing.trace.TypicalRtt`."""
         ok = np.flatnonzero(measured.ok)
         flow, rtt = measured.flow[ok], measured.rtt_ns[ok]
         typical = self._typical_ns[flow]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from probers.clock import Every, Instant
+from probers.clock import Instant, IntervalTimer
 from probers.config.health import HealthAddress
 from probers.health.answers import Health
 from schemas.enums import AgentState
@@ -33,7 +33,7 @@ class Notifier:
         self._feed = (
             None
             if self._address is None or watchdog_ns is None
-            else Every(watchdog_ns // FEEDS, now_ns, slack_ns)
+            else IntervalTimer(watchdog_ns // FEEDS, now_ns, slack_ns)
         )
         if self._address is not None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -50,7 +50,7 @@ class Notifier:
 
     def feed(self, now_ns: int) -> None:
         """Say that the loop turns, when it is time."""
-        if self._feed is not None and self._feed.take(now_ns):
+        if self._feed is not None and self._feed.expired(now_ns):
             self._say("WATCHDOG=1")
 
     def stopping(self) -> None:
@@ -94,7 +94,7 @@ def watchdog_of(environment: Mapping[str, str], pid: int) -> int | None:
     return int(text) * 1000 or None
 
 
-class Turns:
+class LoopTurns:
     """The longest time between two turns of the loop, in this minute or the one before."""
 
     def __init__(self, now_ns: int) -> None:
@@ -108,7 +108,7 @@ class Turns:
         """How long the longest was."""
         return max(self._longest_ns, self._before_ns)
 
-    def turn(self, now_ns: int) -> None:
+    def observe_turn(self, now_ns: int) -> None:
         """Take in a turn."""
         if now_ns - self._since_ns > SHOWN_NS:
             self._since_ns, self._before_ns, self._longest_ns = now_ns, self._longest_ns, 0
@@ -134,7 +134,7 @@ class Supervision:
         slack_ns: int = 0,
     ) -> None:
         self._agent_id = agent_id
-        self._turns = Turns(now.monotonic_ns)
+        self._turns = LoopTurns(now.monotonic_ns)
         self._server = _server(address)
         self._notifier = Notifier(environment, now.monotonic_ns, slack_ns)
         self._state = AgentState.STARTING
@@ -146,7 +146,7 @@ class Supervision:
 
     def serve(self, now: Instant, missing: Callable[[], list[str]]) -> None:
         """Answer, and give a sign of life; `missing` returns what keeps it from being ready."""
-        self._turns.turn(now.monotonic_ns)
+        self._turns.observe_turn(now.monotonic_ns)
         self._notifier.feed(now.monotonic_ns)
         if self._server is not None:
             self._server.serve(now.monotonic_ns, lambda: self._health(missing()))

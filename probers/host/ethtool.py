@@ -1,6 +1,6 @@
 """Pause frames as drivers tell them to ethtool, where sysfs has no counter of them.
 
-Asking takes no privilege. A driver may ask its firmware for all of its statistics at once, so
+RdmaProber takes no privilege. A driver may ask its firmware for all of its statistics at once, so
 this is for a look now and then, in the network namespace of the calling thread.
 """
 

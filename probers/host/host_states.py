@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from probers.host import sysfs_text
-from probers.host.reported import Value, missing
+from probers.host.states import Value, missing
 from probers.host.sysfs import read_text
 
 

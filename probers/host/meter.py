@@ -33,7 +33,7 @@ class Meter:
         self._known = False
         self._steps.clear()
 
-    def add(self, counts: Mapping[str, int], now_ns: int) -> None:
+    def observe(self, counts: Mapping[str, int], now_ns: int) -> None:
         """Take in what the counters say now, by name."""
         last = self._last
         self._known = any(name in last for name in counts)

@@ -11,7 +11,6 @@ from typing import Final
 
 from probers.host import sysfs_text
 from probers.host.meter import Meter
-from probers.host.reported import Value, missing
 from probers.host.rnic_files import (
     CRC_ERRORS,
     DISCARDS,
@@ -24,6 +23,7 @@ from probers.host.rnic_files import (
     SlaveRaw,
     Sources,
 )
+from probers.host.states import Value, missing
 
 # The arena counts flaps of ten minutes, and so does the localizer's rule.
 FLAPS_WINDOW_NS: Final = 600 * 10**9
@@ -97,7 +97,7 @@ class RnicStates:
             down = sysfs_text.number(slave.down_count)
             if down is not None:
                 counts[f"bond/{slave.name}"] = down
-        self._flaps.add(counts, now_ns)
+        self._flaps.observe(counts, now_ns)
         # They count the same events: one that is full does no harm beside one that is not.
         return _measured(self._flaps.largest(), counts, None if counts else full)
 
@@ -106,7 +106,7 @@ class RnicStates:
         if links is None:
             return None
         counts = {} if links.pauses is None else {"ethtool": links.pauses}
-        self._pauses.add(counts, now_ns)
+        self._pauses.observe(counts, now_ns)
         value = _measured(self._pauses.rate_hz(), counts, None)
         return missing(NO_PAUSES) if value == missing(NO_COUNTER) else value
 
@@ -115,7 +115,7 @@ class RnicStates:
             return missing(NO_PCI)
         totals = {name: sysfs_text.aer_total(text) for name, text in links.aer.items()}
         counts = {name: total for name, total in totals.items() if total is not None}
-        self._aer.add(counts, now_ns)
+        self._aer.observe(counts, now_ns)
         return _measured(self._aer.rate_hz(), counts, None)
 
 
@@ -136,7 +136,7 @@ def _counts(texts: Mapping[str, str | None], sources: Sources) -> tuple[dict[str
 
 def _rate(meter: Meter, sources: Sources, raw: RnicRaw, now_ns: int) -> Value | None:
     counts, full = _counts(raw.counters, sources)
-    meter.add(counts, now_ns)
+    meter.observe(counts, now_ns)
     return _measured(meter.rate_hz(), counts, full)
 
 

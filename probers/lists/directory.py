@@ -38,7 +38,7 @@ class Directory:
         """Return the registration of a wanted endpoint; None where it has not registered."""
         return self._kept.get(endpoint_id)
 
-    def put(self, endpoint: Endpoint, *, replayed: bool = False) -> bool:
+    def add_registration(self, endpoint: Endpoint, *, replayed: bool = False) -> bool:
         """Take in a registration; return whether a wanted endpoint changed by it."""
         name = endpoint.endpoint_id
         if replayed:
@@ -54,7 +54,7 @@ class Directory:
         self._trim()
         return False
 
-    def drop(self, endpoint_id: str, *, replayed: bool = False) -> bool:
+    def remove_registration(self, endpoint_id: str, *, replayed: bool = False) -> bool:
         """Take in a tombstone; return whether a wanted endpoint left by it."""
         self._replayed.pop(endpoint_id, None)
         if replayed:
@@ -62,7 +62,7 @@ class Directory:
         self._others.pop(endpoint_id, None)
         return self._kept.pop(endpoint_id, None) is not None
 
-    def want(self, endpoint_ids: Iterable[str]) -> bool:
+    def set_wanted(self, endpoint_ids: Iterable[str]) -> bool:
         """Replace what is wanted; return whether what was forgotten may be needed."""
         self._wanted = frozenset(endpoint_ids)
         for name in [n for n in self._kept if n not in self._wanted]:

@@ -119,13 +119,13 @@ class PingListFollower:
         if refusal is not None:
             self.refused[refusal] += 1
             return refusal
-        if self._directory.put(endpoint, replayed=replayed):
+        if self._directory.add_registration(endpoint, replayed=replayed):
             self._active = None
         return None
 
     def left(self, endpoint_id: str, *, replayed: bool = False) -> None:
         """Take in the tombstone of a registration."""
-        if self._directory.drop(endpoint_id, replayed=replayed):
+        if self._directory.remove_registration(endpoint_id, replayed=replayed):
             self._active = None
 
     def rereading(self) -> None:
@@ -139,7 +139,7 @@ class PingListFollower:
         self._settled = True
 
     def _want(self) -> None:
-        self._lacking = self._directory.want(t.dst for t in self._targets)
+        self._lacking = self._directory.set_wanted(t.dst for t in self._targets)
         self._active = None
 
     def _refusal(self, ping_list: PingList) -> Refusal | None:

@@ -71,7 +71,7 @@ class DeadLetters(Protocol):
         ...
 
 
-class Neighbours(Protocol):
+class RegistrationObserver(Protocol):
     """Who wants to know which endpoints live on the host."""
 
     def registered(self, endpoint: Endpoint) -> None:
@@ -106,9 +106,9 @@ class Inbox:
         registration: Registration,
         dead_letters: DeadLetters,
         log: EventLog,
-        neighbours: Neighbours | None = None,
+        observer: RegistrationObserver | None = None,
     ) -> None:
-        self._neighbours = neighbours
+        self._observer = observer
         self._agent_key = agent_id.encode()
         self._reader = reader
         self._codec = codec
@@ -182,8 +182,8 @@ class Inbox:
                 self._follower.left(name, replayed=record.replayed)
                 if not record.replayed:
                     self._registration.left(name, now)
-                    if self._neighbours is not None:
-                        self._neighbours.left(name)
+                    if self._observer is not None:
+                        self._observer.left(name)
             return
         endpoint: Endpoint | None = self._decode(record)
         if endpoint is None:
@@ -195,8 +195,8 @@ class Inbox:
         self._follower.registered(endpoint, replayed=record.replayed)
         if not record.replayed:
             self._registration.seen(endpoint, now)
-            if self._neighbours is not None:
-                self._neighbours.registered(endpoint)
+            if self._observer is not None:
+                self._observer.registered(endpoint)
 
     def _decode(self, record: Record) -> Any | None:
         value = record.value or b""
@@ -225,10 +225,10 @@ class Inbox:
                 )
             )
             if not record.replayed:
-                self._undecodable(record, wrong)
+                self._dead_letter(record, wrong)
             return None
 
-    def _undecodable(self, record: Record, error: DecodeError) -> None:
+    def _dead_letter(self, record: Record, error: DecodeError) -> None:
         self.counts.undecodable += 1
         self._log.warning(
             "record.undecodable",

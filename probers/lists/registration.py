@@ -28,7 +28,7 @@ CONFLICT_SHOWN_NS: Final = 60 * 10**9
 ABSURD_FUTURE_NS: Final = 24 * 3_600 * 10**9
 
 
-class Standing(Enum):
+class RegistrationState(Enum):
     """What the agent may do."""
 
     # Reading what is registered; answers probes, writes nothing.
@@ -67,7 +67,7 @@ class Registration:
         self._stale: set[str] = set()
         self._largest_seen = 0
         self._conflict_ns: int | None = None
-        self.standing = Standing.READING
+        self.state = RegistrationState.READING
         self.incarnation = started.realtime_ns
         # Registrations of others under our id, since the start.
         self.conflicts = 0
@@ -75,18 +75,18 @@ class Registration:
     @property
     def registered(self) -> bool:
         """Whether all present endpoints were seen on the topic."""
-        return self.standing is Standing.REGISTERED and all(
+        return self.state is RegistrationState.REGISTERED and all(
             own.seen for own in self._own.values() if own.present
         )
 
     @property
     def probing(self) -> bool:
         """Whether the agent is to probe and to publish."""
-        return self.standing is Standing.REGISTERED
+        return self.state is RegistrationState.REGISTERED
 
     def conflict(self, now: Instant) -> str | None:
         """Return what the heartbeat says about another agent with this id; None: there is none."""
-        if self.standing is Standing.YIELDED:
+        if self.state is RegistrationState.YIELDED:
             return "another agent with this id started later: this one has yielded"
         if self._conflict_ns is None or now.monotonic_ns - self._conflict_ns > CONFLICT_SHOWN_NS:
             return None
@@ -106,9 +106,9 @@ class Registration:
 
     def read_to_end(self) -> None:
         """Say that all registrations have been seen once: choose the incarnation."""
-        if self.standing is Standing.READING:
+        if self.state is RegistrationState.READING:
             self.incarnation = max(self.incarnation, self._largest_seen + 1)
-            self.standing = Standing.REGISTERED
+            self.state = RegistrationState.REGISTERED
             # What it answered for and we do not is gone: peers must not go on
             # probing it, and take its silence for a fault.
             self._tombstones.extend(
@@ -131,19 +131,19 @@ class Registration:
         ):
             return
         own = self._own.get(endpoint.endpoint_id)
-        if endpoint.incarnation == self.incarnation and self.standing is not Standing.READING:
+        if endpoint.incarnation == self.incarnation and self.state is not RegistrationState.READING:
             if own is not None:
                 own.seen = True
             return
         self._largest_seen = max(self._largest_seen, endpoint.incarnation)
-        if self.standing is Standing.READING:
+        if self.state is RegistrationState.READING:
             if own is None:
                 self._stale.add(endpoint.endpoint_id)
             return
         self.conflicts += 1
         self._conflict_ns = now.monotonic_ns
         if endpoint.incarnation > self.incarnation:
-            self.standing = Standing.YIELDED
+            self.state = RegistrationState.YIELDED
         elif own is not None:
             self._reassert(own, now)
 
@@ -151,10 +151,10 @@ class Registration:
         """Take in a tombstone: of the other agent, when it is of an own endpoint."""
         self._stale.discard(endpoint_id)
         own = self._own.get(endpoint_id)
-        if own is None or not own.present or self.standing is Standing.READING:
+        if own is None or not own.present or self.state is RegistrationState.READING:
             return
-        if self.standing is Standing.YIELDED:
-            self.standing = Standing.REGISTERED
+        if self.state is RegistrationState.YIELDED:
+            self.state = RegistrationState.REGISTERED
             self.incarnation = max(self.incarnation, self._largest_seen) + 1
             for each in self._own.values():
                 each.seen, each.due_ns = False, now.monotonic_ns

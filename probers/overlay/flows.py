@@ -80,7 +80,7 @@ class _Pass:
         yield from (r for r in self.loose if _passes(r, mac))
 
 
-class FlowBook:
+class FlowIndex:
     """The rules that may concern the destinations in use.
 
     `offload` says whether hardware is there to take flows: without it nothing is told

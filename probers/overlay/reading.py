@@ -9,7 +9,7 @@ from typing import IO, Final, cast
 
 from probers.overlay.address import ipv4_number
 from probers.overlay.fdb import judge, parse_fdb, parse_neighbours, with_macs
-from probers.overlay.flows import FlowBook
+from probers.overlay.flows import FlowIndex
 from probers.overlay.megaflow import Skipped, parse_line
 from probers.overlay.wire import Answer, Destination, Request
 
@@ -159,12 +159,12 @@ def _read_flows(
     request: Request, destinations: list[Destination], deadline_s: float, answer: Answer
 ) -> None:
     asked = OFFLOADED in request.commands
-    book = FlowBook(destinations, offload=asked)
+    index = FlowIndex(destinations, offload=asked)
     try:
         # Hardware first: a flow that moves there meanwhile is in neither, not in software only.
         if asked:
-            _dump(request.commands[OFFLOADED], True, book, deadline_s, answer)
-        _dump(request.commands[SOFTWARE], False if asked else None, book, deadline_s, answer)
+            _dump(request.commands[OFFLOADED], True, index, deadline_s, answer)
+        _dump(request.commands[SOFTWARE], False if asked else None, index, deadline_s, answer)
     except CommandError as error:
         # Of one dump alone, nothing can be told: what it drops, the other may forward.
         answer.troubles.append(str(error))
@@ -173,14 +173,14 @@ def _read_flows(
         answer.troubles.append("no line of the dumps is a flow")
         return
     answer.read = True
-    answer.findings.extend(f for d in destinations if (f := book.find(d)) is not None)
-    answer.counts.update(book.counts)
+    answer.findings.extend(f for d in destinations if (f := index.find(d)) is not None)
+    answer.counts.update(index.counts)
 
 
 def _dump(
     line: Sequence[str],
     hardware: bool | None,
-    book: FlowBook,
+    index: FlowIndex,
     deadline_s: float,
     answer: Answer,
 ) -> None:
@@ -190,7 +190,7 @@ def _dump(
         found = parse_line(text.decode("ascii", "replace"))
         if not isinstance(found, Skipped):
             counts["flows"] = counts.get("flows", 0) + 1
-            book.add(found, hardware=hardware)
+            index.add(found, hardware=hardware)
         elif found is not Skipped.TITLE:
             counts["lines_skipped"] = counts.get("lines_skipped", 0) + 1
 

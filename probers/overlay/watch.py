@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from probers.clock import Instant
 from probers.config.overlay import OverlayConfig
-from probers.host.reported import Board, Told, Value, missing
+from probers.host.states import ReportedStates, StateReport, Value, missing
 from probers.overlay.child import TableChild
 from probers.overlay.table import build_table
 from probers.overlay.wire import Answer, Destination, Finding, Request
@@ -69,7 +69,7 @@ class EvictionMeter:
         self._gone_ns: dict[str, int] = {}
         self._looked_ns: int | None = None
 
-    def take(
+    def observe_reading(
         self, findings: Iterable[Finding], asked: Collection[str], now_ns: int
     ) -> float | None:
         """Return evictions per second since the last reading; None: this is the first.
@@ -80,7 +80,7 @@ class EvictionMeter:
         >>> there = [Finding("10.0.0.9", Way.TUNNEL, remote="10.9.0.9", offloaded=True)]
         >>> meter, s = EvictionMeter(), 10**9
         >>> looks = ((there, 0), ([], 30), (there, 60))
-        >>> [meter.take(found, {"10.0.0.9"}, at * s) for found, at in looks]
+        >>> [meter.observe_reading(found, {"10.0.0.9"}, at * s) for found, at in looks]
         [None, 0.0, 0.03333333333333333]
         """
         offloaded = frozenset(f.address for f in findings if f.offloaded)
@@ -141,8 +141,8 @@ class OverlayWatch:
         self._asked: frozenset[str] = frozenset()
         self._macs: dict[str, str] = {}
         self._evictions = EvictionMeter()
-        self._board = Board()
-        self._told: list[Told] = []
+        self._reported = ReportedStates()
+        self._reports: list[StateReport] = []
         self._software: frozenset[str] = frozenset()
         self._lost: frozenset[tuple[str, str]] = frozenset()
         self._failures = 0
@@ -176,14 +176,14 @@ class OverlayWatch:
         """Begin a reading when it is time; return what there is to publish."""
         if self._child.busy:
             answer = self._child.poll(now.monotonic_ns)
-            return [] if answer is None else self._take(answer, now)
+            return [] if answer is None else self._accept(answer, now)
         if now.monotonic_ns >= self._due_ns:
             self._start(flows, now)
         return []
 
-    def take_reports(self) -> list[Told]:
+    def take_reports(self) -> list[StateReport]:
         """Return what is to be told of the virtual switch, once."""
-        told, self._told = self._told, []
+        told, self._reports = self._reports, []
         return told
 
     def close(self) -> None:
@@ -212,15 +212,15 @@ class OverlayWatch:
         try:
             self._child.start(request, now.monotonic_ns)
         except OSError as error:
-            self._say(f"no process: {error.strerror}")
+            self._log_trouble(f"no process: {error.strerror}")
             self._failures += 1
 
-    def _take(self, answer: Answer, now: Instant) -> list[Publication]:
-        self._say("; ".join(answer.troubles) or None)
+    def _accept(self, answer: Answer, now: Instant) -> list[Publication]:
+        self._log_trouble("; ".join(answer.troubles) or None)
         if not answer.read:
             self._failures += 1
             if self._failures == FAILURES:
-                self._tell(missing("the flow tables cannot be read"), now)
+                self._report(missing("the flow tables cannot be read"), now)
             if self._failures < FAILURES or self._last is None:
                 return []
             self._last = None
@@ -228,9 +228,9 @@ class OverlayWatch:
             return [(None, now)]
         self._failures = 0
         self._macs = answer.macs
-        rate_hz = self._evictions.take(answer.findings, self._asked, now.monotonic_ns)
+        rate_hz = self._evictions.observe_reading(answer.findings, self._asked, now.monotonic_ns)
         if rate_hz is not None:
-            self._tell(Value(number=float(f"{rate_hz:.3g}")), now)
+            self._report(Value(number=float(f"{rate_hz:.3g}")), now)
         table = build_table(
             {finding.address: finding for finding in answer.findings},
             in_use=self._in_use,
@@ -250,11 +250,11 @@ class OverlayWatch:
         self._last = (content, now.monotonic_ns)
         return [(table.entries, self._started or now)]
 
-    def _tell(self, value: Value, now: Instant) -> None:
+    def _report(self, value: Value, now: Instant) -> None:
         if _HARDWARE in self._config.commands:
-            self._told += self._board.take(self._config.vswitch, {EVICTIONS: value}, now)
+            self._reports += self._reported.observe(self._config.vswitch, {EVICTIONS: value}, now)
 
-    def _say(self, trouble: str | None) -> None:
+    def _log_trouble(self, trouble: str | None) -> None:
         """Log a trouble once, until it is another one or over."""
         if trouble == self.trouble:
             return

@@ -8,7 +8,7 @@ from probers.clock import Clock, Instant
 from probers.config.rnics import RnicConfig
 from probers.host.counters import CounterFiles
 from probers.host.port import Link, LinkFiles
-from probers.host.reported import Value, missing
+from probers.host.states import Value, missing
 from probers.transports.base import PacketCounts, ProbeSettings, Transport
 from probers.transports.registry import open_transport
 from schemas.enums import ProbeStatus
@@ -110,7 +110,7 @@ class Rnic:
             found = self._open(kind, 0)
         return found
 
-    def speaks(self) -> Value:
+    def answering_transport(self) -> Value:
         """Return what answers its probes, as `component.state.v1` tells it: `rdma` or `udp`."""
         if not self.open:
             return missing("nothing answers its probes")
@@ -135,10 +135,10 @@ class Rnic:
         if self.read_link() is not Link.GONE:
             if not self.open:
                 return self._come(now)
-            fits = self._fits()
-            if fits is not None:
+            current = self._is_current()
+            if current is not None:
                 self._gone_ns = None
-                return self._verbs_again(now) if fits else Change.MOVED
+                return self._verbs_again(now) if current else Change.MOVED
         if self._gone_ns is None:
             self._gone_ns = now.monotonic_ns
         if self.open and now.monotonic_ns - self._gone_ns >= GONE_AFTER_NS:
@@ -181,17 +181,17 @@ class Rnic:
         self._log.warning("rnic.fallback", endpoint_id=self.endpoint_id, reason=self._trouble)
         return Change.CAME
 
-    def _fits(self) -> bool | None:
+    def _is_current(self) -> bool | None:
         """Return whether it still answers where it says; None: it cannot answer anywhere."""
         try:
-            fits = self.responder.fits()
+            current = self.responder.is_current()
         except OSError as error:
             self._note(error)
             return None
         self._missing = None
         if self._answering is self.config.transport:
             self._trouble = None
-        return fits
+        return current
 
     def _verbs_again(self, now: Instant) -> Change:
         """While UDP stands in for RDMA, move when verbs can be had."""
@@ -199,10 +199,10 @@ class Rnic:
         if not due or now.monotonic_ns < (self._verbs_due_ns or 0):
             return Change.NONE
         self._verbs_due_ns = now.monotonic_ns + VERBS_AGAIN_NS
-        standing, self._trouble = self._trouble, None
+        trouble, self._trouble = self._trouble, None
         found = self._open(self.config.transport, self.config.port)
         if found is None:
-            self._trouble, self._missing = standing, None
+            self._trouble, self._missing = trouble, None
             return Change.NONE
         return Change.MOVED
 

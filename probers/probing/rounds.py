@@ -22,7 +22,7 @@ from schemas.records import ProbeResult
 # below say nothing, and no codec makes noise smaller: 8 % (lz4) to 15 % (zstd) of what a result
 # takes on the broker. A power of two, so that what is cut off is bits that a codec sees. Round
 # trips, which detectors read, are told to the nanosecond.
-TOLD_NS: Final = 1_024
+RESOLUTION_NS: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class Round:
         return tuple(result for result in self._results if result is not None)
 
 
-def told_ns(duration_ns: int) -> int:
+def round_down_ns(duration_ns: int) -> int:
     """Return an offset or a delay as it is told."""
-    return duration_ns - duration_ns % TOLD_NS
+    return duration_ns - duration_ns % RESOLUTION_NS
 
 
 def result_of(target: FlowTarget, offset_ns: int, completion: Completion) -> ProbeResult:
@@ -144,13 +144,13 @@ def result_of(target: FlowTarget, offset_ns: int, completion: Completion) -> Pro
         src=target.src,
         dst=target.dst,
         flow=target.flow,
-        sent_offset_ns=told_ns(offset_ns),
+        sent_offset_ns=round_down_ns(offset_ns),
         transport=target.transport,
         status=status,
         rtt_ns=measured.rtt_ns if measured else None,
-        prober_delay_ns=told_ns(measured.prober_delay_ns) if measured else None,
+        prober_delay_ns=round_down_ns(measured.prober_delay_ns) if measured else None,
         responder_delay_ns=(
-            told_ns(measured.responder_delay_ns)
+            round_down_ns(measured.responder_delay_ns)
             if measured and measured.responder_delay_ns is not None
             else None
         ),

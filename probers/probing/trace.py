@@ -36,7 +36,7 @@ RISE_SHIFT: Final = 6
 
 
 @dataclass(slots=True)
-class Pace:
+class TypicalRtt:
     """Typical round trip of one 5-tuple, and how many in a row were slower.
 
     `typical_ns` is an exponential average with a short memory downwards and a long one
@@ -105,7 +105,7 @@ class _Flow:
     distance: int | None = None
     # When it was last traced for each cause.
     asked_ns: dict[TraceCause, int] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
+    pace: TypicalRtt = field(default_factory=TypicalRtt)
     running: bool = False
     lost_while_running: bool = False
     # From when on an answer begins a trace that came too early; None: none did.
@@ -198,7 +198,7 @@ class Tracer:
         recent = before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
         if not recent and flow.running:
             return False
-        if recent or not self._asked[cause].take(now_ns):
+        if recent or not self._asked[cause].take_token(now_ns):
             self.suppressed += 1
             return True
         flow.asked_ns[cause] = now_ns
@@ -222,7 +222,7 @@ class Tracer:
                 heapq.heappop(self._calendar)  # of a flow that has left or moved since
                 continue
             if not flow.running:
-                if not self._discovery.take(now_ns):
+                if not self._discovery.take_token(now_ns):
                     break
                 self._begin(flow, TraceCause.DISCOVERY)
             flow.due_ns = now_ns + self._refresh_ns(flow.target)

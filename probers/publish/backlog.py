@@ -81,7 +81,7 @@ class Backlog:
         """Whether a message can be added without dropping one."""
         return message.state or self._bytes + message.size_bytes <= self._max_bytes
 
-    def add(self, message: Message) -> list[Message]:
+    def enqueue(self, message: Message) -> list[Message]:
         """Add a message; return those that were dropped for it, the oldest first.
 
         A state takes the place of an earlier one and drops nothing. A record larger
@@ -105,7 +105,7 @@ class Backlog:
         self._bytes += message.size_bytes
         return dropped
 
-    def take(self) -> Message | None:
+    def next_message(self) -> Message | None:
         """Take the next message; None where there is none."""
         if self._states:
             return self._states.popitem(last=False)[1]
@@ -115,7 +115,7 @@ class Backlog:
         self._bytes -= message.size_bytes
         return message.unpack()
 
-    def give_back(self, message: Message) -> None:
+    def put_back(self, message: Message) -> None:
         """Put back, in front, what could not be handed over; a state only if none is newer."""
         if message.state:
             slot = (message.topic, message.key)

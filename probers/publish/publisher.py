@@ -117,7 +117,7 @@ class Publisher:
     ) -> None:
         """Queue a poison record for its dead-letter topic, within the budget."""
         now = self._clock.now()
-        if not self._dead_letter_budget.take(now.monotonic_ns):
+        if not self._dead_letter_budget.take_token(now.monotonic_ns):
             self.counts.dead_letters_withheld += 1
             return
         self.counts.dead_letters += 1
@@ -201,14 +201,14 @@ class Publisher:
             self._producer.purge(in_queue=True, in_flight=False)
             self._producer.poll(0)
             self._hand_over()
-        for dropped in self._backlog.add(message):
+        for dropped in self._backlog.enqueue(message):
             self._count_dropped(dropped)
         self._hand_over()
 
     def _hand_over(self) -> None:
         while (
             len(self._in_flight) < WINDOW_MESSAGES and self._in_flight_bytes < WINDOW_BYTES
-        ) and (message := self._backlog.take()) is not None:
+        ) and (message := self._backlog.next_message()) is not None:
             self._serial += 1
             self._in_flight[self._serial] = (message, self._clock.now().monotonic_ns)
             self._in_flight_bytes += message.size_bytes
@@ -224,7 +224,7 @@ class Publisher:
             except (BufferError, self._client.KafkaException) as error:
                 self._landed(self._serial)
                 if isinstance(error, BufferError):
-                    self._backlog.give_back(message)
+                    self._backlog.put_back(message)
                     return
                 # Too large for the broker, say: the next one may not be.
                 self._count_dropped(message)
@@ -240,7 +240,7 @@ class Publisher:
                 self.counts.rounds_sent += 1
                 self.counts.results_sent += message.results
         elif message.state:
-            self._backlog.give_back(message)
+            self._backlog.put_back(message)
         else:
             self._count_dropped(message)
             self._log.debug("record.dropped", topic=message.topic, error=error)

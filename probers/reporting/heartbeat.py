@@ -67,7 +67,7 @@ class CountWatch:
         return f"{count} {self._what}"
 
 
-class Absence:
+class BrokerAbsence:
     """How long the broker was away, told for a minute after it is back.
 
     Only the latest heartbeat waits for a broker that is away, so that one that says it may be
@@ -157,7 +157,7 @@ class Vitals:
     reasons: list[str] = field(default_factory=list)
 
 
-class Heart:
+class HeartbeatBuilder:
     """Numbers the heartbeats and decides the state."""
 
     def __init__(self, *, cluster: str, agent_id: str, host_id: str, interval_ns: int) -> None:
@@ -167,7 +167,7 @@ class Heart:
         self._interval_ns = interval_ns
         self._seq = 0
 
-    def beat(
+    def build(
         self, vitals: Vitals, *, incarnation: int, now: Instant, leaving: bool = False
     ) -> Heartbeat:
         """Return the next heartbeat."""

@@ -5,16 +5,16 @@ from collections.abc import Collection
 from probers.clock import Instant
 from probers.config.rnics import RnicConfig
 from probers.config.settings import AgentConfig
-from probers.host.reported import Told
 from probers.host.sampling import Batch
+from probers.host.states import StateReport
 from probers.lists.follower import PingListFollower
 from probers.lists.inbox import Inbox
-from probers.lists.registration import Announcement, Registration, Standing
+from probers.lists.registration import Announcement, Registration, RegistrationState
 from probers.probing.rnic import Rnic
 from probers.probing.rounds import Round
 from probers.probing.trace import FinishedTrace
 from probers.publish.publisher import Publisher
-from probers.reporting.heartbeat import Absence, ClockWatch, CountWatch, Delays, Vitals
+from probers.reporting.heartbeat import BrokerAbsence, ClockWatch, CountWatch, Delays, Vitals
 from probers.transports.base import Transport
 from schemas import topics
 from schemas.ids import state_id
@@ -36,7 +36,7 @@ class VitalSigns:
 
     def __init__(self, started: Instant) -> None:
         self.clock = ClockWatch(started)
-        self.absence = Absence()
+        self.absence = BrokerAbsence()
         self.delays = Delays()
         self._drops = CountWatch("records dropped")
         self._forged = CountWatch("packets not sealed with a key of ours")
@@ -86,7 +86,7 @@ class VitalSigns:
         )
 
 
-def missing(
+def not_ready_reasons(
     registration: Registration, publisher: Publisher, rnics: Collection[Rnic], *, leaving: bool
 ) -> list[str]:
     """Return what keeps the agent from doing what it is for; nothing: it is ready.
@@ -94,13 +94,13 @@ def missing(
     What only makes it worse than it could be is the heartbeat's to tell: a restart helps no
     clock that was set, and no RNIC whose link is down beside one that is up.
     """
-    standing = registration.standing
+    state = registration.state
     reasons = {
         "leaving": leaving,
         "broker away": publisher.broker_away(),
-        "another agent with this id started later": standing is Standing.YIELDED,
-        "ping list and registrations are not read yet": standing is Standing.READING,
-        "not registered yet": standing is Standing.REGISTERED and not registration.registered,
+        "another agent with this id started later": state is RegistrationState.YIELDED,
+        "ping list and registrations are not read yet": state is RegistrationState.READING,
+        "not registered yet": state is RegistrationState.REGISTERED and not registration.registered,
         "no RNIC can probe": not any(rnic.open for rnic in rnics),
     }
     return [reason for reason, holds in reasons.items() if holds]
@@ -194,7 +194,7 @@ class Reporter:
         )
         self._publisher.publish(topics.RNIC_COUNTERS, self._config.id, record, batch.started_ns)
 
-    def states(self, told: list[Told], now: Instant) -> None:
+    def states(self, told: list[StateReport], now: Instant) -> None:
         """Queue states of components, each in place of one that still waits."""
         for one in told:
             key = state_id(one.component_id, one.attribute)

@@ -148,7 +148,7 @@ class Transport(Protocol):
         """
         ...
 
-    def fits(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether it still answers where `address` and `port` say.
 
         Raises

@@ -23,7 +23,7 @@ UNDRAINED_NS: Final = 10**9
 REMEMBERED: Final = 512
 
 
-class Answer(Enum):
+class AnswerKind(Enum):
     """What an answer with some nonce is."""
 
     AWAITED = auto()
@@ -33,7 +33,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SentProbe:
     """A probe under way."""
 
     nonce: int
@@ -51,7 +51,7 @@ class Outstanding:
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, SentProbe] = {}
         self._deadlines: list[tuple[int, int]] = []
         # nonce -> whether it was answered in time
         self._over: OrderedDict[int, bool] = OrderedDict()
@@ -59,31 +59,31 @@ class Outstanding:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, nonce: int, probe: Probe, posted: Instant) -> Entry:
+    def record_posted(self, nonce: int, probe: Probe, posted: Instant) -> SentProbe:
         """Remember a probe that has been posted."""
-        entry = Entry(nonce, probe, posted)
+        entry = SentProbe(nonce, probe, posted)
         self._entries[nonce] = entry
         heapq.heappush(self._deadlines, (entry.deadline_ns, nonce))
         return entry
 
-    def find(self, nonce: int) -> tuple[Answer, Entry | None]:
+    def match_answer(self, nonce: int) -> tuple[AnswerKind, SentProbe | None]:
         """Say what an answer with that nonce is; the entry only where it is awaited."""
         entry = self._entries.get(nonce)
         if entry is not None:
-            return Answer.AWAITED, entry
+            return AnswerKind.AWAITED, entry
         answered = self._over.get(nonce)
         if answered is None:
-            return Answer.FOREIGN, None
-        return (Answer.DUPLICATE if answered else Answer.LATE), None
+            return AnswerKind.FOREIGN, None
+        return (AnswerKind.DUPLICATE if answered else AnswerKind.LATE), None
 
-    def finish(self, entry: Entry, *, answered: bool) -> None:
+    def finish(self, entry: SentProbe, *, answered: bool) -> None:
         """Take a probe out; `answered` decides how a further answer is counted."""
         del self._entries[entry.nonce]
         self._over[entry.nonce] = answered
         while len(self._over) > self._remembered:
             self._over.popitem(last=False)
 
-    def expire(self, now_ns: int) -> list[Entry]:
+    def expire(self, now_ns: int) -> list[SentProbe]:
         """Take out and return the probes whose time is over, the earliest deadline first."""
         expired = []
         while self._deadlines and self._deadlines[0][0] <= now_ns:
@@ -95,7 +95,7 @@ class Outstanding:
         return expired
 
 
-class Wire(NamedTuple):
+class HardwareStamps(NamedTuple):
     """When a probe left and its reply came, by the RNIC's own clock, nanoseconds."""
 
     sent_ns: int
@@ -142,9 +142,9 @@ class Exchange:
         nonce = self._nonces()
         return nonce, self._packets.probe(nonce, self._size_bytes, reply_key=reply_key)
 
-    def posted(self, nonce: int, probe: Probe, at: Instant) -> None:
+    def record_posted(self, nonce: int, probe: Probe, at: Instant) -> None:
         """Await the answer to a probe posted at that moment."""
-        self._outstanding.add(nonce, probe, at)
+        self._outstanding.record_posted(nonce, probe, at)
 
     def not_sent(self, probe: Probe, status: ProbeStatus) -> None:
         """Complete a probe that the system refused to send."""
@@ -152,7 +152,7 @@ class Exchange:
             Completion(token=probe.token, status=status, reason=Reason.NOT_SENT)
         )
 
-    def corrupt(self, error: PacketError) -> None:
+    def handle_corrupt(self, error: PacketError) -> None:
         """Take note of bytes that are no packet, and of the probe they may belong to."""
         if isinstance(error, ForgedError):
             self._counts.forged += 1
@@ -160,11 +160,11 @@ class Exchange:
         self._counts.malformed += 1
         if error.nonce is None:
             return
-        _, entry = self._outstanding.find(error.nonce)
+        _, entry = self._outstanding.match_answer(error.nonce)
         if entry is not None:
             self._finish(entry, ProbeStatus.BAD_REPLY, Reason.CORRUPT)
 
-    def reply(
+    def handle_reply(
         self, reply: Packet, kernel_ns: int | None, sender: str, handled: Instant | None = None
     ) -> None:
         """Take in a reply.
@@ -181,8 +181,8 @@ class Exchange:
         times = _times(entry, now, received_ns, reply.hold_ns)
         self._answered(entry, times, source, sender, late=late)
 
-    def stamped_reply(
-        self, nonce: int, wire: Wire, hold_ns: int, *, handled: Instant, sender: str
+    def handle_stamped_reply(
+        self, nonce: int, wire: HardwareStamps, hold_ns: int, *, handled: Instant, sender: str
     ) -> None:
         """Take in a reply that the RNIC has stamped, handled at that moment."""
         entry = self._awaited(nonce)
@@ -198,13 +198,13 @@ class Exchange:
         late = wire.received_ns - wire.sent_ns > entry.probe.timeout_ns
         self._answered(entry, times, ClockSource.HARDWARE, sender, late=late)
 
-    def refused(self, nonce: int, status: ProbeStatus) -> None:
+    def handle_send_failure(self, nonce: int, status: ProbeStatus) -> None:
         """Take in that a probe that was posted has not left."""
-        _, entry = self._outstanding.find(nonce)
+        _, entry = self._outstanding.match_answer(nonce)
         if entry is not None:
             self._finish(entry, status, Reason.NOT_SENT)
 
-    def reported(
+    def handle_node_report(
         self,
         nonce: int,
         *,
@@ -222,11 +222,11 @@ class Exchange:
         times = _times(entry, now, received_ns, None)
         self._finish(entry, status, reason, clock=source, times=times, reporter=reporter)
 
-    def foreign(self) -> None:
+    def count_foreign(self) -> None:
         """Count a packet that is not for us."""
         self._counts.foreign += 1
 
-    def take(self, *, drained: bool = True) -> list[Completion]:
+    def take_completions(self, *, drained: bool = True) -> list[Completion]:
         """Return the probes that are over since the last call, expired ones among them.
 
         While the sockets are not `drained`, a reply may still wait in one of them:
@@ -241,18 +241,18 @@ class Exchange:
         completions, self._completions = self._completions, []
         return completions
 
-    def _awaited(self, nonce: int) -> Entry | None:
-        answer, entry = self._outstanding.find(nonce)
-        if answer is Answer.DUPLICATE:
+    def _awaited(self, nonce: int) -> SentProbe | None:
+        answer, entry = self._outstanding.match_answer(nonce)
+        if answer is AnswerKind.DUPLICATE:
             self._counts.duplicate += 1
-        elif answer is Answer.LATE:
+        elif answer is AnswerKind.LATE:
             self._counts.late += 1
-        elif answer is Answer.FOREIGN:
+        elif answer is AnswerKind.FOREIGN:
             self._counts.foreign += 1
         return entry
 
     def _answered(
-        self, entry: Entry, times: Timestamps, source: ClockSource, sender: str, *, late: bool
+        self, entry: SentProbe, times: Timestamps, source: ClockSource, sender: str, *, late: bool
     ) -> None:
         if late:
             self._counts.late += 1
@@ -269,7 +269,7 @@ class Exchange:
 
     def _finish(
         self,
-        entry: Entry,
+        entry: SentProbe,
         status: ProbeStatus,
         reason: Reason,
         *,
@@ -290,7 +290,7 @@ class Exchange:
         )
 
 
-def _times(entry: Entry, now: Instant, received_ns: int, hold_ns: int | None) -> Timestamps:
+def _times(entry: SentProbe, now: Instant, received_ns: int, hold_ns: int | None) -> Timestamps:
     posted_ns = entry.posted.monotonic_ns
     return Timestamps(
         posted_ns=posted_ns,

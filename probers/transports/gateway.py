@@ -79,13 +79,13 @@ class GatewayTransport:
             # Whatever the error: the gateway is the RNIC's own end of the wire.
             self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
         else:
-            self._exchange.posted(nonce, probe, posted)
+            self._exchange.record_posted(nonce, probe, posted)
 
     def poll(self) -> list[Completion]:
         """Read the socket; then see whose time is over."""
-        return self._exchange.take(drained=self._read())
+        return self._exchange.take_completions(drained=self._read())
 
-    def fits(self) -> bool:
+    def is_current(self) -> bool:
         """Return True: a socket that is bound stays bound."""
         return True
 
@@ -113,7 +113,7 @@ class GatewayTransport:
                 sockets.read_errors(self._socket)
                 continue
             if sender != self._gateway:
-                self._exchange.foreign()
+                self._exchange.count_foreign()
                 continue
             self._take_in(data, sockets.kernel_time_ns(ancillary))
         return False
@@ -123,27 +123,27 @@ class GatewayTransport:
             header, payload = encap.unpack(datagram)
             if header.type is EncapType.DATA:
                 if header.dst != (self.address, self.port):
-                    self._exchange.foreign()
+                    self._exchange.count_foreign()
                 else:
                     self._data(header, payload, kernel_ns)
             elif header.src != (self.address, self.port):
-                self._exchange.foreign()
+                self._exchange.count_foreign()
             else:
                 self._report(header.type, payload, kernel_ns)
         except EncapError:
             self.counts.malformed += 1
         except PacketError as error:
-            self._exchange.corrupt(error)
+            self._exchange.handle_corrupt(error)
 
     def _data(self, header: EncapHeader, payload: bytes, kernel_ns: int | None) -> None:
         parsed = self._packets.unpack(payload)
         if parsed.type is PacketType.REPLY:
             # All of a lab shares one host, so its addresses carry the port.
             sender = f"{header.src_address}:{header.src_port}"
-            self._exchange.reply(parsed, kernel_ns, sender)
+            self._exchange.handle_reply(parsed, kernel_ns, sender)
             return
         if parsed.type is not PacketType.PROBE:
-            self._exchange.foreign()
+            self._exchange.count_foreign()
             return
         reply = self._answers.answer(parsed, kernel_ns)
         if reply is None:
@@ -168,7 +168,7 @@ class GatewayTransport:
         if nonce is None:
             self.counts.malformed += 1
             return
-        self._exchange.reported(
+        self._exchange.handle_node_report(
             nonce,
             status=ProbeStatus.UNREACHABLE,
             reason=Reason.TTL_EXCEEDED if kind is EncapType.TTL_EXCEEDED else Reason.REPORTED,

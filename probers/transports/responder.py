@@ -53,7 +53,7 @@ class Responder:
         not `by_kernel`, the program; `follows`: a follow-up will tell the hold better.
         """
         taken = self._clock.now()
-        if not self._budget.take(taken.monotonic_ns):
+        if not self._budget.take_token(taken.monotonic_ns):
             self._counts.unanswered += 1
             return None
         stepped = (

@@ -195,7 +195,7 @@ class Readiness:
             raise OSError("this system has neither epoll nor kqueue")
         return int(fileno())
 
-    def add(self, sock: socket.socket, *, write: bool = False) -> None:
+    def watch(self, sock: socket.socket, *, write: bool = False) -> None:
         """Watch a socket for data, or for being connected."""
         self._sockets[sock.fileno()] = sock
         if self._epoll is not None:
@@ -204,7 +204,7 @@ class Readiness:
             event = selectors.EVENT_WRITE if write else selectors.EVENT_READ
             self._selector.register(sock, event)
 
-    def remove(self, sock: socket.socket) -> None:
+    def unwatch(self, sock: socket.socket) -> None:
         """Watch a socket no more; before it is closed."""
         del self._sockets[sock.fileno()]
         if self._epoll is not None:

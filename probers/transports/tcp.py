@@ -81,7 +81,7 @@ class TcpTransport:
             self._readiness.close()
             raise
         self.address, self.port = self._listener.getsockname()[:2]
-        self._readiness.add(self._listener)
+        self._readiness.watch(self._listener)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when one of the sockets has something."""
@@ -101,7 +101,7 @@ class TcpTransport:
         self._connections[probe.token] = connection
         heapq.heappush(self._deadlines, (posted.monotonic_ns + probe.timeout_ns, probe.token))
         self._tokens[sock] = probe.token
-        self._readiness.add(sock, write=True)
+        self._readiness.watch(sock, write=True)
 
     def poll(self) -> list[Completion]:
         """Accept and hang up; finish what has connected; then see whose time is over."""
@@ -119,7 +119,7 @@ class TcpTransport:
         completions, self._completions = self._completions, []
         return completions
 
-    def fits(self) -> bool:
+    def is_current(self) -> bool:
         """Return True: a socket that is bound stays bound."""
         return True
 
@@ -200,7 +200,7 @@ class TcpTransport:
 
     def _hang_up(self, token: int) -> None:
         connection = self._connections.pop(token)
-        self._readiness.remove(connection.sock)
+        self._readiness.unwatch(connection.sock)
         del self._tokens[connection.sock]
         connection.sock.close()
 

@@ -78,9 +78,9 @@ class UdpTransport:
         self.address, self.port = self._listener.getsockname()[:2]
         self._family = family_of(address)
         self.untraced = None if reports else "this system tells no socket of ICMP errors"
-        self._readiness.add(self._listener)
+        self._readiness.watch(self._listener)
         if tunnel is not None:
-            self._readiness.add(tunnel.socket)
+            self._readiness.watch(tunnel.socket)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when one of the sockets is."""
@@ -112,7 +112,7 @@ class UdpTransport:
         except OSError as error:
             self._exchange.not_sent(probe, sockets.send_status(error))
             return
-        self._exchange.posted(nonce, probe, posted)
+        self._exchange.record_posted(nonce, probe, posted)
 
     def poll(self) -> list[Completion]:
         """Read all sockets that have something; then see whose time is over."""
@@ -125,9 +125,9 @@ class UdpTransport:
             if failed:
                 self._read_errors(sock)
         # A reply that waits in a socket is not lost: its kernel stamp decides.
-        return self._exchange.take(drained=drained)
+        return self._exchange.take_completions(drained=drained)
 
-    def fits(self) -> bool:
+    def is_current(self) -> bool:
         """Return True: a socket that is bound stays bound."""
         return True
 
@@ -145,7 +145,7 @@ class UdpTransport:
         sock = self._flows.get(flow)
         if sock is None:
             sock, _ = self._opener(self.address, 0)
-            self._readiness.add(sock)
+            self._readiness.watch(sock)
             self._flows[flow] = sock
         return sock
 
@@ -175,13 +175,13 @@ class UdpTransport:
         try:
             parsed = self._packets.unpack(data)
         except PacketError as error:
-            self._exchange.corrupt(error)
+            self._exchange.handle_corrupt(error)
             return
         if parsed.type is PacketType.REPLY:
-            self._exchange.reply(parsed, kernel_ns, sender[0])
+            self._exchange.handle_reply(parsed, kernel_ns, sender[0])
         elif sock is not self._listener or parsed.type is not PacketType.PROBE:
             # Nobody is told to probe a flow's socket.
-            self._exchange.foreign()
+            self._exchange.count_foreign()
         else:
             reply = self._answers.answer(parsed, kernel_ns)
             if reply is not None:
@@ -208,7 +208,7 @@ class UdpTransport:
             nonce = packet.quoted_nonce(error.quoted)
             if nonce is None:
                 continue
-            self._exchange.reported(
+            self._exchange.handle_node_report(
                 nonce,
                 status=error.status,
                 reason=Reason.TTL_EXCEEDED if error.ttl_exceeded else Reason.REPORTED,

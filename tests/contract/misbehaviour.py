@@ -132,9 +132,9 @@ class FakeTransport:
     def send(self, probe: Probe) -> None:
         """Send a probe, or let its ttl run out."""
         nonce, payload = self._exchange.prepare()
-        self._exchange.posted(nonce, probe, self._exchange.now())
+        self._exchange.record_posted(nonce, probe, self._exchange.now())
         if probe.ttl is not None and probe.ttl <= len(self._network.nodes):
-            self._exchange.reported(
+            self._exchange.handle_node_report(
                 nonce,
                 status=ProbeStatus.UNREACHABLE,
                 reason=Reason.TTL_EXCEEDED,
@@ -151,17 +151,17 @@ class FakeTransport:
             try:
                 parsed = packet.UNSEALED.unpack(data)
             except PacketError as error:
-                self._exchange.corrupt(error)
+                self._exchange.handle_corrupt(error)
                 continue
             if parsed.type is PacketType.REPLY:
-                self._exchange.reply(parsed, None, sender[0])
+                self._exchange.handle_reply(parsed, None, sender[0])
                 continue
             reply = self._responder.answer(parsed, None)
             if reply is not None:
                 self._network.carry(reply, (self.address, self.port), sender)
-        return self._exchange.take()
+        return self._exchange.take_completions()
 
-    def fits(self) -> bool:
+    def is_current(self) -> bool:
         """Return True."""
         return True
 

@@ -58,7 +58,7 @@ def test_what_is_opened_is_as_declared(kind: TransportKind, address: str) -> Non
             assert opened.untraced == CAPABILITIES[kind].untraced
         elif LINUX:
             assert opened.untraced is None
-        assert opened.fits()
+        assert opened.is_current()
     finally:
         opened.close()
 

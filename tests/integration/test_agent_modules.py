@@ -67,7 +67,7 @@ def test_a_running_agent_loads_nothing_heavy_and_nothing_of_duties_it_does_not_h
     """Neither at its start nor later, with rounds, counters and states on their way to Kafka."""
     assert {
         "probers.agent",
-        "probers.host.watching",
+        "probers.host.state_watch",
         "probers.transports.udp",
         "fastavro._write",
     } <= modules

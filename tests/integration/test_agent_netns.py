@@ -228,7 +228,9 @@ class RdmaTrace:
 
     def far_away(self, routers: int) -> None:
         """Say that a reply has come over so many routers."""
-        self.tracing.heard(gid_of(self.world.far.address).packed, 1, HOP_LIMIT - routers)
+        self.tracing.observe_reply_ttl(
+            gid_of(self.world.far.address).packed, 1, HOP_LIMIT - routers
+        )
 
 
 @pytest.fixture

@@ -80,13 +80,13 @@ def test_a_mutated_reply_never_counts_as_a_reply(pair: tuple[bytes, bytes]) -> N
     exchange = Exchange(clock, PacketCounts(), packet.MIN_PACKET_BYTES, nonces=lambda: nonce)
     sent, _ = exchange.prepare()
     probe = Probe(token=1, address="10.0.0.1", port=1, flow=0, entropy=0, timeout_ns=10**9)
-    exchange.posted(sent, probe, Instant(clock.monotonic_ns, clock.realtime_ns))
+    exchange.record_posted(sent, probe, Instant(clock.monotonic_ns, clock.realtime_ns))
     clock.advance(1_000)
     try:
-        exchange.reply(UNSEALED.unpack(bad), None, "10.0.0.1")
+        exchange.handle_reply(UNSEALED.unpack(bad), None, "10.0.0.1")
     except PacketError as error:
-        exchange.corrupt(error)
-    assert all(c.status is ProbeStatus.BAD_REPLY for c in exchange.take())
+        exchange.handle_corrupt(error)
+    assert all(c.status is ProbeStatus.BAD_REPLY for c in exchange.take_completions())
 
 
 HEADERS = st.builds(

@@ -59,11 +59,11 @@ def test_a_bucket_never_gives_more_than_burst_and_rate(
     """Over any time, forwards or backwards: burst + rate * (latest - first)."""
     bucket = TokenBucket(rate_hz, burst)
     now_ns = latest_ns = 0
-    given_out = int(bucket.take(0))
+    given_out = int(bucket.take_token(0))
     for step in steps:
         now_ns += step
         latest_ns = max(latest_ns, now_ns)
-        given_out += sum(bucket.take(now_ns) for _ in range(burst + 2))
+        given_out += sum(bucket.take_token(now_ns) for _ in range(burst + 2))
     assert given_out <= burst + rate_hz * latest_ns / SECOND_NS + 1e-6
 
 
@@ -86,7 +86,7 @@ def test_a_backlog_keeps_the_latest_and_loses_nothing_silently(
     for number, (size, zeros) in enumerate(contents):
         value = bytes(size) if zeros else noise.randbytes(size)
         message = Message(topic="t", kind="t", key=None, value=value, timestamp_ms=number)
-        lost = [d.timestamp_ms for d in backlog.add(message)]
+        lost = [d.timestamp_ms for d in backlog.enqueue(message)]
         if lost == [number]:
             too_large.append(number)
             assert min(size, len(zlib.compress(value, LEVEL))) > room_bytes or size < LEAST_BYTES
@@ -94,8 +94,8 @@ def test_a_backlog_keeps_the_latest_and_loses_nothing_silently(
         dropped.extend(lost)
         assert backlog.size_bytes <= room_bytes
     kept = []
-    while (taken := backlog.take()) is not None:
-        kept.append(taken.timestamp_ms)
+    while (waiting := backlog.next_message()) is not None:
+        kept.append(waiting.timestamp_ms)
     assert sorted(dropped + kept) == list(range(len(contents)))
     fitting = [n for n in range(len(contents)) if n not in too_large]
     assert kept == fitting[len(fitting) - len(kept) :]

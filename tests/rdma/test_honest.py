@@ -94,7 +94,7 @@ def test_the_median_agrees_with_an_independent_ping() -> None:
 
     An emulated processor runs the kernel's part more slowly after a program has computed, since
     what it had translated is out of the caches: a ping that computes before it sends takes
-    half as long again. Ours computes more than the bare ping, and less than the other one.
+    stamped as long again. Ours computes more than the bare ping, and less than the other one.
     """
     prober = RdmaTransport(SystemClock(), settings(0), flows=FLOWS)
     devices, addresses = ("rxe0", "rxe1"), (address(0), address(1))

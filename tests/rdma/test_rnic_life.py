@@ -57,7 +57,7 @@ def test_it_comes_with_gid_queue_pair_and_key(make: Callable[[RnicConfig], Rnic]
     assert responder.address == f"::ffff:{address(0)}"
     assert responder.port > 1
     assert responder.qkey is not None
-    assert rnic.speaks().text == "rdma"
+    assert rnic.answering_transport().text == "rdma"
     assert rnic.trouble is None
     assert rnic.refused is None
 

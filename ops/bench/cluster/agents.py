@@ -32,7 +32,7 @@ from ops.bench.cluster.paths import Dead, Paths, rnic_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
 from ops.bench.rig.load import OK, SPREAD_NS, lose, round_body, round_head
 from probers.probing.plan import spread_ns, stagger_ns
-from probers.probing.rounds import TOLD_NS
+from probers.probing.rounds import RESOLUTION_NS
 from schemas.codec import Codec
 from schemas.enums import AgentState, ClockSource, TraceCause
 from schemas.records import PingList
@@ -283,7 +283,7 @@ class Fleet:
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
         # Told as agents tell them, in multiples.
         offset, prober, responder = (
-            TOLD_NS * np.floor(c / TOLD_NS)
+            RESOLUTION_NS * np.floor(c / RESOLUTION_NS)
             for c in (offset, PROBER_DELAY_NS * delays[0], RESPONDER_DELAY_NS * delays[1])
         )
         columns = (offset, rtt, prober, responder)

@@ -25,7 +25,7 @@ import numpy as np
 from arena.simulation.agents import CONFIRM, LATE_NS, TIMEOUT_NS, TRANSPORT
 from arena.world.latency import MAX_TAIL_NS, PATH_SIGMA, PROBE_SIGMA, TAIL_NS, TAIL_RATE, TAIL_SHAPE
 from probers.probing.plan import shuffled, spread_ns, stagger_ns
-from probers.probing.rounds import TOLD_NS, told_ns
+from probers.probing.rounds import RESOLUTION_NS, round_down_ns
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s
 from schemas.enums import ClockSource, ProbeStatus
@@ -233,7 +233,7 @@ class Load:
     def _body(self, agent: "_Agent", results: list[dict[str, Any]]) -> bytes:
         return round_body(self._codec, agent.header, results)
 
-    def _results(self, agent: "_Agent", step_ns: int = TOLD_NS) -> list[dict[str, Any]]:
+    def _results(self, agent: "_Agent", step_ns: int = RESOLUTION_NS) -> list[dict[str, Any]]:
         """Return a round's results, all answered."""
         offset, rtt, *delays = agent.draw(self._rng)
         columns = [offset - offset % step_ns, rtt, *(d - d % step_ns for d in delays)]
@@ -304,7 +304,7 @@ def lose(results: list[dict[str, Any]], place: int, *, again: int, answered: boo
     }  # fmt: skip
     results[place] = lost
     for attempt in range(1, again + 1):
-        offset = told_ns(answer["sent_offset_ns"] + attempt * TIMEOUT_NS)
+        offset = round_down_ns(answer["sent_offset_ns"] + attempt * TIMEOUT_NS)
         back = answered and attempt == again
         results.append({**(answer if back else lost), "sent_offset_ns": offset})
     results.sort(key=lambda r: int(r["sent_offset_ns"]))

@@ -82,7 +82,7 @@ class Arrivals:
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
 
-    def take(self, kind: PacketType, nonce: int) -> int | None:
+    def take_arrival_ns(self, kind: PacketType, nonce: int) -> int | None:
         """Return when a packet arrived, nanoseconds since the epoch; None where it is not known."""
         return self._kept.pop((int(kind), nonce), None)
 

@@ -81,15 +81,15 @@ class Completions:
         )
         self.queue = library.cq.CQEX(context, wanted)
 
-    def take(self) -> list[Completed]:
+    def poll(self) -> list[Completed]:
         """Return some completions; none when none is left."""
         if self._stamped:
-            return self._take_stamped()
+            return self._poll_stamped()
         _, found = self.queue.poll(POLLED_AT_ONCE)
         good = self._good
         return [Completed(w.wr_id, w.status == good, w.byte_len, w.src_qp, None) for w in found]
 
-    def _take_stamped(self) -> list[Completed]:
+    def _poll_stamped(self) -> list[Completed]:
         queue, taken = self.queue, list[Completed]()
         if queue.start_poll(self._lib.cq.PollCqAttr()):
             return taken

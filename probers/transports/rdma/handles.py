@@ -66,14 +66,14 @@ class Handles:
     def __len__(self) -> int:
         return len(self._peers)
 
-    def use(self, gid: bytes, label: int, now_ns: int, then: Waiting) -> None:
+    def with_handle(self, gid: bytes, label: int, now_ns: int, then: Waiting) -> None:
         """Call `then` with a handle and OK, or with None and why there is none: now, or later.
 
         Later is when `resolved` is told; what does not fit into the queue is told at once.
         """
         peer = self._peer(gid)
         if peer.known:
-            self._give(peer, gid, label, then)
+            self._call_with_handle(peer, gid, label, then)
         elif not peer.asked and now_ns < peer.retry_ns:
             then(None, peer.status)
         elif len(peer.waiting) >= MAX_WAITING:
@@ -96,11 +96,11 @@ class Handles:
         waiting, peer.waiting = peer.waiting, []
         for label, then in waiting:
             if peer.known:
-                self._give(peer, gid, label, then)
+                self._call_with_handle(peer, gid, label, then)
             else:
                 then(None, status)
 
-    def doubt(self, gid: bytes, now_ns: int) -> None:
+    def suspect(self, gid: bytes, now_ns: int) -> None:
         """Say that a probe to a GID was lost: its handles may be of yesterday."""
         peer = self._peers.get(gid)
         if peer is not None and peer.known and now_ns - peer.found_ns >= RENEW_NS:
@@ -135,7 +135,7 @@ class Handles:
             for _, then in waiting:
                 then(None, ProbeStatus.UNREACHABLE)
 
-    def _give(self, peer: _Peer, gid: bytes, label: int, then: Waiting) -> None:
+    def _call_with_handle(self, peer: _Peer, gid: bytes, label: int, then: Waiting) -> None:
         handle = peer.handles.get(label)
         if handle is None:
             try:

@@ -269,7 +269,7 @@ class Port:
     def _take_in(self) -> bool:
         """Take completions from the queue; return whether none is left."""
         while len(self._events) < MAX_EVENTS:
-            batch = self._completions.take()
+            batch = self._completions.poll()
             if not batch:
                 return True
             polled = self._now()

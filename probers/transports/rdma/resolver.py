@@ -113,7 +113,7 @@ class Resolver:
             return False
         return True
 
-    def take(self) -> list[Resolved]:
+    def take_resolved(self) -> list[Resolved]:
         """Return what has been found out since the last call."""
         try:
             os.read(self._reader, MAX_WAITING)

@@ -41,7 +41,7 @@ MAX_DISCARDED: Final = 64
 
 
 @dataclass(slots=True)
-class _Used:
+class _TraceSocket:
     sock: socket.socket
     until_ns: int
 
@@ -79,7 +79,7 @@ class Tracing:
         self._pair = pair
         self._reach = reach
         self._distances: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        self._sockets: dict[int, _Used] = {}
+        self._sockets: dict[int, _TraceSocket] = {}
         self._readiness = Readiness()
         self._pending: list[Completion] = []
 
@@ -92,7 +92,7 @@ class Tracing:
         """Whether `poll` may have something to do."""
         return bool(self._sockets or self._pending)
 
-    def heard(self, gid: bytes, pair: int, hop_limit: int) -> None:
+    def observe_reply_ttl(self, gid: bytes, pair: int, hop_limit: int) -> None:
         """Take in with which TTL a reply has come to a queue pair."""
         distance = HOP_LIMIT - hop_limit + 1
         if not 1 <= distance <= MAX_DISTANCE:
@@ -126,7 +126,7 @@ class Tracing:
         for port in [p for p, used in self._sockets.items() if used.until_ns < now_ns]:
             self._forget(port)
         pending, self._pending = self._pending, []
-        return pending + self._exchange.take()
+        return pending + self._exchange.take_completions()
 
     def close(self) -> None:
         """Close all sockets."""
@@ -151,7 +151,7 @@ class Tracing:
         except OSError as error:
             self._exchange.not_sent(probe, sockets.send_status(error))
             return
-        self._exchange.posted(nonce, probe, posted)
+        self._exchange.record_posted(nonce, probe, posted)
 
     def _not_sent(self, probe: Probe, reason: Reason) -> None:
         self._pending.append(
@@ -172,21 +172,21 @@ class Tracing:
             except OSError:
                 sock.close()
                 raise
-            self._readiness.add(sock)
-            used = self._sockets[port] = _Used(sock, 0)
+            self._readiness.watch(sock)
+            used = self._sockets[port] = _TraceSocket(sock, 0)
         used.until_ns = max(used.until_ns, until_ns + IDLE_NS)
         return used.sock
 
     def _forget(self, port: int) -> None:
         used = self._sockets.pop(port)
-        self._readiness.remove(used.sock)
+        self._readiness.unwatch(used.sock)
         used.sock.close()
 
     def _take_errors(self, sock: socket.socket) -> None:
         for error in sockets.read_errors(sock):
             nonce = packet.quoted_nonce(error.quoted)
             if nonce is not None:
-                self._exchange.reported(
+                self._exchange.handle_node_report(
                     nonce,
                     status=error.status,
                     reason=Reason.TTL_EXCEEDED if error.ttl_exceeded else Reason.REPORTED,
@@ -203,4 +203,4 @@ class Tracing:
                 return
             except OSError:
                 continue
-            self._exchange.foreign()
+            self._exchange.count_foreign()

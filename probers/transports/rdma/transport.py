@@ -23,9 +23,7 @@ from probers.config.rnics import INFINIBAND, RdmaSettings
 from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.transports.base import Completion, PacketCounts, Probe
 from probers.transports.exchange import Exchange
-from probers.transports.rdma.answering import Answering
 from probers.transports.rdma.arrivals import Arrivals
-from probers.transports.rdma.asking import Asking
 from probers.transports.rdma.flows import label_of, pair_of, rule_of
 from probers.transports.rdma.gids import ROCE_V2, Gid, choose_gid, read_gid, read_table, shown
 from probers.transports.rdma.handles import Handles
@@ -38,7 +36,9 @@ from probers.transports.rdma.port import (
     PortSettings,
     random_qkey,
 )
+from probers.transports.rdma.prober import RdmaProber
 from probers.transports.rdma.resolver import Resolver
+from probers.transports.rdma.responder import RdmaResponder
 from probers.transports.rdma.tracing import Tracing
 from schemas.enums import Transport as TransportKind
 
@@ -108,7 +108,7 @@ class RdmaTransport:
             return "the GID is link-local: no router forwards it"
         return self._rule if isinstance(self._rule, str) else None
 
-    def fits(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether the GID that it speaks with is still the port's right one.
 
         Raises
@@ -122,7 +122,7 @@ class RdmaTransport:
     def send(self, probe: Probe) -> None:
         """Send a probe on its flow's queue pair; with a TTL, one of a trace."""
         if probe.ttl is None or self._tracing is None:
-            self._asking.send(probe)
+            self._prober.send(probe)
         else:
             self._tracing.send(probe)
 
@@ -136,14 +136,14 @@ class RdmaTransport:
             if event.data is not None:
                 self._arrived(event, event.data)
             elif event.pair == RESPONDER:
-                self._answering.departed(event)
+                self._responder.departed(event)
             else:
-                self._asking.departed(event)
+                self._prober.departed(event)
         if self._resolver.fileno() in ready:
             now_ns = self._clock.now().monotonic_ns
-            for resolved in self._resolver.take():
+            for resolved in self._resolver.take_resolved():
                 self._handles.resolved(resolved.gid, resolved.status, now_ns)
-        over = self._asking.take(drained=drained)
+        over = self._prober.take_completions(drained=drained)
         if self._tracing is not None and self._tracing.busy:
             over += self._tracing.poll()
         return over
@@ -165,21 +165,21 @@ class RdmaTransport:
         try:
             parsed = self._packets.unpack(data)
         except PacketError as error:
-            self._exchange.corrupt(error)
+            self._exchange.handle_corrupt(error)
             return
         asked = event.pair == RESPONDER
         if event.gid is None:
-            self._exchange.foreign()
+            self._exchange.count_foreign()
         elif asked and parsed.type is PacketType.PROBE:
-            self._answering.probed(parsed, event, event.gid)
+            self._responder.probed(parsed, event, event.gid)
         elif not asked and parsed.type is PacketType.REPLY:
             if self._tracing is not None and event.hop_limit is not None:
-                self._tracing.heard(event.gid, event.pair, event.hop_limit)
-            self._asking.replied(parsed, event, event.gid)
+                self._tracing.observe_reply_ttl(event.gid, event.pair, event.hop_limit)
+            self._prober.replied(parsed, event, event.gid)
         elif not asked and parsed.type is PacketType.FOLLOW_UP:
-            self._asking.followed(parsed)
+            self._prober.followed(parsed)
         else:
-            self._exchange.foreign()
+            self._exchange.count_foreign()
 
     def _chosen(self) -> Gid:
         table = read_table(self._folder)
@@ -208,7 +208,7 @@ class RdmaTransport:
             traffic_class=self._settings.traffic_class,
             source_port=source_port,
             pair=lambda probe: pair_of(probe.flow, flows),
-            reach=self._asking.send,
+            reach=self._prober.send,
         )
 
     def _open(self) -> None:
@@ -246,7 +246,7 @@ class RdmaTransport:
         if self._arrivals is not None:
             undo.callback(self._arrivals.close)
         self._handles = Handles(self._resolver, self._port.handle)
-        self._asking = Asking(
+        self._prober = RdmaProber(
             self._clock,
             self._exchange,
             port=self._port,
@@ -254,7 +254,7 @@ class RdmaTransport:
             arrivals=self._arrivals,
             flows=self._flows,
         )
-        self._answering = Answering(
+        self._responder = RdmaResponder(
             self._clock,
             self.counts,
             self._packets,

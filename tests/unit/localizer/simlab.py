@@ -19,7 +19,7 @@ from ops.lab.overlay import Overlay
 from ops.lab.routing import Router
 from ops.lab.shape import EndpointSpec, LabShape, link_id
 from ops.lab.topology import Topology, task_of
-from probers.probing.trace import Pace
+from probers.probing.trace import TypicalRtt
 from schemas import topics
 from schemas.enums import (
     AgentState,
@@ -111,7 +111,7 @@ class SimLab:
         self._traced: dict[tuple[str, str, int], int] = {}
         self._lost: dict[tuple[str, str, int], int] = {}
         self._slow: dict[tuple[str, str, int], int] = {}
-        self._paces: defaultdict[tuple[str, str, int], Pace] = defaultdict(Pace)
+        self._paces: defaultdict[tuple[str, str, int], TypicalRtt] = defaultdict(TypicalRtt)
         self._addresses = {
             name: f"10.0.{i // 250}.{i % 250}"
             for i, name in enumerate(

@@ -1,4 +1,4 @@
-"""Asking an agent how it is: what is wrong with the question is no word on the agent."""
+"""RdmaProber an agent how it is: what is wrong with the question is no word on the agent."""
 
 import pytest
 

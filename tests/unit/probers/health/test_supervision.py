@@ -12,9 +12,9 @@ from probers.config.health import HealthAddress
 from probers.health.client import ask
 from probers.health.supervision import (
     SHOWN_NS,
+    LoopTurns,
     Notifier,
     Supervision,
-    Turns,
     socket_address,
     watchdog_of,
 )
@@ -114,16 +114,16 @@ def test_abstract_names_and_others() -> None:
 
 def test_the_longest_turn_is_told_for_a_minute_or_two() -> None:
     """And then it is forgotten."""
-    turns = Turns(0)
+    turns = LoopTurns(0)
     now_ns = 0
     for gap_ns in (SECOND_NS // 10, 7 * SECOND_NS, SECOND_NS // 10):
         now_ns += gap_ns
-        turns.turn(now_ns)
+        turns.observe_turn(now_ns)
     assert turns.longest_ns == 7 * SECOND_NS
     shown_ns = now_ns
     while turns.longest_ns == 7 * SECOND_NS:
         now_ns += SECOND_NS // 10
-        turns.turn(now_ns)
+        turns.observe_turn(now_ns)
     assert SHOWN_NS - 8 * SECOND_NS <= now_ns - shown_ns <= 2 * SHOWN_NS + SECOND_NS
 
 

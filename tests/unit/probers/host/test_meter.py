@@ -22,9 +22,9 @@ def test_the_first_look_makes_no_rate() -> None:
     """And no 0 either."""
     meter = Meter(30 * SECOND_NS)
     assert meter.rate_hz() is None
-    meter.add({"a": 1_000_000}, 0)
+    meter.observe({"a": 1_000_000}, 0)
     assert (meter.rate_hz(), meter.total(), meter.largest()) == (None, None, None)
-    meter.add({"a": 1_000_050}, 5 * SECOND_NS)
+    meter.observe({"a": 1_000_050}, 5 * SECOND_NS)
     assert (meter.rate_hz(), meter.total(), meter.largest()) == (10.0, 50, 50)
 
 
@@ -32,19 +32,19 @@ def test_a_step_back_counts_nothing_and_is_the_new_beginning() -> None:
     """A reset, a wrap and a clearing look the same."""
     meter = Meter(30 * SECOND_NS)
     for second, value in ((0, 100), (5, 160), (10, 7), (15, 9)):
-        meter.add({"a": value}, second * SECOND_NS)
+        meter.observe({"a": value}, second * SECOND_NS)
     assert meter.total() == 62
 
 
 def test_a_counter_that_was_away_begins_anew() -> None:
     """What it counted meanwhile may be of another device."""
     meter = Meter(30 * SECOND_NS)
-    meter.add({"a": 5}, 0)
-    meter.add({}, 5 * SECOND_NS)
+    meter.observe({"a": 5}, 0)
+    meter.observe({}, 5 * SECOND_NS)
     assert meter.rate_hz() is None
-    meter.add({"a": 9_000}, 10 * SECOND_NS)
+    meter.observe({"a": 9_000}, 10 * SECOND_NS)
     assert meter.rate_hz() is None
-    meter.add({"a": 9_001}, 15 * SECOND_NS)
+    meter.observe({"a": 9_001}, 15 * SECOND_NS)
     assert meter.rate_hz() == pytest.approx(0.2)
 
 
@@ -53,7 +53,7 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
     meter = Meter(30 * SECOND_NS)
     rates = []
     for look in range(12):
-        meter.add({"a": 300 if look >= 2 else 0}, look * 5 * SECOND_NS)
+        meter.observe({"a": 300 if look >= 2 else 0}, look * 5 * SECOND_NS)
         rates.append(meter.rate_hz())
     assert rates[1] == 0
     assert rates[2] == 30
@@ -64,8 +64,8 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
 def test_counters_of_the_same_events_count_once() -> None:
     """The largest counts; counters of different events add up."""
     meter = Meter(600 * SECOND_NS)
-    meter.add({"link": 0, "carrier": 10}, 0)
-    meter.add({"link": 3, "carrier": 12}, 5 * SECOND_NS)
+    meter.observe({"link": 0, "carrier": 10}, 0)
+    meter.observe({"link": 3, "carrier": 12}, 5 * SECOND_NS)
     assert (meter.largest(), meter.total()) == (3, 5)
 
 
@@ -76,7 +76,7 @@ def test_as_a_slow_and_obvious_meter(looks: list[tuple[int, dict[str, int]]]) ->
     now_ns, seen = 0, [(0, dict[str, int]())]
     for wait_ns, counts in looks:
         now_ns += wait_ns
-        meter.add(counts, now_ns)
+        meter.observe(counts, now_ns)
         seen.append((now_ns, counts))
         total = meter.total()
         if total is None:

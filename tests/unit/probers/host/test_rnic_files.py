@@ -6,9 +6,9 @@ import pytest
 
 from probers.host.counters import CounterFiles
 from probers.host.port import Link, LinkFiles
-from probers.host.reported import Value
 from probers.host.rnic_files import RnicFiles
 from probers.host.rnic_states import ATTRIBUTES, RnicStates
+from probers.host.states import Value
 from schemas.units import SECOND_NS
 from tests import ROOT
 from tests.unit.probers.trees import NAMES, build

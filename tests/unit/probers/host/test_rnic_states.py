@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from probers.host.reported import Value, missing
 from probers.host.rnic_files import LinksRaw, RnicFiles, RnicRaw, SetupRaw
 from probers.host.rnic_states import GONE, NO_PAUSES, RnicStates, gpudirect
+from probers.host.states import Value, missing
 from schemas.units import SECOND_NS
 from tests.unit.probers.trees import Tree, build
 

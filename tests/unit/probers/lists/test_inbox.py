@@ -3,7 +3,7 @@
 from probers.lists.directory import Directory
 from probers.lists.follower import PingListFollower, Refusal
 from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox, Record
-from probers.lists.registration import REASSERT_NS, Registration, Standing
+from probers.lists.registration import REASSERT_NS, Registration, RegistrationState
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.deadletter import Headers
@@ -174,10 +174,13 @@ def test_the_end_of_the_topics_starts_registering() -> None:
     rig = Rig()
     rig.reader.read_to_end = False
     rig.read(topics.ENDPOINT, b"w1/r0", endpoint_bytes())
-    before = rig.registration.standing
+    before = rig.registration.state
     rig.reader.read_to_end = True
     rig.inbox.poll()
-    assert (before, rig.registration.standing) == (Standing.READING, Standing.REGISTERED)
+    assert (before, rig.registration.state) == (
+        RegistrationState.READING,
+        RegistrationState.REGISTERED,
+    )
 
 
 def test_what_was_forgotten_is_read_again_but_not_all_the_time() -> None:

@@ -11,7 +11,7 @@ from probers.lists.registration import (
     REASSERT_NS,
     Announcement,
     Registration,
-    Standing,
+    RegistrationState,
 )
 from schemas.records import Endpoint
 from schemas.units import SECOND_NS
@@ -81,7 +81,7 @@ def test_a_restart_after_the_clock_was_set_back_still_counts_as_later() -> None:
     start_ns = running.clock.realtime_ns
     running.see(endpoint("w0/r0", agent_id="agent-a", incarnation=start_ns + 3_600 * SECOND_NS))
     running.agent.read_to_end()
-    assert running.agent.standing is Standing.REGISTERED
+    assert running.agent.state is RegistrationState.REGISTERED
     assert running.announced().incarnation == start_ns + 3_600 * SECOND_NS + 1
 
 
@@ -123,7 +123,7 @@ def test_the_older_of_two_agents_yields() -> None:
     own = running.announced()
     running.see(own)
     running.see(replace(own, incarnation=own.incarnation + 1, port=9))
-    assert running.agent.standing is Standing.YIELDED
+    assert running.agent.state is RegistrationState.YIELDED
     assert not running.agent.probing
     assert running.due() == []
     assert running.agent.leave() == []
@@ -167,7 +167,7 @@ def test_two_agents_never_fight() -> None:
                 read[number] += 1
             log.extend(a.endpoint for a in running.due() if a.endpoint is not None)
         clock.advance(SECOND_NS // 10)
-    assert first.agent.standing is Standing.YIELDED
+    assert first.agent.state is RegistrationState.YIELDED
     assert second.agent.registered
     assert log[-1].incarnation == second.agent.incarnation
     assert len(log) <= 4
@@ -210,7 +210,7 @@ def test_strangers_other_clusters_and_absurd_incarnations_change_nothing(
     running = Running()
     running.see(running.announced())
     running.see(record)
-    assert running.agent.standing is Standing.REGISTERED
+    assert running.agent.state is RegistrationState.REGISTERED
     assert running.agent.conflicts == 0
 
 
@@ -220,7 +220,7 @@ def test_an_endpoint_taken_by_another_agent_is_a_conflict_too() -> None:
     own = running.announced()
     running.see(own)
     running.see(replace(own, agent_id="agent-b", incarnation=own.incarnation + 1))
-    assert running.agent.standing is Standing.YIELDED
+    assert running.agent.state is RegistrationState.YIELDED
 
 
 def test_time_is_taken_from_what_is_given() -> None:

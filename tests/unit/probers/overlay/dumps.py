@@ -1,6 +1,6 @@
 """Lines of dumps of flows, as Open vSwitch prints them, and destinations that they are about."""
 
-from probers.overlay.flows import FlowBook
+from probers.overlay.flows import FlowIndex
 from probers.overlay.megaflow import Flow, parse_line
 from probers.overlay.wire import Destination, Finding
 
@@ -50,8 +50,8 @@ def find(
     destination: Destination, *software: str, offloaded: tuple[str, ...] = ()
 ) -> Finding | None:
     """Return what the flows of both tables say of a destination."""
-    book = FlowBook([REMOTE, LOCAL])
+    index = FlowIndex([REMOTE, LOCAL])
     for hardware, lines in ((True, offloaded), (False, software)):
         for line in lines:
-            book.add(flow(line), hardware=hardware)
-    return book.find(destination)
+            index.add(flow(line), hardware=hardware)
+    return index.find(destination)

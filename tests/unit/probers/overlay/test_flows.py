@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probers.overlay.flows import FlowBook
+from probers.overlay.flows import FlowIndex
 from probers.overlay.megaflow import Flow, parse_line
 from probers.overlay.wire import Destination, Finding, Way
 from tests.unit.probers.overlay.dumps import LOCAL, PUSH, REMOTE, TO_VTEP, find, flow, kernel
@@ -68,9 +68,9 @@ def test_hardware_has_the_flow_or_only_software() -> None:
 def test_without_hardware_nothing_is_told_of_it() -> None:
     """Where nobody expects offload, its absence is no finding; nor where the table is unknown."""
     for offload, said in ((False, "dp:ovs, "), (True, "")):
-        book = FlowBook([REMOTE], offload=offload)
-        book.add(flow(kernel(TO_VTEP, said=said)), hardware=None)
-        found = book.find(REMOTE)
+        index = FlowIndex([REMOTE], offload=offload)
+        index.add(flow(kernel(TO_VTEP, said=said)), hardware=None)
+        found = index.find(REMOTE)
         assert found is not None
         assert found.offloaded is None
 
@@ -155,11 +155,11 @@ def test_any_tables_give_a_finding_of_a_known_vtep_or_none(
     made: list[tuple[list[str], int, str, bool]],
 ) -> None:
     """Whatever flows there are: no endless way, and no VTEP that no flow names."""
-    book = FlowBook([REMOTE, LOCAL])
+    index = FlowIndex([REMOTE, LOCAL])
     for actions, recirc, ip, tunnel in made:
         line = parse_line(kernel(",".join(actions), recirc=recirc, ip=ip, tunnel=tunnel))
         assert isinstance(line, Flow)
-        book.add(line, hardware=tunnel)
+        index.add(line, hardware=tunnel)
     for destination in (REMOTE, LOCAL):
-        found = book.find(destination)
+        found = index.find(destination)
         assert found is None or (found.way is Way.TUNNEL) is (found.remote == "10.9.0.9")

@@ -133,9 +133,9 @@ def test_it_says_what_answers_its_probes(
         fallback=fallback,
     )
     made = Rnic(config, clock, probes=ProbeSettings(probe_bytes=50), log=EventLog("test"))
-    assert made.speaks().text is None
+    assert made.answering_transport().text is None
     made.look(clock.now())
-    said = made.speaks()
+    said = made.answering_transport()
     assert said.text == ("udp" if fallback else None)
     assert (said.missing_reason is None) is fallback
     made.close()

@@ -1,7 +1,7 @@
 """A round: when what is sent, what is sent again, when it is over."""
 
 from probers.clock import Instant
-from probers.probing.rounds import Round, told_ns
+from probers.probing.rounds import Round, round_down_ns
 from probers.transports.base import Completion, Reason
 from probers.transports.rtt import Timestamps
 from schemas.enums import ClockSource, ProbeStatus
@@ -109,7 +109,7 @@ def test_a_result_has_numbers_only_when_it_is_ok() -> None:
 
 def test_offsets_and_delays_are_told_without_the_digits_that_say_nothing() -> None:
     """In multiples of 1,024 ns, rounded down, so that order stays; round trips to the ns."""
-    told = [told_ns(ns) for ns in range(0, 5_000, 7)]
+    told = [round_down_ns(ns) for ns in range(0, 5_000, 7)]
     assert told == sorted(told)
     assert all(0 <= ns - each < 1_024 for each, ns in zip(told, range(0, 5_000, 7), strict=True))
     probing = a_round(confirm=0)

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probers.probing.trace import LEAST_RISE_NS, Pace
+from probers.probing.trace import LEAST_RISE_NS, TypicalRtt
 from schemas.units import MS_NS, US_NS
 
 
-def settled(rtt_ns: int) -> Pace:
+def settled(rtt_ns: int) -> TypicalRtt:
     """Return a pace that has seen this round trip for long."""
-    pace = Pace()
+    pace = TypicalRtt()
     for _ in range(100):
         pace.answered(rtt_ns)
     return pace
@@ -43,7 +43,7 @@ def test_a_lasting_rise_becomes_the_new_level() -> None:
 
 def test_the_first_answers_decide_nothing() -> None:
     """A slow start falls to the level within some answers."""
-    pace = Pace()
+    pace = TypicalRtt()
     assert not pace.answered(50 * MS_NS)
     assert not any(pace.answered(1 * MS_NS) for _ in range(60))
     assert pace.typical_ns is not None
@@ -53,7 +53,7 @@ def test_the_first_answers_decide_nothing() -> None:
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=200))
 def test_the_level_stays_within_what_was_seen(rtts_ns: list[int]) -> None:
     """Integer steps never leave the range of the round trips."""
-    pace = Pace()
+    pace = TypicalRtt()
     for rtt_ns in rtts_ns:
         pace.answered(rtt_ns)
     assert pace.typical_ns is not None

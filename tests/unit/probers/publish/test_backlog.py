@@ -28,7 +28,7 @@ def state(key: bytes, number: int) -> Message:
 def drain(backlog: Backlog) -> list[int]:
     """Take all; return their timestamps."""
     taken = []
-    while (message := backlog.take()) is not None:
+    while (message := backlog.next_message()) is not None:
         taken.append(message.timestamp_ms)
     return taken
 
@@ -36,7 +36,7 @@ def drain(backlog: Backlog) -> list[int]:
 def test_the_oldest_records_are_dropped() -> None:
     """Room for three: of five, the first two go, the last three stay in order."""
     backlog = Backlog(300)
-    dropped = [d.timestamp_ms for n in range(5) for d in backlog.add(record(n))]
+    dropped = [d.timestamp_ms for n in range(5) for d in backlog.enqueue(record(n))]
     assert dropped == [0, 1]
     assert drain(backlog) == [2, 3, 4]
     assert backlog.size_bytes == 0
@@ -46,21 +46,21 @@ def test_a_large_record_drops_as_many_as_it_needs_and_an_impossible_one_itself()
     """What can never fit does not empty the queue."""
     backlog = Backlog(300)
     for number in range(3):
-        backlog.add(record(number))
-    assert [d.timestamp_ms for d in backlog.add(record(9, 250))] == [0, 1, 2]
-    assert [d.timestamp_ms for d in backlog.add(record(10, 301))] == [10]
+        backlog.enqueue(record(number))
+    assert [d.timestamp_ms for d in backlog.enqueue(record(9, 250))] == [0, 1, 2]
+    assert [d.timestamp_ms for d in backlog.enqueue(record(10, 301))] == [10]
     assert drain(backlog) == [9]
 
 
 def test_of_a_state_the_latest_is_kept_goes_first_and_is_never_dropped() -> None:
     """Registrations and heartbeats survive an outage as their present value."""
     backlog = Backlog(300)
-    backlog.add(record(1))
-    backlog.add(state(b"a", 2))
-    backlog.add(state(b"b", 3))
-    backlog.add(state(b"a", 4))
+    backlog.enqueue(record(1))
+    backlog.enqueue(state(b"a", 2))
+    backlog.enqueue(state(b"b", 3))
+    backlog.enqueue(state(b"a", 4))
     for number in range(5, 9):
-        backlog.add(record(number))
+        backlog.enqueue(record(number))
     assert drain(backlog) == [3, 4, 6, 7, 8]
 
 
@@ -68,13 +68,13 @@ def test_what_could_not_be_handed_over_comes_first_again() -> None:
     """A record returns to the front; a state only when none newer waits."""
     backlog = Backlog(1_000)
     for number in range(3):
-        backlog.add(record(number))
-    first = backlog.take()
+        backlog.enqueue(record(number))
+    first = backlog.next_message()
     assert first is not None
-    backlog.give_back(first)
-    backlog.add(state(b"a", 10))
-    backlog.give_back(state(b"a", 9))
-    backlog.give_back(state(b"b", 8))
+    backlog.put_back(first)
+    backlog.enqueue(state(b"a", 10))
+    backlog.put_back(state(b"a", 9))
+    backlog.put_back(state(b"b", 8))
     assert drain(backlog) == [8, 10, 0, 1, 2]
 
 
@@ -83,10 +83,10 @@ def test_what_waits_behind_others_takes_less_room_and_comes_out_as_it_was() -> N
     values = [bytes(random.Random(n).choices(b"abcd", k=3_000)) for n in range(7)]
     backlog = Backlog(12_000)
     made = [replace(record(n), value=value) for n, value in enumerate(values)]
-    assert [d for message in made for d in backlog.add(message)] == []
+    assert [d for message in made for d in backlog.enqueue(message)] == []
     assert backlog.size_bytes < 12_000
-    first = backlog.take()
+    first = backlog.next_message()
     assert first is not None
-    backlog.give_back(first)
-    assert [backlog.take() for _ in made] == made
+    backlog.put_back(first)
+    assert [backlog.next_message() for _ in made] == made
     assert backlog.size_bytes == 0

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from probers.reporting.heartbeat import (
     SHOWN_NS,
-    Absence,
+    BrokerAbsence,
     ClockWatch,
     CountWatch,
     Delays,
-    Heart,
+    HeartbeatBuilder,
     Vitals,
 )
 from schemas.enums import AgentState
@@ -36,13 +36,13 @@ VITALS = Vitals(
 
 def test_the_state_follows_from_the_vitals() -> None:
     """STARTING, RUNNING, DEGRADED with all reasons, LEAVING; numbered from 0."""
-    heart = Heart(cluster="c1", agent_id="a", host_id="h", interval_ns=SECOND_NS)
+    heart = HeartbeatBuilder(cluster="c1", agent_id="a", host_id="h", interval_ns=SECOND_NS)
     now = ManualClock().now()
     beats = [
-        heart.beat(replace(VITALS, registered=False), incarnation=7, now=now),
-        heart.beat(VITALS, incarnation=7, now=now),
-        heart.beat(replace(VITALS, reasons=["broker away", "x"]), incarnation=7, now=now),
-        heart.beat(replace(VITALS, reasons=["x"]), incarnation=7, now=now, leaving=True),
+        heart.build(replace(VITALS, registered=False), incarnation=7, now=now),
+        heart.build(VITALS, incarnation=7, now=now),
+        heart.build(replace(VITALS, reasons=["broker away", "x"]), incarnation=7, now=now),
+        heart.build(replace(VITALS, reasons=["x"]), incarnation=7, now=now, leaving=True),
     ]
     assert [(b.seq, b.state, b.state_reason) for b in beats] == [
         (0, AgentState.STARTING, None),
@@ -87,7 +87,7 @@ def test_drops_are_told_for_a_while_with_their_number() -> None:
 def test_an_absence_of_the_broker_is_told_while_it_lasts_and_for_a_minute_after() -> None:
     """How long it was, from when the absence was seen; the longest of a minute."""
     clock = ManualClock()
-    absence = Absence()
+    absence = BrokerAbsence()
     assert not absence.look(clock.now(), away=False)
     assert absence.reason(clock.now()) is None
     for seconds in (19.5, 3):

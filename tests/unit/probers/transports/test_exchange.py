@@ -14,7 +14,7 @@ def begun(clock: ManualClock) -> tuple[Exchange, int]:
     exchange = Exchange(clock, PacketCounts(), packet.MIN_PACKET_BYTES)
     nonce, _ = exchange.prepare()
     probe = Probe(token=1, address="10.0.0.1", port=1, flow=0, entropy=0, timeout_ns=100 * MS_NS)
-    exchange.posted(nonce, probe, Instant(clock.monotonic_ns, clock.realtime_ns))
+    exchange.record_posted(nonce, probe, Instant(clock.monotonic_ns, clock.realtime_ns))
     return exchange, nonce
 
 
@@ -24,12 +24,12 @@ def test_a_reply_that_is_still_in_the_socket_is_waited_for() -> None:
     exchange, nonce = begun(clock)
     arrived_ns = clock.realtime_ns + 50 * MS_NS
     clock.advance(300 * MS_NS)
-    assert exchange.take(drained=False) == []
+    assert exchange.take_completions(drained=False) == []
     reply = packet.UNSEALED.reply(
         packet.UNSEALED.unpack(packet.UNSEALED.probe(nonce)), t2_ns=0, t3_ns=0, t2_kernel=True
     )
-    exchange.reply(packet.UNSEALED.unpack(reply), arrived_ns, "10.0.0.1")
-    assert [c.status for c in exchange.take(drained=False)] == [ProbeStatus.OK]
+    exchange.handle_reply(packet.UNSEALED.unpack(reply), arrived_ns, "10.0.0.1")
+    assert [c.status for c in exchange.take_completions(drained=False)] == [ProbeStatus.OK]
 
 
 def test_a_flood_does_not_keep_a_lost_probe_from_being_told() -> None:
@@ -37,9 +37,9 @@ def test_a_flood_does_not_keep_a_lost_probe_from_being_told() -> None:
     clock = ManualClock()
     exchange, _ = begun(clock)
     clock.advance(100 * MS_NS + UNDRAINED_NS - 1)
-    assert exchange.take(drained=False) == []
+    assert exchange.take_completions(drained=False) == []
     clock.advance(1)
-    assert [c.status for c in exchange.take(drained=False)] == [ProbeStatus.TIMEOUT]
+    assert [c.status for c in exchange.take_completions(drained=False)] == [ProbeStatus.TIMEOUT]
 
 
 def test_every_probe_has_a_nonce_of_its_own() -> None:

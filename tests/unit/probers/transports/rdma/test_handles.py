@@ -52,11 +52,11 @@ def test_the_first_waits_and_the_next_go_at_once() -> None:
     """One question for a peer; a handle of its own for each flow label."""
     asked, told = Asked(), Told()
     handles = Handles(asked, make)
-    handles.use(LIVE, 1, 0, told)
-    handles.use(LIVE, 2, 0, told)
+    handles.with_handle(LIVE, 1, 0, told)
+    handles.with_handle(LIVE, 2, 0, told)
     assert (asked.gids, told.all) == ([LIVE], [])
     handles.resolved(LIVE, ProbeStatus.OK, SECOND_NS)
-    handles.use(LIVE, 1, SECOND_NS, told)
+    handles.with_handle(LIVE, 1, SECOND_NS, told)
     assert told.all == [("L1", ProbeStatus.OK), ("L2", ProbeStatus.OK), ("L1", ProbeStatus.OK)]
     assert asked.gids == [LIVE]
 
@@ -71,7 +71,7 @@ def test_the_dead_are_looked_for_less_and_less_often() -> None:
         before = len(asked.gids)
         began_ns = now_ns
         while len(asked.gids) == before:
-            handles.use(DEAD, 0, now_ns, told)
+            handles.with_handle(DEAD, 0, now_ns, told)
             now_ns += SECOND_NS // 10
         waits_ns.append(now_ns - SECOND_NS // 10 - began_ns)
         handles.resolved(DEAD, ProbeStatus.UNREACHABLE, now_ns)
@@ -83,13 +83,13 @@ def test_a_peer_whose_probes_are_lost_is_looked_for_anew() -> None:
     """It may have moved to another MAC address; probes go on by the old handle meanwhile."""
     asked, told = Asked(), Told()
     handles = Handles(asked, make)
-    handles.use(LIVE, 1, 0, told)
+    handles.with_handle(LIVE, 1, 0, told)
     handles.resolved(LIVE, ProbeStatus.OK, 0)
-    handles.doubt(LIVE, RENEW_NS - 1)
+    handles.suspect(LIVE, RENEW_NS - 1)
     assert asked.gids == [LIVE]
-    handles.doubt(LIVE, RENEW_NS)
+    handles.suspect(LIVE, RENEW_NS)
     assert asked.gids == [LIVE, LIVE]
-    handles.use(LIVE, 1, RENEW_NS, told)
+    handles.with_handle(LIVE, 1, RENEW_NS, told)
     assert told.all[-1] == ("L1", ProbeStatus.OK)
 
 
@@ -97,7 +97,7 @@ def test_an_own_gid_that_is_gone_is_told_to_all_that_wait() -> None:
     """Nobody is forgotten."""
     told = Told()
     handles = Handles(Asked(), make)
-    handles.use(LIVE, 1, 0, told)
+    handles.with_handle(LIVE, 1, 0, told)
     handles.forget()
     assert told.all == [(None, ProbeStatus.NO_GID)]
     assert len(handles) == 0
@@ -120,13 +120,13 @@ def test_whoever_asks_is_told_exactly_once(steps: list[tuple[str, int, int]], ro
         gid = bytes([65 + peer]) * 16
         if step == "u":
             tellings.append(Told())
-            handles.use(gid, peer, now_ns, tellings[-1])
+            handles.with_handle(gid, peer, now_ns, tellings[-1])
         elif step == "r":
             status = ProbeStatus.OK if peer % 2 else ProbeStatus.UNREACHABLE
             handles.resolved(gid, status, now_ns)
             asked.gids = [g for g in asked.gids if g != gid]
         elif step == "d":
-            handles.doubt(gid, now_ns)
+            handles.suspect(gid, now_ns)
         else:
             handles.forget()
     handles.forget()
@@ -138,10 +138,10 @@ def test_peers_and_what_waits_are_bounded() -> None:
     told = Told()
     handles = Handles(Asked(), make)
     for number in range(MAX_PEERS + 100):
-        handles.use(number.to_bytes(16, "big"), 0, 0, told)
+        handles.with_handle(number.to_bytes(16, "big"), 0, 0, told)
     assert len(handles) == MAX_PEERS
     assert len(told.all) == 100
     for _ in range(MAX_WAITING + 5):
-        handles.use(LIVE, 0, 0, told)
+        handles.with_handle(LIVE, 0, 0, told)
     # One more peer was pushed out for this one; five did not fit into its queue.
     assert len(told.all) == 106

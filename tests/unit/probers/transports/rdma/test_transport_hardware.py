@@ -15,11 +15,11 @@ from probers.clock import Instant
 from probers.packet import UNSEALED, PacketType
 from probers.transports.base import Completion, PacketCounts, Probe
 from probers.transports.exchange import Exchange
-from probers.transports.rdma.answering import Answering
-from probers.transports.rdma.asking import FOLLOW_UP_NS, Asking
 from probers.transports.rdma.completions import DeviceClock
 from probers.transports.rdma.handles import Handles
 from probers.transports.rdma.port import RESPONDER, Event
+from probers.transports.rdma.prober import FOLLOW_UP_NS, RdmaProber
+from probers.transports.rdma.responder import RdmaResponder
 from probers.transports.rtt import Measurement, measure
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import MS_NS, US_NS
@@ -90,7 +90,7 @@ class World:
         }
         exchange = Exchange(self.host, self.counts, 50)
         own, other = self._ports[PROBER], self._ports[TARGET]
-        self.asking = Asking(
+        self.prober = RdmaProber(
             self.host,
             exchange,
             port=own,  # type: ignore[arg-type] # a port that is played
@@ -98,7 +98,7 @@ class World:
             arrivals=None,
             flows=4,
         )
-        self._answering = Answering(
+        self._responder = RdmaResponder(
             self.host,
             PacketCounts(),
             UNSEALED,
@@ -132,7 +132,7 @@ class World:
 
     def probe(self, timeout_ns: int = 500 * MS_NS) -> list[Completion]:
         """Send one probe and let everything happen."""
-        self.asking.send(
+        self.prober.send(
             Probe(
                 token=1, address="::ffff:84.84.84.84", port=17, flow=0, entropy=1,
                 timeout_ns=timeout_ns, qkey=5,
@@ -144,7 +144,7 @@ class World:
             self._serve(TARGET)
             self.host.advance(HOST_NS)
             self._serve(PROBER)
-            over += self.asking.take(drained=True)
+            over += self.prober.take_completions(drained=True)
         return over
 
     def _serve(self, name: bytes) -> None:
@@ -152,22 +152,22 @@ class World:
         while events:
             event = events.popleft()._replace(polled=self.host.now())
             if event.data is None:
-                side = self._answering if name == TARGET else self.asking
+                side = self._responder if name == TARGET else self.prober
                 side.departed(event)
                 continue
             parsed = UNSEALED.unpack(event.data)
             assert event.gid is not None
             if parsed.type is PacketType.PROBE:
-                self._answering.probed(parsed, event, event.gid)
+                self._responder.probed(parsed, event, event.gid)
             elif parsed.type is PacketType.REPLY:
-                self.asking.replied(parsed, event, event.gid)
+                self.prober.replied(parsed, event, event.gid)
             else:
-                self.asking.followed(parsed)
+                self.prober.followed(parsed)
 
 
 @pytest.fixture(autouse=True)
 def _target_has_the_probes_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probers.transports.rdma.asking.gid_of", lambda _: _Raw())
+    monkeypatch.setattr("probers.transports.rdma.prober.gid_of", lambda _: _Raw())
 
 
 class _Raw:
@@ -214,7 +214,7 @@ def test_without_the_follow_up_the_replys_own_word_counts() -> None:
     world.lose = {PacketType.FOLLOW_UP}
     assert world.probe() == []
     world.host.advance(FOLLOW_UP_NS)
-    completion, measured = only(world.asking.take(drained=True))
+    completion, measured = only(world.prober.take_completions(drained=True))
     assert completion.status is ProbeStatus.OK
     assert measured.rtt_ns >= 2 * WIRE_NS - 20
 
@@ -226,7 +226,7 @@ def test_a_follow_up_to_nothing_is_foreign() -> None:
     assert world.probe() == []
     assert world.counts.foreign == 1
     world.host.advance(500 * MS_NS)
-    (completion,) = world.asking.take(drained=True)
+    (completion,) = world.prober.take_completions(drained=True)
     assert completion.status is ProbeStatus.TIMEOUT
 
 
@@ -239,7 +239,7 @@ def test_devices_that_stamp_and_such_that_do_not_understand_each_other(
     over = world.probe()
     if not over:
         world.host.advance(FOLLOW_UP_NS)
-        over = world.asking.take(drained=True)
+        over = world.prober.take_completions(drained=True)
     completion, measured = only(over)
     assert completion.status is ProbeStatus.OK
     hardware = prober is not None

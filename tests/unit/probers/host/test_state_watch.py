@@ -9,8 +9,8 @@ import pytest
 
 from probers.clock import Instant
 from probers.config.settings import AgentConfig, build_config
-from probers.host.reported import Told, Value
-from probers.host.watching import make_watch, rnic_component
+from probers.host.state_watch import build_state_watch, rnic_component
+from probers.host.states import StateReport, Value
 from schemas.process.settings import ConfigError
 from schemas.units import SECOND_NS
 from tests.unit.probers.trees import build
@@ -34,15 +34,15 @@ def config(root: Path, *, rnics: int = 1, **options: Any) -> AgentConfig:
     return build_config({}, {}, table)
 
 
-def watched(made: AgentConfig, seconds: int) -> list[tuple[int, Told]]:
+def watched(made: AgentConfig, seconds: int) -> list[tuple[int, StateReport]]:
     """Return what is told in so many seconds, with the second."""
-    watch = make_watch(made, START)
+    watch = build_state_watch(made, START)
     told = []
     for tick in range(seconds * 10):
         now = Instant(
             START.monotonic_ns + tick * SECOND_NS // 10, START.realtime_ns + tick * SECOND_NS // 10
         )
-        if watch.take(now.monotonic_ns):
+        if watch.expired(now.monotonic_ns):
             told += [(tick // 10, one) for one in watch.look(now)]
     return told
 
@@ -77,7 +77,7 @@ def test_everything_is_told_once_and_then_once_a_minute(tmp_path: Path) -> None:
 def test_a_change_is_told_within_a_look(tmp_path: Path) -> None:
     """A port that goes down and a device that goes away: within five seconds each."""
     made = config(tmp_path)
-    watch = make_watch(made, START)
+    watch = build_state_watch(made, START)
     port = made.rnics[0].counters
     assert port is not None
     seen: list[tuple[int, str, str | None]] = []
@@ -89,7 +89,7 @@ def test_a_change_is_told_within_a_look(tmp_path: Path) -> None:
         now = Instant(
             START.monotonic_ns + second * SECOND_NS, START.realtime_ns + second * SECOND_NS
         )
-        if watch.take(now.monotonic_ns):
+        if watch.expired(now.monotonic_ns):
             seen += [(second, t.attribute, t.value.text) for t in watch.look(now)]
     down = [s for s, attribute, text in seen if (attribute, text) == ("port_state", "down")]
     gone = [s for s, attribute, text in seen if (attribute, text) == ("device", "gone")]
@@ -144,8 +144,8 @@ def test_what_answers_probes_is_told_of_who_is_to_speak_rdma(tmp_path: Path) -> 
     """UDP in place of RDMA is a fault, UDP that was asked for is none: nothing is told of it."""
     made = config(tmp_path, rnics=2)
     words = iter(["rdma", "udp", "udp", "udp"])
-    speaks = {made.rnics[1].endpoint_id: lambda: Value(next(words))}
-    watch = make_watch(made, START, 0, speaks)
+    answering = {made.rnics[1].endpoint_id: lambda: Value(next(words))}
+    watch = build_state_watch(made, START, 0, answering)
     port = made.rnics[1].counters
     assert port is not None
     told = [one for tick in range(9) for one in watch.look(at(tick))]

@@ -7,13 +7,13 @@ all the time: so each RNIC, and the host, has a moment of its own within the int
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from probers.clock import Every, Instant
+from probers.clock import Instant, IntervalTimer
 from probers.config.rnics import RnicConfig
 from probers.config.settings import AgentConfig
 from probers.host.host_states import HostFiles, host_values, hugepages
-from probers.host.reported import Board, Told, Value, missing
 from probers.host.rnic_files import RnicFiles
 from probers.host.rnic_states import GONE, RnicStates
+from probers.host.states import ReportedStates, StateReport, Value, missing
 
 # Links, GIDs and PCIe change seldom and are many files: every third look, at 15 s by default,
 # which is well within the 30 s after which a change counts as another matter (localizer).
@@ -27,7 +27,7 @@ _HOST_PREFIX: Final = "host:"
 class Item(Protocol):
     """One thing to look at."""
 
-    def look(self, board: Board, now: Instant) -> list[Told]:
+    def look(self, reported: ReportedStates, now: Instant) -> list[StateReport]:
         """Look at it; return what is to be told."""
         ...
 
@@ -35,20 +35,20 @@ class Item(Protocol):
 class RnicItem:
     """One RNIC: looked at again in full when it comes back.
 
-    `speaks` says what answers its probes; None: nobody asked for RDMA, and UDP is no fault.
+    `answering` says what answers its probes; None: nobody asked for RDMA, and UDP is no fault.
     """
 
     def __init__(
-        self, component_id: str, files: RnicFiles, speaks: Callable[[], Value] | None = None
+        self, component_id: str, files: RnicFiles, answering: Callable[[], Value] | None = None
     ) -> None:
         self._component_id = component_id
         self._files = files
-        self._speaks = speaks
+        self._answering = answering
         self._states = RnicStates()
         self._present = False
         self._turn = 0
 
-    def look(self, board: Board, now: Instant) -> list[Told]:
+    def look(self, reported: ReportedStates, now: Instant) -> list[StateReport]:
         """Look at it; return what is to be told."""
         links = not self._present or self._turn % LINKS_EVERY == 0
         setup = not self._present or self._turn % SETUP_EVERY == 0
@@ -58,9 +58,9 @@ class RnicItem:
         raw = self._files.read(links=links, setup=setup)
         self._present = raw.present
         values = self._states.decide(raw, now.monotonic_ns)
-        if self._speaks is not None:
-            values["transport"] = self._speaks() if raw.present else missing(GONE)
-        return board.take(self._component_id, values, now)
+        if self._answering is not None:
+            values["transport"] = self._answering() if raw.present else missing(GONE)
+        return reported.observe(self._component_id, values, now)
 
 
 class HostItem:
@@ -72,19 +72,19 @@ class HostItem:
         self._files = files
         self._turn = 0
 
-    def look(self, board: Board, now: Instant) -> list[Told]:
+    def look(self, reported: ReportedStates, now: Instant) -> list[StateReport]:
         """Look at it; return what is to be told."""
         self._turn += 1
         if self._turn % LINKS_EVERY != 1:
             return []
         raw, wanted = self._files.read(), self._files.wanted
-        told = board.take(self._host_id, host_values(raw), now)
+        told = reported.observe(self._host_id, host_values(raw), now)
         if wanted is not None:
-            told += board.take(self._vswitch_id, {"hugepages": hugepages(raw, wanted)}, now)
+            told += reported.observe(self._vswitch_id, {"hugepages": hugepages(raw, wanted)}, now)
         return told
 
 
-class Watch:
+class StateWatch:
     """All that is looked at, in turn.
 
     Parameters
@@ -99,9 +99,9 @@ class Watch:
     ) -> None:
         self._items = items
         self._next = 0
-        self._board = Board()
+        self._reported = ReportedStates()
         self._every = (
-            Every(interval_ns // len(items), now.monotonic_ns, slack_ns)
+            IntervalTimer(interval_ns // len(items), now.monotonic_ns, slack_ns)
             if items and interval_ns
             else None
         )
@@ -111,39 +111,39 @@ class Watch:
         """When to look next, on the monotonic clock."""
         return _NEVER_NS if self._every is None else self._every.due_ns
 
-    def take(self, now_ns: int) -> bool:
+    def expired(self, now_ns: int) -> bool:
         """Whether it is time to look; if so, the next time is set."""
-        return self._every is not None and self._every.take(now_ns)
+        return self._every is not None and self._every.expired(now_ns)
 
-    def look(self, now: Instant) -> list[Told]:
+    def look(self, now: Instant) -> list[StateReport]:
         """Look at the next thing; return what is to be told."""
         item = self._items[self._next]
         self._next = (self._next + 1) % len(self._items)
-        return item.look(self._board, now)
+        return item.look(self._reported, now)
 
 
-def make_watch(
+def build_state_watch(
     config: AgentConfig,
     now: Instant,
     slack_ns: int = 0,
-    speaks: Mapping[str, Callable[[], Value]] | None = None,
-) -> Watch:
+    answering: Mapping[str, Callable[[], Value]] | None = None,
+) -> StateWatch:
     """Return what looks at the RNICs of the settings and at their host.
 
-    `speaks` says by endpoint what answers probes of those that are to speak RDMA.
+    `answering` says by endpoint what answers probes of those that are to speak RDMA.
     """
     items: list[Item] = [
         RnicItem(
             rnic_component(rnic, config.host_id),
             RnicFiles(rnic.counters, config.procfs),
-            (speaks or {}).get(rnic.endpoint_id),
+            (answering or {}).get(rnic.endpoint_id),
         )
         for rnic in config.rnics
         if rnic.counters is not None
     ]
     host = HostFiles(config.sysfs, config.procfs, config.hugepages)
     items.append(HostItem(config.host_id, vswitch_component(config), host))
-    return Watch(items, config.states_ns, now, slack_ns)
+    return StateWatch(items, config.states_ns, now, slack_ns)
 
 
 def rnic_component(rnic: RnicConfig, host_id: str) -> str:

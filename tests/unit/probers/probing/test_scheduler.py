@@ -8,8 +8,8 @@ import pytest
 from probers.config.settings import AgentConfig, build_config
 from probers.host.port import Link
 from probers.probing.plan import FlowTarget, entropy_of
-from probers.probing.probing import Probing
-from probers.probing.rounds import TOLD_NS, Round
+from probers.probing.rounds import RESOLUTION_NS, Round
+from probers.probing.scheduler import ProbeScheduler
 from probers.probing.trace import FinishedTrace
 from probers.transports.base import Probe, Transport
 from schemas.enums import ProbeStatus, TraceCause
@@ -57,7 +57,7 @@ class Rig:
         self.rounds: list[Round] = []
         self.traces: list[FinishedTrace] = []
         self.delays: list[int] = []
-        self.probing = Probing(
+        self.probing = ProbeScheduler(
             self.config,
             self.clock,
             {"h0/r0": self.rnic},
@@ -132,7 +132,7 @@ def test_a_dead_target_shows_three_losses_in_a_row_and_is_traced() -> None:
     results = rig.rounds[-1].results()
     assert [r.status for r in results] == [ProbeStatus.TIMEOUT] * 3
     gaps = [b.sent_offset_ns - a.sent_offset_ns for a, b in pairwise(results)]
-    assert all(100 * MS_NS - TOLD_NS < gap <= 105 * MS_NS for gap in gaps)
+    assert all(100 * MS_NS - RESOLUTION_NS < gap <= 105 * MS_NS for gap in gaps)
     assert [t.cause for t in rig.traces] == [TraceCause.LOSS]
     assert not rig.traces[0].complete
 

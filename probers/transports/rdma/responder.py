@@ -19,7 +19,7 @@ REPLY_LABELS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Owed:
+class _PendingFollowUp:
     """A reply on its way out whose follow-up waits for the stamp of its leaving."""
 
     nonce: int
@@ -28,7 +28,7 @@ class _Owed:
     to: tuple[int, int]
 
 
-class Answering:
+class RdmaResponder:
     """Answers probes that arrive at the responder's queue pair of one port."""
 
     def __init__(
@@ -48,11 +48,11 @@ class Answering:
         self._handles = handles
         self._arrivals = arrivals
         self._tag = 0
-        self._owed: dict[int, _Owed] = {}
+        self._pending: dict[int, _PendingFollowUp] = {}
 
     def probed(self, probe: Packet, event: Event, gid: bytes) -> None:
         """Answer a probe, once the way to its sender is known."""
-        kernel_ns = None if self._arrivals is None else self._arrivals.take(
+        kernel_ns = None if self._arrivals is None else self._arrivals.take_arrival_ns(
             PacketType.PROBE, probe.nonce
         )  # fmt: skip
 
@@ -67,7 +67,7 @@ class Answering:
                 return
             self._responder.left(posted.monotonic_ns)
             if event.stamp is not None:
-                self._owed[tag] = _Owed(probe.nonce, event.stamp, handle, to)
+                self._pending[tag] = _PendingFollowUp(probe.nonce, event.stamp, handle, to)
 
         def make() -> bytes | None:
             return self._responder.answer(
@@ -78,17 +78,17 @@ class Answering:
             )
 
         size_bytes = HEADER_BYTES + len(probe.padding)
-        self._handles.use(gid, event.source % REPLY_LABELS, event.polled.monotonic_ns, go)
+        self._handles.with_handle(gid, event.source % REPLY_LABELS, event.polled.monotonic_ns, go)
 
     def departed(self, event: Event) -> None:
         """Send the follow-up of a reply that has left."""
-        owed = self._owed.pop(event.tag, None)
+        pending = self._pending.pop(event.tag, None)
         clock = self._port.clock
-        if owed is None or clock is None or event.stamp is None or not event.ok:
+        if pending is None or clock is None or event.stamp is None or not event.ok:
             return
-        hold_ns = clock.between_ns(owed.arrived_stamp, event.stamp)
-        follow_up = self._packets.follow_up(owed.nonce, hold_ns=hold_ns)
-        self._send(len(follow_up), lambda: follow_up, owed.handle, owed.to)
+        hold_ns = clock.between_ns(pending.arrived_stamp, event.stamp)
+        follow_up = self._packets.follow_up(pending.nonce, hold_ns=hold_ns)
+        self._send(len(follow_up), lambda: follow_up, pending.handle, pending.to)
 
     def _send(
         self,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from probers.clock import Clock, Instant
 from probers.packet import Packet, PacketType
 from probers.transports.base import Completion, Probe, Reason
-from probers.transports.exchange import Exchange, Wire
+from probers.transports.exchange import Exchange, HardwareStamps
 from probers.transports.rdma.arrivals import Arrivals
 from probers.transports.rdma.flows import label_of, pair_of
 from probers.transports.rdma.gids import gid_of, shown_raw
@@ -23,16 +23,16 @@ REMEMBERED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Half:
+class _StampedReply:
     """A reply whose follow-up is awaited."""
 
     hold_ns: int
-    wire: Wire
+    wire: HardwareStamps
     handled: Instant
     sender: str
 
 
-class Asking:
+class RdmaProber:
     """Sends probes from one port and takes in their replies.
 
     Parameters
@@ -58,10 +58,10 @@ class Asking:
         self._flows = flows
         # Probes whose way is looked for: when they are lost, by token.
         self._waiting: dict[int, int] = {}
-        # By token: whom a probe went to. By nonce: when the device sent it; half a reply.
+        # By token: whom a probe went to. By nonce: when the device sent it; stamped a reply.
         self._gids: dict[int, bytes] = {}
         self._sent: OrderedDict[int, int] = OrderedDict()
-        self._halves: OrderedDict[int, _Half] = OrderedDict()
+        self._awaiting_follow_up: OrderedDict[int, _StampedReply] = OrderedDict()
 
     def send(self, probe: Probe) -> None:
         """Post a probe, once the way to its target is known."""
@@ -80,12 +80,12 @@ class Asking:
             else:
                 self._post(probe, gid, qkey, handle)
 
-        self._handles.use(gid, label_of(probe.entropy), now_ns, go)
+        self._handles.with_handle(gid, label_of(probe.entropy), now_ns, go)
 
     def departed(self, event: Event) -> None:
         """Take in that a probe has left, or could not."""
         if not event.ok:
-            self._exchange.refused(event.tag, ProbeStatus.LINK_DOWN)
+            self._exchange.handle_send_failure(event.tag, ProbeStatus.LINK_DOWN)
         elif event.stamp is not None:
             self._sent[event.tag] = event.stamp
             if len(self._sent) > REMEMBERED:
@@ -96,46 +96,46 @@ class Asking:
         sender = shown_raw(gid)
         sent, clock = self._sent.pop(reply.nonce, None), self._port.clock
         if sent is None or event.stamp is None or clock is None:
-            kernel_ns = None if self._arrivals is None else self._arrivals.take(
+            kernel_ns = None if self._arrivals is None else self._arrivals.take_arrival_ns(
                 PacketType.REPLY, reply.nonce
             )  # fmt: skip
-            self._exchange.reply(reply, kernel_ns, sender, event.polled)
+            self._exchange.handle_reply(reply, kernel_ns, sender, event.polled)
             return
-        wire = Wire(0, clock.between_ns(sent, event.stamp))
-        half = _Half(reply.hold_ns, wire, event.polled, sender)
+        wire = HardwareStamps(0, clock.between_ns(sent, event.stamp))
+        stamped = _StampedReply(reply.hold_ns, wire, event.polled, sender)
         if reply.follows:
-            self._halves[reply.nonce] = half
+            self._awaiting_follow_up[reply.nonce] = stamped
         else:
-            self._whole(reply.nonce, half, half.hold_ns)
+            self._complete(reply.nonce, stamped, stamped.hold_ns)
 
     def followed(self, follow_up: Packet) -> None:
         """Take in a follow-up: its reply is whole now."""
-        half = self._halves.pop(follow_up.nonce, None)
-        if half is None:
-            self._exchange.foreign()
+        stamped = self._awaiting_follow_up.pop(follow_up.nonce, None)
+        if stamped is None:
+            self._exchange.count_foreign()
         else:
-            self._whole(follow_up.nonce, half, follow_up.hold_ns)
+            self._complete(follow_up.nonce, stamped, follow_up.hold_ns)
 
-    def take(self, *, drained: bool) -> list[Completion]:
+    def take_completions(self, *, drained: bool) -> list[Completion]:
         """Return the probes that are over since the last call."""
-        if self._halves:
-            self._end_halves(self._clock.now().monotonic_ns)
-        over = self._exchange.take(drained=drained)
+        if self._awaiting_follow_up:
+            self._end_awaiting_follow_up(self._clock.now().monotonic_ns)
+        over = self._exchange.take_completions(drained=drained)
         if self._waiting:
             over += self._end_waiting(self._clock.now().monotonic_ns)
         for completion in over:
             gid = self._gids.pop(completion.token, None)
             if gid is not None and completion.status is ProbeStatus.TIMEOUT:
-                self._handles.doubt(gid, self._clock.now().monotonic_ns)
+                self._handles.suspect(gid, self._clock.now().monotonic_ns)
         return over
 
-    def _end_halves(self, now_ns: int) -> None:
-        while self._halves:
-            nonce, half = next(iter(self._halves.items()))
-            if now_ns - half.handled.monotonic_ns < FOLLOW_UP_NS:
+    def _end_awaiting_follow_up(self, now_ns: int) -> None:
+        while self._awaiting_follow_up:
+            nonce, stamped = next(iter(self._awaiting_follow_up.items()))
+            if now_ns - stamped.handled.monotonic_ns < FOLLOW_UP_NS:
                 break
-            del self._halves[nonce]
-            self._whole(nonce, half, half.hold_ns)
+            del self._awaiting_follow_up[nonce]
+            self._complete(nonce, stamped, stamped.hold_ns)
 
     def _end_waiting(self, now_ns: int) -> list[Completion]:
         late = [token for token, deadline_ns in self._waiting.items() if deadline_ns <= now_ns]
@@ -158,10 +158,10 @@ class Asking:
         if posted is None:
             self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
             return
-        self._exchange.posted(nonce, probe, posted)
+        self._exchange.record_posted(nonce, probe, posted)
         self._gids[probe.token] = gid
 
-    def _whole(self, nonce: int, half: _Half, hold_ns: int) -> None:
-        self._exchange.stamped_reply(
-            nonce, half.wire, hold_ns, handled=half.handled, sender=half.sender
+    def _complete(self, nonce: int, stamped: _StampedReply, hold_ns: int) -> None:
+        self._exchange.handle_stamped_reply(
+            nonce, stamped.wire, hold_ns, handled=stamped.handled, sender=stamped.sender
         )

@@ -34,7 +34,7 @@ class ProbingRnic(Protocol):
         ...
 
 
-class Probing:
+class ProbeScheduler:
     """Runs the rounds of one agent.
 
     Parameters

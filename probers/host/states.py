@@ -12,9 +12,9 @@ from typing import Final
 
 from probers.clock import Instant
 
-AGAIN_NS: Final = 60 * 10**9
-# Told at once from this factor on.
-TELL_FACTOR: Final = 1.5
+REPEAT_NS: Final = 60 * 10**9
+# StateReport at once from this factor on.
+REPORT_FACTOR: Final = 1.5
 # Up to this factor a number is still at the level that it reached at `changed_at`: a window
 # of six looks shows a sixth of a new rate first, and that is when it began.
 LEVEL_FACTOR: Final = 8.0
@@ -42,7 +42,7 @@ def missing(reason: str) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StateReport:
     """One state to publish."""
 
     component_id: str
@@ -54,30 +54,32 @@ class Told:
 
 @dataclass(slots=True)
 class _Known:
-    # The last that was told, and when on the monotonic clock.
-    told: Value
-    told_ns: int
+    # The last that was reported, and when on the monotonic clock.
+    reported: Value
+    reported_ns: int
     # The value at the time of the last change, for numbers that move within their level.
     level: Value
     changed_us: int
 
 
-class Board:
+class ReportedStates:
     """What was told of each attribute of each component."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Known] = {}
 
-    def take(self, component_id: str, values: Mapping[str, Value], now: Instant) -> list[Told]:
+    def observe(
+        self, component_id: str, values: Mapping[str, Value], now: Instant
+    ) -> list[StateReport]:
         """Take in what was seen now; return what is to be told of it."""
         return [
-            Told(component_id, attribute, value, known.changed_us, now.epoch_us)
+            StateReport(component_id, attribute, value, known.changed_us, now.epoch_us)
             for attribute, value in values.items()
             if (known := self._changed((component_id, attribute), value, now)) is not None
         ]
 
     def _changed(self, key: tuple[str, str], value: Value, now: Instant) -> _Known | None:
-        """Return what is known if it is to be told, with the value taken in."""
+        """Return what is known if it is to be reported, with the value taken in."""
         known = self._known.get(key)
         if known is None:
             known = _Known(value, now.monotonic_ns, value, now.epoch_us)
@@ -87,11 +89,11 @@ class Board:
         if _moved(known.level, value, LEVEL_FACTOR if measured else 1.0):
             known.level, known.changed_us = value, now.epoch_us
         elif not (
-            now.monotonic_ns - known.told_ns >= AGAIN_NS
-            or _moved(known.told, value, TELL_FACTOR if measured else 1.0)
+            now.monotonic_ns - known.reported_ns >= REPEAT_NS
+            or _moved(known.reported, value, REPORT_FACTOR if measured else 1.0)
         ):
             return None
-        known.told, known.told_ns = value, now.monotonic_ns
+        known.reported, known.reported_ns = value, now.monotonic_ns
         return known
 
 
