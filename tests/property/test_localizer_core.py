@@ -45,7 +45,7 @@ def run(found: tuple[Event, ...], stops: list[int]) -> list[FaultEvent]:
     return said
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(st.integers(0, 22 * 10**3), max_size=40))
 def test_the_batching_of_advances_changes_nothing(stops_ms: list[int]) -> None:
     """However time is cut into advances, the same transitions come out, in the same order."""
@@ -54,7 +54,7 @@ def test_the_batching_of_advances_changes_nothing(stops_ms: list[int]) -> None:
     assert run(found, [*stops, end]) == list(expected)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_feeding_changes_nothing(chance: random.Random) -> None:
     """Events carry their place in time: fed in any order, they are folded in the same one."""
@@ -67,7 +67,7 @@ def test_the_order_of_feeding_changes_nothing(chance: random.Random) -> None:
     assert core.advance(end) == list(expected)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(1, 5))
 def test_duplicates_change_nothing(times: int) -> None:
     """The same anomalies delivered again, at a later offset, say nothing new."""

@@ -53,7 +53,7 @@ def said(events: tuple[Event, ...], end: int, most: int) -> list[FaultEvent]:
         topology.MAX_ASKED = before  # type: ignore[misc]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(change, max_size=40))
 def test_ends_that_come_and_go_change_nothing_of_what_is_said(
     changes: list[tuple[int, int, str, str]],

@@ -26,7 +26,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(changes, st.sampled_from([0, 1_024]))
 def test_rows_by_component_are_those_of_a_plain_dict(
     changes: list[tuple[FlowKey, list[str] | None, str, str | None]], first: int
@@ -77,7 +77,7 @@ steps = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps)
 def test_what_is_kept_up_is_what_is_probed_and_traced(
     steps: list[tuple[str, str | int | None, str | int | None]],

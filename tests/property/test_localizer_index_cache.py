@@ -155,7 +155,7 @@ def alike(index: FlowIndex, replies: ReplyWays) -> dict[str, set[str]]:
             for a, one in zip(ends, groups, strict=True)}  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(step, max_size=50), st.sampled_from([0, 1_024]))
 def test_what_is_kept_up_is_what_is_made_anew(more: list[Step], first: int) -> None:
     """Rows, crossings, paths, single hops and ways of replies, looked at in between or at the end.

@@ -63,7 +63,7 @@ def problem(
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows, rows, st.sampled_from([0.3, 1.0]), st.sampled_from([None, 0.25, 0.6]))
 def test_the_score_is_the_naive_one(
     flows: list[Row], hops: list[Row], lag: float, odds: float | None
@@ -76,7 +76,7 @@ def test_the_score_is_the_naive_one(
     assert abs(value - found.score) < 1e-6 * max(1.0, abs(value))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows, rows)
 def test_nothing_is_blamed_that_only_good_ones_cross(flows: list[Row], hops: list[Row]) -> None:
     """A component all of whose 5-tuples are good is never a suspect, nor a rival."""
@@ -86,7 +86,7 @@ def test_nothing_is_blamed_that_only_good_ones_cross(flows: list[Row], hops: lis
             assert any(bad and column in crossed for bad, crossed in flows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, COLUMNS - 1),
     st.lists(st.frozensets(st.integers(0, COLUMNS - 1), min_size=1, max_size=3), min_size=8,
@@ -107,7 +107,7 @@ def test_one_cut_is_found_as_by_trying_everything(culprit: int, crossed: list[Cr
         assert best <= ties
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows, st.randoms(use_true_random=False))
 def test_the_order_of_observations_does_not_matter(flows: list[Row], chance: object) -> None:
     """Shuffled rows give the same suspects."""
@@ -118,7 +118,7 @@ def test_the_order_of_observations_does_not_matter(flows: list[Row], chance: obj
     assert abs(first.score - second.score) < 1e-6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows)
 def test_belief_is_shared_out(flows: list[Row]) -> None:
     """Shares of a suspect's rivals and the doubt add up to one, best first."""

@@ -68,7 +68,7 @@ def plain(observed: list[Row], lag: float, chosen: dict[int, float], odds: float
     return side
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows, moves, st.sampled_from([0.3, 1.0]), st.sampled_from([None, 0.25, 0.6]))
 def test_what_is_kept_up_is_what_a_new_sum_gives(
     observed: list[Row], changes: list[tuple[int, float]], lag: float, odds: float | None
@@ -90,7 +90,7 @@ def test_what_is_kept_up_is_what_a_new_sum_gives(
         assert side.value <= side.bound + 1e-8
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows, moves)
 def test_going_back_is_as_if_nothing_had_been(
     observed: list[Row], changes: list[tuple[int, float]]
@@ -109,7 +109,7 @@ def test_going_back_is_as_if_nothing_had_been(
         assert side.value == value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows, st.sampled_from([0.3, 1.0]))
 def test_unlisted_observations_weigh_what_listed_ones_do(observed: list[Row], lag: float) -> None:
     """The same explanation, whether good observations are rows or only counted."""

@@ -39,7 +39,7 @@ def test_the_hash_is_symmetric(src: bytes, dst: bytes, entropy: bytes) -> None:
     assert flow_hash(src, dst, entropy) == flow_hash(dst, src, entropy)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_each_packet_arrives_exactly_once(data: st.DataObject) -> None:
     """Without faults, every probe is answered once, whatever pairs and flows; none is made up."""

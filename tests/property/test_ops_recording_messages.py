@@ -2,7 +2,6 @@
 
 import io
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -161,7 +160,7 @@ def same(block: messages.MessageBlock, records: list[dict[str, Any]]) -> None:
         assert head.last_ms == max(times, default=None)
 
 
-@settings(max_examples=150, deadline=timedelta(seconds=5))
+@settings(max_examples=150)
 @given(st.lists(RECORD, max_size=5))
 def test_plain_rounds_are_read_as_fastavro_reads_them(records: list[dict[str, Any]]) -> None:
     """Messages to the byte, ends, results, counts; anything unusual is left alone."""
@@ -175,7 +174,7 @@ def test_plain_rounds_are_read_as_fastavro_reads_them(records: list[dict[str, An
 PLAIN = st.lists(RECORD.filter(is_plain), min_size=1, max_size=4)
 
 
-@settings(max_examples=300, deadline=timedelta(seconds=5))
+@settings(max_examples=300)
 @given(PLAIN, st.data())
 def test_damage_is_never_read(records: list[dict[str, Any]], data: st.DataObject) -> None:
     """Bytes changed, cut or added: what the kernel still takes, fastavro takes, and the same."""
@@ -253,7 +252,7 @@ def test_every_topic_has_a_plan(topic: Topic) -> None:
     (field,) = (f for f in shape.plain["fields"] if f["name"] == "value")
     header = CODEC.framer.header(current)
 
-    @settings(max_examples=25, deadline=timedelta(seconds=5))
+    @settings(max_examples=25)
     @given(st.lists(values(field["type"][1], current.parsed), min_size=1, max_size=3))
     def check(said: list[Any]) -> None:
         records = [{**EMPTY, "offset": number, "value": value} for number, value in enumerate(said)]

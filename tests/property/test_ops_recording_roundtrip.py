@@ -3,7 +3,6 @@
 import itertools
 import tempfile
 from collections import defaultdict
-from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
@@ -83,7 +82,7 @@ def record(folder: Path, kept: list[tuple[Topic, Entry]], flush_every: int) -> N
     writer.close(complete=True)
 
 
-@settings(max_examples=60, deadline=timedelta(seconds=5))
+@settings(max_examples=60)
 @given(
     st.lists(entry, max_size=12),
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
@@ -114,7 +113,7 @@ def test_a_recording_keeps_everything(
 timed = st.tuples(st.booleans(), st.integers(0, PARTITIONS - 1), st.integers(0, 8_000))
 
 
-@settings(max_examples=80, deadline=timedelta(seconds=5))
+@settings(max_examples=80)
 @given(st.lists(timed, max_size=25))
 def test_slots_keep_order_and_let_others_lead(events: list[tuple[bool, int, int]]) -> None:
     """Slots hold every record once, partitions stay in order, and no round runs ahead of others."""

@@ -136,7 +136,7 @@ class Twin:
         return {agent: due for agent, due in core.lists_due() if due is not None}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=st.lists(st.lists(events, min_size=1, max_size=4), max_size=10))
 def test_incremental_lists_are_those_from_scratch(
     steps: list[list[tuple[str, str | int, str]]],

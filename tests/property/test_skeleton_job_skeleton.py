@@ -63,7 +63,7 @@ def check_rules(job: Job, found: Inference) -> None:
         assert len(found.groups) == found.pp * found.width
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(layout=layouts)
 def test_every_skeleton_keeps_the_rules(layout: Layout) -> None:
     """Equal groups, a size that divides, no two RNICs of a host in one; at any noise."""
@@ -71,7 +71,7 @@ def test_every_skeleton_keeps_the_rules(layout: Layout) -> None:
     check_rules(workload.job, infer(workload.job, rates(workload)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     hosts=st.integers(1, 6),
     rails=st.integers(1, 3),
@@ -105,7 +105,7 @@ def test_garbage_gives_rules_too(
     check_rules(job, infer(job, matrix))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(layout=layouts, seed=st.integers(0, 10**6))
 def test_the_order_of_endpoints_changes_nothing(layout: Layout, seed: int) -> None:
     """Rows and RNICs permuted: the same skeleton."""
@@ -159,7 +159,7 @@ def tasks_with_skeletons(draw: st.DrawFn) -> tuple[Job, Skeleton | None]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=tasks_with_skeletons(), now_s=st.integers(0, 10**7), peers=st.integers(0, 3))
 def test_lists_are_symmetric_bounded_and_stable(
     drawn: tuple[Job, Skeleton | None], now_s: int, peers: int

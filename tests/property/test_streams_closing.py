@@ -32,7 +32,7 @@ class OneId:
         return current(topic)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     count=st.integers(1, 400),
@@ -57,7 +57,7 @@ def test_statistics_of_a_window(
         assert_array_equal(found, wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 4)), max_size=120))
 def test_links_are_what_the_keys_say(steps: list[tuple[str, int]]) -> None:
     """Rows come, go and are used again in both tables; a link is never one of another key."""
@@ -83,7 +83,7 @@ NAMES = st.text(min_size=1, max_size=30)
 KEYS = st.tuples(NAMES, NAMES, NAMES, st.integers(0, 65_535))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     keys=st.lists(KEYS, unique=True, max_size=30),
     seed=st.integers(0, 2**32),
@@ -129,7 +129,7 @@ def test_another_order_of_the_schema_gives_no_encoder(monkeypatch: pytest.Monkey
     assert make(Codec(), "c1") is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     rows=st.integers(0, 80),
@@ -153,7 +153,7 @@ def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, los
         assert_array_equal(found, wanted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     rows=st.integers(1, 150),
@@ -189,7 +189,7 @@ def test_statistics_of_chunks_and_slots(
         assert_array_equal(found, wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(slots=st.integers(1, 128), seed=st.integers(0, 2**32))
 def test_the_network_sorts(slots: int, seed: int) -> None:
     """Noughts and ones, which is enough for any values (Knuth, 5.3.4, theorem Z)."""

@@ -61,7 +61,7 @@ ROUNDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(VERSIONS), st.lists(ROUNDS, min_size=1, max_size=3), st.integers(0, 2**64 - 1)
 )
@@ -78,7 +78,7 @@ def test_rounds_that_are_known_read_as_fastavro_reads_them(
         assert reader.read(value) == expected(decoded)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ROUNDS, ROUNDS)
 def test_what_is_not_known_is_said_to_be(met: Datum, other: Datum) -> None:
     """A round with another name or 5-tuple is not read as if it were a known one."""
@@ -93,7 +93,7 @@ def test_what_is_not_known_is_said_to_be(met: Datum, other: Datum) -> None:
     assert reader.read(framed(other)) == interpreter.UNKNOWN
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(ROUNDS, st.data())
 def test_hostile_bytes_are_refused_or_read_as_fastavro_reads_them(
     datum: Datum, data: st.DataObject
@@ -139,7 +139,6 @@ def test_items_may_come_in_blocks_with_their_size() -> None:
     assert not isinstance(reader.read(whole), int)
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(min_size=16, max_size=16))
 @example(NULL, b"\xff" * 16)
 @example(2**63 - 1, b"\x80" * 16)
@@ -165,7 +164,7 @@ def read_varint(data: bytes) -> tuple[int, int]:
     return read_number(np.frombuffer(data, np.uint8), 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.binary(min_size=1, max_size=60), unique=True, min_size=1, max_size=300),
     st.integers(0, 2**64 - 1),
@@ -200,7 +199,7 @@ def test_the_index_finds_what_was_entered_and_not_removed(
             assert found == held.get((agent, key), -1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text(max_size=70), unique=True, min_size=1, max_size=200), st.integers(0, 99))
 def test_names_are_found_by_their_bytes(texts: list[str], seed: int) -> None:
     """Each by its number, the others not at all."""

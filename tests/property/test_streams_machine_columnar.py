@@ -58,7 +58,7 @@ def check(config: DetectionConfig, values: list[bytes], cuts: list[int]) -> Part
     return by_kernel
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(log=logs(), cuts=st.lists(st.integers(1, 60), max_size=6), bad=st.integers(0, 3))
 def test_disorder_and_lies(log: list[Datum], cuts: list[int], bad: int) -> None:
     """Steps back and ahead, repeats, losses, jumps of the clock, bytes that are no round."""
@@ -68,7 +68,7 @@ def test_disorder_and_lies(log: list[Datum], cuts: list[int], bad: int) -> None:
     check(CONFIG, values, cuts)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
     loss=st.sampled_from([0.0, 0.002, 0.05]),
@@ -122,7 +122,7 @@ def test_nearly_all_rounds_of_a_healthy_network_are_plain() -> None:
     assert fed.counts["rounds"] == 20 * 60
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32), repeat=st.sampled_from([1, 5, 12]), batch=st.integers(1, 200))
 def test_more_results_than_slots_and_values_beyond_them(seed: int, repeat: int, batch: int) -> None:
     """A 5-tuple probed many times a second, round trips and delays of seconds, new 5-tuples."""

@@ -71,7 +71,7 @@ def flush(m: PartitionMachine) -> list[Output]:
     return take(m, ends)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(log=logs())
 def test_every_accepted_result_is_in_exactly_one_window_or_late(log: list[Datum]) -> None:
     """Conservation: results = in windows + late; and no window is told twice."""
@@ -86,7 +86,7 @@ def test_every_accepted_result_is_in_exactly_one_window_or_late(log: list[Datum]
     assert len(set(told)) == len(told)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(log=logs())
 def test_time_never_goes_back(log: list[Datum]) -> None:
     """Watermark, closed windows and progress marks only rise; nothing closes too early."""
@@ -111,7 +111,7 @@ def test_time_never_goes_back(log: list[Datum]) -> None:
                 mark = record.event_at
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(log=logs())
 def test_streaming_equals_batch(log: list[Datum]) -> None:
     """Each window's statistics are those numpy gives for its results all at once."""
@@ -155,7 +155,7 @@ def test_streaming_equals_batch(log: list[Datum]) -> None:
         assert abs(w.std_ns - rtt.std()) <= 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_within_the_lateness_does_not_matter(seed: int) -> None:
     """Rounds of several agents that swap places within the lateness give the same windows."""

@@ -201,7 +201,7 @@ def undisturbed(
     return outputs, points
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3), data=st.data())
 def test_restart_continues_with_the_same_bytes(
     world: dict[str, Any], places: list[float], data: st.DataObject

@@ -73,7 +73,7 @@ def encoded(found: list[PathWindow]) -> list[bytes]:
     return [CODEC.encode(topics.PROBE_WINDOW, window) for window in found]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(windows, max_size=12), min_size=1, max_size=3))
 def test_kernel_reads_what_fastavro_reads(parts: list[list[PathWindow]]) -> None:
     """All fields, nulls, other clusters, in their order; a second time as well."""
@@ -82,7 +82,7 @@ def test_kernel_reads_what_fastavro_reads(parts: list[list[PathWindow]]) -> None
         both.check(encoded(part))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(windows, min_size=1, max_size=4), st.data())
 def test_hostile_bytes_are_left_to_fastavro(found: list[PathWindow], data: st.DataObject) -> None:
     """Truncated, lengthened or changed anywhere: the same windows, the same complaints."""

@@ -7,21 +7,32 @@ import pytest
 
 from arena.detecting import Told
 from arena.direct import Localization
-from arena.run import run_world
+from arena.run import Outcome, run_world
 from arena.scenarios.scenario import stage
 from arena.scenarios.suites import scenarios
+from arena.simulation.world import World
 
 # A port that goes down, and two faults at once in a cluster of several jobs.
 SMALL = next(s for s in scenarios("smoke", 1) if "switch_port_down" in s.name)
 
 
+@pytest.fixture(scope="module")
+def world() -> World:
+    """Return that scenario until after the fault's onset."""
+    return stage(replace(SMALL, seconds=240)).world
+
+
+@pytest.fixture(scope="module")
+def alone(world: World) -> Outcome:
+    """Return what one process says of it."""
+    return run_world(world)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("processes", [2, 3])
-def test_processes_do_not_change_what_is_said(processes: int) -> None:
+def test_processes_do_not_change_what_is_said(world: World, alone: Outcome, processes: int) -> None:
     """One process or more: the same transitions, probes, anomalies."""
-    world = stage(replace(SMALL, seconds=240)).world
     done: list[int] = []
-    alone = run_world(world)
     shared = run_world(world, progress=done.append, processes=processes)
     assert alone.events
     assert shared == alone

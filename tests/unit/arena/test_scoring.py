@@ -96,7 +96,7 @@ some_verdicts = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some_faults, some_verdicts)
 def test_no_matching_is_better(faults: list[TrueFault], verdicts: list[Verdict]) -> None:
     """The assignment's worth is the greatest of all; everything is in one place."""

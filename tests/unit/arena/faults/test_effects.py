@@ -53,7 +53,7 @@ def twin(found: list[Effect], place: int, t: int) -> tuple[float, float]:
     return kept, delay
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(effects, max_size=3), st.sampled_from([at(0), at(1.7), at(3.2), at(9)]))
 def test_all_at_once_is_one_by_one(found: list[Effect], t: int) -> None:
     """Probabilities and delays of all 5-tuples."""

@@ -42,7 +42,7 @@ jobs = st.builds(
 ).filter(lambda x: x is not None)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(spec=jobs, seed=st.integers(0, 10**6))
 def test_counters_hold_the_bytes_of_the_transfers(spec: JobSpec, seed: int) -> None:
     """To the byte, on every lane, in both directions; what is sent inside is received inside."""

@@ -37,7 +37,7 @@ def crossed(row: Int64s) -> list[int]:
     return [int(c) for c in row if c != NOWHERE]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shapes, st.integers(0, 65_535))
 def test_every_path_follows_cables_from_end_to_end(shape: FabricShape, entropy: int) -> None:
     """Node, cable, node, ...: each cable joins its neighbours, nothing is crossed twice."""

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.lab.fault_kinds import ALL_LABS, KINDS, NETNS_LAB, RXE_LAB
@@ -116,7 +116,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     line=st.dictionaries(st.sampled_from(["mac", "ifname", "state", "dst", "master"]), json_values)
 )

@@ -72,7 +72,7 @@ def garbage(draw: st.DrawFn) -> bytes:
     )
 
 
-@settings(deadline=None, max_examples=40)  # some hundred files are written each time
+@settings(max_examples=40)  # some hundred files are written each time
 @given(st.composite(garbage)(), st.composite(garbage)(), st.sampled_from(["connectx6", "rxe"]))
 def test_no_content_of_any_file_breaks_a_look(
     tmp_path_factory: pytest.TempPathFactory, first: bytes, second: bytes, name: str

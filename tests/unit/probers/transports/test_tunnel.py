@@ -4,7 +4,7 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probers import packet
@@ -83,7 +83,6 @@ def test_what_is_no_error_of_a_tunnelled_probe_is_ignored(datagram: bytes) -> No
     assert error is None or packet.quoted_nonce(error.quoted) is None
 
 
-@settings(deadline=None)
 @given(cut=st.integers(0, 200))
 def test_a_quote_may_end_anywhere(cut: int) -> None:
     """Routers quote as much as they like; too little is no nonce, never an error."""
@@ -92,7 +91,6 @@ def test_a_quote_may_end_anywhere(cut: int) -> None:
     assert nonce in (None, NONCE)
 
 
-@settings(deadline=None)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_taken(data: bytes) -> None:
     """What comes from the network never raises."""

@@ -24,7 +24,7 @@ def slow(apart: Floats, around: Floats, far: float, *, uneven: bool, share: Floa
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     rows=st.integers(1, 9),

@@ -76,7 +76,7 @@ samples = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     some=st.one_of(
         st.lists(samples, max_size=6),
@@ -106,7 +106,7 @@ def test_columns_say_what_records_say(some: list[CounterSample], version: str | 
     assert found is not None or not usual
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_mutated_bytes_are_read_as_the_codec_reads_them_or_not_at_all(data: st.DataObject) -> None:
     """A byte changed, a piece lost, a piece doubled: never another reading than the codec's."""

@@ -52,7 +52,7 @@ samples = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(batches=st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 200), samples)))
 def test_what_comes_out_is_what_came_in(
     batches: list[tuple[str, int, list[CounterSample]]],

@@ -37,7 +37,7 @@ def counter(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
     return times, value, width
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 2 * rates.ROWS + 1), mixed=st.booleans())
 def test_rates_are_those_of_a_slow_obvious_way(seed: int, count: int, *, mixed: bool) -> None:
     """Lost, doubled, wrapped, reset and late readings, in any order of the table."""

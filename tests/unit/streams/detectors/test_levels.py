@@ -38,7 +38,7 @@ def _deviations(values: Floats, valid: Bools) -> Floats:
     return np.where(count < 2, 0.0, NORMAL_MAD * np.nan_to_num(spread))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     rows=st.integers(1, 40),
@@ -63,7 +63,6 @@ def test_levels_of_the_look_back(
             assert_array_equal(found, wanted)
 
 
-@settings(deadline=None)
 @given(values=st.lists(st.integers(-1, 2**40), max_size=40))
 def test_logarithms(values: list[int]) -> None:
     """To the last bit those of Python."""
