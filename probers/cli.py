@@ -2,28 +2,25 @@
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from probers.agent import Agent
 from probers.clock import SystemClock
-from probers.config.settings import OPTIONS, AgentConfig, build_config
+from probers.config.settings import OPTIONS, SECTION, AgentConfig, build_config
 from probers.host.netns import located
 from probers.publish import kafka_client
 from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.framing import ConfluentFramer
-from schemas.kafka.connection import KafkaSettings, load_settings
-from schemas.process.eventlog import EventLog, setup_logging
-from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.command import Command, Flags, Table
+from schemas.process.eventlog import EventLog
+from schemas.process.signals import call_on_stop
 
 USAGE: Final = 2
 ENVIRONMENT: Final = 3
-LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 DESCRIPTION: Final = """\
 Run the agent of one container or host.
@@ -35,9 +32,7 @@ its RNICs and its host: component.state.v1; with an [agent.overlay] table
 overlay.flows.v1 as well (docs/guide/agent.md).
 """
 EPILOG: Final = """\
-settings come from flags, then the environment (SKELETONHUNTER_AGENT_<NAME>, and
-SKELETONHUNTER_AGENT_RNIC with several RNICs parted by ';'), then the [agent] and
-[kafka] tables of --config:
+SKELETONHUNTER_AGENT_RNIC takes several RNICs, parted by ';'
 
   [kafka]
   "bootstrap.servers" = "broker:9092"     # and any other librdkafka setting
@@ -66,22 +61,20 @@ else has the address of [agent] health
 """
 
 
+COMMAND: Final = Command(
+    prog="skeletonhunter agent",
+    section=SECTION,
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    settings=OPTIONS,
+)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser with all options."""
-    made = argparse.ArgumentParser(
-        prog="skeletonhunter agent",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, else {CONFIG_ENV}")
-    made.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka broker")
-    made.add_argument("--prefix", help="prefix of all topic names")
-    made.add_argument("--log-json", action="store_true", help="one JSON object per log line")
-    made.add_argument("--log-level", choices=LEVELS, help="default INFO")
-    made.add_argument("--check", action="store_true", help="check the settings and exit")
-    made.add_argument(
+    parser = COMMAND.parser()
+    parser.add_argument("--check", action="store_true", help="check the settings and exit")
+    parser.add_argument(
         "--rnic",
         action="append",
         metavar="KEY=VALUE,…",
@@ -89,30 +82,17 @@ def parser() -> argparse.ArgumentParser:
         "(udp, tcp, rdma), gateway, netns, tunnel_address, host_netns; for rdma also device, "
         "device_port, gid_index, traffic_class, service_level, fallback; may be repeated",
     )
-    for option in OPTIONS:
-        bounds = f" ({option.low} to {option.high}, default {option.default})"
-        made.add_argument(
-            option.flag,
-            metavar="N" if option.kind is int else "NAME",
-            help=option.doc + (bounds if option.kind is int else ""),
-        )
-    return made
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT; return the exit code."""
-    given = parser().parse_args(arguments)
-    try:
-        table = read_table(given.config, "agent")
-        config = build_config(vars(given), os.environ, table)
-        settings = load_settings(given.config, bootstrap=given.bootstrap, prefix=given.prefix)
-        setup_logging(
-            as_json=given.log_json or bool(table.get("log_json")), level=_level(given, table)
-        )
-    except ConfigError as error:
-        print(f"skeletonhunter agent: {error}", file=sys.stderr)
-        return error.exit_code
-    if given.check:
+    return COMMAND.run(arguments, _start, parser())
+
+
+def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
+    config = build_config(flags, os.environ, table)
+    if flags["check"]:
         print(f"{config.id}: settings are good, {len(config.rnics)} RNICs")
         return 0
     return _run(config, settings)
@@ -135,13 +115,6 @@ def make_codec(settings: KafkaSettings) -> Codec:
     return Codec(ConfluentFramer(registry))
 
 
-def _level(given: argparse.Namespace, table: dict[str, Any]) -> str:
-    level = str(given.log_level or table.get("log_level") or "INFO").upper()
-    if level not in LEVELS:
-        raise ConfigError(f"[agent] log_level={level!r}: one of {', '.join(LEVELS)}")
-    return level
-
-
 def _run(config: AgentConfig, settings: KafkaSettings) -> int:
     log = EventLog("agent")
     try:
@@ -154,8 +127,7 @@ def _run(config: AgentConfig, settings: KafkaSettings) -> int:
     except client.KafkaException as error:
         log.error("agent.cannot_start", reason=f"[kafka] {error.args[0].str()}")
         return USAGE
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
+    call_on_stop(agent.stop)
     try:
         agent.run()
     finally:

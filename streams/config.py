@@ -1,19 +1,17 @@
-"""What the stream worker can be told: one frozen config, read once, all faults named at once.
+"""Settings of the stream worker.
 
-Order: command line before environment before the TOML table `[worker]` before
-the default. Seconds and milliseconds are for people; inside everything is
-integer nanoseconds.
+Seconds and milliseconds are for people; inside, all times are whole nanoseconds.
 """
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final
 
-from schemas.process.settings import ConfigError
+from schemas.process import settings
+from schemas.process.settings import ConfigError, setting
 from schemas.units import MS_NS, SECOND_NS
 
-ENV_PREFIX: Final = "SKELETONHUNTER_WORKER_"
+SECTION: Final = "worker"
 
 # A result is sent at most this long after its round began; a round with a later
 # one is refused. Real rounds take an interval and a few timeouts, some 2 s. The
@@ -50,65 +48,68 @@ class DetectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """Settings as an operator writes them; unit in the name, bounds in `BOUNDS`.
+    """Settings as an operator writes them; unit in the name."""
 
-    Attributes
-    ----------
-    window_s
-        Length of the event-time windows.
-    allowed_lateness_s
-        How long after its end a window still takes results.
-    lookback_windows
-        Windows that LOF compares a new one with.
-    trend_window_s
-        Length of the blocks of the long-term test, a multiple of `window_s`; 0: no such test.
-    connectivity_losses
-        Consecutive losses that are lost connectivity; as many answers clear it.
-    loss_base_rate
-        Loss of a healthy network, the null hypothesis of the loss test.
-    loss_false_alarms_per_hour
-        False LOSS onsets that are accepted, per 5-tuple (own test) and per path (pooled).
-    loss_clear_probes
-        Consecutive probes without loss that clear a LOSS anomaly.
-    min_effect_ms, min_effect_rdma_us
-        Least rise of the round trip that is an anomaly: for UDP and TCP, for RDMA.
-    min_effect_ratio
-        The same, relative to the reference; the greater one counts.
-    latency_max_s
-        After this long a raised latency is taken for the new normal.
-    idle_s
-        Silence of a 5-tuple, in event time, after which its open anomalies are cleared.
-    group
-        Consumer group of the batch source; Faust's own is `<group>-quiet`.
-    instance_id
-        Static membership: give each worker that a supervisor restarts its own; a restart
-        within the session then moves no partition. Empty: dynamic.
-    session_timeout_s
-        Silence after which the broker gives a worker's partitions to others.
-    commit_s
-        Distance of offset commits.
-    stall_s
-        Lag without progress for this long ends the process, a hanging client as well.
-    """
-
-    window_s: float = 30
-    allowed_lateness_s: float = 5
-    lookback_windows: int = 10
-    trend_window_s: float = 1800
-    connectivity_losses: int = 3
-    loss_base_rate: float = 1e-4
-    loss_false_alarms_per_hour: float = 1e-3
-    loss_clear_probes: int = 40
-    min_effect_ms: float = 1.0
-    min_effect_rdma_us: float = 5.0
-    min_effect_ratio: float = 0.25
-    latency_max_s: float = 3600
-    idle_s: float = 30
-    group: str = "skeletonhunter-worker"
-    instance_id: str = ""
-    session_timeout_s: float = 6
-    commit_s: float = 1
-    stall_s: float = 30
+    # Windows below a second hold no sample; beyond an hour the look-back of a restart is hours.
+    window_s: float = setting(30, "length of the event-time windows", (1, 3600))
+    allowed_lateness_s: float = setting(
+        5, "how long after its end a window still accepts results", (0, 600)
+    )
+    # LOF thresholds are kept for 5 to 20 windows.
+    lookback_windows: int = setting(10, "windows that LOF compares a new one with", (5, 20))
+    trend_window_s: float = setting(
+        1800,
+        "length of the blocks of the long-term test, a multiple of window_s; 0: no such test",
+        (0, 86_400),
+    )
+    connectivity_losses: int = setting(
+        3, "consecutive losses that are lost connectivity; as many answers clear it", (2, 10)
+    )
+    loss_base_rate: float = setting(
+        1e-4, "loss of a healthy network, the null hypothesis of the loss test", (1e-9, 0.05)
+    )
+    loss_false_alarms_per_hour: float = setting(
+        1e-3,
+        "false LOSS onsets accepted, per 5-tuple (own test) and per path (pooled)",
+        (1e-9, 1),
+    )
+    # The ring of recent probes holds a minute.
+    loss_clear_probes: int = setting(
+        40, "consecutive probes without loss that clear a LOSS anomaly", (5, 55)
+    )
+    min_effect_ms: float = setting(
+        1.0, "least rise of the round trip that is an anomaly, for UDP and TCP", (0, 10_000)
+    )
+    min_effect_rdma_us: float = setting(5.0, "the same for RDMA", (0, 1e6))
+    min_effect_ratio: float = setting(
+        0.25, "the same, relative to the reference; the greater one counts", (0, 100)
+    )
+    latency_max_s: float = setting(
+        3600, "after so long a raised latency counts as the new normal", (60, 86_400)
+    )
+    idle_s: float = setting(
+        30,
+        "silence of a 5-tuple, in event time, after which its open anomalies are cleared",
+        (5, 60),
+    )
+    group: str = setting(
+        "skeletonhunter-worker", "consumer group of the batch source; that of Faust adds -quiet"
+    )
+    instance_id: str = setting(
+        "",
+        "static membership: one for each worker that a supervisor restarts, so that a restart "
+        "within the session moves no partition; default dynamic",
+    )
+    # The broker's own least value is 6 s unless its settings say otherwise.
+    session_timeout_s: float = setting(
+        6, "silence after which the broker gives a worker's partitions to others", (6, 300)
+    )
+    commit_s: float = setting(1, "distance of offset commits", (0.05, 60))
+    stall_s: float = setting(
+        30,
+        "lag without progress for so long ends the process, a hanging client as well",
+        (5, 3600),
+    )
 
     def detection(self) -> DetectionConfig:
         """Return the part that the outputs depend on, in nanoseconds."""
@@ -129,101 +130,30 @@ class WorkerConfig:
         )
 
 
-# Least and greatest value. Windows below a second hold no sample; beyond an hour
-# the look-back of a restart is hours. LOF thresholds are kept for 5 to 20 windows.
-BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
-    "window_s": (1, 3600),
-    "allowed_lateness_s": (0, 600),
-    "lookback_windows": (5, 20),
-    "trend_window_s": (0, 86_400),
-    "connectivity_losses": (2, 10),
-    "loss_base_rate": (1e-9, 0.05),
-    "loss_false_alarms_per_hour": (1e-9, 1),
-    # The ring of recent probes holds a minute.
-    "loss_clear_probes": (5, 55),
-    "min_effect_ms": (0, 10_000),
-    "min_effect_rdma_us": (0, 1e6),
-    "min_effect_ratio": (0, 100),
-    "latency_max_s": (60, 86_400),
-    "idle_s": (5, 60),
-    # The broker's own least value is 6 s unless it is told otherwise.
-    "session_timeout_s": (6, 300),
-    "commit_s": (0.05, 60),
-    "stall_s": (5, 3600),
-}
-
-
-def load_config(flags: Mapping[str, Any], table: Mapping[str, Any]) -> WorkerConfig:
-    """Merge flags, environment and `[worker]` table into a checked config.
-
-    Parameters
-    ----------
-    flags
-        Values by field name; None: not given.
-    table
-        The `[worker]` table.
+def build_config(
+    flags: Mapping[str, Any],
+    table: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+) -> WorkerConfig:
+    """Return the checked settings from flags, environment and `[worker]` table.
 
     Raises
     ------
     ConfigError
         With every fault found.
     """
-    values: dict[str, Any] = {}
-    wrong: list[str] = []
-    known = {f.name: cast(type, f.type) for f in fields(WorkerConfig)}
-    unknown = sorted(set(table) - set(known))
-    if unknown:
-        wrong.append(f"[worker] has no {', '.join(unknown)}; there are {', '.join(known)}")
-    for name, kind in known.items():
-        where, raw = _given(name, flags, table)
-        if raw is None:
-            continue
-        try:
-            values[name] = _converted(raw, kind)
-        except (TypeError, ValueError):
-            wrong.append(f"{where}={raw!r} must be {'text' if kind is str else 'a number'}")
-            continue
-        if name in BOUNDS and not BOUNDS[name][0] <= values[name] <= BOUNDS[name][1]:
-            low, high = BOUNDS[name]
-            wrong.append(f"{where}={raw} must be from {low:g} to {high:g}")
-    if not wrong:
-        config = WorkerConfig(**values)
-        detection = config.detection()
-        if detection.window_ns % MS_NS:
-            wrong.append(f"window_s={config.window_s} must be whole milliseconds")
-        elif detection.trend_ns % detection.window_ns:
-            wrong.append(
-                f"trend_window_s={config.trend_window_s:g} must be a multiple of "
-                f"window_s={config.window_s:g}"
-            )
-        if not wrong:
-            return config
-    raise ConfigError("; ".join(wrong))
-
-
-def _given(name: str, flags: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[str, Any]:
-    if flags.get(name) is not None:
-        return "--" + name.replace("_", "-"), flags[name]
-    variable = ENV_PREFIX + name.upper()
-    if variable in os.environ:
-        return variable, os.environ[variable]
-    return f"[worker] {name}", table.get(name)
-
-
-def _converted(raw: Any, kind: type) -> float | int | str:
-    if kind is str:
-        if not isinstance(raw, str):
-            raise TypeError
-        return raw
-    if isinstance(raw, bool):
-        raise TypeError
-    number = float(raw)
-    if kind is int:
-        if number != int(number):
-            raise ValueError
-        return int(number)
-    # 30 and 30.0 are the same setting.
-    return number
+    config = settings.build_config(
+        WorkerConfig, SECTION, flags=flags, table=table, environment=environment
+    )
+    detection = config.detection()
+    if detection.window_ns % MS_NS:
+        raise ConfigError(f"window_s={config.window_s} must be whole milliseconds")
+    if detection.trend_ns % detection.window_ns:
+        raise ConfigError(
+            f"trend_window_s={config.trend_window_s:g} must be a multiple of "
+            f"window_s={config.window_s:g}"
+        )
+    return config
 
 
 def _ns(seconds: float) -> int:

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
+from schemas.process import memory
 from schemas.process.eventlog import EventLog
-from streams.columns import memory
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
 from streams.edge.consumer import RoundConsumer
@@ -73,7 +73,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     WorkerSetupError
         If it cannot start.
     """
-    memory.give_back()
+    memory.return_large_arrays()
     log, metrics, codec = EventLog(PROCESS), Metrics(), codec_for(settings)
     admin = AdminClient(settings.librdkafka())
     check_topics(admin, settings)

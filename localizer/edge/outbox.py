@@ -19,6 +19,7 @@ from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic
+from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.records import FaultEvent, FaultState
 
@@ -35,7 +36,7 @@ CE_TYPES: Final = {
 Headers = list[tuple[str, str | bytes | None]]
 
 
-class FatalProducerError(RuntimeError):
+class FatalProducerError(CannotRunError):
     """The producer cannot go on, for example because another localizer took over."""
 
 

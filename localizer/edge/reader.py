@@ -25,6 +25,7 @@ from localizer.merge import Place
 from schemas import topics
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.kafka.connection import KafkaSettings
+from schemas.process.errors import CannotRunError
 from schemas.topics import Topic
 from schemas.units import MS_NS
 
@@ -49,7 +50,7 @@ PATIENCE_S: Final = 30.0
 LATEST: Final[Any] = cast(Any, OffsetSpec).latest()
 
 
-class ReaderError(RuntimeError):
+class ReaderError(CannotRunError):
     """The broker or its topics are not as they must be; says what to do."""
 
 

@@ -9,7 +9,6 @@ from confluent_kafka import KafkaException, Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
-from localizer.edge import collector
 from localizer.edge.history import published
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import Reader, ReaderError
@@ -18,6 +17,8 @@ from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
+from schemas.process import memory
+from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.records import FaultEvent
 from schemas.topics import Topic
@@ -32,7 +33,7 @@ EVENTS: Final = {
 }
 
 
-class StalledError(RuntimeError):
+class StalledError(CannotRunError):
     """Nothing is read though there is something; a new process can."""
 
 
@@ -63,7 +64,7 @@ class Service:
         ReaderError, FatalProducerError, StalledError
             When this process cannot go on, but another one might.
         """
-        collector.begin()
+        memory.collect_on_demand()
         reader = Reader(self._settings)
         outbox = Outbox(self._settings, self._codec, self._log)
         try:
@@ -122,7 +123,7 @@ class Service:
     def _note_ready(self, caught_up: bool) -> None:
         if caught_up:
             self._ready = True
-            collector.settle()
+            memory.leave_out_present()
             self._log.info("localizer.ready", records=self._counts["records"])
 
     def _check_stall(self, reader: Reader) -> None:
@@ -146,7 +147,7 @@ class Service:
         for _, together in groupby(events, key=lambda event: event.event_at):
             self._publish(list(together), outbox)
         self._decided_ns = barrier.watermark_ns
-        collector.tend()
+        memory.collect_if_due()
         return True
 
     def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:

@@ -16,7 +16,7 @@ from ops.bench.rig.report import BUILD_DIR, Figure, print_table, render_page, wr
 from ops.bench.rig.yardstick import yardstick_s
 from ops.bench.scale import scale
 from ops.bench.throughput import throughput
-from ops.running.signals import interruptible
+from schemas.process.signals import interruptible
 
 BENCHES: Final = {
     "pipeline": pipeline,

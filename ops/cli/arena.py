@@ -184,7 +184,7 @@ def export(
     from arena.scenarios.scenario import ScenarioError, load, stage
     from ops.recording.export import export as write
     from ops.recording.writer import NotEmptyError
-    from ops.running.signals import stop_flag
+    from schemas.process.signals import stop_flag
 
     line = Line()
     try:

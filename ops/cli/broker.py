@@ -9,8 +9,8 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import FOUND, CliError
-from ops.running.signals import interruptible
 from schemas.kafka.connection import NoBrokerError, load_settings
+from schemas.process.signals import interruptible
 
 POLL_S: Final = 0.2
 STATUS_TIMEOUT_S: Final = 5.0

@@ -81,7 +81,7 @@ def run(*, bootstrap: str | None, as_json: bool, logs: Path | None, kind: str) -
     from ops.log.watch import Watch
     from ops.running.pipeline import NotReadyError, Pipeline, PipelineConfig
     from ops.running.processes import ChildDiedError
-    from ops.running.signals import interruptible
+    from schemas.process.signals import interruptible
 
     started = time.monotonic()
     console = Console(stderr=as_json)

@@ -44,9 +44,9 @@ def diagnose(
     from ops.recording.container import DamageError
     from ops.recording.diagnosis import diagnose as run
     from ops.recording.source import Source
-    from ops.running.signals import stop_flag
     from schemas.process.settings import read_table
-    from streams.config import load_config as worker_config
+    from schemas.process.signals import stop_flag
+    from streams.config import build_config as worker_config
 
     detection = worker_config({}, read_table(config, "worker")).detection()
     localizer = localizer_config({}, read_table(config, "localizer"))

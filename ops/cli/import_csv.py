@@ -79,8 +79,8 @@ def import_csv(
     from ops.importing.csv import HeaderError, parse
     from ops.importing.rounds import RoundBuilder
     from ops.importing.run import import_rows
-    from ops.running.signals import stop_flag
     from schemas.process.settings import read_table
+    from schemas.process.signals import stop_flag
 
     named = cluster or str(read_table(config, "kafka").get("cluster", "default"))
     builder = RoundBuilder(

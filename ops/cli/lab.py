@@ -145,7 +145,7 @@ def _say(text: str) -> None:
 
 def _up_here(lab: "Lab", name: str) -> None:
     from ops.lab.serve import LabServer
-    from ops.running.signals import interruptible
+    from schemas.process.signals import interruptible
 
     with interruptible(), lab:
         suffix = "" if name == "default" else f" --name {name}"
@@ -158,7 +158,7 @@ def _up_here(lab: "Lab", name: str) -> None:
 
 def _up_detached(name: str, flags: Mapping[str, Any]) -> None:
     from ops.lab.detach import up_detached
-    from ops.running.signals import interruptible
+    from schemas.process.signals import interruptible
 
     with interruptible():
         pid = up_detached(name, flags)

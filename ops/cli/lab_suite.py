@@ -38,7 +38,7 @@ def suite(
         from ops.lab.kind import lab_kind
         from ops.lab.suite.suite import run_suite
         from ops.running.pipeline import NotReadyError
-        from ops.running.signals import interruptible
+        from schemas.process.signals import interruptible
 
         lacking = lab_kind(kind).missing()
         if lacking is not None:

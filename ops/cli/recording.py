@@ -84,8 +84,8 @@ def record(
     from ops.recording.container import CODECS
     from ops.recording.recorder import DEFAULT_TOPICS, Recorder, Request
     from ops.recording.writer import NotEmptyError
-    from ops.running.signals import stop_flag
     from schemas.kafka.connection import load_settings
+    from schemas.process.signals import stop_flag
 
     if codec not in CODECS:
         raise CliError(f"--codec {codec!r}: one of {', '.join(CODECS)}", USAGE)
@@ -213,7 +213,7 @@ def _replay(
     from ops.recording.replayer import Replayer, ReplayRefusedError
     from ops.recording.verdicts import LOCALIZER, WORKER, ReplayRun, StalledError
     from ops.running.processes import ChildDiedError
-    from ops.running.signals import stop_flag
+    from schemas.process.signals import stop_flag
 
     line = Line()
     with stop_flag() as stop, ExitStack() as stack:

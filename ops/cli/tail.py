@@ -141,8 +141,8 @@ def tail(
     from ops.log.reading import UnknownTopicError, now_ms
     from ops.log.tail import as_json as json_line
     from ops.log.tail import as_line, find_topic
-    from ops.running.signals import stop_flag
     from schemas.kafka.connection import load_settings
+    from schemas.process.signals import stop_flag
 
     try:
         found = find_topic(topic)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.ids import check_id
+from schemas.process.settings import checked_number
 
 # The longest IPv6 address, written with an IPv4 address at its end.
 MAX_CHARACTERS: Final = 45
@@ -45,17 +46,7 @@ def unicast(text: str) -> str:
 
 def whole_number(source: str, value: Any, bounds: tuple[int, int], wrong: list[str]) -> int:
     """Return a number within the bounds; the lower one where it is none."""
-    low, high = bounds
-    try:
-        if isinstance(value, bool | float):
-            raise ValueError
-        number = int(value)
-    except (TypeError, ValueError):
-        wrong.append(f"{source}={value!r} must be a whole number")
-        return low
-    if not low <= number <= high:
-        wrong.append(f"{source}={number} must be {low} to {high}")
-    return number
+    return int(checked_number(source, value, int, bounds, wrong))
 
 
 def checked_id(what: str, value: str, wrong: list[str]) -> str:

@@ -1,9 +1,4 @@
-"""The agent's settings: flags before environment before TOML, checked all at once.
-
-Each field says its unit, default and bounds where it is declared; `OPTIONS` is the
-one list that flags, environment variables, TOML keys, `--help` and checks are made
-from.
-"""
+"""The agent's settings: what is plain stands in `OPTIONS`, RNICs and overlay are tables."""
 
 import socket
 from collections.abc import Mapping
@@ -11,16 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from probers.config.checks import checked_id, pages_of, whole_number
+from probers.config.checks import checked_id, pages_of
 from probers.config.health import HealthAddress, parse_health
 from probers.config.keys import read_keys
 from probers.config.overlay import OverlayConfig, checked_overlay
 from probers.config.rnics import RnicConfig, checked_rnics, rnic_tables
 from probers.packet import MAX_PACKET_BYTES, MIN_PACKET_BYTES
-from schemas.process.settings import ConfigError
+from schemas.process.settings import ConfigError, Setting, read_values
 from schemas.units import MS_NS
 
-ENV_PREFIX: Final = "SKELETONHUNTER_AGENT_"
+SECTION: Final = "agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,40 +53,18 @@ class AgentConfig:
     health: HealthAddress | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: its name in TOML, its default, bounds and explanation."""
-
-    name: str
-    kind: type
-    default: int | str | None
-    doc: str
-    low: int = 0
-    high: int = 0
-
-    @property
-    def flag(self) -> str:
-        """Name on the command line."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def env(self) -> str:
-        """Name of the environment variable."""
-        return ENV_PREFIX + self.name.upper()
-
-
-OPTIONS: Final[tuple[Option, ...]] = (
-    Option("id", str, None, "name of this agent; default agent-<host id>"),
-    Option("host_id", str, None, "name of the host; default its host name"),
-    Option("container_id", str, None, "name of the container; default the host's"),
-    Option("task_id", str, None, "training job that the container belongs to; default none"),
-    Option("interval_ms", int, 1_000, "distance of two probing rounds", 100, 60_000),
-    Option("timeout_ms", int, 500, "a probe without a reply for so long is lost", 10, 30_000),
-    Option("spread_ms", int, 300, "a round's probes are spread over so long", 0, 60_000),
-    Option("confirm", int, 2, "how often a lost probe is sent again at once", 0, 10),
-    Option("flows", int, 4, "5-tuples probed per pair at most", 1, 64),
-    Option("max_rate_hz", int, 2_000, "probes per second at most", 1, 20_000),
-    Option(
+OPTIONS: Final[tuple[Setting, ...]] = (
+    Setting("id", str, None, "name of this agent; default agent-<host id>"),
+    Setting("host_id", str, None, "name of the host; default its host name"),
+    Setting("container_id", str, None, "name of the container; default the host's"),
+    Setting("task_id", str, None, "training job that the container belongs to; default none"),
+    Setting("interval_ms", int, 1_000, "distance of two probing rounds", 100, 60_000),
+    Setting("timeout_ms", int, 500, "a probe without a reply for so long is lost", 10, 30_000),
+    Setting("spread_ms", int, 300, "a round's probes are spread over so long", 0, 60_000),
+    Setting("confirm", int, 2, "how often a lost probe is sent again at once", 0, 10),
+    Setting("flows", int, 4, "5-tuples probed per pair at most", 1, 64),
+    Setting("max_rate_hz", int, 2_000, "probes per second at most", 1, 20_000),
+    Setting(
         "probe_bytes",
         int,
         MIN_PACKET_BYTES,
@@ -99,10 +72,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         MIN_PACKET_BYTES,
         MAX_PACKET_BYTES,
     ),
-    Option("probe_key_file", str, None, "file with the key that seals probes; default none"),
-    Option("heartbeat_ms", int, 1_000, "distance of two heartbeats", 100, 60_000),
-    Option("counters_hz", int, 10, "samples of the RNIC counters per second; 0: none", 0, 100),
-    Option(
+    Setting("probe_key_file", str, None, "file with the key that seals probes; default none"),
+    Setting("heartbeat_ms", int, 1_000, "distance of two heartbeats", 100, 60_000),
+    Setting("counters_hz", int, 10, "samples of the RNIC counters per second; 0: none", 0, 100),
+    Setting(
         "states_s",
         int,
         5,
@@ -110,19 +83,19 @@ OPTIONS: Final[tuple[Option, ...]] = (
         0,
         60,
     ),
-    Option("sysfs", str, "/sys", "where the host's sysfs is mounted"),
-    Option("procfs", str, "/proc", "where the host's procfs is mounted"),
-    Option(
+    Setting("sysfs", str, "/sys", "where the host's sysfs is mounted"),
+    Setting("procfs", str, "/proc", "where the host's procfs is mounted"),
+    Setting(
         "hugepages",
         str,
         None,
         "what the host should have at least, e.g. 2048kB=1024; default not judged",
     ),
-    Option("vswitch_id", str, None, "component of the host's virtual switch; default vsw:<host>"),
-    Option("trace_refresh_s", int, 300, "distance of two traces of a healthy path", 10, 86_400),
-    Option("queue_kbytes", int, 768, "what waits, packed, while the broker is away", 64, 65_536),
-    Option("health", str, None, "unix:/PATH or 127.0.0.1:PORT to be asked at; default nowhere"),
-    Option("linger_ms", int, 700, "how long probes are answered after saying goodbye", 0, 30_000),
+    Setting("vswitch_id", str, None, "component of the host's virtual switch; default vsw:<host>"),
+    Setting("trace_refresh_s", int, 300, "distance of two traces of a healthy path", 10, 86_400),
+    Setting("queue_kbytes", int, 768, "what waits, packed, while the broker is away", 64, 65_536),
+    Setting("health", str, None, "unix:/PATH or 127.0.0.1:PORT to be asked at; default nowhere"),
+    Setting("linger_ms", int, 700, "how long probes are answered after saying goodbye", 0, 30_000),
 )
 
 
@@ -143,9 +116,15 @@ def build_config(
         If anything is wrong; the message names everything that is.
     """
     wrong: list[str] = []
-    known = {o.name for o in OPTIONS} | {"rnic", "overlay", "log_level", "log_json"}
-    wrong.extend(f"[agent] {key}: there is no such setting" for key in table if key not in known)
-    values = {o.name: _value(o, flags, environment, table, wrong) for o in OPTIONS}
+    values = {o.name: o.default for o in OPTIONS} | read_values(
+        OPTIONS,
+        SECTION,
+        flags=flags,
+        environment=environment,
+        table=table,
+        wrong=wrong,
+        more_keys=("rnic", "overlay"),
+    )
     host_id = checked_id("host_id", values["host_id"] or socket.gethostname() or "host", wrong)
     container_id = checked_id("container_id", values["container_id"] or host_id, wrong)
     agent_id = checked_id("id", values["id"] or f"agent-{host_id}", wrong)
@@ -198,26 +177,3 @@ def build_config(
         overlay=overlay,
         health=health,
     )
-
-
-def _value(
-    option: Option,
-    flags: Mapping[str, Any],
-    environment: Mapping[str, str],
-    table: Mapping[str, Any],
-    wrong: list[str],
-) -> Any:
-    for source, value in (
-        (option.flag, flags.get(option.name)),
-        (option.env, environment.get(option.env)),
-        (f"[agent] {option.name}", table.get(option.name)),
-    ):
-        if value is None or value == "":
-            continue
-        if option.kind is str:
-            if isinstance(value, str):
-                return value
-            wrong.append(f"{source}={value!r} must be a text")
-            return option.default
-        return whole_number(source, value, (option.low, option.high), wrong)
-    return option.default

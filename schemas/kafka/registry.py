@@ -15,6 +15,7 @@ from schemas.avro import SchemaVersion
 from schemas.codec import Codec
 from schemas.framing import ConfluentFramer, FramingError
 from schemas.kafka.connection import KafkaSettings
+from schemas.process.errors import CannotRunError
 from schemas.process.settings import ConfigError
 
 TIMEOUT_S: Final = 10.0
@@ -25,7 +26,7 @@ MAX_ANSWER_BYTES: Final = 2**20
 MAX_UNKNOWN_IDS: Final = 1024
 
 
-class RegistryError(RuntimeError):
+class RegistryError(CannotRunError):
     """The registry cannot be reached, or does not know a schema it should."""
 
 

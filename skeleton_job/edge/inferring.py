@@ -5,7 +5,6 @@ only take turns at. What a worker gets is one job's readings, what it gives back
 """
 
 import os
-import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import (
@@ -20,6 +19,7 @@ from multiprocessing import connection, get_context, parent_process
 from threading import Thread
 from typing import Final
 
+from schemas.process.signals import ignore_stop
 from skeleton_job.layout.skeleton import Inference
 from skeleton_job.tasks.due import Due, Question
 
@@ -134,8 +134,7 @@ def _wait(future: Future[Inference], timeout_s: float) -> bool:
 
 def _work_quietly() -> None:
     """Leave signals to the parent, which tells workers when to end; end when it is gone."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+    ignore_stop()
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -9,6 +9,7 @@ from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import DecodeError
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic
+from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -17,7 +18,7 @@ Headers = list[tuple[str, str | bytes | None]]
 FLUSH_TIMEOUT_S: Final = 10.0
 
 
-class FatalProducerError(RuntimeError):
+class FatalProducerError(CannotRunError):
     """The producer cannot go on; a new process can."""
 
 

@@ -25,6 +25,7 @@ from confluent_kafka import (
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.connection import KafkaSettings
+from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from skeleton_job.core import SkeletonCore
@@ -46,7 +47,7 @@ COUNTS_EVERY_S: Final = 60.0
 LAST_ANSWERS_S: Final = 5.0
 
 
-class ServiceError(RuntimeError):
+class ServiceError(CannotRunError):
     """The broker or its topics are not as they must be; says what to do."""
 
 

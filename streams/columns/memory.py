@@ -1,35 +1,10 @@
-"""Memory: what the collector of garbage need not look at, and what goes back to the system."""
+"""Pages of an array that go back to the system while the array stays."""
 
 import ctypes
-import gc
 import mmap
-from typing import Any, Final
+from typing import Any
 
 from numpy.typing import NDArray
-
-# A batch is some thousand message objects, none of which holds itself; the collector's default,
-# a pass after 700 of them, took a tenth of a worker's time and found nothing.
-THRESHOLDS: Final = (100_000, 20, 100)
-
-# glibc's malloc learns from the first large array that is freed to keep all of them (up to
-# 32 MiB): what a closing window takes on the way stayed, a third of a worker of 50,000 5-tuples.
-# From this size on an array is the system's; smaller ones, as the client's buffers, are kept.
-LARGE_BYTES: Final = 4 * 2**20
-# So much may lie idle at the heap's end.
-IDLE_BYTES: Final = 16 * 2**20
-# Of malloc.h.
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-
-
-def give_back() -> None:
-    """Let large arrays go back to the system when they are freed; glibc alone knows how."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
-    mallopt(_TRIM_THRESHOLD, IDLE_BYTES)
 
 
 def empty(array: NDArray[Any]) -> None:
@@ -48,15 +23,3 @@ def empty(array: NDArray[Any]) -> None:
         return
     libc = ctypes.CDLL(None)
     libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), ctypes.c_int(mmap.MADV_DONTNEED))
-
-
-def settle() -> None:
-    """Leave what is there now out of all later passes, and make passes rarer.
-
-    To be called again whenever something large goes: what was left out is never freed else,
-    and a partition's machine holds itself.
-    """
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*THRESHOLDS)

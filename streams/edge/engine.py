@@ -24,8 +24,8 @@ from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.process import memory
 from schemas.process.eventlog import EventLog
-from streams.columns import memory
 from streams.core.feed import Refused, window_bytes
 from streams.core.metrics import Metrics
 from streams.core.outputs import Output, anomaly_output, progress, window_output
@@ -167,7 +167,7 @@ class Engine:
         with self._lock:
             self._drop_all()
             self._idle.clear()
-            memory.settle()
+            memory.collect_rarely()
             self._publisher, self._commit = publisher, commit
 
     def take_over(self, sessions: Iterable[Session]) -> None:
@@ -183,7 +183,7 @@ class Engine:
                 encoder = window_bytes(self._codec, session.machine)
                 session.machine.windows_to = partial(self._publish_windows, session, encoder)
             self._idle.update({s.partition: Idle(since=time.monotonic()) for s in new})
-            memory.settle()
+            memory.collect_rarely()
             self._commit_now(new, wait=True)
             self._moved()
 
@@ -214,7 +214,7 @@ class Engine:
                 self._unmark({session.partition for session in gone})
             if gone and not self._stopping:
                 gone.clear()
-                memory.settle()
+                memory.collect_rarely()
 
     def close(self) -> None:
         """Drop everything and give up what is not confirmed."""

@@ -1,7 +1,9 @@
 """What can go wrong in the worker, by what is done about it."""
 
+from schemas.process.errors import CannotRunError
 
-class WorkerSetupError(RuntimeError):
+
+class WorkerSetupError(CannotRunError):
     """The worker cannot start: the message says what is missing and what to do."""
 
 

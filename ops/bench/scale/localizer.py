@@ -19,7 +19,6 @@ from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
-from localizer.edge import collector
 from localizer.facts.inputs import Event
 from ops.bench.rig import process_cost
 from ops.bench.rig.growth import Curve, slope_figure
@@ -28,6 +27,7 @@ from ops.bench.scale.localizer_faults import Fault, Troubles, plan, spine_off
 from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World
 from schemas import topics
 from schemas.enums import FaultLifecycle
+from schemas.process import memory
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
@@ -114,13 +114,13 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
     core, numbered = Core(CoreConfig(cluster=NAME)), Numbered()
     run = Run(links=world.links, paths=world.paths, truth=faults)
     # The collector is held as the service does, before it reads and when it has caught up.
-    collector.begin()
+    memory.collect_on_demand()
     begin_s = time.process_time()
     now_ns = base_ns = set_up(core, world, numbered)
     run.setup_s = time.process_time() - begin_s
     troubles = Troubles(world, faults, base_ns + CALM_S * SECOND_NS, at_once=at_once)
     run.anomalies = troubles.anomalies
-    collector.settle()
+    memory.leave_out_present()
     first_ns, ended_s = None, 0.0
     for second in range(CALM_S + lasts_s):
         quiet = _quiet(world, troubles, numbered, second, base_ns)
@@ -137,7 +137,7 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
             said = core.advance(now_ns)
             spent_s = time.process_time() - begin_s
             # As the service does, between decisions.
-            collector.tend()
+            memory.collect_if_due()
             tended_s = time.process_time() - begin_s - spent_s
             if first_ns is None:
                 continue

@@ -18,13 +18,13 @@ from typing import Final
 from arena.simulation.setup import Rec, host_endpoints, topology
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
-from localizer.edge import collector
 from ops.bench.rig.growth import Curve, slope_figure
 from ops.bench.rig.report import Figure
 from ops.bench.scale.localizer import COMMAND, Say, row, set_up
 from ops.bench.scale.localizer_faults import Troubles, plan
 from ops.bench.scale.localizer_world import NAME, RAILS, Numbered, World
 from schemas.enums import ComponentKind
+from schemas.process import memory
 from schemas.units import SECOND_NS
 
 # 49,152, 100,352 and 200,704 5-tuples.
@@ -70,7 +70,7 @@ def run(segments: int) -> tuple[int, float, float]:
     now_ns = base_ns = set_up(core, world, numbered)
     troubles = Troubles(world, plan(world)[:1], base_ns + CALM_S * SECOND_NS)
     # As the service does when it has caught up.
-    collector.settle()
+    memory.leave_out_present()
     spent: list[list[float]] = []
     for second in range(2 * CALM_S + CHANGES):
         recs = [

@@ -16,7 +16,7 @@ from ops.bench.rig import process_cost
 from ops.bench.rig.load import Load, LoadShape
 from ops.bench.throughput.core import PARTITIONS, Core, Logs, append_interval
 from schemas.codec import Codec
-from streams.columns import memory
+from schemas.process import memory
 from streams.warm import warm
 
 # In the first minute every 5-tuple is new, and the first window closes.
@@ -27,7 +27,7 @@ LASTS_S: Final = 60
 
 def run(agents: int, warm_s: int = WARM_S, lasts_s: int = LASTS_S) -> dict[str, float]:
     """Return 5-tuples, results and seconds of CPU after the warm part, bytes that were added."""
-    memory.give_back()
+    memory.return_large_arrays()
     warm(Codec())
     # Of bodies there are few: their values do not matter here, and their bytes are no state.
     load = Load(LoadShape(agents=agents, bodies=2))

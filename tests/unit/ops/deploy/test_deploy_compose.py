@@ -20,6 +20,7 @@ from ops.cli.app import build
 from ops.topics.plan import wanted_topics
 from schemas.kafka.connection import settings_from_table
 from schemas.process.settings import read_table
+from schemas.version import VERSION
 from tests import ROOT
 
 DEPLOY = ROOT / "ops" / "deploy"
@@ -80,13 +81,11 @@ def test_ports_are_published_on_loopback_only(name: str) -> None:
 
 def test_images_are_pinned_to_what_is_tested() -> None:
     """Kafka and registry have the versions of the lock files, our image that of the project."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        version = tomllib.load(file)["project"]["version"]
     assert services()["kafka"]["image"] == f"apache/kafka:{KAFKA.removeprefix('kafka-')}"
     assert services()["registry"]["image"] == (
         f"apicurio/apicurio-registry:{APICURIO.removeprefix('apicurio-')}"
     )
-    assert {services()[name]["image"] for name in OURS} == {f"skeletonhunter:{version}"}
+    assert {services()[name]["image"] for name in OURS} == {f"skeletonhunter:{VERSION}"}
 
 
 @pytest.mark.parametrize("name", OURS)

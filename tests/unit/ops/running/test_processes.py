@@ -103,7 +103,7 @@ def test_children_of_a_killed_parent_end_too(tmp_path: Path) -> None:
 def test_only_the_first_interrupt_counts() -> None:
     """A second Ctrl-C does not disturb the cleaning up."""
     script = (
-        "import os, signal, time\nfrom ops.running.signals import interruptible\n"
+        "import os, signal, time\nfrom schemas.process.signals import interruptible\n"
         "try:\n"
         "    with interruptible():\n"
         "        try:\n"

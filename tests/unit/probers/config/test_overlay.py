@@ -64,7 +64,7 @@ def test_without_a_table_or_a_source_nothing_is_read() -> None:
         ({"software_command": "ovs-appctl dpctl/dump-flows"}, "must be a list"),
         ({"software_command": []}, "must name a program"),
         ({"software_command": ["a\0b"]}, "must be a list"),
-        ({"interval_s": 1}, "must be 5 to 3600"),
+        ({"interval_s": 1}, "interval_s=1: a whole number from 5 to 3600"),
         ({"source": "fdb"}, "name the VXLAN devices"),
         ({"shell": "sh"}, "there is no such setting"),
     ],

@@ -121,8 +121,8 @@ def test_everything_wrong_is_told_at_once() -> None:
     message = str(caught.value)
     for part in (
         "id 'a b'",
-        "interval_ms=5 must be 100 to 60000",
-        "timeout_ms='soon' must be a whole number",
+        "interval_ms=5: a whole number from 100 to 60000",
+        "timeout_ms='soon': a whole number from 10 to 30000",
         "flows=True",
         "speed",
         "rail=-1",

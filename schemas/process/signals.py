@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command once, and do not disturb its cleaning up."""
+"""Ctrl-C and SIGTERM: how a process is asked to end, and how it ends only once."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -6,7 +6,21 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+# What asks a service to end, and what ends a command at a terminal.
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def call_on_stop(stop: Callable[[], None]) -> None:
+    """Let SIGTERM and SIGINT call `stop`, from now on."""
+    for number in STOPPING:
+        signal.signal(number, lambda *_: stop())
+
+
+def ignore_stop() -> None:
+    """Let SIGTERM and SIGINT do nothing: the parent ends this process."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

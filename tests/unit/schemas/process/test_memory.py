@@ -1,0 +1,88 @@
+"""When the garbage collector runs, and what goes back to the system."""
+
+import gc
+import platform
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.process import memory
+
+GROW_AND_FREE = """
+import sys
+import numpy as np
+from schemas.process import memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+if sys.argv[1] == "given":
+    memory.return_large_arrays()
+# The first one that is freed teaches glibc to keep the next ones.
+np.ones(8 * 2**20, np.uint8)
+before = resident()
+kept = []
+for _ in range(12):
+    arrays = [np.ones(6 * 2**20, np.uint8) for _ in range(8)]
+    kept.append(b"x" * 4096)
+    del arrays
+print((resident() - before) // 2**20)
+"""
+
+
+class Knot:
+    """Holds itself: only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture
+def settled() -> Iterator[None]:
+    """Begin and settle for a test; things are as they were afterwards."""
+    gc.collect()
+    memory.collect_on_demand()
+    memory.leave_out_present()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_pass_is_made_when_it_is_asked_for_and_much_is_new() -> None:
+    """Not by itself, however much is new, and not while little is."""
+    knot = weakref.ref(Knot())
+    memory.collect_if_due()
+    assert knot() is not None
+    new = [[place] for place in range(memory.YOUNG)]
+    assert knot() is not None
+    memory.collect_if_due()
+    assert knot() is None
+    assert len(new) == memory.YOUNG
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_outlived_a_pass_is_looked_at_again_after_some() -> None:
+    """A knot that is tied later, of things that were there before, goes as well."""
+    kept = [Knot()]
+    knot = weakref.ref(kept[0])
+    for number in range(memory.OLDER + 1):
+        if number == 1:
+            kept.clear()
+        # Some lists are kept by Python itself for those to come, which then do not count.
+        new = [[place] for place in range(memory.YOUNG + 1_000)]
+        memory.collect_if_due()
+        # What goes is taken off what came.
+        del new
+    assert knot() is None
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told")
+def test_large_arrays_go_back_to_the_system() -> None:
+    """48 MB that are freed are gone."""
+    command = [sys.executable, "-c", GROW_AND_FREE, "given"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 6
