@@ -12,6 +12,7 @@ from arena.faults.injection import Injection
 from arena.faults.kinds import Draw
 from arena.faults.truth import TrueFault
 from arena.world.hosts import HostEvent, Trouble
+from arena.world.topology import agent_id
 from schemas.enums import Layer
 from schemas.units import MS_NS, SECOND_NS, US_NS
 
@@ -23,7 +24,7 @@ def _crash(draw: Draw, host: int) -> Injection:
     event = HostEvent(host=host, trouble=Trouble.CRASH, begin_ns=span.begin_ns, end_ns=span.end_ns)
     truth = TrueFault(
         fault_id=f"agent-{host}", kind="agent_dead", layer=Layer.HOST,
-        components=frozenset({f"agent-h{host}"}), begin_ns=span.begin_ns, end_ns=span.end_ns,
+        components=frozenset({agent_id(host)}), begin_ns=span.begin_ns, end_ns=span.end_ns,
         hard=True,
     )  # fmt: skip
     return Injection(hosts=[event], truth=[truth])

@@ -15,9 +15,10 @@ import numpy as np
 from arena.faults.effects import Effect
 from arena.faults.injection import Injection, Places, Sight, Span
 from arena.faults.truth import TrueFault
-from arena.world.cluster import Cluster, endpoint_id
+from arena.world.cluster import Cluster
 from arena.world.hosts import HostEvent, Trouble
 from arena.world.overlay import Damage, TableDamage
+from arena.world.topology import agent_id, endpoint_id
 from schemas.enums import Layer
 from schemas.units import SECOND_NS, US_NS
 
@@ -355,7 +356,7 @@ def inject(
     cluster = places.cluster
     made = kind.build(Draw(cluster, places, rng, span), component)
     if kind.places is Place.HOST:
-        right = frozenset({f"agent-h{component}"})
+        right = frozenset({agent_id(component)})
     elif kind.places is Place.ENDPOINT:
         # A container's end shows at its endpoint, its RNIC and its cable alike.
         host, rail = divmod(component - cluster.endpoint0, cluster.rails)

@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from arena.faults.effects import Weather
-from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.world.cluster import Cluster
 from arena.world.hosts import Hosts, Trouble
 from arena.world.latency import RoundTrips
+from arena.world.topology import agent_id, endpoint_id, host_id
 from schemas.columns.arrays import Bools, Int64s
 from schemas.units import SECOND_NS, US_NS
 from streams.columns.rounds import MISSING, FlowKey, RoundColumns

@@ -1,18 +1,25 @@
 """What the platform and the agents say of a cluster: topology, jobs, registrations, ping lists."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from arena.faults.injection import Sight
-from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id, vswitch_id
+from arena.world.cluster import Cluster
 from arena.world.fabric import address
+from arena.world.topology import (
+    agent_id,
+    component,
+    endpoint_id,
+    host_id,
+    rnic_id,
+    vswitch_id,
+)
 from schemas import topics
-from schemas.enums import ComponentKind, Layer, PingListPhase, TargetOrigin, Transport
+from schemas.enums import ComponentKind, PingListPhase, TargetOrigin, Transport
 from schemas.ids import state_id
 from schemas.records import (
-    Component,
     ComponentState,
     Endpoint,
     PingList,
@@ -40,26 +47,22 @@ def topology(name: str, cluster: Cluster, at_ns: int) -> Iterator[Rec]:
     """Yield all components: the fabric's, virtual switches, agents, endpoints."""
     at = at_ns // US_NS
     shape = cluster.fabric.shape
-    for component in cluster.fabric.components(name, at):
-        yield Rec(at_ns, topics.TOPOLOGY.name, component.component_id, component)
+    for part in cluster.fabric.components(name, at):
+        yield Rec(at_ns, topics.TOPOLOGY.name, part.component_id, part)
     for host in range(shape.hosts):
-        for component_id, kind, layer in (
-            (vswitch_id(host), ComponentKind.VSWITCH, Layer.OVERLAY),
-            (agent_id(host), ComponentKind.AGENT, Layer.HOST),
+        for component_id, kind in (
+            (vswitch_id(host), ComponentKind.VSWITCH),
+            (agent_id(host), ComponentKind.AGENT),
         ):
-            component = Component(
-                cluster=name, component_id=component_id, kind=kind, layer=layer,
-                parent=host_id(host), updated_at=at, addresses=(),
-            )  # fmt: skip
-            yield Rec(at_ns, topics.TOPOLOGY.name, component_id, component)
+            part = component(name, component_id, kind, at, parent=host_id(host))
+            yield Rec(at_ns, topics.TOPOLOGY.name, component_id, part)
     for number in range(shape.rnics):
-        host, rail = divmod(number, shape.rails)
-        component = Component(
-            cluster=name, component_id=endpoint_id(host, rail), kind=ComponentKind.ENDPOINT,
-            layer=Layer.OVERLAY, parent=f"rnic:h{host}/r{rail}", updated_at=at,
-            addresses=(address(cluster.endpoint0 + number),),
+        place = divmod(number, shape.rails)
+        part = component(
+            name, endpoint_id(*place), ComponentKind.ENDPOINT, at,
+            parent=rnic_id(*place), address=address(cluster.endpoint0 + number),
         )  # fmt: skip
-        yield Rec(at_ns, topics.TOPOLOGY.name, component.component_id, component)
+        yield Rec(at_ns, topics.TOPOLOGY.name, part.component_id, part)
 
 
 def sight_state(name: str, sight: Sight, at_ns: int, *, bad: bool) -> Rec:
@@ -80,13 +83,8 @@ def job_task(name: str, cluster: Cluster, job: int, submitted_ns: int, ended_ns:
     task = Task(
         cluster=name, task_id=plan.task_id, submitted_at=submitted_ns // US_NS,
         ended_at=None if ended_ns is None else ended_ns // US_NS, gpus_per_host=cluster.rails,
-        endpoints=tuple(
-            TaskEndpoint(
-                endpoint_id=endpoint_id(host, rail), container_id=f"{plan.task_id}-w{index}",
-                host_id=host_id(host), agent_id=agent_id(host), rail=rail,
-            )
-            for index, host in enumerate(range(plan.first_host, plan.first_host + plan.hosts))
-            for rail in range(cluster.rails)
+        endpoints=members(
+            plan.task_id, range(plan.first_host, plan.first_host + plan.hosts), cluster.rails
         ),
     )  # fmt: skip
     at_ns = submitted_ns if ended_ns is None else ended_ns
@@ -113,16 +111,39 @@ def job_lists(name: str, cluster: Cluster, job: int, at_ns: int) -> Iterator[Rec
         yield Rec(at_ns, topics.PINGLIST.name, agent_id(host), pinglist)
 
 
+def members(task_id: str, hosts: Iterable[int], rails: int) -> tuple[TaskEndpoint, ...]:
+    """Return the endpoints of a job, one container on each of its hosts."""
+    return tuple(
+        _member(task_id, index, host, rail)
+        for index, host in enumerate(hosts)
+        for rail in range(rails)
+    )
+
+
+def _member(task_id: str, index: int, host: int, rail: int) -> TaskEndpoint:
+    return TaskEndpoint(
+        endpoint_id=endpoint_id(host, rail), container_id=f"{task_id}-w{index}",
+        host_id=host_id(host), agent_id=agent_id(host), rail=rail,
+    )  # fmt: skip
+
+
+def registration(
+    name: str, task_id: str, member: TaskEndpoint, address: str, registered_at: int
+) -> Endpoint:
+    """Return what an agent registers of an endpoint; `registered_at` in microseconds."""
+    return Endpoint(
+        cluster=name, endpoint_id=member.endpoint_id, agent_id=member.agent_id,
+        container_id=member.container_id, host_id=member.host_id, task_id=task_id,
+        rail=member.rail, transport=Transport.RDMA_UD, address=address, port=ROCE_PORT,
+        incarnation=1, registered_at=registered_at,
+    )  # fmt: skip
+
+
 def host_endpoints(name: str, cluster: Cluster, job: int, host: int, at_ns: int) -> Iterator[Rec]:
     """Yield the registrations of a job's endpoints on one host."""
     plan = cluster.jobs[job]
     for rail in range(cluster.rails):
-        number = host * cluster.rails + rail
-        endpoint = Endpoint(
-            cluster=name, endpoint_id=endpoint_id(host, rail), agent_id=agent_id(host),
-            container_id=f"{plan.task_id}-w{host - plan.first_host}", host_id=host_id(host),
-            task_id=plan.task_id, rail=rail, transport=Transport.RDMA_UD,
-            address=address(cluster.endpoint0 + number), port=ROCE_PORT, incarnation=1,
-            registered_at=at_ns // US_NS,
-        )  # fmt: skip
+        member = _member(plan.task_id, host - plan.first_host, host, rail)
+        shown = address(cluster.endpoint0 + host * cluster.rails + rail)
+        endpoint = registration(name, plan.task_id, member, shown, at_ns // US_NS)
         yield Rec(at_ns, topics.ENDPOINT.name, endpoint.endpoint_id, endpoint)

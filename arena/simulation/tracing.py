@@ -12,9 +12,10 @@ import numpy as np
 
 from arena.faults.effects import Weather
 from arena.simulation.agents import TIMEOUT_NS, Measured
-from arena.world.cluster import Cluster, agent_id, endpoint_id
+from arena.world.cluster import Cluster
 from arena.world.fabric import NOWHERE, address
 from arena.world.hosts import Hosts
+from arena.world.topology import agent_id, endpoint_id
 from probers.probing.trace import FALL_SHIFT, IN_A_ROW, LEAST_RISE_NS, RISE_SHIFT
 from schemas.columns.arrays import Int64s
 from schemas.enums import TraceCause

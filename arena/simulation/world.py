@@ -15,10 +15,11 @@ from arena.faults.injection import Sight, Span
 from arena.simulation.agents import AgentRound, Agents, Measured
 from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, sight_state, topology
 from arena.simulation.tracing import Tracer
-from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.world.cluster import Cluster
 from arena.world.hosts import HostEvent, Hosts, Trouble
 from arena.world.latency import Load, RoundTrips
 from arena.world.overlay import Overlay, TableDamage
+from arena.world.topology import agent_id, endpoint_id, host_id
 from schemas import topics
 from schemas.columns.arrays import Bools
 from schemas.enums import AgentState

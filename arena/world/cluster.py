@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from arena.world.fabric import NOWHERE, Fabric
+from arena.world.topology import endpoint_id, vswitch_id
 from schemas.columns.arrays import Int64s
 
 # Endpoint and virtual switch at both ends stand around what is crossed of the fabric.
@@ -189,23 +190,3 @@ def _reversed(way: Int64s) -> Int64s:
         places >= 0, np.take_along_axis(way, np.maximum(places, 0), axis=1), NOWHERE
     )
     return found
-
-
-def host_id(host: int) -> str:
-    """Return the id of a host."""
-    return f"host:h{host}"
-
-
-def agent_id(host: int) -> str:
-    """Return the id of a host's agent."""
-    return f"agent-h{host}"
-
-
-def vswitch_id(host: int) -> str:
-    """Return the id of a host's virtual switch."""
-    return f"vswitch:h{host}"
-
-
-def endpoint_id(host: int, rail: int) -> str:
-    """Return the id of the endpoint on an RNIC."""
-    return f"ep:h{host}/r{rail}"

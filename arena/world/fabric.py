@@ -19,8 +19,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.world.topology import Cable, component, host_id, link_id, rnic_id, spine_id
 from schemas.columns.arrays import Int64s
-from schemas.enums import ComponentKind, Layer
+from schemas.enums import ComponentKind
 from schemas.records import Component
 
 Words = NDArray[np.uint64]
@@ -236,29 +237,21 @@ class Fabric:
         """Yield what `topology.v1` says of the fabric: hosts, RNICs, switches, cables."""
         names = self.names
         for host in range(self.shape.hosts):
-            yield Component(
-                cluster=cluster, component_id=f"host:h{host}", kind=ComponentKind.HOST,
-                layer=Layer.HOST, updated_at=updated_at, addresses=(),
-            )  # fmt: skip
+            yield component(cluster, host_id(host), ComponentKind.HOST, updated_at)
         for number in self.numbers(0):
-            yield Component(
-                cluster=cluster, component_id=names[number], kind=ComponentKind.RNIC,
-                layer=Layer.UNDERLAY, parent=f"host:h{number // self.shape.rails}",
-                updated_at=updated_at, addresses=(address(number),),
+            yield component(
+                cluster, names[number], ComponentKind.RNIC, updated_at,
+                parent=host_id(number // self.shape.rails), address=address(number),
             )  # fmt: skip
         for tier, sort in enumerate((1, 2, 3)):
             for number in self.numbers(sort):
-                yield Component(
-                    cluster=cluster, component_id=names[number], kind=ComponentKind.SWITCH,
-                    layer=Layer.UNDERLAY, tier=tier, updated_at=updated_at,
-                    addresses=(address(number),),
+                yield component(
+                    cluster, names[number], ComponentKind.SWITCH, updated_at,
+                    tier=tier, address=address(number),
                 )  # fmt: skip
-        for number, (a, b) in enumerate(self.ends, self._starts[4]):
-            low, high = sorted((names[a], names[b]))
-            yield Component(
-                cluster=cluster, component_id=names[number], kind=ComponentKind.LINK,
-                layer=Layer.UNDERLAY, a=low, b=high, updated_at=updated_at, addresses=(),
-            )  # fmt: skip
+        for a, b in self.ends.tolist():
+            cable = Cable.between(names[a], names[b])
+            yield component(cluster, cable.link_id, ComponentKind.LINK, updated_at, cable=cable)
 
     def _tor(self, rnic: Int64s) -> Int64s:
         """Return the first ToR of each RNIC, counted from the first ToR."""
@@ -276,21 +269,20 @@ class Fabric:
 
     def _names(self) -> Iterator[str]:
         s = self.shape
-        nodes = [f"rnic:h{n // s.rails}/r{n % s.rails}" for n in range(s.rnics)]
+        nodes = [rnic_id(*divmod(n, s.rails)) for n in range(s.rnics)]
         for tor in range(self._starts[2] - self._starts[1]):
             place, twin = divmod(tor, s.tors)
             segment, rail = divmod(place, s.rails)
             nodes.append(f"leaf:s{segment}-r{rail}" + ("ab"[twin] if s.tors == 2 else ""))
         for spine in range(self._starts[3] - self._starts[2]):
             pod, plane = divmod(spine, s.spines)
-            nodes.append(f"spine:{plane}" if s.tiers == 2 else f"agg:p{pod}-{plane}")
+            nodes.append(spine_id(plane) if s.tiers == 2 else f"agg:p{pod}-{plane}")
         for core in range(self._starts[4] - self._starts[3]):
             plane, number = divmod(core, s.plane_cores)
             nodes.append(f"core:{plane}-{number}")
         yield from nodes
         for a, b in self.ends.tolist():
-            low, high = sorted((nodes[a], nodes[b]))
-            yield f"link:{low}--{high}"
+            yield link_id(nodes[a], nodes[b])
 
 
 def address(number: int) -> str:

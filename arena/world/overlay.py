@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from arena.world.cluster import Cluster, endpoint_id, host_id, vswitch_id
+from arena.world.cluster import Cluster
+from arena.world.topology import endpoint_id, host_id, rnic_id, vswitch_id
 from schemas.records import FlowEntry, FlowTable
 from schemas.units import US_NS
 
@@ -99,7 +100,7 @@ def base_tables(cluster: Cluster) -> dict[int, dict[Key, tuple[str, int, bool]]]
     for a, b in sorted(pairs | {(b, a) for a, b in pairs}):
         host, rail = divmod(b, rails)
         near, dst = a // rails, endpoint_id(host, rail)
-        via, far = f"rnic:h{near}/r{rail}", f"rnic:h{host}/r{rail}"
+        via, far = rnic_id(near, rail), rnic_id(host, rail)
         tables[near][endpoint_id(near, a % rails), dst] = (vswitch_id(near), b, False)
         tables[near][vswitch_id(near), dst] = (via, b, True)
         tables[near][via, dst] = (far, b, True)

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from arena.world.topology import link_id
 from ops.lab.errors import LabUsageError
 from ops.lab.fault_kinds import KINDS, LOOPBACK_LAB, FaultKind, Param
 from ops.lab.overlay import Overlay
-from ops.lab.shape import LabShape, link_id
+from ops.lab.shape import LabShape
 from schemas.enums import Layer
 
 NEAR_MATCHES: Final = 5

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from arena.world.topology import link_id
 from ops.lab.agent_group import AgentGroup
 from ops.lab.agents import (
     AgentFiles,
@@ -42,7 +43,7 @@ from ops.lab.rxe.kind import forwarded_ports
 from ops.lab.rxe.machine import BOOT_TIMEOUT_S, LOGS, OUT
 from ops.lab.rxe.misleading import STALE, StaleKeys
 from ops.lab.server import SOCKET_FILE, FabricConfig
-from ops.lab.shape import LabShape, link_id
+from ops.lab.shape import LabShape
 from ops.lab.task import LabTask
 from ops.lab.truth import TRUTH_FILE, Action, Truth, TruthLog, lab_truth
 from ops.lab.vm.packages import fetch_image

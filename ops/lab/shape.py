@@ -1,10 +1,10 @@
 """What a lab consists of: hosts, RNICs, switches, links, and the names of all of them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Final
 
+from arena.world.topology import Cable, agent_id, host_id, rnic_id, spine_id
 from ops.lab.errors import LabUsageError
 from schemas.ids import check_id
 
@@ -19,16 +19,6 @@ class ShapeError(LabUsageError):
     """A shape that cannot be built; the message names every parameter that is wrong."""
 
 
-def link_id(a: str, b: str) -> str:
-    """Return the id of the link between two components, in whichever order they are given.
-
-    >>> link_id("spine:0", "leaf:p0-0")
-    'link:leaf:p0-0--spine:0'
-    """
-    low, high = sorted((a, b))
-    return f"link:{low}--{high}"
-
-
 @dataclass(frozen=True, slots=True)
 class EndpointSpec:
     """One RNIC of one container: where it stands, and what it hangs on."""
@@ -41,15 +31,6 @@ class EndpointSpec:
     host_id: str
     vswitch_id: str
     rnic_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSpec:
-    """A cable: `a` and `b` in the order of the link's id."""
-
-    link_id: str
-    a: str
-    b: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +87,7 @@ class LabShape:
 
     def host_ids(self) -> list[str]:
         """Return the ids of the hosts, in order."""
-        return [f"host:h{host}" for host in range(self.hosts)]
+        return [host_id(host) for host in range(self.hosts)]
 
     def vswitch_ids(self) -> list[str]:
         """Return the ids of the virtual switches, one per host."""
@@ -122,7 +103,7 @@ class LabShape:
 
     def spine_ids(self) -> list[str]:
         """Return the ids of the spine switches."""
-        return [f"spine:{spine}" for spine in range(self.spines)]
+        return [spine_id(spine) for spine in range(self.spines)]
 
     def switch_ids(self) -> list[str]:
         """Return the ids of all physical switches."""
@@ -134,7 +115,7 @@ class LabShape:
 
     def agent_ids(self) -> list[str]:
         """Return the ids of the agents, one per host."""
-        return [f"agent-h{host}" for host in range(self.hosts)]
+        return [agent_id(host) for host in range(self.hosts)]
 
     @cached_property
     def endpoints(self) -> tuple[EndpointSpec, ...]:
@@ -143,30 +124,20 @@ class LabShape:
             EndpointSpec(
                 endpoint_id=f"{self.task_id}-w{host}/r{rail}",
                 container_id=f"{self.task_id}-w{host}",
-                agent_id=f"agent-h{host}",
+                agent_id=agent_id(host),
                 host=host,
                 rail=rail,
-                host_id=f"host:h{host}",
+                host_id=host_id(host),
                 vswitch_id=f"vsw:h{host}",
-                rnic_id=f"rnic:h{host}/r{rail}",
+                rnic_id=rnic_id(host, rail),
             )
             for host in range(self.hosts)
             for rail in range(self.rails)
         )
 
     @cached_property
-    def links(self) -> tuple[LinkSpec, ...]:
+    def links(self) -> tuple[Cable, ...]:
         """All cables: RNIC to leaf, leaf to spine."""
-        return tuple(
-            LinkSpec(link_id(x, y), *sorted((x, y)))
-            for x, y in (*self._host_cables(), *self._fabric_cables())
-        )
-
-    def _host_cables(self) -> Iterator[tuple[str, str]]:
-        for e in self.endpoints:
-            yield e.rnic_id, self.leaf_of(e.host, e.rail)
-
-    def _fabric_cables(self) -> Iterator[tuple[str, str]]:
-        for leaf in self.leaf_ids():
-            for spine in self.spine_ids():
-                yield leaf, spine
+        leaves = (Cable.between(e.rnic_id, self.leaf_of(e.host, e.rail)) for e in self.endpoints)
+        spines = (Cable.between(x, y) for x in self.leaf_ids() for y in self.spine_ids())
+        return (*leaves, *spines)

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
+from arena.world.topology import component
 from ops.lab.shape import LabShape
-from schemas.enums import ComponentKind, Layer
+from schemas.enums import ComponentKind
 from schemas.records import Component, Task, TaskEndpoint
-
-LEAF_TIER = 0
-SPINE_TIER = 1
 
 
 class Topology:
-    """Makes the components of a lab; `addresses` are those of nodes and endpoints."""
+    """Builds the components of a lab; `addresses` are those of nodes and endpoints."""
 
     def __init__(
         self,
@@ -28,44 +26,38 @@ class Topology:
 
     def components(self, updated_at: int) -> list[Component]:
         """Return everything there is, links last."""
-        return [
-            Component(
-                cluster=self._cluster,
-                component_id=component_id,
-                kind=kind,
-                layer=layer,
-                a=a,
-                b=b,
-                parent=parent,
-                tier=tier,
-                updated_at=updated_at,
-                addresses=tuple(
-                    address for address in (self._addresses.get(component_id),) if address
-                ),
-            )
-            for component_id, kind, layer, parent, tier, a, b in self._all()
-        ]
+        return list(self._components(updated_at))
 
-    def _all(
-        self,
-    ) -> Iterator[tuple[str, ComponentKind, Layer, str | None, int | None, str | None, str | None]]:
+    def _components(self, updated_at: int) -> Iterator[Component]:
         shape = self._shape
+
+        def part(component_id: str, kind: ComponentKind, parent: str | None = None) -> Component:
+            address = self._addresses.get(component_id)
+            return component(
+                self._cluster, component_id, kind, updated_at, parent=parent, address=address
+            )
+
         for host, vswitch, agent in zip(
             shape.host_ids(), shape.vswitch_ids(), shape.agent_ids(), strict=True
         ):
-            yield host, ComponentKind.HOST, Layer.HOST, None, None, None, None
+            yield part(host, ComponentKind.HOST)
             if self._overlay:
-                yield vswitch, ComponentKind.VSWITCH, Layer.OVERLAY, host, None, None, None
-            yield agent, ComponentKind.AGENT, Layer.HOST, host, None, None, None
+                yield part(vswitch, ComponentKind.VSWITCH, host)
+            yield part(agent, ComponentKind.AGENT, host)
         for e in shape.endpoints:
-            yield e.rnic_id, ComponentKind.RNIC, Layer.UNDERLAY, e.host_id, None, None, None
-            yield e.endpoint_id, ComponentKind.ENDPOINT, Layer.OVERLAY, e.rnic_id, None, None, None
-        for leaf in shape.leaf_ids():
-            yield leaf, ComponentKind.SWITCH, Layer.UNDERLAY, None, LEAF_TIER, None, None
-        for spine in shape.spine_ids():
-            yield spine, ComponentKind.SWITCH, Layer.UNDERLAY, None, SPINE_TIER, None, None
+            yield part(e.rnic_id, ComponentKind.RNIC, e.host_id)
+            yield part(e.endpoint_id, ComponentKind.ENDPOINT, e.rnic_id)
+        for tier, switches in enumerate((shape.leaf_ids(), shape.spine_ids())):
+            for switch in switches:
+                yield component(
+                    self._cluster, switch, ComponentKind.SWITCH, updated_at,
+                    tier=tier, address=self._addresses.get(switch),
+                )  # fmt: skip
         for link in shape.links:
-            yield link.link_id, ComponentKind.LINK, Layer.UNDERLAY, None, None, link.a, link.b
+            yield component(
+                self._cluster, link.link_id, ComponentKind.LINK, updated_at,
+                cable=link, address=self._addresses.get(link.link_id),
+            )  # fmt: skip
 
 
 def task_of(

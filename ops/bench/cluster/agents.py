@@ -26,8 +26,9 @@ from arena.simulation.agents import (
     TRANSPORT,
 )
 from arena.simulation.tracing import REFRESH_NS
-from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.world.cluster import Cluster
 from arena.world.latency import PROBE_SIGMA
+from arena.world.topology import agent_id, endpoint_id, host_id
 from ops.bench.cluster.paths import Dead, Paths, rnic_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
 from ops.bench.rig.load import OK, SPREAD_NS, lose, round_body, round_head

@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from arena.simulation.setup import ROCE_PORT, Rec, topology
-from arena.world.cluster import Cluster, agent_id, endpoint_id, host_id
+from arena.simulation.setup import Rec, members, registration, topology
+from arena.world.cluster import Cluster
 from arena.world.fabric import address
 from ops.bench.cluster.shape import CLUSTER, JOB_HOSTS, RAILS, ClusterShape
 from schemas import topics
-from schemas.enums import Transport
-from schemas.records import Endpoint, Task, TaskEndpoint
+from schemas.records import Endpoint, Task
 from schemas.units import US_NS
 
 
@@ -78,14 +77,7 @@ class Jobs:
         name = f"job-{number:06d}"
         task = Task(
             cluster=CLUSTER, task_id=name, submitted_at=at_us, gpus_per_host=RAILS,
-            endpoints=tuple(
-                TaskEndpoint(
-                    endpoint_id=endpoint_id(host, rail), container_id=f"{name}-w{index}",
-                    host_id=host_id(host), agent_id=agent_id(host), rail=rail,
-                )
-                for index, host in enumerate(hosts)
-                for rail in range(RAILS)
-            ),
+            endpoints=members(name, hosts, RAILS),
         )  # fmt: skip
         job = Job(task, hosts, at_us)
         self.running.append(job)
@@ -108,12 +100,7 @@ class Jobs:
         return [Rec(at_ns, topics.TASK.name, over.task_id, over), *left]
 
     def _endpoints(self, job: Job) -> Iterator[Endpoint]:
-        for host, member in ((m.host_id, m) for m in job.task.endpoints):
-            number = int(host.removeprefix("host:h")) * RAILS + member.rail
-            yield Endpoint(
-                cluster=CLUSTER, endpoint_id=member.endpoint_id, agent_id=member.agent_id,
-                container_id=member.container_id, host_id=host, task_id=job.task.task_id,
-                rail=member.rail, transport=Transport.RDMA_UD,
-                address=address(self._first_endpoint + number), port=ROCE_PORT, incarnation=1,
-                registered_at=job.begun_us,
-            )  # fmt: skip
+        for number, member in enumerate(job.task.endpoints):
+            rnic = job.hosts[number // RAILS] * RAILS + member.rail
+            shown = address(self._first_endpoint + rnic)
+            yield registration(CLUSTER, job.task.task_id, member, shown, job.begun_us)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from arena.world.topology import agent_id
 from ops.bench.cluster.jobs import Jobs
 from ops.bench.cluster.shape import CLUSTER
 from schemas.records import PingList
@@ -37,7 +38,7 @@ class Lists:
     def touched(self, hosts: Iterable[int]) -> None:
         """Take note that a container of a host began or ended."""
         for host in hosts:
-            name = f"agent-h{host}"
+            name = agent_id(host)
             self._may[name] = min(2 * EACH, self._may.get(name, 0) + EACH)
             self.changes += 1
 
@@ -54,7 +55,7 @@ class Lists:
 
     def missing(self) -> int:
         """Return how many hosts with a container have an agent without a list."""
-        return sum(f"agent-h{host}" not in self._latest for host in self._jobs.job_of)
+        return sum(agent_id(host) not in self._latest for host in self._jobs.job_of)
 
     def wrong(self) -> int:
         """Return how many agents have another list than a job made for what is there now."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from arena.faults.injection import Sight
 from arena.simulation.setup import Rec, sight_state
-from arena.world.cluster import agent_id, endpoint_id, host_id, vswitch_id
+from arena.world.topology import agent_id, endpoint_id, host_id, vswitch_id
 from ops.bench.scale.localizer_world import NAME, PAIR_FLOWS, RAILS, SEGMENT_HOSTS, SPINES, World
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState, TraceCause

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, topology
-from arena.world.cluster import Cluster, JobPlan, agent_id, endpoint_id, host_id
+from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import NOWHERE, Fabric, FabricShape, address
+from arena.world.topology import agent_id, endpoint_id, host_id
 from localizer.facts.inputs import Event
 from schemas import topics
 from schemas.columns.arrays import Int64s

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from ops.lab.shape import EndpointSpec, LabShape, link_id
+from arena.world.topology import link_id
+from ops.lab.shape import EndpointSpec, LabShape
 from ops.lab.suite.cases import Case
 
 Names = Mapping[str, str]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from arena.world.topology import link_id
 from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
@@ -17,7 +18,7 @@ from localizer.merge import Merge
 from ops.lab.ecmp import flow_hash
 from ops.lab.overlay import Overlay
 from ops.lab.routing import Router
-from ops.lab.shape import EndpointSpec, LabShape, link_id
+from ops.lab.shape import EndpointSpec, LabShape
 from ops.lab.topology import Topology, task_of
 from probers.probing.trace import TypicalRtt
 from schemas import topics

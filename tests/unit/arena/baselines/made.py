@@ -7,8 +7,9 @@ import numpy as np
 
 from arena.baselines.observing import Network, Window, window_of
 from arena.simulation.setup import topology
-from arena.world.cluster import Cluster, JobPlan, endpoint_id
+from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import NOWHERE, Fabric, FabricShape
+from arena.world.topology import endpoint_id
 from localizer.facts.overlay import FlowTables
 from localizer.network.topology import Topology
 from schemas.units import SECOND_NS, US_NS

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ops.lab.shape import LabShape, ShapeError, link_id
+from arena.world.topology import link_id
+from ops.lab.shape import LabShape, ShapeError
 
 
 def test_the_default_lab_is_the_promised_one() -> None:
