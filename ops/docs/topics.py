@@ -20,7 +20,7 @@ them from other languages and tools: [tapping](../guide/tapping.md).
   format (`00`, 4-byte schema id, datum; subject `<topic>-value`). Without: Avro single-object
   encoding (`C3 01`, 8-byte CRC-64-AVRO fingerprint of the schema, datum). A null value is a
   tombstone.
-- **Keys** are UTF-8 text.
+- **Keys** are UTF-8 text. *Latest per key* is compaction: a tombstone removes a key.
 - **The Kafka timestamp** is the event time.
 - **Times** named `*_at` are microseconds since the epoch (UTC, `timestamp-micros`); **durations**
   named `*_ns` are nanoseconds. What is missing is null, with a reason beside it; never 0 or -1.
@@ -86,14 +86,10 @@ def _topic(topic: Topic) -> str:
         "",
         f"{topic.doc} {schema['doc']}",
         "",
-        f"- Key: {topic.key}; partition chosen by {topic.partitioned_by}; "
-        f"{topic.partitions} partition{'s' if topic.partitions != 1 else ''}.",
-        f"- Kept: {_policy(topic)}.",
-        f"- Written by: {_names(topic.producers)}. Read by: {_names(topic.consumers)}.",
-        f"- Dead letters: `{topic.dlq}`.",
-        f"- Schema `{schema['namespace']}.{schema['name']}`, version {versions[-1].version}, "
-        f"fingerprint `{versions[-1].fingerprint.hex()}` (as on the wire): "
-        f"[{versions[-1].version}.avsc](../../schemas/avsc/{topic.name}/{versions[-1].version}.avsc).",
+        f"Key: {topic.key}{_placed(topic)}. Dead letters: `{topic.dlq}`. "
+        f"Schema `{schema['namespace']}.{schema['name']}`, version {versions[-1].version} "
+        f"([avsc](../../schemas/avsc/{topic.name}/{versions[-1].version}.avsc)), "
+        f"fingerprint `{versions[-1].fingerprint.hex()}`.",
     ]
     for record in _records(schema):
         lines += ["", f"**{record['name']}**" + _note(record, schema), ""]
@@ -102,12 +98,8 @@ def _topic(topic: Topic) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _policy(topic: Topic) -> str:
-    if not topic.compacted:
-        return f"{_kept(topic)}, then deleted"
-    if topic.retention_ns is None:
-        return "the latest record of each key, for ever (compaction); a tombstone removes a key"
-    return f"the latest record of each key (compaction), at most {topic.retention_ns // DAY_NS} d"
+def _placed(topic: Topic) -> str:
+    return "" if topic.partitioned_by == "the key" else f"; placed by {topic.partitioned_by}"
 
 
 def _note(record: dict[str, Any], root: dict[str, Any]) -> str:
@@ -148,4 +140,6 @@ def _cell(field: dict[str, Any]) -> str:
     # A bar would end the cell; angle brackets would be taken for HTML.
     text: str = field["doc"]
     text = text.replace("docs/kinds.md", "[kinds](kinds.md)")
+    # The introduction says so of all times.
+    text = text.replace(" (UTC, microseconds since the epoch)", "")
     return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
