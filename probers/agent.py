@@ -1,8 +1,7 @@
-"""The agent: one thread, one loop, around the parts that know what to do.
+"""The agent: one thread with one loop that calls the other parts when they are due.
 
-What waits in sockets is read before anything is judged to have timed out, so a
-process that was not scheduled for a while does not take its own absence for the
-network's.
+The loop reads its sockets before it decides that a probe has timed out. So a process that was not
+scheduled for a while does not report replies as lost that wait in its sockets.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""The two clocks, read together: wall time for events, monotonic time for durations.
+"""The agent's time: both clocks read together, timers, and a rate limit.
 
-Things done every so often on the monotonic clock. Pure.
+Events are dated by the wall clock; durations are measured on the monotonic clock. Nothing but
+`SystemClock` reads the time: everything else is given an `Instant`.
 """
 
 from time import monotonic_ns, time_ns

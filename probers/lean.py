@@ -1,11 +1,10 @@
-"""Keeps small what an agent shares its host with a job for: memory that it never uses.
+"""Keeps the agent's memory small: it shares its host with a training job.
 
-`hashlib` loads OpenSSL's libcrypto when it finds `_hashlib` (3.6 MB), for faster
-hashes of which the agent computes one at start; without it, CPython's own are used.
-fastavro imports `cramjam` where it is installed (1.6 MB), and always `bz2` and `lzma`
-(0.4 MB), for compressed files the agent never reads. A module that is None in
-`sys.modules` counts as not there (Python reference, "The import system"); an empty one
-takes the place of those that fastavro does not do without.
+`hashlib` loads OpenSSL's libcrypto (3.6 MB) when it finds the module `_hashlib`. The agent
+computes few hashes, and CPython's own do. fastavro imports `cramjam` where it is installed (1.6
+MB), and always `bz2` and `lzma` (0.4 MB), for compressed files that the agent never reads. A
+module that is None in `sys.modules` counts as not installed (Python reference, "The import
+system"); where fastavro insists on a module, an empty one takes its place.
 """
 
 import contextlib

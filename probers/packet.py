@@ -1,11 +1,10 @@
-"""The probe and its reply: a fixed header, padding, nothing that a reader must trust.
+"""The format of probes and replies on the wire: a fixed header, then padding.
 
-A reply is exactly as long as its probe, so that a responder cannot be used to
-amplify traffic. Every probe carries a fresh 64-bit nonce from the system's random
-source: who cannot see the probe cannot forge its reply. A CRC-32 over the whole
-packet tells corruption from a foreign packet. Where the cluster has a key, a keyed
-hash over the packet (BLAKE2s, RFC 7693) shows that an agent with the key made it: a
-stranger's probes are not answered, and a stranger's replies count for nothing.
+A reply is exactly as long as its probe, so that a responder cannot be used to amplify traffic.
+Each probe carries a fresh random nonce of 64 bits: whoever cannot see the probe cannot forge its
+reply. A CRC-32 over the whole packet detects corruption. If the cluster has a key, a keyed hash
+of the packet (BLAKE2s, RFC 7693) proves that an agent with the key made it: probes of strangers
+are not answered, and replies of strangers are ignored.
 """
 
 import struct

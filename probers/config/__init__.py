@@ -1,1 +1,1 @@
-"""The agent's settings: flags before environment before TOML, checked all at once."""
+"""The agent's settings: flags come before the environment, and that before the TOML file."""

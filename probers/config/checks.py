@@ -1,4 +1,7 @@
-"""Checks of single settings; each notes what is wrong and goes on, so that all is reported."""
+"""Checks of single settings. Pure.
+
+Each appends what is wrong to a list, so that all mistakes are reported at once.
+"""
 
 import ipaddress
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where an agent may be asked how it is: the setting `health`."""
+"""The setting `health`: the address at which the agent answers questions about its health."""
 
 import ipaddress
 from dataclasses import dataclass

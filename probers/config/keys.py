@@ -1,4 +1,7 @@
-"""The cluster's probe keys: a file, so that they stand on no command line and in no environment."""
+"""Reads the cluster's probe keys from a file.
+
+Keys are in a file so that they appear on no command line and in no environment.
+"""
 
 from pathlib import Path
 from typing import Final

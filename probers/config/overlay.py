@@ -1,4 +1,4 @@
-"""The overlay tables of an agent's settings: `[agent.overlay]`."""
+"""The settings of the overlay tables: `[agent.overlay]`."""
 
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""What the settings of an RNIC say of verbs.
-
-The RNICs of an agent's settings: `[[agent.rnic]]` tables or `--rnic` flags.
-"""
+"""The settings of the agent's RNICs: `[[agent.rnic]]` tables or `--rnic` flags."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

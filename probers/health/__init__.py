@@ -1,1 +1,1 @@
-"""How the agent says that it is well: to whoever asks, and to the service manager."""
+"""How the agent reports its health: to HTTP clients and to the service manager."""

@@ -1,8 +1,7 @@
-"""What an agent says of itself when it is asked over HTTP. Pure.
+"""The HTTP answers to questions about the agent's health. Pure.
 
-`/healthz` is answered by the loop that probes: that there is an answer shows that the loop
-turns, and no answer in time that it does not. `/readyz` says whether the agent does what it
-is for.
+`/healthz` is answered by the loop that probes: an answer shows that the loop runs, and no answer
+in time shows that it does not. `/readyz` says whether the agent probes and publishes.
 """
 
 import json

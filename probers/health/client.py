@@ -1,6 +1,6 @@
-"""`skeletonhunter agent health`: ask the agent of this host or container how it is.
+"""`skeletonhunter agent health`: asks the agent of this host or container about its health.
 
-For probes of containers whose image has no curl, and for unix sockets.
+It serves liveness and readiness probes of containers whose image has no curl, and unix sockets.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Answers whoever asks how the agent is, a few of them at a time, from the agent's own loop.
+"""The HTTP server for questions about health; it runs within the agent's own loop.
 
-Nobody can wake the loop by asking: sockets are looked at when it serves Kafka, ten times a
-second, so that a flood of requests costs no more than a few requests a tick.
+A request does not wake the loop. Sockets are read when the loop serves Kafka, ten times a second,
+so a flood of requests costs no more than a few requests each time.
 """
 
 import contextlib

@@ -1,4 +1,8 @@
-"""What those are told who watch over the agent's process: a service manager, and who asks."""
+"""Tells supervisors that the agent lives: the service manager and HTTP clients.
+
+The service manager gets datagrams as sd_notify(3) describes them, and watches over the loop if it
+has a watchdog.
+"""
 
 import contextlib
 import os

@@ -1,1 +1,1 @@
-"""What the agent reads of its host: counters, links, states of RNICs."""
+"""What the agent reads of its host: counters, links, and the states of RNICs and host."""

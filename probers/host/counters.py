@@ -1,9 +1,9 @@
-"""Byte counters of an RNIC, from whichever layout of sysfs its driver has.
+"""Reads the byte counters of an RNIC, in any of the layouts that drivers have in sysfs.
 
-InfiniBand counts port data in words of four octets (IBTA specification, volume 1,
-section 16.1.3.5), in 32 bits on old devices and 64 on others. Drivers without that table
-count bytes in `hw_counters` of their own, in 64 bits; a device that does neither, such as
-Soft-RoCE, sends through a network device, whose statistics count bytes in 64 bits.
+InfiniBand counts port data in words of four octets (IBTA specification, volume 1, section
+16.1.3.5), in 32 bits on old devices and in 64 on others. Drivers without that table count bytes
+in `hw_counters`, in 64 bits. A device that has neither, such as Soft-RoCE, sends through a
+network device, whose statistics count bytes in 64 bits.
 """
 
 import os

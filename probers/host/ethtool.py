@@ -1,7 +1,7 @@
-"""Pause frames as drivers tell them to ethtool, where sysfs has no counter of them.
+"""Counts received pause frames by ethtool's ioctl, for drivers that show no such counter in sysfs.
 
-RdmaProber takes no privilege. A driver may ask its firmware for all of its statistics at once, so
-this is for a look now and then, in the network namespace of the calling thread.
+The ioctl takes no privilege. A driver may ask its firmware for all of its statistics, so this is
+not to be called often. It reads devices of the network namespace of the calling thread.
 """
 
 import array

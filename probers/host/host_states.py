@@ -1,4 +1,4 @@
-"""What the agent reports about its host: hugepages, kernel version, GPU driver version."""
+"""The states of the host: its hugepages, and the versions of its kernel and GPU driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""How often something happens, from counters that are looked at now and then. Pure.
+"""How often something happened within a window, from counters that are read now and then. Pure.
 
-Counters of drivers start anew after a reset, are cleared by people, go back, wrap, come and
-go with their device, and stop when they are full. None of that is an event: what grew
-between two looks counts, a step back counts nothing and is the new beginning.
+Counters of drivers start anew after a reset, are cleared by people, wrap, disappear with their
+device, and stop when they are full. None of that is an event: only growth between two readings
+counts. A counter that went back counts nothing, and its new value is the start of what follows.
 """
 
 from collections import deque

@@ -1,11 +1,9 @@
-"""Sockets and counters of other network namespaces, for an agent that stays in its own.
+"""Opens sockets and sysfs of other network namespaces; the agent itself stays in its own.
 
-A socket belongs to the namespace in which it was opened, wherever it is used later. So
-a thread enters the namespace, opens it and ends: the agent's own thread never leaves
-its namespace, and nothing has to be restored. A mount of sysfs shows the devices of the
-namespace in which it was made; one that is mounted nowhere is reached by its descriptor.
-
-Both need CAP_SYS_ADMIN.
+A socket belongs to the namespace in which it was opened, wherever it is used later. So a new
+thread enters the namespace, opens the socket and ends, and nothing has to be restored. A mount of
+sysfs shows the devices of the namespace in which it was made; a mount without a mount point is
+reached by its descriptor. Both need CAP_SYS_ADMIN.
 """
 
 import ctypes

@@ -1,13 +1,9 @@
-"""Which counters of sysfs tell of which attribute, and how large they get.
+"""Reads what sysfs and procfs say about an RNIC: texts as the kernel wrote them, None if missing.
 
-By path under the folder of the port; `net/` stands for its network device. Meanings:
-Documentation/ABI/stable/sysfs-class-infiniband, sysfs-class-net and sysfs-class-net-statistics
-in the kernel's sources; widths: IBTA specification, volume 1, PortCounters. Counters of that
-table stop when they are full; they do not wrap.
-
-What a look at an RNIC brings, as the kernel wrote it: texts, or None for what is not there.
-
-Looks at an RNIC in sysfs and procfs: the only place that knows where things stand.
+No other module knows where these files are. Meanings of the counters:
+Documentation/ABI/stable/sysfs-class-infiniband, sysfs-class-net and sysfs-class-net-statistics in
+the kernel's sources; widths: IBTA specification, volume 1, PortCounters. Counters of that table
+stop when they are full; they do not wrap.
 """
 
 import os

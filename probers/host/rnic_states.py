@@ -1,7 +1,7 @@
-"""What a look at an RNIC means: raw texts and the time → values of its attributes. Pure.
+"""Turns one reading of an RNIC's files into the states of the RNIC. No files are read here.
 
-An attribute that cannot be told has a reason in place of a value. One that takes two looks
-is left out until the second.
+An attribute that is not known has a reason in place of a value. One that needs two readings is
+left out until the second.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""Counters on the wall clock's ticks, one batch a second. Pure but for the readers it is given.
+"""Samples the byte counters at ticks of the wall clock, one batch a second.
 
-All hosts sample at the same moments, whole multiples of the tick since the epoch:
-the skeleton is inferred from bursts of different hosts that fall together or follow
-each other. A tick that the process slept through is a sample without values.
+All hosts sample at the same moments, whole multiples of the tick since the epoch: the skeleton is
+inferred from bursts that coincide on different hosts, or follow each other. A tick during which
+the process was not scheduled is a sample without values.
 """
 
 from collections.abc import Callable, Mapping

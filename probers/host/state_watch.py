@@ -1,7 +1,7 @@
-"""The agent's eye on its host: looks at one thing at a time, and says what is worth telling.
+"""Reads the states of RNICs and host in turn, and returns what is to be reported.
 
-A look at an RNIC reads some tens of files, some of which ask its firmware, and probes are due
-all the time: so each RNIC, and the host, has a moment of its own within the interval.
+One reading of an RNIC opens some tens of files, and some of them ask its firmware, while probes
+are due all the time. So each RNIC, and the host, has its own moment within the interval.
 """
 
 from collections.abc import Callable, Mapping

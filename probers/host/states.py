@@ -1,9 +1,8 @@
-"""What was told of components, and what is worth telling again. Pure.
+"""Which states of components are reported, and when. Pure.
 
-A word or a setting is told when it changes. A measured number (a rate, a count in a window)
-never stands still: it is told at once when it has changed by half, and otherwise with
-what is told every minute. Everything is told once a minute, so that a reader can see that
-somebody still looks.
+A word or a setting is reported when it changes. A measured number (a rate, or a count in a
+window) changes all the time: it is reported when it has changed by half. Every state is reported
+again once a minute, so that a reader can see that somebody still looks.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reading the kernel's text files (sysfs, procfs): bounded, and what cannot be read is None."""
+"""Reads text files of the kernel (sysfs, procfs): bounded in size; None if not readable."""
 
 import os
 from itertools import islice

@@ -1,7 +1,7 @@
-"""What the texts of sysfs and procfs mean. Pure: text to value, and None for all else.
+"""Parses the texts of sysfs and procfs. Pure: text to value, and None if the text is anything else.
 
-A text comes from a driver, and drivers differ: what is not exactly what the documentation
-says is unknown, never a guess.
+The texts come from drivers, and drivers differ: what does not match the kernel's documentation
+exactly is unknown, never a guess.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""What arrives from Kafka: ping lists, registrations, and who probes whom."""
+"""What arrives from Kafka: ping lists and registrations of endpoints."""

@@ -1,9 +1,9 @@
-"""Which endpoints have registered: those an agent needs, and some it may need. Pure.
+"""The registered endpoints that the agent needs, and some that it may need later. Pure.
 
-A cluster has tens of thousands of endpoints, an agent probes some dozens. What a
-ping list names is always kept; of the rest the latest `spare` are, for a list that
-comes later than the registrations it names. When even that was not enough,
-`lacking` says so, and the agent reads the (compacted) topic once more.
+A cluster has tens of thousands of endpoints; an agent probes some dozens. Endpoints on the ping
+list are always kept. Of the others the latest `spare` are kept, for a ping list that comes later
+than the registrations it names. If that was not enough, `set_wanted` says so, and the agent reads
+the (compacted) topic again.
 """
 
 from collections import OrderedDict

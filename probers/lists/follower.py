@@ -1,9 +1,9 @@
-"""Follows the agent's own ping list: what it accepts, and which targets are active. Pure.
+"""Follows the agent's ping list: which lists are accepted, and which targets are active. Pure.
 
-A target is active once its endpoint has registered: until then it waits, without a
-probe and without a false alarm (SkeletonHunter's initialization phase). A list is
-taken whole or refused whole; a single target that cannot be probed is left out and
-counted, so that one bad line does not blind an agent.
+A target becomes active when its endpoint has registered. Until then it is not probed and raises
+no false alarm (SkeletonHunter's initialization phase). A list is accepted or refused as a whole.
+A single target that cannot be probed is left out and counted: one bad line does not stop an
+agent.
 """
 
 import ipaddress

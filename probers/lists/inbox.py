@@ -1,8 +1,7 @@
-"""What arrives from Kafka: picks what concerns the agent, decodes it, sees that it is told.
+"""Decodes the records from Kafka that concern the agent, and hands them to the parts they are for.
 
-Every agent reads every registration and every ping list, so what is not for this
-one is skipped by its key, undecoded. What should be read and cannot be is counted
-and goes to the dead-letter topic.
+Every agent reads all registrations and all ping lists. Lists of other agents are skipped by their
+key and not decoded. A record that cannot be decoded is counted and goes to the dead-letter topic.
 """
 
 from dataclasses import dataclass

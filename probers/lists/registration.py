@@ -1,12 +1,12 @@
-"""Registers the agent's endpoints, and settles which of two agents with one id goes on. Pure.
+"""Registers the agent's endpoints, and decides which of two agents with one id continues. Pure.
 
-The rule for two agents with one id: **the one that started later goes on, the other
-yields**, since a restart is by far the commonest reason, and the new process is the
-one somebody wanted. Started later means a larger incarnation. It is chosen after the
-topic has been read to its end, larger than any seen under the own id, so that a
-clock set back between two starts does not turn the rule around. They cannot fight:
-only the larger incarnation ever writes a registration again, and the one that
-yielded writes nothing until a tombstone says that the other has left.
+Of two agents with one id, **the one that started later continues and the other yields**: a
+restart is by far the most frequent reason, and the new process is the one that somebody wanted.
+"Later" means a larger incarnation. An agent chooses its incarnation after it has read the topic
+to its end, larger than any seen under its id, so that a clock set back between two starts does
+not reverse the rule. The two cannot take turns: only the one with the larger incarnation writes
+registrations, and the one that yielded writes nothing until a tombstone says that the other has
+left.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""`python -m probers.overlay`: the child. A request on standard input, the answer on output."""
+"""`python -m probers.overlay`: the child. Reads a request on stdin, writes the answer to stdout."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""IPv4 and Ethernet addresses as numbers, with masks, from text that may be garbage. Pure."""
+"""IPv4 and Ethernet addresses as integers with masks, parsed from texts that may be wrong. Pure."""
 
 from typing import Final, NamedTuple
 

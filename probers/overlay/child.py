@@ -1,9 +1,8 @@
-"""The process that reads the tables, as the agent sees it: started, asked about, ended.
+"""Starts, polls and ends the child process that reads the tables; the agent's side.
 
-A process, not a thread: a dump of tens of thousands of flows takes seconds of Python
-and tens of megabytes, which a thread would take from the probing loop and never give
-back. Request and answer lie in anonymous files, so there is no pipe that could be
-full and nothing that blocks.
+It is a process and not a thread: a dump of tens of thousands of flows takes seconds of Python and
+tens of megabytes. A thread would take the time from the probing loop and never give the memory
+back. Request and answer are in anonymous files, so no pipe can be full and nothing blocks.
 """
 
 import contextlib

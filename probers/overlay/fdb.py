@@ -1,7 +1,7 @@
-"""Where the kernel's VXLAN forwarding database sends packets to destinations in use. Pure.
+"""Finds where the kernel's VXLAN forwarding database sends packets to destinations. Pure.
 
-Reads what `bridge -j fdb show` and `ip -j neigh show` print. The database knows
-Ethernet addresses, so the neighbour table says which one a destination has.
+It parses the output of `bridge -j fdb show` and `ip -j neigh show`. The database is keyed by
+Ethernet addresses; the neighbour table says which one a destination has.
 """
 
 import json

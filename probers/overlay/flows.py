@@ -1,9 +1,9 @@
-"""Where Open vSwitch's datapath flows send packets to the destinations in use. Pure.
+"""Finds where Open vSwitch's datapath flows send packets to the destinations in use. Pure.
 
-A datapath flow is a cache of what the pipeline decided for packets that came: one
-that is not there says nothing, one that drops says that the pipeline drops. Flows
-part a decision over several passes (`recirc_id`), so a destination is followed from
-pass 0 through all flows that its packets may hit.
+A datapath flow is a cached decision of the pipeline for packets that came. A flow that is missing
+says nothing; one that drops says that the pipeline drops. Flows split a decision into passes
+(`recirc_id`), so a destination is followed from pass 0 through all flows that its packets may
+hit.
 """
 
 from collections import Counter, defaultdict

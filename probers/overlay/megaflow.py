@@ -1,9 +1,9 @@
-"""One line of `ovs-appctl dpctl/dump-flows`: what it matches and what it does. Pure.
+"""Parses a line of `ovs-appctl dpctl/dump-flows`: what the flow matches and what it does. Pure.
 
-The text is what Open vSwitch prints for a datapath flow, of the kernel's datapath,
-of TC and of DPDK alike: a list of matches with nested parentheses, then statistics,
-then `actions:`. Only what says where a packet to an address goes is kept. A line may
-be anything: it is taken, or told as one of `Skipped`, and nothing is raised.
+Open vSwitch prints datapath flows of the kernel, of TC and of DPDK in one format: a list of
+matches with nested parentheses, then statistics, then `actions:`. Only what says where packets to
+an address go is kept. Any line is accepted: what is no flow is one of `Skipped`, and nothing is
+raised.
 """
 
 import re

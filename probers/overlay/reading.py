@@ -1,4 +1,7 @@
-"""Reads the tables of a host as they are now. Runs in a process of its own, which then ends."""
+"""Runs the host's commands and reads the overlay tables once, in the child process.
+
+The output of each command is bounded in size and time.
+"""
 
 import os
 import subprocess

@@ -1,9 +1,9 @@
-"""What was found becomes a host's flow table: addresses become components. Pure.
+"""Makes the flow table of a host from what was read: addresses become components. Pure.
 
-The chain is that of the contract: endpoint → virtual switch → VTEP → remote VTEP →
-remote virtual switch → endpoint. A destination is told with the whole of its chain
-on this host, or, where that is not known, not at all: an entry that is not there
-accuses its node of having lost it.
+A destination's chain is endpoint → virtual switch → VTEP → remote VTEP → remote virtual switch →
+endpoint (the contract of `overlay.flows.v1`). The part of the chain on this host is published as
+a whole or, if part of it is not known, not at all: a missing entry accuses its node of having
+lost it.
 """
 
 from collections import Counter

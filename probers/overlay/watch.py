@@ -1,4 +1,4 @@
-"""When the host's overlay tables are read, and what of them is published."""
+"""Decides when the host's overlay tables are read, and what of them is published."""
 
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol

@@ -1,7 +1,7 @@
-"""What the agent asks of the child that reads the tables, and what that answers: JSON. Pure.
+"""The messages between the agent and the child that reads the tables: JSON. Pure.
 
-Both ends are this program, yet the answer is made from what other programs print:
-the agent takes what has the right form and leaves the rest.
+Both ends are this program, but answers are made from the output of other programs. So the agent
+accepts what has the right form and drops the rest.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One RNIC at work: its transports, whether its port is up, whether it is there at all."""
+"""One RNIC at work: opens its transports, and watches its port and whether it is there at all."""
 
 import errno
 from enum import Enum, auto

@@ -1,8 +1,8 @@
-"""One probing round: which probe when, what became of each, when it is over. Pure.
+"""One probing round: which probe is sent when, its results, and when the round is over. Pure.
 
-A probe that is lost is sent again at once on the same 5-tuple, `confirm` times one
-after another, and each is a result of its own: a dead 5-tuple shows several losses
-in a row within one round, a single lost packet does not.
+A lost probe is sent again at once on the same 5-tuple, up to `confirm` times in a row, and each
+attempt is a result of its own. So a dead 5-tuple shows several losses in a row within a round,
+and a single lost packet does not.
 """
 
 from collections import deque

@@ -1,4 +1,7 @@
-"""Rounds and traces over the transports: what is due is sent, what ends is told to its owner."""
+"""Runs rounds and traces over the transports.
+
+It sends what is due, and hands each completion to the round or trace that the probe is of.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping

@@ -1,17 +1,16 @@
-"""Whether a 5-tuple has become slower: no detector, only the reason to trace it now. Pure.
+"""Traces of 5-tuples: when to trace one, and which hops it takes. Pure.
 
-What is anomalous is decided by the stream worker, over windows and against a false-alarm
-rate. But where a delay arises only a trace made during it can tell, and by the time a
-verdict is due it must be there.
+Hops are found as Paris traceroute finds them, over any transport whose nodes report expired
+probes. All probes of a trace are ordinary probes on the flow's own 5-tuple, so they take the
+flow's own ECMP path (Augustin et al., Paris traceroute, IMC 2006). They differ in the TTL alone,
+and all TTLs up to the last known distance are sent at once: a trace takes one round trip if its
+target answers, and one timeout at most if a known target is dead.
 
-Which hops a 5-tuple takes: Paris traceroute over any transport that reports nodes. Pure.
-
-All probes of a trace are ordinary probes on the flow's own 5-tuple (so they take
-the flow's own ECMP path: Augustin et al., Paris traceroute, IMC 2006) that differ in
-the TTL alone, and all TTLs up to the distance seen last are sent at once: a trace
-lasts one timeout at most when its target is known and dead, and one round trip when
-it answers. Every flow is traced when it becomes active, every few minutes
-after that, and at once when a probe of it is lost or it has become slower.
+A flow is traced when it becomes active, every few minutes after that, and at once when one of its
+probes is lost or when it has become slower. `TypicalRtt`, which decides the latter, is no
+detector: the stream worker decides what is anomalous, over windows and at a stated false-alarm
+rate. But only a trace made while a path is slow shows where the delay arises, and it must exist
+by the verdict.
 """
 
 import heapq

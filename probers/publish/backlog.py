@@ -1,4 +1,4 @@
-"""What waits to be handed to Kafka: bounded, the oldest goes first. Pure."""
+"""The queue of messages that wait for Kafka: bounded, and the oldest are dropped first. Pure."""
 
 import zlib
 from collections import OrderedDict, deque

@@ -1,10 +1,9 @@
-"""The agent's only Kafka producer: never blocks, bounded, the oldest goes first.
+"""The agent's only Kafka producer: never blocks, bounded, and drops the oldest records first.
 
-librdkafka refuses *new* messages when its queue is full, which is the wrong end.
-So it is given only a small window, and what waits does so in a `Backlog` of ours.
-When that is full, what librdkafka has queued (it is the oldest) is purged, the
-oldest of the backlog take its place, and so on: whatever the outage, what is left
-are the latest records.
+librdkafka refuses *new* messages when its queue is full, but the latest matter most. So
+librdkafka gets only a small window of messages, and the others wait in a `Backlog`. When that is
+full, the messages queued in librdkafka, which are the oldest, are purged, and the oldest of the
+backlog take their place. After an outage of any length the latest records are left.
 """
 
 from collections import Counter

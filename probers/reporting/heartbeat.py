@@ -1,4 +1,4 @@
-"""The agent's sign of life: its state, why it is degraded, what it counted. Pure."""
+"""The heartbeat: state of the agent, why it is degraded, and its counts. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Final

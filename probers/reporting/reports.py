@@ -1,4 +1,7 @@
-"""What the agent tells: its parts' findings as records of the contract, keyed and timed."""
+"""Makes records of the contract from what the agent's parts measure, and queues them.
+
+It also gathers the contents of heartbeats, and the reasons why an agent is not ready.
+"""
 
 from collections.abc import Collection
 

@@ -1,1 +1,1 @@
-"""How probes travel: one Protocol, and the transports that fulfil it."""
+"""How probes travel: the protocol `base.Transport`, and the transports of `registry`."""

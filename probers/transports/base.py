@@ -1,17 +1,17 @@
-"""What every transport can do, and what it reports.
+"""The protocol that every transport implements, and the results it returns.
 
-Five methods. A transport belongs to one RNIC, probes from it and answers for it.
-Its contract, held by tests/contract/test_transport.py for all of them:
+A transport belongs to one RNIC: it sends probes from it and answers probes to it.
+tests/contract/test_transport.py holds every transport to this contract:
 
 * `send` never blocks and never raises for what the network does;
-* every probe sent yields exactly one `Completion`, at the latest one `poll` after
-  its timeout, whatever is lost, delayed, doubled, reordered or forged;
+* every probe sent yields exactly one `Completion`, at the latest one `poll` after its timeout,
+  whatever is lost, delayed, doubled, reordered or forged;
 * a probe that is OK was answered by its target, intact, within its timeout;
-* what is not the reply to a probe under way is counted, never reported.
+* a packet that is not the reply to a probe under way is counted and never reported.
 
-RDMA fits: the descriptor is that of the completion channel; `send` posts to the
-UD queue pair; `poll` reads the completion queue, keeps t2 and t5 of the RNIC, and
-completes a probe when both acknowledgements are in (the second brings t4 - t3).
+For RDMA the descriptor is that of the completion channel, `send` posts to the UD queue pair, and
+`poll` reads the completion queue. A probe is complete when its reply and, where the responder's
+RNIC stamps completions, the follow-up with the hold (t4 - t3) are in.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,9 @@
-"""The lab's encapsulation: a small header before every datagram, as VXLAN has one.
+"""The lab's encapsulation: a small header before every datagram, as VXLAN has one. Pure.
 
-An RNIC behind a gateway (the lab's virtual switch) exchanges all its datagrams
-with that one address; the header says where they really go. Nodes of the fabric
-rewrite nothing but the ttl, and answer with an error when they cannot forward.
-Pure functions over bytes: no socket is opened here. Everything a hostile datagram can
-claim is bounded, and what is wrong with it is an `EncapError`.
+An RNIC behind a gateway (the lab's virtual switch) exchanges all its datagrams with that one
+address; the header says where they really go. Nodes of the fabric rewrite nothing but the TTL,
+and answer with an error when they cannot forward. All fields of a datagram are checked; what is
+wrong raises an `EncapError`.
 """
 
 import socket

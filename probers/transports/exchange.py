@@ -1,4 +1,7 @@
-"""Probes out, replies in: what both UDP transports share. Knows bytes and clocks, no sockets."""
+"""The prober's side that transports share: probes under way, and what each reply means.
+
+It knows packets and clocks, but no sockets.
+"""
 
 import heapq
 import os

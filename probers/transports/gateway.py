@@ -1,7 +1,7 @@
-"""UDP echo through a gateway: the lab's network, where every datagram wears `encap`'s header.
+"""UDP probes through the lab's gateway; every datagram has `encap`'s header.
 
-One socket sends and receives everything; the flow is the header's entropy, and a
-node where the ttl runs out reports itself with a datagram of the same kind.
+One socket sends and receives everything. The header's entropy is the flow, and a node where the
+TTL runs out reports itself with a datagram of the same format.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Answers probes: one reply of the same size for one valid probe, within a budget."""
+"""Answers probes: one reply of the same size for each valid probe, within a rate limit."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """What the operating system adds to a UDP socket: kernel timestamps, ICMP errors, a TTL.
 
-Linux only beyond plain sockets; elsewhere every function here says that it has
-nothing, and the transports do without.
+Beyond plain sockets this is Linux only. On other systems the functions here return nothing, and
+the transports work without it.
 """
 
 import errno

@@ -1,10 +1,10 @@
-"""What routers say of a tunnel's packets: ICMP errors that only the tunnel's host gets.
+"""Reads the ICMP errors that routers send to a tunnel's host about the tunnel's packets.
 
-A probe from a container travels inside a VXLAN packet of its host. With a tunnel that
-hands the inner TTL to the outer header (`ttl inherit` of Linux, `options:ttl=inherit`
-of Open vSwitch) a trace's probe ends at the router that it was meant for. The router's
-answer goes to the host and quotes the packet: outer headers, VXLAN, the inner frame,
-and in it the probe with its nonce. The probe may be IPv6, the tunnel is IPv4.
+A probe from a container travels inside a VXLAN packet of its host. If the tunnel copies the inner
+TTL to the outer header (`ttl inherit` of Linux, `options:ttl=inherit` of Open vSwitch), a trace's
+probe expires at the intended router. The router's answer goes to the host and quotes the packet:
+outer headers, VXLAN, the inner frame, and in it the probe with its nonce. The probe may be IPv6;
+the tunnel is IPv4.
 """
 
 import socket

@@ -1,12 +1,12 @@
-"""UDP echo on a real network: one socket answers, one socket per flow probes.
+"""UDP probes on a real network: one socket answers, and one socket per flow probes.
 
-The source port is the flow's part of the 5-tuple, so each flow keeps its socket,
-and with it its ECMP path, for the agent's life. Replies come back to the flow's
-socket, so a flow of the ping list is one 5-tuple in both directions.
+The source port is the flow's part of the 5-tuple, so each flow keeps its socket, and with it its
+ECMP path, for the agent's life. Replies come back to the flow's socket, so a flow of the ping
+list is one 5-tuple in both directions.
 
-ICMP errors are matched by the nonce in what the node quotes. RFC 1812 asks routers to
-quote as much as fits 576 bytes; one that quotes no more than RFC 792's 8 bytes cannot
-be matched, and stays a hop without an address. IPv6 routers quote up to 1,280 bytes (RFC 4443).
+ICMP errors are matched by the nonce in the quoted datagram. RFC 1812 asks routers to quote as
+much as fits into 576 bytes. A router that quotes only the 8 bytes of RFC 792 cannot be matched,
+and stays a hop without an address. IPv6 routers quote up to 1,280 bytes (RFC 4443).
 """
 
 import socket

@@ -1,1 +1,1 @@
-"""RDMA verbs: unreliable datagrams between queue pairs, through pyverbs."""
+"""Probes by RDMA verbs: unreliable datagrams between queue pairs, through pyverbs."""

@@ -1,9 +1,9 @@
-"""When packets of Soft-RoCE arrived, by the kernel's stamp: a packet socket beside the RNIC.
+"""When packets of Soft-RoCE arrived, by the kernel's timestamps: a packet socket beside the RNIC.
 
-A device without stamps of its own leaves only the moment at which the program looks, and a
-responder that did not run for a while would pass for a slow network. Soft-RoCE's packets are
-UDP datagrams of an ordinary interface, so a packet socket sees them too, stamped. It needs
-CAP_NET_RAW; without, the program's own clock has to do.
+For a device that does not stamp completions, only the moment is known at which the program polls,
+and a responder that was not scheduled would look like a slow network. Soft-RoCE's packets are UDP
+datagrams of an ordinary interface, so a packet socket sees them, too, with timestamps. It needs
+CAP_NET_RAW; without it the program's own clock is used.
 """
 
 import ctypes

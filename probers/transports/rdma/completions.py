@@ -1,9 +1,7 @@
-"""A device's own clock: its ticks to nanoseconds. Pure, but for asking the device.
+"""Work completions of a completion queue, and the device's clock that stamps them.
 
-Only differences mean anything, and a stamp is a counter of some bits that wraps: on
-48 bits at 1 GHz after three days, on 32 bits after four seconds.
-
-Work completions, from either kind of completion queue: with the device's stamps, or without.
+Only differences of stamps mean anything. A stamp is a counter that wraps: one of 48 bits at 1 GHz
+after three days, one of 32 bits after four seconds.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Which UDP source port the RoCE packets of a flow have, as far as that is known.
 
-Switches choose among equal paths by it. A device takes it from the flow label of the address
-handle or from the number of the queue pair; which, its driver decides, and for a driver that is
-not named here nobody knows it.
+Switches choose among equal paths by this port. A device derives it from the flow label of the
+address handle or from the number of the queue pair. Which of them, its driver decides; for
+drivers that are not named here it is not known.
 """
 
 import os

@@ -1,14 +1,13 @@
-"""Which GID a port speaks with. Pure, but for reading the table from sysfs.
+"""Which GID a port sends from, and whose GID a datagram came from.
 
-A RoCE port has a table of GIDs: for each address of its interface one of RoCE v1 and
-one of RoCE v2. Only RoCE v2 is routed, and its IPv4 addresses are mapped into IPv6 (RFC
-4291, section 2.5.5.2). The table changes with the host's addresses, and an index that was right
-may name another GID a moment later.
+A RoCE port has a table of GIDs: one of RoCE v1 and one of RoCE v2 for each address of its
+interface. Only RoCE v2 is routed, and its IPv4 addresses are mapped into IPv6 (RFC 4291, section
+2.5.5.2). The table changes with the host's addresses, so an index may name another GID a moment
+later.
 
-Who sent a datagram: the first 40 bytes of what an unreliable datagram's receiver gets. Pure.
-
-The Global Route Header is there in full over IPv6 and InfiniBand (IBTA volume 1, section 8.3);
-over IPv4 the IPv4 header stands in its last 20 bytes (IBTA annex A17, RoCE v2).
+The receiver of an unreliable datagram gets 40 bytes before the payload. Over IPv6 and InfiniBand
+they are the Global Route Header (IBTA volume 1, section 8.3); over IPv4 their last 20 bytes are
+the IPv4 header (IBTA annex A17, RoCE v2).
 """
 
 import functools

@@ -1,7 +1,7 @@
-"""Address handles: who is known, who is being looked for, who cannot be reached. Pure.
+"""Address handles of peers: known, being resolved, or not reachable. Pure.
 
-A handle is made once for a GID and a flow label and used for every probe; making one may
-take a second (`resolver`), so whoever has none waits in a bounded queue while others go on.
+A handle is made once for a GID and a flow label, and used for every probe. Making one may take a
+second (`resolver`), so probes to a peer without one wait in a bounded queue while others go on.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,7 @@
-"""pyverbs, imported only where an RNIC is to speak RDMA, whichever layout it has.
+"""Imports pyverbs where an RNIC is to use RDMA, in either of its layouts.
 
-Debian's python3-pyverbs (44) names its constants in `pyverbs.enums`, PyPI's newer
-distributions (59) in enumerations of `pyverbs.libibverbs_enums`. Both are thin layers over
-libibverbs.
+Debian's python3-pyverbs (44) has its constants in `pyverbs.enums`, newer distributions (59) have
+them in enumerations of `pyverbs.libibverbs_enums`. Both are thin layers over libibverbs.
 """
 
 import errno

@@ -1,11 +1,9 @@
-"""Q_Keys: a queue pair takes only datagrams that carry its own.
+"""One port of an RNIC through pyverbs: queue pairs, buffers and completions. It knows no probes.
 
-One port of one RNIC through pyverbs: queue pairs, buffers, completions. Knows no probes.
-
-Everything that arrives or has been sent is one `Event`. Where the device stamps its
-completions, events carry the stamp; where it does not, they carry none. The first queue pair
-answers, the others probe, one for each 5-tuple: without a flow label, the number of the queue
-pair is what decides the UDP source port, and with it the path.
+Everything that arrives or has been sent is one `Event`, with the device's stamp if it stamps
+completions. The first queue pair answers and the others probe, one for each 5-tuple: without a
+flow label the number of the queue pair decides the UDP source port, and with it the path. A queue
+pair accepts only datagrams that carry its Q_Key.
 """
 
 import errno

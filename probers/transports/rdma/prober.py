@@ -1,4 +1,4 @@
-"""The prober's side of RDMA: probes out on the queue pair of their flow, replies in."""
+"""The prober's side of RDMA: sends each probe on the queue pair of its flow, matches replies."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -1,10 +1,9 @@
-"""Finds the way to a GID without holding up the loop: threads that may wait for ARP.
+"""Finds the way to a GID in threads that may wait for ARP, so that the loop does not.
 
-Making an address handle asks the kernel for the next hop's MAC address, and for a dead
-neighbour that takes a second; pyverbs holds Python's lock meanwhile, so every other target
-would wait, too. A second context of the device, opened through libibverbs itself (ctypes gives
-the lock up during a call), tries first: once it succeeds, the kernel knows the neighbour, and
-the handle that sends is made at once.
+To make an address handle the kernel looks up the next hop's MAC address; for a dead neighbour
+that takes a second. pyverbs holds Python's lock meanwhile, so all other targets would wait. So a
+second context of the device, opened by ctypes (which releases the lock during a call), tries
+first. Once it succeeds the kernel knows the neighbour, and the handle that sends is made at once.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""The responder's side of RDMA: probes to replies, and a follow-up where the RNIC stamps."""
+"""The responder's side of RDMA: replies, and follow-ups where the RNIC stamps completions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

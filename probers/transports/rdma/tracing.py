@@ -1,10 +1,10 @@
-"""Traces of RDMA pairs: datagrams that switches take for the flow's own, and that expire there.
+"""Traces of RDMA pairs by UDP datagrams that look like the flow's packets and expire on the way.
 
-RNICs tell nobody of the ICMP errors that their packets cause, an ordinary UDP socket does. So
-a trace sends UDP datagrams with the addresses, source port and destination port of the
-flow's RoCE packets, from a socket. Their TTL ends before the target, where they would be
-RoCE packets that mean nothing: how far it is, the TTL tells that was left in its replies to the
-flow. A probe of a trace with that TTL or a larger one is a probe like any other, by RDMA.
+RNICs report no ICMP errors that their packets cause; an ordinary UDP socket does. So a trace
+sends UDP datagrams with the addresses, source port and destination port of the flow's RoCE
+packets. Their TTL ends before the target, where they would be malformed RoCE packets. The
+distance of the target is known from the TTL that was left in its replies. A probe with that TTL
+or a larger one is sent by RDMA as any other probe.
 """
 
 import socket

@@ -6,10 +6,11 @@
     t5 RNIC receives ◄─ reply ──   t4 RNIC sends
     t6 handled      ◄─ follow-up   with t4 - t3, once the send has completed
 
-Source: Liu et al., R-Pingmesh, SIGCOMM 2024, section 4.2. t2 to t5 are the devices' stamps,
-where they have them. Without (Soft-RoCE), the kernel's arrival stamps take the place of t3
-and t5 where a packet socket is allowed (`arrivals`), else the program's own; departures are
-when they are posted, the reply itself tells the hold, and there is no follow-up.
+Source: Liu et al., R-Pingmesh, SIGCOMM 2024, section 4.2. Where the devices stamp completions, t2
+to t5 are their stamps. Where they do not (Soft-RoCE), t3 and t5 are the kernel's arrival
+timestamps if a packet socket is allowed (`arrivals`), else the program's clock. Departures are
+then the moments of posting, the reply itself says how long the probe was held, and there is no
+follow-up.
 """
 
 import select
