@@ -43,18 +43,18 @@ KAFKA_EVERY_NS: Final = 100 * 10**6
 # What is due so soon is done while the process is awake anyway.
 SLACK_NS: Final = 30 * 10**6
 LOOK_EVERY_NS: Final = 10**9
-# Memory that has become free between what is in use is given back this often: what waits
-# while the broker is away is allocated among what comes and goes.
+# Freed memory is returned to the system this often: messages that wait while the broker is away
+# are allocated between short-lived objects.
 GIVE_BACK_EVERY_NS: Final = 10 * 10**9
-# Longest sleep: whatever a part forgot to ask for is done after so long.
+# Longest sleep, whatever the parts ask for.
 MAX_SLEEP_NS: Final = 10**9
-# At the end, acknowledgements are waited for so long; a broker that is away is not
-# waited for any longer by a container that has to stop.
+# How long acknowledgements are waited for at the end: a container that has to stop does not wait
+# longer for a broker that is away.
 FLUSH_NS: Final = 3 * 10**9
 
 
 class Agent:
-    """All of an agent but its signals and its command line."""
+    """Everything of an agent but its signals and its command line."""
 
     def __init__(
         self, config: AgentConfig, settings: KafkaSettings, codec: Codec, clock: Clock
@@ -150,7 +150,7 @@ class Agent:
             rnics=len(self._rnics),
             interval_ms=self._config.interval_ns // 10**6,
         )
-        # What was made at the start stays: the collector need not look at it again.
+        # Objects built at the start stay: the collector need not visit them again.
         gc.collect()
         gc.freeze()
         lean.give_back()
@@ -163,7 +163,7 @@ class Agent:
     def stop(self) -> None:
         """Ask the loop to end; may be called from a signal handler."""
         self._stopping = True
-        with contextlib.suppress(OSError):  # closed already, or told often enough
+        with contextlib.suppress(OSError):  # closed already, or enough wake-ups wait
             self._wake.send(b"!")
 
     def close(self) -> None:
@@ -179,12 +179,12 @@ class Agent:
         self._waking.close()
 
     def _sleep(self) -> None:
-        """Wait for the next thing due or the next packet, and take packets in."""
+        """Wait until something is due or a packet arrives, and read the packets."""
         now = self._clock.now()
         self._due_ns = self._timers_due_ns(now), self._probing_due_ns(now)
-        self._take_in(min(max(0, min(self._due_ns) - now.monotonic_ns), MAX_SLEEP_NS))
+        self._read_sockets(min(max(0, min(self._due_ns) - now.monotonic_ns), MAX_SLEEP_NS))
 
-    def _take_in(self, wait_ns: int) -> None:
+    def _read_sockets(self, wait_ns: int) -> None:
         for key, _ in self._selector.select(wait_ns / 1e9):
             if key.data is None:
                 self._waking.recv(64)
@@ -201,10 +201,10 @@ class Agent:
         return now.monotonic_ns + MAX_SLEEP_NS if due_ns is None else due_ns
 
     def _work(self) -> None:
-        """Do what is due: first what has to be punctual.
+        """Do what was due before the last sleep; probing first, since it has to be punctual.
 
-        What packets have made due since is done after the next sleep, which is none then:
-        all parts are asked once in each turn.
+        What the packets read since have made due is done in the next turn, whose sleep is then
+        empty: each part is asked once in each turn.
         """
         now = self._clock.now()
         timers_ns, probing_ns = self._due_ns
@@ -270,7 +270,7 @@ class Agent:
                 reason="another agent with this id started later",
                 hint="give one of them another id, or stop it",
             )
-            # The last word under this incarnation: the heartbeats are the other's now.
+            # The last heartbeat of this incarnation: from now on the other agent sends them.
             self._beat(now)
         elif self._registration_state is RegistrationState.YIELDED:
             self._log.warning("agent.resumed", agent_id=self._config.id)
@@ -300,7 +300,10 @@ class Agent:
         )
 
     def _close_rnic(self, rnic: Rnic, change: Change) -> None:
-        """Close what moves or has left; peers of one that moves go on until they learn where to."""
+        """Close an RNIC that moves or has left.
+
+        Only one that has left is unregistered: peers of one that moves go on probing it.
+        """
         if change is Change.LEFT:
             self._registration.absent(rnic.endpoint_id)
         self._probing.forget(rnic.transports)
@@ -344,7 +347,7 @@ class Agent:
                     self._selector.register(transport.fileno(), selectors.EVENT_READ, transport)
 
     def _leave(self) -> None:
-        """Say goodbye, answer a little longer, hand over what is left."""
+        """Unregister, answer probes a little longer, and wait for acknowledgements."""
         now = self._clock.now()
         self._log.info("agent.leaving", agent_id=self._config.id)
         self._supervision.leaving()
@@ -355,12 +358,12 @@ class Agent:
         self._reporter.announce(self._registration.leave(), now)
         self._beat(now, leaving=True)
         end_ns = now.monotonic_ns + max(self._config.linger_ns, 1)
-        # Peers are still probing until they have read the tombstones: they are
-        # answered, so that leaving is not taken for a fault.
+        # Peers go on probing until they have read the tombstones. They are answered, so that
+        # leaving does not look like a fault.
         while (now := self._clock.now()).monotonic_ns < end_ns:
             self._publisher.poll()
             self._supervision.serve(now, self._missing)
-            self._take_in(min(end_ns - now.monotonic_ns, KAFKA_EVERY_NS // 2))
+            self._read_sockets(min(end_ns - now.monotonic_ns, KAFKA_EVERY_NS // 2))
             self._probing.run()
         missing = self._publisher.close(FLUSH_NS)
         self._log.info("agent.left", agent_id=self._config.id, unacknowledged=missing)

@@ -15,7 +15,7 @@ _new: Final = tuple.__new__
 
 
 class Instant(NamedTuple):
-    """One moment on both clocks; a tuple, because many are made.
+    """One moment on both clocks; a tuple, since thousands are built each second.
 
     `monotonic_ns` never jumps, `realtime_ns` is nanoseconds since the epoch and
     jumps when somebody sets the clock; their difference changes only then
@@ -37,7 +37,7 @@ class Instant(NamedTuple):
 
 
 class Clock(Protocol):
-    """Where the agent's adapters get the time from."""
+    """What gives the agent's parts the time."""
 
     def now(self) -> Instant:
         """Return this moment."""
@@ -47,15 +47,14 @@ class Clock(Protocol):
 class SystemClock:
     """The operating system's clocks.
 
-    A process may be preempted between the two readings; taken for one moment, they
-    would be milliseconds apart, a responder would state a hold longer than the
-    round trip, and a good reply would look like a bad one. So the monotonic clock
-    is read on both sides, and a pair that took long is read again.
+    A process may be preempted between the two readings. They would then be milliseconds apart, a
+    responder would state a hold longer than the round trip, and a good reply would look bad. So
+    the monotonic clock is read before and after, and a pair that took long is read again.
     """
 
     def now(self) -> Instant:
         """Return this moment."""
-        # Asked a thousand times a second: the usual case is without a loop.
+        # Called a thousand times a second: the usual case has no loop.
         before = monotonic_ns()
         realtime_ns = time_ns()
         after = monotonic_ns()
@@ -66,7 +65,7 @@ class SystemClock:
 
 
 def _read_again(before: int, realtime_ns: int, after: int) -> tuple[int, int, int]:
-    """Read the clocks again until it was quick, or give up; return the last reading."""
+    """Read the clocks again until both are read quickly, or give up; return the last reading."""
     for _ in range(1, PAIR_ATTEMPTS):
         before, realtime_ns, after = monotonic_ns(), time_ns(), monotonic_ns()
         if after - before <= PAIR_NS:
@@ -75,12 +74,12 @@ def _read_again(before: int, realtime_ns: int, after: int) -> tuple[int, int, in
 
 
 class IntervalTimer:
-    """Due once per interval; what was slept through is not made up for.
+    """Expires once per interval; intervals that passed unnoticed are not made up for.
 
     Parameters
     ----------
-    slack_ns : how much too early it may be done when the process is awake anyway:
-        a wake-up less is a tenth of a millisecond of a core
+    slack_ns : how much too early it may expire while the process is awake anyway: each wake-up
+        that is saved is a tenth of a millisecond of a core
     """
 
     def __init__(self, interval_ns: int, now_ns: int, slack_ns: int = 0) -> None:
@@ -89,7 +88,7 @@ class IntervalTimer:
         self.due_ns = now_ns
 
     def expired(self, now_ns: int) -> bool:
-        """Whether it is time; if so, the next time is one interval later."""
+        """Return whether it is time; if so, set the next time one interval later."""
         if now_ns < self.due_ns - self._slack_ns:
             return False
         self.due_ns = max(self.due_ns + self._interval_ns, now_ns + self._interval_ns // 2)
@@ -112,7 +111,7 @@ class TokenBucket:
         self._filled_ns: int | None = None
 
     def take_token(self, now_ns: int) -> bool:
-        """Take a token if there is one."""
+        """Take a token; return whether there was one."""
         if self._filled_ns is None:
             self._filled_ns = now_ns
         elapsed_ns = now_ns - self._filled_ns

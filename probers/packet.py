@@ -47,7 +47,7 @@ class PacketType(IntEnum):
 
     PROBE = 1
     REPLY = 2
-    # How long the responder's RNIC held the probe, when only its send completion tells.
+    # States how long the responder's RNIC held the probe, once its send has completed.
     FOLLOW_UP = 3
 
 
@@ -68,11 +68,11 @@ class PacketError(ValueError):
 
 
 class ForgedError(PacketError):
-    """An intact packet that nobody with the cluster's key has made."""
+    """An intact packet that was not sealed with the cluster's key."""
 
 
 class Packet(NamedTuple):
-    """A parsed packet; a tuple, because many are made.
+    """A parsed packet; a tuple, since thousands are built each second.
 
     `t2_ns` and `t3_ns` are the responder's receive and send time, nanoseconds of
     its own clock; 0 in a probe. Only their difference means anything. `reply_key` is
@@ -124,7 +124,7 @@ def quoted_nonce(quote: bytes) -> int | None:
 
 
 class Packets:
-    """Makes and reads the packets of one cluster.
+    """Builds and parses the packets of one cluster.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class Packets:
         )
 
     def follow_up(self, nonce: int, *, hold_ns: int) -> bytes:
-        """Return what tells how long the RNIC held a probe; never longer than the probe was."""
+        """Return a follow-up, which states how long the RNIC held a probe; never longer than it."""
         padding = bytes(MIN_PACKET_BYTES - HEADER_BYTES)
         return self._seal(Packet(PacketType.FOLLOW_UP, nonce, 0, hold_ns, padding=padding))
 
@@ -252,6 +252,6 @@ UNSEALED: Final = Packets()
 
 
 def _tag(key: bytes, header: bytes, padding: bytes) -> bytes:
-    made = blake2s(header, key=key, digest_size=TAG_BYTES)
-    made.update(padding)
-    return made.digest()
+    tag = blake2s(header, key=key, digest_size=TAG_BYTES)
+    tag.update(padding)
+    return tag.digest()

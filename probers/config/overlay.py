@@ -11,7 +11,7 @@ from schemas.units import SECOND_NS
 OVS: Final = "ovs"
 FDB: Final = "fdb"
 NONE: Final = "none"
-# What stands for the address in `vtep_ids`.
+# Placeholder of the address in `vtep_ids`.
 ADDRESS: Final = "{address}"
 MAX_ARGUMENTS: Final = 64
 MAX_VTEPS: Final = 65_536
@@ -63,7 +63,7 @@ class OverlayConfig:
     republish_ns: int
 
     def vtep_id(self, address: str) -> str | None:
-        """Return the component that has the address; None where nobody said which."""
+        """Return the component that has the address; None where the settings do not say."""
         named = self.vteps.get(address)
         if named is not None or self.vtep_ids is None:
             return named

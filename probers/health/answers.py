@@ -29,7 +29,7 @@ _PHRASES: Final = {
 class Health:
     """How an agent is.
 
-    `missing` says what keeps it from being ready, `notes` what else the heartbeat tells.
+    `missing` says what keeps it from being ready, `notes` the other reasons of the heartbeat.
     `longest_turn_ns` is the longest time between two turns of the loop in the last minute.
     """
 

@@ -19,9 +19,9 @@ from schemas.process.settings import CONFIG_ENV, ConfigError, read_table
 HEALTH_ENV: Final = "SKELETONHUNTER_AGENT_HEALTH"
 USAGE: Final = 2
 MAX_ANSWER_BYTES: Final = 16 * 1024
-# Whoever floods the socket takes what room there is within a millisecond.
+# A flood of requests fills the queue within a millisecond; wait this long and try again.
 AGAIN_S: Final = 0.002
-# Who asks has given up by then.
+# Far longer than any caller waits.
 MAX_TIMEOUT_S: Final = 3_600.0
 EPILOG: Final = """\
 example:
@@ -33,18 +33,22 @@ exit codes: 0 ready (with --live: alive), 1 not, or no answer, 2 wrong settings
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser with all options."""
-    made = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="skeletonhunter agent health",
         description="Ask an agent whether it is ready; print its answer.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, else {CONFIG_ENV}")
-    made.add_argument("--health", metavar="ADDRESS", help="where it listens, as in [agent] health")
-    made.add_argument("--live", action="store_true", help="only whether its loop turns")
-    made.add_argument("--timeout-s", type=_seconds, default=2.0, metavar="S", help="default 2")
-    return made
+    options.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"TOML file, else {CONFIG_ENV}"
+    )
+    options.add_argument(
+        "--health", metavar="ADDRESS", help="where it listens, as in [agent] health"
+    )
+    options.add_argument("--live", action="store_true", help="only whether its loop turns")
+    options.add_argument("--timeout-s", type=_seconds, default=2.0, metavar="S", help="default 2")
+    return options
 
 
 def _seconds(text: str) -> float:

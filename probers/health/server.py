@@ -53,16 +53,16 @@ class HealthServer:
         self._inode = None if address.path is None else os.lstat(address.path).st_ino
 
     def serve(self, now_ns: int, look: Callable[[], Health]) -> None:
-        """Take in connections and requests and answer them; never waits."""
+        """Accept connections, read requests and answer them; never waits."""
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connection, _peer = self._listener.accept()
-            except OSError:  # nobody is there, or has gone again
+            except OSError:  # no connection waits, or it was closed already
                 break
             connection.setblocking(False)
             self._clients.append(_Client(connection, now_ns))
             if len(self._clients) > MAX_OPEN:
-                # Who holds a connection without asking makes way for who comes.
+                # The oldest connection without a complete request makes way for the new one.
                 self._clients.pop(0).connection.close()
         self._clients = [c for c in self._clients if not self._done(c, now_ns, look)]
 
@@ -78,7 +78,7 @@ class HealthServer:
                 os.unlink(path)
 
     def _done(self, client: _Client, now_ns: int, look: Callable[[], Health]) -> bool:
-        """Take in what a client has sent; say whether it is over."""
+        """Read and answer a client's request; return whether the connection is over."""
         connection = client.connection
         try:
             data = connection.recv(MAX_REQUEST_BYTES - len(client.request))
@@ -115,7 +115,7 @@ def _listen(address: HealthAddress) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
         if address.path is not None:
-            # Before it listens nobody is let in.
+            # Nobody can connect before it listens.
             os.chmod(address.path, SOCKET_MODE)
         listener.listen(BACKLOG)
     except OSError:
@@ -125,7 +125,7 @@ def _listen(address: HealthAddress) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    """Remove a socket that a process left behind that was killed."""
+    """Remove the socket of a process that was killed."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             return

@@ -19,7 +19,7 @@ from schemas.records import Heartbeat
 if TYPE_CHECKING:
     from probers.health.server import HealthServer
 
-# The longest turn is told for so long.
+# The longest turn is reported for this long.
 SHOWN_NS: Final = 60 * 10**9
 # Twice within the time that the manager waits, as sd_watchdog_enabled(3) asks for; once
 # more, since a turn of the loop may be late.
@@ -28,7 +28,7 @@ MAX_STATUS_CHARS: Final = 200
 
 
 class Notifier:
-    """Sends to the socket of the environment; without one, all of it does nothing."""
+    """Sends messages of sd_notify(3) to the socket in the environment; without one, nothing."""
 
     def __init__(self, environment: Mapping[str, str], now_ns: int, slack_ns: int = 0) -> None:
         self._address = socket_address(environment.get("NOTIFY_SOCKET", ""))
@@ -53,7 +53,7 @@ class Notifier:
         self._say(f"STATUS={line}")
 
     def feed(self, now_ns: int) -> None:
-        """Say that the loop turns, when it is time."""
+        """Feed the manager's watchdog when it is time."""
         if self._feed is not None and self._feed.expired(now_ns):
             self._say("WATCHDOG=1")
 
@@ -70,7 +70,7 @@ class Notifier:
     def _say(self, line: str) -> None:
         if self._socket is None or self._address is None:
             return
-        # A manager that is restarting, or busy, is told the next time.
+        # A manager that is restarting or busy gets the next message.
         with contextlib.suppress(OSError):
             self._socket.sendto(line.encode(), self._address)
 
@@ -113,7 +113,7 @@ class LoopTurns:
         return max(self._longest_ns, self._before_ns)
 
     def observe_turn(self, now_ns: int) -> None:
-        """Take in a turn."""
+        """Record the end of a turn."""
         if now_ns - self._since_ns > SHOWN_NS:
             self._since_ns, self._before_ns, self._longest_ns = now_ns, self._longest_ns, 0
         self._longest_ns = max(self._longest_ns, now_ns - self._last_ns)
@@ -121,7 +121,7 @@ class LoopTurns:
 
 
 class Supervision:
-    """Health for who asks, and signs of life for the service manager.
+    """Answers questions about health, and gives the service manager signs of life.
 
     Raises
     ------
@@ -156,12 +156,12 @@ class Supervision:
             self._server.serve(now.monotonic_ns, lambda: self._health(missing()))
 
     def beaten(self, heartbeat: Heartbeat) -> None:
-        """Take in what the agent has just told of itself."""
+        """Process a heartbeat: a new state is shown as the service's status."""
         known = (self._state, self._reason)
         self._state, self._reason = heartbeat.state, heartbeat.state_reason
         if (self._state, self._reason) != known:
-            told = self._state.value
-            self._notifier.status(f"{told}: {self._reason}" if self._reason else told)
+            state = self._state.value
+            self._notifier.status(f"{state}: {self._reason}" if self._reason else state)
 
     def leaving(self) -> None:
         """Say that the agent leaves."""

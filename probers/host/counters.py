@@ -81,7 +81,7 @@ class CounterFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._opened: _Opened | None = None
-        # Where they were found; a device that comes back has them there again.
+        # The layout that was found; a device that comes back has it again.
         self._found: tuple[Path, _Layout] | None = None
         self._bits = NARROW_BITS
 

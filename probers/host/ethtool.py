@@ -24,8 +24,8 @@ _STRINGS: Final = struct.Struct("=III")
 _STATS: Final = struct.Struct("=II")
 # mlx5 with 128 channels has some 6,000; each is 32 bytes of name.
 MAX_STATISTICS: Final = 8_192
-# The kernel writes as many as the driver has at that moment, whatever room was told: a set that
-# grows between two calls must not write past the end.
+# The kernel writes as many as the driver has at that moment, whatever size was requested. So the
+# buffer is larger: a set that grows between two calls must not be written past its end.
 _ROOM_FACTOR: Final = 2
 _ROOM_LEAST: Final = 256
 
@@ -88,11 +88,11 @@ class Statistics:
         self._names: dict[int, str] = {}
 
     def read(self) -> dict[str, int]:
-        """Return those that are wanted, by name; none where the driver does not tell."""
+        """Return those that are wanted, by name; empty where the driver has none."""
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
                 count = self._look_up(asking)
-                # Values are what costs: not where nobody wants any.
+                # Reading the values is expensive, and skipped if none is wanted.
                 return self._values(asking, count) if self._names else {}
         except OSError:
             self._count = None

@@ -14,7 +14,7 @@ Grown = tuple[tuple[str, int], ...]
 class Meter:
     """What some counters grew by within the last `window_ns`.
 
-    The window is made of whole steps between looks; after a long pause it is one step, which
+    The window consists of whole steps between readings. After a long pause it is one step, which
     may be longer than the window.
     """
 
@@ -34,7 +34,7 @@ class Meter:
         self._steps.clear()
 
     def observe(self, counts: Mapping[str, int], now_ns: int) -> None:
-        """Take in what the counters say now, by name."""
+        """Observe the counters' values, by name."""
         last = self._last
         self._known = any(name in last for name in counts)
         if self._known:

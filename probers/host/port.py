@@ -18,7 +18,7 @@ _PORT_PARTS: Final = frozenset({"counters", "hw_counters", "statistics"})
 # Names come out of files: one that could lead elsewhere is none (dev_valid_name() in the
 # kernel's net/core/dev.c: at most 15 characters, no slash, colon or white space).
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[^/:\s\x00-\x1f\x7f]{1,15}")
-# The device's own GIDs stand first; one of them names its network device.
+# The first GIDs are the device's own; one of them names its network device.
 _GIDS: Final = 4
 # A PCI function has one network device a port, and at most some representors.
 _MAX_NETDEVS: Final = 64
@@ -40,7 +40,7 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkFiles:
-    """Where the state of the port of a counters folder is told.
+    """The files with the state of the port of a counters folder.
 
     For InfiniBand (`ports/1`, or `ports/1/counters`) in `ports/1/state`, for a netdev
     (`<name>`, or `<name>/statistics`) in `<name>/operstate`. Where neither is there, as in
@@ -108,8 +108,8 @@ def netdev_of(port: str) -> str | None:
     if device == port:
         return None
     classes = class_folder(port)
-    told = [read_text(f"{port}/gid_attrs/ndevs/{index}") for index in range(_GIDS)]
-    for name in [*told, read_text(f"{device}/parent")]:
+    names = [read_text(f"{port}/gid_attrs/ndevs/{index}") for index in range(_GIDS)]
+    for name in [*names, read_text(f"{device}/parent")]:
         if valid_name(name) is None:
             continue
         for folder in (f"{classes}/net/{name}", f"{device}/device/net/{name}"):

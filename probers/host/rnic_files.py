@@ -89,7 +89,7 @@ class LinksRaw:
 
     `widths` and `speeds` are those of the RNIC's own function and of each bridge above it,
     from below. `gids` has index, GID and type of the entries up to the end of the table.
-    `pauses` is how many pause frames were received, where only ethtool is told.
+    `pauses` is the number of pause frames received, if only ethtool counts them.
     """
 
     pci: bool
@@ -110,7 +110,7 @@ class LinksRaw:
 class SetupRaw:
     """What hardly ever changes.
 
-    `acs` tells of each bridge above the RNIC whether it redirects; None: not readable.
+    `acs` says of each bridge above the RNIC whether it redirects; None: not readable.
     """
 
     pci: bool
@@ -192,8 +192,8 @@ class RnicFiles:
             full = f"{folder}/{path.removeprefix('net/')}"
             if os.path.exists(full):
                 self._paths.append((path, full))
-        told = any(path in PAUSES for path, _ in self._paths)
-        self._statistics = None if told else _statistics(self._netdev)
+        counted = any(path in PAUSES for path, _ in self._paths)
+        self._statistics = None if counted else _statistics(self._netdev)
 
     def read(self, *, links: bool, setup: bool) -> RnicRaw:
         """Look at it; at `links` and `setup` only if asked to."""
@@ -315,8 +315,8 @@ def _statistics(netdev: str | None) -> ethtool.Statistics | None:
 def _functions(device: str) -> list[str]:
     """Return the folders of the device's PCI function and of the bridges above it, from below.
 
-    A virtual function tells nothing of its link: its physical function does. A subfunction
-    hangs below a physical one.
+    A virtual function has no files about its link; its physical function has. A subfunction is
+    below a physical function.
     """
     folder = os.path.realpath(device)
     for _ in range(_MAX_BRIDGES):

@@ -27,7 +27,7 @@ from probers.host.states import Value, missing
 
 # The arena counts flaps of ten minutes, and so does the localizer's rule.
 FLAPS_WINDOW_NS: Final = 600 * 10**9
-# Six looks of five seconds: one odd look does not make a rate.
+# Six readings of five seconds: a single odd reading does not make a rate.
 RATE_WINDOW_NS: Final = 30 * 10**9
 # AER is looked at every 15 s.
 AER_WINDOW_NS: Final = 60 * 10**9
@@ -57,7 +57,7 @@ _NO_AGGREGATOR: Final = frozenset({None, "", "N/A"})
 
 
 class RnicStates:
-    """Makes values of looks; remembers counters from look to look."""
+    """Derives the states of one RNIC; remembers its counters from reading to reading."""
 
     def __init__(self) -> None:
         self._rates = {
@@ -70,7 +70,7 @@ class RnicStates:
         self._pauses = Meter(RATE_WINDOW_NS)
 
     def decide(self, raw: RnicRaw, now_ns: int) -> dict[str, Value]:
-        """Return what can be told now, by attribute; `now_ns` is monotonic."""
+        """Return the values that are known now, by attribute; `now_ns` is monotonic."""
         if not raw.present:
             self._forget()
             gone = dict.fromkeys(ATTRIBUTES, missing(GONE))
@@ -78,7 +78,7 @@ class RnicStates:
         values = {"device": Value("present"), "port_state": _port_state(raw), "bond": _bond(raw)}
         found = {name: _rate(m, s, raw, now_ns) for name, (s, m) in self._rates.items()}
         if _counts(raw.counters, PAUSES) == ({}, None):
-            found["pause_frames_per_s"] = self._told_pauses(raw.links, now_ns)
+            found["pause_frames_per_s"] = self._ethtool_pauses(raw.links, now_ns)
         found["link_flaps"] = self._count_flaps(raw, now_ns)
         if raw.links is not None:
             found["pcie_errors_per_s"] = self._pcie_errors(raw.links, now_ns)
@@ -101,8 +101,8 @@ class RnicStates:
         # They count the same events: one that is full does no harm beside one that is not.
         return _measured(self._flaps.largest(), counts, None if counts else full)
 
-    def _told_pauses(self, links: LinksRaw | None, now_ns: int) -> Value | None:
-        """Return the rate of what ethtool is told, at the looks that ask it."""
+    def _ethtool_pauses(self, links: LinksRaw | None, now_ns: int) -> Value | None:
+        """Return the rate of pause frames that ethtool counts; None: it was not asked this time."""
         if links is None:
             return None
         counts = {} if links.pauses is None else {"ethtool": links.pauses}
@@ -174,7 +174,7 @@ def _bond(raw: RnicRaw) -> Value:
 
 
 def _carries(slave: SlaveRaw, bond: BondRaw) -> bool:
-    """Say whether a slave is up, and with LACP in the aggregator that is in use."""
+    """Return whether a slave is up and, with LACP, in the active aggregator."""
     if slave.mii_status is not None and slave.mii_status != "up":
         return False
     known = _NO_AGGREGATOR.isdisjoint({slave.aggregator, bond.active_aggregator})
@@ -215,9 +215,9 @@ def _congestion_control(links: LinksRaw) -> Value:
     notify, react = sysfs_text.flags_on(links.notification), sysfs_text.flags_on(links.reaction)
     if notify and react and None not in (*notify, *react):
         return Value("on" if any(map(_both, notify, react)) else "off")
-    told = [flag for flag in sysfs_text.flags_on(links.driver_switches) if flag is not None]
-    if told:
-        return Value("on" if any(told) else "off")
+    known = [flag for flag in sysfs_text.flags_on(links.driver_switches) if flag is not None]
+    if known:
+        return Value("on" if any(known) else "off")
     return missing("the driver does not show its switches")
 
 

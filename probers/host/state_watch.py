@@ -28,14 +28,15 @@ class Item(Protocol):
     """One thing to look at."""
 
     def look(self, reported: ReportedStates, now: Instant) -> list[StateReport]:
-        """Look at it; return what is to be told."""
+        """Look at it; return what is to be reported."""
         ...
 
 
 class RnicItem:
     """One RNIC: looked at again in full when it comes back.
 
-    `answering` says what answers its probes; None: nobody asked for RDMA, and UDP is no fault.
+    `answering` returns the transport that answers its probes; None: it is not reported, since the
+    settings of the RNIC do not ask for RDMA.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class RnicItem:
         self._turn = 0
 
     def look(self, reported: ReportedStates, now: Instant) -> list[StateReport]:
-        """Look at it; return what is to be told."""
+        """Look at it; return what is to be reported."""
         links = not self._present or self._turn % LINKS_EVERY == 0
         setup = not self._present or self._turn % SETUP_EVERY == 0
         self._turn += 1
@@ -73,24 +74,26 @@ class HostItem:
         self._turn = 0
 
     def look(self, reported: ReportedStates, now: Instant) -> list[StateReport]:
-        """Look at it; return what is to be told."""
+        """Look at it; return what is to be reported."""
         self._turn += 1
         if self._turn % LINKS_EVERY != 1:
             return []
         raw, wanted = self._files.read(), self._files.wanted
-        told = reported.observe(self._host_id, host_values(raw), now)
+        reports = reported.observe(self._host_id, host_values(raw), now)
         if wanted is not None:
-            told += reported.observe(self._vswitch_id, {"hugepages": hugepages(raw, wanted)}, now)
-        return told
+            reports += reported.observe(
+                self._vswitch_id, {"hugepages": hugepages(raw, wanted)}, now
+            )
+        return reports
 
 
 class StateWatch:
-    """All that is looked at, in turn.
+    """Reads the states of all items in turn.
 
     Parameters
     ----------
     items : what to look at
-    interval_ns : distance of two looks at one of them; 0: nobody looks
+    interval_ns : time between two readings of one of them; 0: none is read
     slack_ns : how much too early is well while the process is awake anyway
     """
 
@@ -112,11 +115,11 @@ class StateWatch:
         return _NEVER_NS if self._every is None else self._every.due_ns
 
     def expired(self, now_ns: int) -> bool:
-        """Whether it is time to look; if so, the next time is set."""
+        """Return whether it is time to look; if so, set the next time."""
         return self._every is not None and self._every.expired(now_ns)
 
     def look(self, now: Instant) -> list[StateReport]:
-        """Look at the next thing; return what is to be told."""
+        """Look at the next thing; return what is to be reported."""
         item = self._items[self._next]
         self._next = (self._next + 1) % len(self._items)
         return item.look(self._reported, now)

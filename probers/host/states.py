@@ -12,10 +12,10 @@ from typing import Final
 from probers.clock import Instant
 
 REPEAT_NS: Final = 60 * 10**9
-# StateReport at once from this factor on.
+# A measured number is reported at once when it has changed by this factor.
 REPORT_FACTOR: Final = 1.5
-# Up to this factor a number is still at the level that it reached at `changed_at`: a window
-# of six looks shows a sixth of a new rate first, and that is when it began.
+# A measured number that has changed by less than this factor is still at the level that began at
+# `changed_at`: a window of six readings shows a sixth of a new rate first, and that is its onset.
 LEVEL_FACTOR: Final = 8.0
 MEASURED_SUFFIX: Final = "_per_s"
 MEASURED: Final = frozenset({"link_flaps"})
@@ -31,7 +31,7 @@ class Value:
 
     @property
     def same(self) -> tuple[str | None, float | None]:
-        """What two values have in common that say the same."""
+        """What is compared: two unknown values are the same whatever their reasons."""
         return self.text, self.number
 
 
@@ -53,7 +53,7 @@ class StateReport:
 
 @dataclass(slots=True)
 class _Known:
-    # The last that was reported, and when on the monotonic clock.
+    # The value reported last, and when on the monotonic clock.
     reported: Value
     reported_ns: int
     # The value at the time of the last change, for numbers that move within their level.
@@ -62,7 +62,7 @@ class _Known:
 
 
 class ReportedStates:
-    """What was told of each attribute of each component."""
+    """What was reported last about each attribute of each component."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Known] = {}
@@ -70,7 +70,7 @@ class ReportedStates:
     def observe(
         self, component_id: str, values: Mapping[str, Value], now: Instant
     ) -> list[StateReport]:
-        """Take in what was seen now; return what is to be told of it."""
+        """Observe values of a component by attribute; return those that are to be reported now."""
         return [
             StateReport(component_id, attribute, value, known.changed_us, now.epoch_us)
             for attribute, value in values.items()
@@ -78,7 +78,7 @@ class ReportedStates:
         ]
 
     def _changed(self, key: tuple[str, str], value: Value, now: Instant) -> _Known | None:
-        """Return what is known if it is to be reported, with the value taken in."""
+        """Update what is known of an attribute; return it if it is to be reported, else None."""
         known = self._known.get(key)
         if known is None:
             known = _Known(value, now.monotonic_ns, value, now.epoch_us)
@@ -97,7 +97,7 @@ class ReportedStates:
 
 
 def _moved(a: Value, b: Value, factor: float) -> bool:
-    """Say whether two values differ, numbers above zero by at least a factor."""
+    """Return whether two values differ; numbers above zero differ by at least the factor."""
     if a.number is None or b.number is None or min(a.number, b.number) <= 0 or factor == 1.0:
         return a.same != b.same
     return max(a.number, b.number) >= factor * min(a.number, b.number)

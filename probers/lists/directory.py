@@ -19,8 +19,8 @@ SPARE_ENDPOINTS: Final = 2_000
 class Directory:
     """Registrations by endpoint id, bounded.
 
-    Records read for the second time are `replayed`: they tell of times long past,
-    so they only count, taken together, once the second reading has ended.
+    Records read for the second time are `replayed`. They are old, so they count only when the
+    second reading has ended, and then all at once.
     """
 
     def __init__(self, spare: int = SPARE_ENDPOINTS) -> None:
@@ -39,7 +39,7 @@ class Directory:
         return self._kept.get(endpoint_id)
 
     def add_registration(self, endpoint: Endpoint, *, replayed: bool = False) -> bool:
-        """Take in a registration; return whether a wanted endpoint changed by it."""
+        """Add or replace a registration; return whether a wanted endpoint has changed."""
         name = endpoint.endpoint_id
         if replayed:
             if name in self._wanted:
@@ -55,7 +55,7 @@ class Directory:
         return False
 
     def remove_registration(self, endpoint_id: str, *, replayed: bool = False) -> bool:
-        """Take in a tombstone; return whether a wanted endpoint left by it."""
+        """Remove a registration; return whether a wanted endpoint has left."""
         self._replayed.pop(endpoint_id, None)
         if replayed:
             return False
@@ -63,7 +63,7 @@ class Directory:
         return self._kept.pop(endpoint_id, None) is not None
 
     def set_wanted(self, endpoint_ids: Iterable[str]) -> bool:
-        """Replace what is wanted; return whether what was forgotten may be needed."""
+        """Replace the wanted ids; return whether one may have been forgotten that is needed."""
         self._wanted = frozenset(endpoint_ids)
         for name in [n for n in self._kept if n not in self._wanted]:
             self._others[name] = self._kept.pop(name)
@@ -73,7 +73,7 @@ class Directory:
         return self._forgotten and len(self._kept) < len(self._wanted)
 
     def read_to_end(self) -> bool:
-        """Say that the topic was read to its end; return whether a wanted endpoint changed."""
+        """Apply the replayed records; return whether a wanted endpoint has changed."""
         missing = {n: e for n, e in self._replayed.items() if n not in self._kept}
         self._kept.update(missing)
         self._replayed.clear()

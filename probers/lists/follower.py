@@ -28,7 +28,7 @@ MAX_QKEY: Final = 2**32 - 1
 
 
 class Refusal(StrEnum):
-    """Why a list, a target or a registration was not taken."""
+    """Why a list, a target or a registration was refused."""
 
     OTHER_CLUSTER = "OTHER_CLUSTER"
     OTHER_AGENT = "OTHER_AGENT"
@@ -40,7 +40,7 @@ class Refusal(StrEnum):
 
 
 class PingListFollower:
-    """The list in force and the registrations that make it active.
+    """The accepted list, and the registrations that make its targets active.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ class PingListFollower:
         """Return all 5-tuples to probe, by src, dst and flow; the same object until it changes.
 
         None before the topics have been read to their end once: what stands
-        before the end may tell of lists and endpoints long gone.
+        before the end may be of lists and endpoints long gone.
         """
         if self._active is None:
             self._active = self._activate()
         return self._active
 
     def offer(self, ping_list: PingList) -> Refusal | None:
-        """Take a list in force; return why not where it is refused."""
+        """Accept a list, or return the reason why it is refused."""
         refusal = self._refusal(ping_list)
         if refusal is not None:
             self.refused[refusal] += 1
@@ -108,13 +108,13 @@ class PingListFollower:
         return None
 
     def withdraw(self) -> None:
-        """Take in a tombstone: no targets, and the next list may have any version."""
+        """Process a tombstone of the list: no targets, and the next list may have any version."""
         self._targets = ()
         self.version = None
         self._want()
 
     def registered(self, endpoint: Endpoint, *, replayed: bool = False) -> Refusal | None:
-        """Take in a registration; return why not where it is refused."""
+        """Process a registration; return the reason if it is refused."""
         refusal = self._bad_registration(endpoint)
         if refusal is not None:
             self.refused[refusal] += 1
@@ -124,16 +124,16 @@ class PingListFollower:
         return None
 
     def left(self, endpoint_id: str, *, replayed: bool = False) -> None:
-        """Take in the tombstone of a registration."""
+        """Process the tombstone of a registration."""
         if self._directory.remove_registration(endpoint_id, replayed=replayed):
             self._active = None
 
     def rereading(self) -> None:
-        """Say that registrations are being read from the beginning again."""
+        """To be called when registrations are read from the beginning again."""
         self._lacking = False
 
     def read_to_end(self) -> None:
-        """Say that both topics have been read to their end, for the first time or again."""
+        """To be called when both topics have been read to their end, each time."""
         if self._directory.read_to_end() or not self._settled:
             self._active = None
         self._settled = True

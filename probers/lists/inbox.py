@@ -28,7 +28,7 @@ REREAD_GAP_NS: Final = 30 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A record as it stands on the topic; value None is a tombstone."""
+    """A record of a topic; value None is a tombstone."""
 
     topic: Topic
     partition: int
@@ -61,7 +61,7 @@ class Reader(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where poison records go."""
+    """Where records go that cannot be decoded."""
 
     def dead_letter(
         self, error: DecodeError, *, key: bytes | None, value: bytes, headers: Headers
@@ -71,14 +71,14 @@ class DeadLetters(Protocol):
 
 
 class RegistrationObserver(Protocol):
-    """Who wants to know which endpoints live on the host."""
+    """A part that is called for every registration, such as the watch of the overlay tables."""
 
     def registered(self, endpoint: Endpoint) -> None:
-        """Take in a registration."""
+        """Process a registration."""
         ...
 
     def left(self, endpoint_id: str) -> None:
-        """Take in a tombstone."""
+        """Process a tombstone of a registration."""
         ...
 
 
@@ -121,7 +121,7 @@ class Inbox:
         self.counts = InboxCounts()
 
     def poll(self) -> None:
-        """Take in what has come."""
+        """Process the records that have arrived."""
         for record in self._reader.poll():
             handle = self._ping_list if record.topic is topics.PINGLIST else self._endpoint
             handle(record)

@@ -19,17 +19,17 @@ from schemas.records import Endpoint
 # A registration that is not seen on the topic after so long is sent again: it may
 # have been dropped while the broker was away.
 CONFIRM_NS: Final = 30 * 10**9
-# Least distance of two registrations of one endpoint in answer to somebody else's.
+# Least time between two registrations of an endpoint that answer those of another agent.
 REASSERT_NS: Final = 5 * 10**9
-# How long after a foreign registration the heartbeat still tells of it.
+# How long after a foreign registration the heartbeat still mentions it.
 CONFLICT_SHOWN_NS: Final = 60 * 10**9
-# No agent starts so far in the future, whatever its clock: such a record is garbage,
-# and must not silence an agent for ever.
+# No agent starts this far in the future, whatever its clock: such a record is garbage and must not
+# silence an agent for ever.
 ABSURD_FUTURE_NS: Final = 24 * 3_600 * 10**9
 
 
 class RegistrationState(Enum):
-    """What the agent may do."""
+    """What the agent may do, from its registrations on the topic."""
 
     # Reading what is registered; answers probes, writes nothing.
     READING = auto()
@@ -122,7 +122,7 @@ class Registration:
             self._reassert(own, now)
 
     def seen(self, endpoint: Endpoint, now: Instant) -> None:
-        """Take in a registration under the own id or of an own endpoint."""
+        """Process a registration, if it is under the own id or of an own endpoint."""
         ours = endpoint.agent_id == self._agent_id or endpoint.endpoint_id in self._own
         if (
             not ours
@@ -148,7 +148,7 @@ class Registration:
             self._reassert(own, now)
 
     def left(self, endpoint_id: str, now: Instant) -> None:
-        """Take in a tombstone: of the other agent, when it is of an own endpoint."""
+        """Process a tombstone; one of an own endpoint is from the other agent with this id."""
         self._stale.discard(endpoint_id)
         own = self._own.get(endpoint_id)
         if own is None or not own.present or self.state is RegistrationState.READING:

@@ -10,7 +10,7 @@ from probers.overlay.wire import pack_answer, unpack_request
 
 # Whatever is read here, the probes of the host come first.
 NICENESS: Final = 10
-# After the commands' own time is up; nobody waits for the child any longer.
+# After the commands' own time is over, the agent waits no longer for the child than this.
 GRACE_S: Final = 3
 
 

@@ -32,7 +32,7 @@ MAX_MASKS: Final = 64
 MAX_PASSES: Final = 12
 # Rules looked at for one destination; a pipeline that needs more is not understood.
 MAX_LOOKS: Final = 4_096
-# A flow that drops and was not used for so long tells of other packets than probes,
+# A flow that drops and was not used for this long is about other packets than probes,
 # which come every minute at least. Flows that idle for 10 s are removed anyway.
 RECENT_S: Final = 10.0
 
@@ -83,8 +83,8 @@ class _Pass:
 class FlowIndex:
     """The rules that may concern the destinations in use.
 
-    `offload` says whether hardware is there to take flows: without it nothing is told
-    of where they are.
+    `offload` says whether there is hardware that flows can be offloaded to; without it, findings
+    do not say where flows are.
     """
 
     def __init__(self, destinations: Iterable[Destination], *, offload: bool = True) -> None:
@@ -100,7 +100,7 @@ class FlowIndex:
         self.counts: Counter[str] = Counter()
 
     def add(self, flow: Flow, *, hardware: bool | None) -> None:
-        """Take in a flow; `hardware` is what its table says, where the flow says nothing."""
+        """Index a flow; `hardware` holds for its table unless the flow itself says otherwise."""
         if flow.eth_type not in (None, ETH_IPV4) or (
             flow.ip_proto is not None and flow.ip_proto not in PROBED_PROTOCOLS
         ):
@@ -125,7 +125,7 @@ class FlowIndex:
             self._passes[flow.recirc_id].add(rule)
 
     def find(self, destination: Destination) -> Finding | None:
-        """Return where packets to it go; None: the flows do not say."""
+        """Return where packets to a destination go; None: the flows do not say."""
         address = ipv4_number(destination.address)
         if address is None:
             return None
@@ -229,7 +229,7 @@ class _Walk:
             named = at.named or rule.ip is not None or _is_one(rule.mac)
             ends = [step for step in rule.steps if step.kind is not Kind.AGAIN]
             if named and len(ends) > 1:
-                # A flood: it gets there, and nobody knows which copy.
+                # A flood: one of the copies arrives, and it is not known which.
                 yield Leaf(Step(Kind.UNKNOWN), has, decapsulated)
             elif named and ends:
                 yield Leaf(ends[0], has, decapsulated)

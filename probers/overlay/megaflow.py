@@ -84,7 +84,7 @@ class Flow:
 
 
 def parse_line(line: str) -> Flow | Skipped:
-    """Return the flow that a line of a dump tells."""
+    """Return the flow of a line of a dump."""
     if len(line) > MAX_LINE_CHARS:
         return Skipped.TOO_LONG
     text = line.strip()
@@ -151,7 +151,7 @@ class _Packet:
         self._pushed = False
 
     def run(self, actions: list[str]) -> list[Step]:
-        """Return what becomes of it."""
+        """Return what becomes of the packet."""
         acts: dict[str, Callable[[str], None]] = {
             "set": self._set,
             "recirc": self._again,

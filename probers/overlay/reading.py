@@ -169,7 +169,7 @@ def _read_flows(
             _dump(request.commands[OFFLOADED], True, index, deadline_s, answer)
         _dump(request.commands[SOFTWARE], False if asked else None, index, deadline_s, answer)
     except CommandError as error:
-        # Of one dump alone, nothing can be told: what it drops, the other may forward.
+        # One dump alone says nothing: what it drops, the other may forward.
         answer.troubles.append(str(error))
         return
     if answer.counts.get("lines_skipped") and not answer.counts.get("flows"):
@@ -187,7 +187,7 @@ def _dump(
     deadline_s: float,
     answer: Answer,
 ) -> None:
-    """Take in one dump of flows."""
+    """Index the flows of one dump."""
     counts = answer.counts
     for text in Command(line, deadline_s).lines():
         found = parse_line(text.decode("ascii", "replace"))

@@ -48,7 +48,7 @@ def build_table(
     in_use, locals_ : addresses of the destinations probed and of the endpoints that
         live on the host, by endpoint id
     software_before : addresses that hardware did not have when the tables were read
-        last. A new flow is in software first, so only what stays there is told.
+        last. A new flow is in software first, so only a flow that stays there is published.
     """
     namer = _Namer(config, software_before)
     groups: list[tuple[int, str, list[FlowEntry]]] = []
@@ -78,7 +78,7 @@ def build_table(
 
 
 class _Namer:
-    """Makes the entries of a destination's chain from the virtual switch on."""
+    """Builds the entries of a destination's chain from the virtual switch on."""
 
     def __init__(self, config: OverlayConfig, software_before: frozenset[str]) -> None:
         self._config = config

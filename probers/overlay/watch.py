@@ -14,16 +14,16 @@ from schemas.enums import ProbeStatus
 from schemas.process.eventlog import EventLog
 from schemas.records import Endpoint, FlowEntry, ProbeResult
 
-# Least distance of two readings: a reading of a large table costs seconds of a core.
+# Least time between two readings: reading a large table takes seconds of a core.
 GAP_NS: Final = 5 * 10**9
-# Readings that may fail before what was published is taken back: half a minute of a
-# restart of vswitchd is no reason to forget, tables nobody can check any more are.
+# Readings that may fail before the published tables are withdrawn. A restart of vswitchd takes half
+# a minute and is no reason to withdraw them; tables that cannot be checked any more are.
 FAILURES: Final = 3
-# What hardware loses of it is told of the virtual switch, as component.state.v1.
+# An attribute of the virtual switch in component.state.v1.
 EVICTIONS: Final = "flow_evictions_per_s"
-# The command without which nothing is known of hardware.
+# The command that reads the hardware's flows.
 _HARDWARE: Final = "offloaded"
-# What says that the network, or nobody, has answered; the own link is no matter of tables.
+# Statuses that tables may explain; trouble of the own link is not among them.
 _LOST: Final = frozenset({ProbeStatus.TIMEOUT, ProbeStatus.UNREACHABLE, ProbeStatus.NO_ROUTE})
 
 # 128 virtual functions on each of 8 RNICs are 1,024 endpoints.
@@ -36,7 +36,7 @@ Publication = tuple[tuple[FlowEntry, ...] | None, Instant]
 
 
 class LocalEndpoints:
-    """Registered endpoints of one host, by id."""
+    """The registered endpoints of one host: of this agent and of the other agents on it."""
 
     def __init__(self, *, host_id: str, cluster: str) -> None:
         self._host_id = host_id
@@ -49,7 +49,7 @@ class LocalEndpoints:
         return self._addresses
 
     def registered(self, endpoint: Endpoint) -> None:
-        """Take in a registration; one that has moved to another host leaves."""
+        """Add a registered endpoint of this host; remove one that has moved to another host."""
         here = endpoint.host_id == self._host_id and endpoint.cluster == self._cluster
         if not here:
             self._addresses.pop(endpoint.endpoint_id, None)
@@ -57,12 +57,17 @@ class LocalEndpoints:
             self._addresses[endpoint.endpoint_id] = endpoint.address
 
     def left(self, endpoint_id: str) -> None:
-        """Take in a tombstone."""
+        """Remove an endpoint."""
         self._addresses.pop(endpoint_id, None)
 
 
 class EvictionMeter:
-    """Counts entries that have vanished from hardware and are back."""
+    """Counts flows that have vanished from hardware and returned, from consecutive readings.
+
+    An entry that vanishes from the offloaded table and returns was evicted or invalidated and then
+    inserted again; packets between went through software. Readings are half a minute apart, and
+    what happens between two of them is not seen: the rate is a lower bound.
+    """
 
     def __init__(self) -> None:
         self._offloaded: frozenset[str] = frozenset()
@@ -99,7 +104,7 @@ class EvictionMeter:
 
 
 class Child(Protocol):
-    """Where tables are read."""
+    """The process that reads the tables."""
 
     @property
     def busy(self) -> bool:
@@ -120,7 +125,7 @@ class Child(Protocol):
 
 
 class OverlayWatch:
-    """Reads at an interval, and soon after a flow was lost; publishes what has changed."""
+    """Reads the tables at an interval and soon after a flow was lost; returns what has changed."""
 
     def __init__(
         self,
@@ -146,9 +151,9 @@ class OverlayWatch:
         self._software: frozenset[str] = frozenset()
         self._lost: frozenset[tuple[str, str]] = frozenset()
         self._failures = 0
-        # Of what was published last: a hash stands for the entries, and when.
+        # Hash of the entries published last, and when (monotonic nanoseconds).
         self._last: tuple[int, int] | None = None
-        # Why the tables cannot be read, or not wholly.
+        # Why the tables cannot be read, or only in part.
         self.trouble: str | None = None
 
     @property
@@ -157,15 +162,15 @@ class OverlayWatch:
         return self._last is not None
 
     def registered(self, endpoint: Endpoint) -> None:
-        """Take in a registration."""
+        """Process a registration."""
         self._locals.registered(endpoint)
 
     def left(self, endpoint_id: str) -> None:
-        """Take in a tombstone of a registration."""
+        """Process the tombstone of a registration."""
         self._locals.left(endpoint_id)
 
     def probed(self, results: Iterable[ProbeResult], now: Instant) -> None:
-        """Take in a round: pairs newly lost are a reason to read soon."""
+        """Process the results of a round: a pair that is newly lost is a reason to read soon."""
         lost = frozenset((r.src, r.dst) for r in results if r.status in _LOST)
         if lost - self._lost:
             earliest_ns = 0 if self._started is None else self._started.monotonic_ns + GAP_NS
@@ -182,9 +187,9 @@ class OverlayWatch:
         return []
 
     def take_reports(self) -> list[StateReport]:
-        """Return what is to be told of the virtual switch, once."""
-        told, self._reports = self._reports, []
-        return told
+        """Return the states of the virtual switch to report, once."""
+        reports, self._reports = self._reports, []
+        return reports
 
     def close(self) -> None:
         """End a reading that is under way."""
@@ -243,8 +248,8 @@ class OverlayWatch:
         changed = self._last is None or self._last[0] != content
         if changed:
             counts = {**answer.counts, **table.counts}
-            told = " ".join(f"{what}={count}" for what, count in sorted(counts.items()))
-            self._log.info("overlay.changed", entries=len(table.entries), counts=told)
+            shown = " ".join(f"{what}={count}" for what, count in sorted(counts.items()))
+            self._log.info("overlay.changed", entries=len(table.entries), counts=shown)
         elif self._last and now.monotonic_ns < self._last[1] + self._config.republish_ns:
             return []
         self._last = (content, now.monotonic_ns)

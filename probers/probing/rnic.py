@@ -16,11 +16,10 @@ from schemas.enums import Transport as TransportKind
 from schemas.process.eventlog import EventLog
 from schemas.transports import CAPABILITIES, AddressForm
 
-# An RNIC that vanishes under a running agent is a fault first: its peers are to see
-# it lost, for longer than a fault takes to be opened, before its endpoint leaves and
-# nobody probes it any more.
+# An RNIC that vanishes from a running agent is a fault. Its peers have to see it lost for longer
+# than it takes to open a fault; only then its endpoint leaves and is probed no more.
 GONE_AFTER_NS: Final = 30 * 10**9
-# While UDP stands in for RDMA, verbs are tried again this often.
+# While the fallback answers, the configured transport is tried again this often.
 VERBS_AGAIN_NS: Final = 60 * 10**9
 
 
@@ -51,7 +50,7 @@ class Rnic:
         self._past = PacketCounts()
         self._gone_ns: int | None = None
         self._trouble: str | None = None
-        # What answers probes: another than configured while UDP stands in for RDMA.
+        # The transport that answers probes: the fallback while the configured one is not usable.
         self._answering = config.transport
         self._verbs_due_ns: int | None = None
         self._missing: ProbeStatus | None = None
@@ -111,7 +110,7 @@ class Rnic:
         return found
 
     def answering_transport(self) -> Value:
-        """Return what answers its probes, as `component.state.v1` tells it: `rdma` or `udp`."""
+        """Return the transport that answers its probes, as `component.state.v1` has it."""
         if not self.open:
             return missing("nothing answers its probes")
         return Value(CAPABILITIES[self._answering].word)
@@ -128,7 +127,7 @@ class Rnic:
         return self.link
 
     def look(self, now: Instant) -> Change:
-        """Open what is closed, say what is gone; to be called about once a second.
+        """Open what is closed and notice what is gone; to be called about once a second.
 
         After MOVED and LEFT the caller is to `close` it.
         """
@@ -163,7 +162,7 @@ class Rnic:
         return total
 
     def _come(self, now: Instant) -> Change:
-        """Open the responder, or what stands in for it."""
+        """Open the configured transport, or its fallback."""
         self._gone_ns = None
         self._answering = self.config.transport
         if self._open(self.config.transport, self.config.port) is not None:
@@ -194,7 +193,7 @@ class Rnic:
         return current
 
     def _verbs_again(self, now: Instant) -> Change:
-        """While UDP stands in for RDMA, move when verbs can be had."""
+        """While the fallback answers, return MOVED when the configured transport can be opened."""
         due = self._answering is not self.config.transport and self._verbs_due_ns is not None
         if not due or now.monotonic_ns < (self._verbs_due_ns or 0):
             return Change.NONE
@@ -228,7 +227,7 @@ class Rnic:
         self._missing = _MISSING.get(error.errno or 0)
 
 
-# What errors of opening say about probes that were to be sent.
+# The status of probes from an RNIC whose transport failed to open, by errno.
 _MISSING: Final = {
     errno.ENODEV: ProbeStatus.NO_DEVICE,
     errno.EADDRNOTAVAIL: ProbeStatus.NO_GID,

@@ -17,11 +17,11 @@ from probers.transports.rtt import Measurement, measure
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.records import ProbeResult
 
-# Offsets and delays are told in whole multiples of this, rounded down. A round's start is told to
-# the microsecond, and a delay is software's, some ten to some hundred microseconds: the digits
-# below say nothing, and no codec makes noise smaller: 8 % (lz4) to 15 % (zstd) of what a result
-# takes on the broker. A power of two, so that what is cut off is bits that a codec sees. Round
-# trips, which detectors read, are told to the nanosecond.
+# Offsets and delays are published in whole multiples of this, rounded down. A round's start is
+# published to the microsecond, and a delay is that of software, ten to some hundred microseconds.
+# The digits below are noise, which no codec compresses: without them a result takes 8 % (lz4) to
+# 15 % (zstd) less on the broker. It is a power of two, so that whole bits become zero. Round trips,
+# which detectors read, are published to the nanosecond.
 RESOLUTION_NS: Final = 1_024
 
 
@@ -84,32 +84,32 @@ class Round:
         return self._plan[0][0] if self._plan else None
 
     def due(self, now_ns: int) -> list[Order]:
-        """Take the probes whose time has come; each must then be `sent`."""
+        """Return the probes that are due, once; report each by `sent`."""
         orders, self._again = self._again, []
         while self._plan and self._plan[0][0] <= now_ns:
             orders.append(Order(self._plan.popleft()[1]))
         return orders
 
     def sent(self, token: int, order: Order, now_ns: int) -> None:
-        """Take note that a probe is under way as `token`."""
+        """Record that a probe is under way as `token`."""
         offset_ns = now_ns - self.started.monotonic_ns
         self._awaited[token] = _Sent(len(self._results), order, offset_ns)
         self._results.append(None)
 
     def target(self, token: int) -> FlowTarget:
-        """Return whom a probe under way goes to."""
+        """Return the target of a probe under way."""
         return self._awaited[token].order.target
 
     def cancel(self) -> None:
-        """Send nothing more; the results of what is under way still come in."""
+        """Send nothing more; probes under way still complete."""
         self._plan.clear()
         self._again.clear()
         self._confirm = 0
 
     def completed(self, completion: Completion) -> tuple[FlowTarget, ProbeResult | None]:
-        """Take in the end of a probe and return its result; a lost one is ordered again.
+        """Return target and result of a completed probe; a lost probe is ordered again.
 
-        One whose way was still looked for has no result, and is not tried again.
+        A probe whose target was still being resolved has no result and is not repeated.
         """
         sent = self._awaited.pop(completion.token)
         attempt, target = sent.order.attempt, sent.order.target
@@ -127,12 +127,12 @@ class Round:
 
 
 def round_down_ns(duration_ns: int) -> int:
-    """Return an offset or a delay as it is told."""
+    """Return an offset or a delay as it is published."""
     return duration_ns - duration_ns % RESOLUTION_NS
 
 
 def result_of(target: FlowTarget, offset_ns: int, completion: Completion) -> ProbeResult:
-    """Return the result that a completion is."""
+    """Return the result of a completed probe, as a record carries it."""
     measured: Measurement | None = None
     if completion.status is ProbeStatus.OK and completion.times is not None:
         outcome = measure(completion.times)

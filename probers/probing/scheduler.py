@@ -42,8 +42,8 @@ class ProbeScheduler:
 
     Parameters
     ----------
-    publish_round, publish_trace : where what is over goes
-    delay : told the prober's own delay of each answered probe, nanoseconds
+    publish_round, publish_trace : called with each round or trace that is over
+    delay : called with the prober's own delay of each answered probe, nanoseconds
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ProbeScheduler:
         self._seq = 0
         self._next_ns: int | None = None
         self._token = 0
-        # Who awaits a probe; None: the tracer.
+        # By token, the round that awaits the probe; None: the tracer does.
         self._owners: dict[int, Round | None] = {}
         self._deadlines: deque[tuple[int, int, Transport]] = deque()
 
@@ -108,7 +108,7 @@ class ProbeScheduler:
         return min((t for t in times if t is not None), default=None)
 
     def run(self) -> None:
-        """Begin a round when its time has come, send what is due, see what has timed out."""
+        """Begin a round if it is time, send the probes that are due, and expire those timed out."""
         now = self._clock.now()
         self._begin(now)
         late: set[Transport] = set()
@@ -128,7 +128,7 @@ class ProbeScheduler:
         self._settle()
 
     def poll(self, transport: Transport) -> None:
-        """Take in what a transport has."""
+        """Process the completions of a transport."""
         for completion in transport.poll():
             self._completed(completion)
         self._settle()
@@ -155,7 +155,7 @@ class ProbeScheduler:
             return
         begin = self._next_ns is not None and bool(self.plan.wanted)
         start_ns = next_start_ns(now.realtime_ns, self._config.interval_ns, self._stagger_ns)
-        # Asked of the wall clock each time: a clock that is set moves one round only.
+        # Computed from the wall clock each time: setting the clock moves a single round.
         self._next_ns = now.monotonic_ns + start_ns - now.realtime_ns
         if not begin:
             return
@@ -252,7 +252,7 @@ class ProbeScheduler:
             self._tracer.lost(target, now_ns)
 
     def _excused(self, owner: Round, completion: Completion) -> Completion:
-        """Blame the own link for a lost probe if that is down."""
+        """Report a lost probe as LINK_DOWN if the RNIC's own link is down."""
         rnic = self._rnics.get(owner.target(completion.token).src)
         if rnic is not None and rnic.read_link() is not Link.UP:
             return replace(completion, status=ProbeStatus.LINK_DOWN)

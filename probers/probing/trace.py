@@ -23,13 +23,13 @@ from probers.transports.base import Completion, Reason
 from schemas.enums import ProbeStatus, TraceCause
 from schemas.records import TraceHop
 
-# A switch's CPU, which answers a trace, scatters by some hundred microseconds: a
-# smaller rise would not be seen in a trace.
+# The CPU of a switch, which answers a trace, varies by some hundred microseconds: a
+# smaller rise would not show in a trace.
 LEAST_RISE_NS: Final = 500_000
-# One slow answer happens to a process that the machine did not schedule.
+# A single slow answer may come from a process that was not scheduled.
 IN_A_ROW: Final = 2
-# The typical round trip follows faster ones within some probes and slower ones within
-# a minute of probes at 1 Hz: a rise is one for so long, and then the new level.
+# The typical round trip follows faster answers within some probes and slower ones within
+# a minute at 1 Hz. After that time a raised round trip is the new normal.
 FALL_SHIFT: Final = 3
 RISE_SHIFT: Final = 6
 
@@ -46,7 +46,7 @@ class TypicalRtt:
     slow: int = 0
 
     def answered(self, rtt_ns: int) -> bool:
-        """Take in a round trip; say whether the 5-tuple is slower than it typically is."""
+        """Observe a round trip; return whether the 5-tuple is slower than it typically is."""
         typical_ns = self.typical_ns
         if typical_ns is None:
             self.typical_ns = rtt_ns
@@ -64,8 +64,8 @@ MAX_TTL: Final = 32
 # TTLs tried at once when the distance is not known: two servers of one pod with
 # virtual switches at both ends are six to eight hops apart.
 WAVE: Final = 8
-# A trace that came too early is made at the flow's next answer; if it is too early again, at
-# the first one after so long.
+# A trace that came too early (the distance is not known yet) is made again at the flow's next
+# answer; if that is too early as well, at the first answer after this time.
 AGAIN_NS: Final = 30 * 10**9
 
 
@@ -107,7 +107,7 @@ class _Flow:
     pace: TypicalRtt = field(default_factory=TypicalRtt)
     running: bool = False
     lost_while_running: bool = False
-    # From when on an answer begins a trace that came too early; None: none did.
+    # From this time on an answer repeats a trace that came too early; None: none did.
     again_ns: int | None = None
     dropped: bool = False
 
@@ -146,7 +146,7 @@ class FinishedTrace:
 
 
 class Tracer:
-    """Decides what to trace, and puts the answers together."""
+    """Decides what to trace, and assembles traces from the completions of their probes."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._settings = settings
@@ -175,13 +175,13 @@ class Tracer:
                 heapq.heappush(self._calendar, (now_ns, key))
 
     def lost(self, target: FlowTarget, now_ns: int) -> None:
-        """Trace a flow of which a probe was lost, unless that was done just now."""
+        """Trace a flow that has lost a probe, unless it was traced for that just now."""
         flow = self._flows.get(target.key)
         if flow is not None and not self._ask(flow, TraceCause.LOSS, now_ns):
             flow.lost_while_running = True
 
     def answered(self, target: FlowTarget, rtt_ns: int, now_ns: int) -> None:
-        """Take in a round trip; trace the flow if it has become slower."""
+        """Observe a round trip; trace the flow if it has become slower."""
         flow = self._flows.get(target.key)
         if flow is None:
             return
@@ -192,7 +192,10 @@ class Tracer:
             self._ask(flow, TraceCause.LATENCY, now_ns)
 
     def _ask(self, flow: _Flow, cause: TraceCause, now_ns: int) -> bool:
-        """Begin a trace unless one was or is made for that cause, or too many are."""
+        """Begin a trace unless there was one for that cause just now, or there are too many.
+
+        Returns False if it has to wait until the running trace of the flow is over.
+        """
         before_ns = flow.asked_ns.get(cause)
         recent = before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
         if not recent and flow.running:
@@ -213,7 +216,7 @@ class Tracer:
         return max(self._calendar[0][0], now_ns + self._discovery.wait_ns(now_ns))
 
     def due(self, now_ns: int) -> list[TraceOrder]:
-        """Take the probes to send now; each must then be `sent`."""
+        """Return the probes to send now, once; report each by `sent`."""
         while self._calendar and self._calendar[0][0] <= now_ns:
             due_ns, key = self._calendar[0]
             flow = self._flows.get(key)
@@ -230,11 +233,11 @@ class Tracer:
         return orders
 
     def sent(self, token: int, order: TraceOrder) -> None:
-        """Take note that a probe of a trace is under way as `token`."""
+        """Record that a probe of a trace is under way as `token`."""
         self._awaited[token] = order
 
     def completed(self, completion: Completion, now_ns: int) -> None:
-        """Take in the end of a probe of a trace."""
+        """Process the completion of a probe of a trace."""
         order = self._awaited.pop(completion.token, None)
         if order is None:
             return
@@ -249,7 +252,7 @@ class Tracer:
             self._finish(trace, now_ns)
 
     def finished(self) -> list[FinishedTrace]:
-        """Take the traces that are over."""
+        """Return the traces that are over, once."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -269,7 +272,7 @@ class Tracer:
         )
 
     def _over(self, trace: _Trace) -> bool:
-        """Say whether all is known; order the next wave where it is not."""
+        """Return whether the trace is complete; if not, order the next wave of probes."""
         end = trace.last_ttl if trace.target_ttl is None else trace.target_ttl - 1
         if any(t not in trace.hops and t not in trace.silent for t in range(1, end + 1)):
             return False
@@ -284,7 +287,7 @@ class Tracer:
         return False
 
     def _drop(self, trace: _Trace, reason: Reason, now_ns: int) -> None:
-        """End a trace that has nothing to tell; one that is only too early is made later."""
+        """End a trace without a result; one that came too early is made again later."""
         trace.over = True
         flow = trace.flow
         flow.running = flow.lost_while_running = False

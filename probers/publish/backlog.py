@@ -39,7 +39,7 @@ class Message:
         )
 
     def pack(self) -> "Message":
-        """Return it with a compressed value, if that is worth it."""
+        """Return the message with a compressed value, if that is smaller."""
         if self.packed or self.value is None or len(self.value) < LEAST_BYTES:
             return self
         packed = zlib.compress(self.value, LEVEL)
@@ -48,7 +48,7 @@ class Message:
         return replace(self, value=packed, packed=True)
 
     def unpack(self) -> "Message":
-        """Return it as it was made."""
+        """Return the message uncompressed."""
         if not self.packed or self.value is None:
             return self
         return replace(self, value=zlib.decompress(self.value), packed=False)

@@ -152,7 +152,7 @@ class Publisher:
     def _connect(self) -> Any:
         config = {
             "socket.keepalive.enable": True,
-            # A broker that is back is found within a second or two.
+            # A broker that returns is connected to within a second or two.
             "reconnect.backoff.max.ms": 1_000,
             "linger.ms": 5,
             "compression.type": COMPRESSION,

@@ -11,7 +11,7 @@ from schemas.version import VERSION
 # A clock that is slewed gains or loses 0.5 ms in a second; what jumps by more than
 # this was set.
 STEP_NS: Final = 50 * 10**6
-# How long a heartbeat tells of something that has happened once.
+# How long heartbeats mention something that has happened once.
 SHOWN_NS: Final = 60 * 10**9
 # Delays kept for one interval's percentile: a rate of 4,096 probes per heartbeat is
 # beyond what an agent is for.
@@ -20,7 +20,7 @@ PERCENTILE: Final = 95
 
 
 def _shown(at_ns: int, now: Instant) -> bool:
-    """Return whether what happened then is still told."""
+    """Return whether heartbeats still mention what happened at that time."""
     return now.monotonic_ns - at_ns <= SHOWN_NS
 
 
@@ -44,14 +44,14 @@ class ClockWatch:
         return moved_ns
 
     def reason(self, now: Instant) -> str | None:
-        """Return what the heartbeat says."""
+        """Return the reason that the heartbeat mentions; None: none."""
         if self._stepped is None or not _shown(self._stepped[0], now):
             return None
         return f"clock set by {self._stepped[1] / 1e9:+.3f} s"
 
 
 class CountWatch:
-    """Notices that something was counted again, and says so for a while."""
+    """Notices that a count has grown, and mentions it for a minute."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -68,10 +68,10 @@ class CountWatch:
 
 
 class BrokerAbsence:
-    """How long the broker was away, told for a minute after it is back.
+    """How long the broker was away; heartbeats mention it for a minute after its return.
 
-    Only the latest heartbeat waits for a broker that is away, so that one that says it may be
-    replaced, in the moment of the return, by one that need not say it any more.
+    While the broker is away only the latest heartbeat waits. Without this memory, the one that says
+    "broker away" would be replaced at the moment of the return, and nobody would see it.
     """
 
     def __init__(self) -> None:
@@ -89,8 +89,8 @@ class BrokerAbsence:
             return False
         if self._since_ns is not None:
             absence_ns = now.monotonic_ns - self._since_ns
-            # A broker that comes back may be away for a moment again: the longest is told.
-            if self._told_ns(now) <= absence_ns:
+            # A broker that returns may be away again for a moment: the longest absence is kept.
+            if self._shown_absence_ns(now) <= absence_ns:
                 self._ended = (now.monotonic_ns, absence_ns)
         self._since_ns = now.monotonic_ns if away else None
         return True
@@ -99,11 +99,11 @@ class BrokerAbsence:
         """Return what the heartbeat says."""
         if self.away:
             return "broker away"
-        told_ns = self._told_ns(now)
-        return f"broker was away for {told_ns / 1e9:.1f} s" if told_ns else None
+        absence_ns = self._shown_absence_ns(now)
+        return f"broker was away for {absence_ns / 1e9:.1f} s" if absence_ns else None
 
-    def _told_ns(self, now: Instant) -> int:
-        """Return how long the absence was that is still told; 0: there is none."""
+    def _shown_absence_ns(self, now: Instant) -> int:
+        """Return the absence that is still mentioned, nanoseconds; 0: none."""
         if self._ended is None or not _shown(self._ended[0], now):
             return 0
         return self._ended[1]
@@ -116,7 +116,7 @@ class Delays:
         self._delays_ns: list[int] = []
 
     def add(self, delay_ns: int) -> None:
-        """Take in one delay."""
+        """Add one delay, nanoseconds."""
         if len(self._delays_ns) < MAX_DELAYS:
             self._delays_ns.append(delay_ns)
 
@@ -137,7 +137,7 @@ class Delays:
 
 @dataclass(slots=True, kw_only=True)
 class Vitals:
-    """Everything a heartbeat tells, gathered by the agent."""
+    """The contents of a heartbeat, gathered from the agent's parts."""
 
     endpoints: int
     targets_active: int

@@ -35,7 +35,7 @@ from schemas.version import VERSION
 
 
 class VitalSigns:
-    """The watches that remember between heartbeats, and the gathering."""
+    """Gathers the contents of heartbeats, with the watches that remember between them."""
 
     def __init__(self, started: Instant) -> None:
         self.clock = ClockWatch(started)
@@ -56,7 +56,7 @@ class VitalSigns:
         overloaded: bool,
         overlay: str | None = None,
     ) -> Vitals:
-        """Return what the next heartbeat tells, the reasons of a bad state among it."""
+        """Return the contents of the next heartbeat, with the reasons if the agent is degraded."""
         packets = [rnic.counts() for rnic in rnics]
         reasons = [
             registration.conflict(now),
@@ -92,10 +92,10 @@ class VitalSigns:
 def not_ready_reasons(
     registration: Registration, publisher: Publisher, rnics: Collection[Rnic], *, leaving: bool
 ) -> list[str]:
-    """Return what keeps the agent from doing what it is for; nothing: it is ready.
+    """Return why the agent is not ready to probe and publish; empty: it is ready.
 
-    What only makes it worse than it could be is the heartbeat's to tell: a restart helps no
-    clock that was set, and no RNIC whose link is down beside one that is up.
+    What degrades the agent but does not stop it is in the heartbeat only: a restart does not help
+    when a clock was set, or when one RNIC of several has its link down.
     """
     state = registration.state
     reasons = {
@@ -110,7 +110,7 @@ def not_ready_reasons(
 
 
 class Reporter:
-    """Makes records and queues them."""
+    """Builds records and queues them for Kafka."""
 
     def __init__(
         self, config: AgentConfig, cluster: str, registration: Registration, publisher: Publisher
@@ -197,9 +197,9 @@ class Reporter:
         )
         self._publisher.publish(topics.RNIC_COUNTERS, self._config.id, record, batch.started_ns)
 
-    def states(self, told: list[StateReport], now: Instant) -> None:
+    def states(self, reports: list[StateReport], now: Instant) -> None:
         """Queue states of components, each in place of one that still waits."""
-        for one in told:
+        for one in reports:
             key = state_id(one.component_id, one.attribute)
             record = ComponentState(
                 cluster=self._cluster,
@@ -217,7 +217,7 @@ class Reporter:
             self._publisher.publish_state(topics.COMPONENT_STATE, key, record, now.realtime_ns)
 
     def overlay(self, entries: tuple[FlowEntry, ...] | None, captured: Instant) -> None:
-        """Queue the host's overlay tables; None: nobody knows them any more."""
+        """Queue the host's overlay tables; None: a tombstone, since they are not known any more."""
         host_id = self._config.host_id
         table = (
             entries

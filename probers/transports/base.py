@@ -34,7 +34,7 @@ class Reason(StrEnum):
     ARRIVED_LATE = "ARRIVED_LATE"
     NOT_SENT = "NOT_SENT"
     REPORTED = "REPORTED"
-    # The way to the target was still being looked for: nothing was learnt about it.
+    # The target was still being resolved: nothing was learnt about it.
     PENDING = "PENDING"
     # A probe of a trace over a transport that nodes do not answer.
     UNTRACED = "UNTRACED"
@@ -94,13 +94,13 @@ class Completion:
 
 @dataclass(slots=True)
 class PacketCounts:
-    """Packets that were no first, timely, intact reply; and those that were answered."""
+    """Packets that were not the first, timely and intact reply to a probe; and probes answered."""
 
     duplicate: int = 0
     late: int = 0
     foreign: int = 0
     malformed: int = 0
-    # Intact, but made without the cluster's key.
+    # Intact, but not sealed with the cluster's key.
     forged: int = 0
     answered: int = 0
     # Probes not answered because more came than the responder's budget.
@@ -130,7 +130,7 @@ class Transport(Protocol):
 
     @property
     def untraced(self) -> str | None:
-        """Why a probe with a ttl does not tell the node that it reached; None: it does."""
+        """Why probes with a TTL do not name the node where it ran out; None: they do."""
         ...
 
     def fileno(self) -> int:
@@ -142,7 +142,7 @@ class Transport(Protocol):
         ...
 
     def poll(self) -> list[Completion]:
-        """Take in what has arrived, answer probes, and return all probes that are over.
+        """Process what has arrived, answer probes, and return all probes that are over.
 
         To be called when the descriptor is readable and when a timeout has passed.
         """

@@ -20,14 +20,14 @@ from schemas.enums import ClockSource, ProbeStatus
 
 # A full receive buffer of ours is read in some milliseconds.
 UNDRAINED_NS: Final = 10**9
-# Nonces of finished probes that are remembered to tell a duplicate or a late reply
-# from a foreign one: of one RNIC, so that eight have 0.6 MB of them (2,048 each were 2.4 MB);
-# most of a minute at ten probes a second, a quarter of a second at the highest rate.
+# Nonces of finished probes that are kept to distinguish duplicate and late replies from foreign
+# ones: most of a minute at ten probes a second, a quarter of a second at the highest rate. Eight
+# RNICs take 0.6 MB for them (2.4 MB with 2,048 each).
 REMEMBERED: Final = 512
 
 
 class AnswerKind(Enum):
-    """What an answer with some nonce is."""
+    """What an answer is to the probes of its transport."""
 
     AWAITED = auto()
     DUPLICATE = auto()
@@ -70,7 +70,7 @@ class Outstanding:
         return entry
 
     def match_answer(self, nonce: int) -> tuple[AnswerKind, SentProbe | None]:
-        """Say what an answer with that nonce is; the entry only where it is awaited."""
+        """Classify an answer by its nonce; return the probe as well if it is awaited."""
         entry = self._entries.get(nonce)
         if entry is not None:
             return AnswerKind.AWAITED, entry
@@ -80,14 +80,14 @@ class Outstanding:
         return (AnswerKind.DUPLICATE if answered else AnswerKind.LATE), None
 
     def finish(self, entry: SentProbe, *, answered: bool) -> None:
-        """Take a probe out; `answered` decides how a further answer is counted."""
+        """Remove a probe; `answered` decides how a further answer is counted."""
         del self._entries[entry.nonce]
         self._over[entry.nonce] = answered
         while len(self._over) > self._remembered:
             self._over.popitem(last=False)
 
     def expire(self, now_ns: int) -> list[SentProbe]:
-        """Take out and return the probes whose time is over, the earliest deadline first."""
+        """Remove and return the probes that have timed out, the earliest deadline first."""
         expired = []
         while self._deadlines and self._deadlines[0][0] <= now_ns:
             _, nonce = heapq.heappop(self._deadlines)
@@ -137,7 +137,7 @@ class Exchange:
         self._completions: list[Completion] = []
 
     def now(self) -> Instant:
-        """Return this moment, to be taken right before a probe leaves."""
+        """Return this moment; to be called right before a probe is sent."""
         return self._clock.now()
 
     def prepare(self, reply_key: int = 0) -> tuple[int, bytes]:
@@ -156,7 +156,7 @@ class Exchange:
         )
 
     def handle_corrupt(self, error: PacketError) -> None:
-        """Take note of bytes that are no packet, and of the probe they may belong to."""
+        """Count bytes that are no packet, and complete the probe whose reply they may be."""
         if isinstance(error, ForgedError):
             self._counts.forged += 1
             return
@@ -170,7 +170,7 @@ class Exchange:
     def handle_reply(
         self, reply: Packet, kernel_ns: int | None, sender: str, handled: Instant | None = None
     ) -> None:
-        """Take in a reply.
+        """Complete the probe that a reply answers.
 
         `kernel_ns` is the kernel's stamp, nanoseconds since the epoch, `handled` when the program
         got it, if not now.
@@ -187,7 +187,7 @@ class Exchange:
     def handle_stamped_reply(
         self, nonce: int, wire: HardwareStamps, hold_ns: int, *, handled: Instant, sender: str
     ) -> None:
-        """Take in a reply that the RNIC has stamped, handled at that moment."""
+        """Complete the probe that a reply answers, by the RNIC's own stamps."""
         entry = self._awaited(nonce)
         if entry is None:
             return
@@ -202,7 +202,7 @@ class Exchange:
         self._answered(entry, times, ClockSource.HARDWARE, sender, late=late)
 
     def handle_send_failure(self, nonce: int, status: ProbeStatus) -> None:
-        """Take in that a probe that was posted has not left."""
+        """Complete a probe that was posted but could not be sent."""
         _, entry = self._outstanding.match_answer(nonce)
         if entry is not None:
             self._finish(entry, status, Reason.NOT_SENT)
@@ -216,7 +216,7 @@ class Exchange:
         reporter: str | None,
         kernel_ns: int | None,
     ) -> None:
-        """Take in a node's word that a probe did not get through."""
+        """Complete a probe that a node reports as not delivered."""
         now = self._clock.now()
         entry = self._awaited(nonce)
         if entry is None:
@@ -232,9 +232,9 @@ class Exchange:
     def take_completions(self, *, drained: bool = True) -> list[Completion]:
         """Return the probes that are over since the last call, expired ones among them.
 
-        While the sockets are not `drained`, a reply may still wait in one of them:
-        its probe is given a little longer. Not for ever, or a flood of foreign packets
-        would keep lost probes from being told.
+        While the sockets are not `drained`, a reply may still wait in one of them, so its probe
+        gets a little longer. That time is limited: a flood of foreign packets must not keep lost
+        probes from being reported.
         """
         now_ns = self._clock.now().monotonic_ns
         for entry in self._outstanding.expire(now_ns if drained else now_ns - UNDRAINED_NS):

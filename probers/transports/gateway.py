@@ -73,7 +73,7 @@ class GatewayTransport:
             posted = self._exchange.now()
             self._transmit(datagram)
         except EncapError:
-            # An address that fits no header is one that nobody can route to.
+            # An address that does not fit into a header has no route.
             self._exchange.not_sent(probe, ProbeStatus.NO_ROUTE)
         except OSError:
             # Whatever the error: the gateway is the RNIC's own end of the wire.
@@ -82,7 +82,7 @@ class GatewayTransport:
             self._exchange.record_posted(nonce, probe, posted)
 
     def poll(self) -> list[Completion]:
-        """Read the socket; then see whose time is over."""
+        """Read the socket; return the probes that are over."""
         return self._exchange.take_completions(drained=self._read())
 
     def is_current(self) -> bool:

@@ -11,9 +11,9 @@ from probers.transports.rtt import STEP_TOLERANCE_NS
 # still answered, a flood is not reflected.
 MAX_REPLIES_HZ: Final = 20_000.0
 REPLY_BURST: Final = 4_096
-# From the stamp inside a reply to its leaving. What that will take is foretold: the quarter of
-# replies that leave soonest, since one that says a longer hold than was makes a round trip look
-# shorter than the network. Steps up and down as one to three keep it there.
+# The time from stamping a reply to its departure is estimated, since the stamp is inside the reply.
+# The estimate follows the lower quartile of that time: a hold stated too long makes a round trip
+# look shorter than the network. Steps up and down in the ratio of one to three keep it there.
 LEAVING_STEP_NS: Final = 500
 UP_SHARE: Final = 16
 DOWN_SHARE: Final = 5
@@ -22,12 +22,12 @@ MAX_WAIT_NS: Final = 10 * 10**9
 
 
 class Responder:
-    """Makes replies and stamps them.
+    """Builds replies and stamps them.
 
-    t2 is the kernel's stamp where it can be believed, t3 is taken when the reply
-    is made. Both are of the wall clock, and a clock set between them must not make
-    the hold wrong: t3 is t2 plus what the monotonic clock saw, plus what usually passes
-    until the reply leaves, with the stamp inside. Who sends it says when it did (`left`).
+    t2 is the kernel's stamp if it is plausible. Both t2 and t3 are of the wall clock, and setting
+    the clock between them must not change the hold. So t3 is t2 plus the time that has passed on
+    the monotonic clock, plus the estimated time until the reply departs. The sender reports each
+    departure by `left`.
     """
 
     def __init__(self, clock: Clock, counts: PacketCounts, packets: Packets = UNSEALED) -> None:
@@ -50,7 +50,7 @@ class Responder:
         """Return the reply; None where the budget is used up.
 
         `kernel_ns` is when the probe came, nanoseconds since the epoch, as the kernel says or,
-        not `by_kernel`, the program; `follows`: a follow-up will tell the hold better.
+        not `by_kernel`, the program; `follows`: a follow-up will state the hold more exactly.
         """
         taken = self._clock.now()
         if not self._budget.take_token(taken.monotonic_ns):
@@ -78,7 +78,7 @@ class Responder:
         )
 
     def left(self, monotonic_ns: int) -> None:
-        """Learn when the reply made last left."""
+        """Update the estimate: the latest reply departed at that time."""
         took_ns, usual_ns = monotonic_ns - self._packed_ns, self._leaving_ns
         if took_ns > usual_ns:
             self._leaving_ns = min(took_ns, usual_ns + usual_ns // UP_SHARE + LEAVING_STEP_NS)

@@ -42,7 +42,7 @@ class Timestamps:
 
     posted_ns and handled_ns are of one clock, sent_ns and received_ns of one
     clock (for UDP all four of the same). hold_ns is None where the responder's
-    kernel answers for it and nobody measures (TCP).
+    kernel answers and does not measure it (TCP).
     """
 
     posted_ns: int
@@ -104,8 +104,8 @@ def place_arrival(
     The kernel stamps by the wall clock. How long the datagram has waited is the
     wall clock's reading less the stamp, and the monotonic clock less that wait is
     the arrival: a clock set between sending and receiving changes nothing. A clock
-    set during the wait itself is told by the two clocks having moved apart, or by
-    a wait that cannot be, and the moment of handling is taken instead.
+    set during the wait itself shows as a changed offset between the two clocks, or as an
+    impossible wait; then the moment of handling is used instead.
     """
     if kernel_ns is None:
         return now.monotonic_ns, ClockSource.SOFTWARE

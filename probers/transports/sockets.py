@@ -55,7 +55,7 @@ class Family:
 
     `level` is that of its options and ancillary data; `receive_errors` and `origin` are those of
     its error queue (linux/in.h, linux/in6.h, linux/errqueue.h), `offender_at` and `offender_bytes`
-    say where the address stands in its sockaddr. The types are of its ICMP (RFC 792, RFC 4443).
+    place the address in its sockaddr. The types are those of its ICMP (RFC 792, RFC 4443).
     """
 
     number: socket.AddressFamily
@@ -142,7 +142,7 @@ class SocketError:
 
 
 def send_status(error: OSError) -> ProbeStatus:
-    """Return what a failed send means; what the own host lacks counts as its link's trouble."""
+    """Return the status of a probe that was not sent; lack of resources counts as LINK_DOWN."""
     if isinstance(error, socket.gaierror):
         return ProbeStatus.NO_ROUTE  # an address of the other family than the socket's
     return _SEND_ERRORS.get(error.errno or 0, ProbeStatus.UNREACHABLE)
@@ -172,9 +172,9 @@ def open_udp(address: str, port: int) -> tuple[socket.socket, bool]:
 
 
 class Readiness:
-    """Tells which of a transport's sockets have something, behind one descriptor.
+    """Says which of a transport's sockets have something, behind one descriptor.
 
-    On Linux it tells errors apart from data, which saves a call per packet.
+    On Linux it distinguishes errors from data, which saves a call per packet.
     """
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ def read_errors(sock: socket.socket) -> list[SocketError]:
 def parse_error(
     family: Family, quoted: bytes, ancillary: list[tuple[int, int, bytes]]
 ) -> SocketError | None:
-    """Return what an entry of an error queue tells; None where it is something else."""
+    """Return the error of an entry of an error queue; None where it is something else."""
     for level, kind, data in ancillary:
         wanted = level == family.level and kind == family.receive_errors
         if not wanted or len(data) < _EXTENDED_ERROR.size:

@@ -104,7 +104,7 @@ class TcpTransport:
         self._readiness.watch(sock, write=True)
 
     def poll(self) -> list[Completion]:
-        """Accept and hang up; finish what has connected; then see whose time is over."""
+        """Accept and hang up; return the probes that have connected or timed out."""
         for sock, _ in self._readiness.ready():
             if sock is self._listener:
                 self._accept()
@@ -145,7 +145,7 @@ class TcpTransport:
             sock.close()
             if source_port and error.errno in (errno.EADDRNOTAVAIL, errno.EADDRINUSE):
                 # Its last connection to this target is still being torn down, or
-                # somebody took the port: another 5-tuple is better than none.
+                # the port is in use: another 5-tuple is better than none.
                 return self._connect(probe, 0)
             raise
         self._source_ports.setdefault(probe.flow, int(sock.getsockname()[1]))
@@ -156,7 +156,7 @@ class TcpTransport:
             try:
                 sock, _ = self._listener.accept()
             except OSError:
-                return  # nobody waits, or it has hung up already
+                return  # no connection waits, or it was closed already
             # Not aborted from this side: the prober would see its connection reset,
             # and it aborts anyway.
             sock.close()

@@ -67,7 +67,7 @@ def quoted_payload(quote: bytes) -> bytes | None:
 
 
 def parse_report(datagram: bytes, reporter: str, kernel_ns: int | None) -> SocketError | None:
-    """Return the error that an ICMP datagram, IP header included, tells of a tunnelled probe."""
+    """Return the error that an ICMP datagram, from its IP header on, reports about a probe."""
     message = _after_ipv4(datagram, socket.IPPROTO_ICMP)
     if message is None or len(message) < _ICMP_BYTES or message[0] not in _WANTED_TYPES:
         return None
@@ -92,14 +92,14 @@ class TunnelErrors:
             self.socket.setblocking(False)
             self.socket.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("@I", _NOT_WANTED))
             self.socket.setsockopt(socket.SOL_SOCKET, sockets.SO_TIMESTAMPNS, 1)
-            # Of several tunnel ends of a host, each hears of its own packets.
+            # If a host has several tunnel ends, each receives the errors about its own packets.
             self.socket.bind((address, 0))
         except OSError:
             self.socket.close()
             raise
 
     def read(self) -> list[SocketError]:
-        """Take what has come, so many at a time as from any socket."""
+        """Return the errors that have arrived, a bounded number at a time."""
         errors: list[SocketError] = []
         for _ in range(sockets.MAX_ERRORS_AT_ONCE):
             try:

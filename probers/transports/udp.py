@@ -115,7 +115,7 @@ class UdpTransport:
         self._exchange.record_posted(nonce, probe, posted)
 
     def poll(self) -> list[Completion]:
-        """Read all sockets that have something; then see whose time is over."""
+        """Read all sockets that have something; return the probes that are over."""
         drained = True
         for sock, failed in self._readiness.ready():
             if self._tunnel is not None and sock is self._tunnel.socket:
@@ -124,7 +124,7 @@ class UdpTransport:
             drained = self._read(sock) and drained
             if failed:
                 self._read_errors(sock)
-        # A reply that waits in a socket is not lost: its kernel stamp decides.
+        # A reply that waits in a socket is not lost: its kernel timestamp decides.
         return self._exchange.take_completions(drained=drained)
 
     def is_current(self) -> bool:
@@ -180,7 +180,7 @@ class UdpTransport:
         if parsed.type is PacketType.REPLY:
             self._exchange.handle_reply(parsed, kernel_ns, sender[0])
         elif sock is not self._listener or parsed.type is not PacketType.PROBE:
-            # Nobody is told to probe a flow's socket.
+            # Only the listener's address is registered; no agent probes a flow's socket.
             self._exchange.count_foreign()
         else:
             reply = self._answers.answer(parsed, kernel_ns)
@@ -192,8 +192,7 @@ class UdpTransport:
         try:
             self._listener.sendto(reply, to)
         except OSError:
-            # The prober sees a timeout; an error about somebody else's probe is
-            # not ours to report.
+            # The prober sees a timeout. Errors about probes of others are not reported here.
             self._read_errors(self._listener)
 
     def _read_errors(self, sock: socket.socket) -> bool:

@@ -66,7 +66,7 @@ class Arrivals:
             return None
 
     def read(self) -> None:
-        """Take in what has arrived; to be called before `take`."""
+        """Read what has arrived; to be called before `take_arrival_ns`."""
         for _ in range(MAX_READ):
             try:
                 data, ancillary, _, _ = self._socket.recvmsg(_SNAP_BYTES, sockets.ANCILLARY_BYTES)

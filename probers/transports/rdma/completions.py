@@ -38,7 +38,7 @@ class DeviceClock:
 
 
 POLLED_AT_ONCE: Final = 32
-# The bit that tells the numbers of sends from those of receives.
+# Set in the work request ids of sends, not in those of receives.
 SENT: Final = 1 << 63
 
 

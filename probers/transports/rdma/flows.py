@@ -61,7 +61,7 @@ def rule_of(device: Path) -> PortOf | str:
     try:
         driver = os.path.basename(os.readlink(device / "device" / "driver"))
     except OSError:
-        # Soft-RoCE stands on no PCI function, and names the interface that it stands on.
+        # Soft-RoCE has no PCI function; it names the interface that it uses.
         if (device / "parent").exists():
             return lambda number, _: port_of_queue_pair(number)
         return "driver not known"

@@ -91,15 +91,15 @@ def choose_gid(table: Sequence[Gid], address: str, index: int | None) -> Gid | s
         for gid in table:
             if gid.index == index:
                 return gid
-        return f"no GID at index {index}; {_told(table)}"
+        return f"no GID at index {index}; {_shown_table(table)}"
     wanted = gid_of(address)
     fitting = [gid for gid in table if gid.address == wanted and gid.kind == ROCE_V2]
     if fitting:
         return min(fitting, key=lambda gid: gid.index)
-    return f"no RoCE v2 GID for {address}; {_told(table)}"
+    return f"no RoCE v2 GID for {address}; {_shown_table(table)}"
 
 
-def _told(table: Sequence[Gid]) -> str:
+def _shown_table(table: Sequence[Gid]) -> str:
     if not table:
         return "the port's table is empty"
     several = ", ".join(f"{g.index}: {shown(g.address)} ({g.kind})" for g in table[:8])
@@ -137,7 +137,7 @@ _MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
 class Sender(NamedTuple):
-    """Who sent a datagram: GID, 16 bytes, and the hop limit (TTL) that was left on arrival."""
+    """The sender of a datagram: its GID (16 bytes), and the hop limit (TTL) left on arrival."""
 
     gid: bytes
     hop_limit: int
@@ -146,8 +146,8 @@ class Sender(NamedTuple):
 def sender_of(grh: bytes) -> Sender | None:
     """Return the sender; None where the bytes are no such header.
 
-    The first 20 bytes mean nothing over IPv4, so that header is looked for first, and its
-    check sum tells whether it is one.
+    Over IPv4 the first 20 bytes are undefined, so the IPv4 header is tried first; its checksum
+    decides whether it is one.
     """
     if len(grh) < GRH_BYTES:
         return None

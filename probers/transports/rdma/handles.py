@@ -25,7 +25,7 @@ RENEW_NS: Final = 10 * 10**9
 
 
 class Resolving(Protocol):
-    """What finds ways (`resolver.Resolver`)."""
+    """What resolves GIDs (`resolver.Resolver`)."""
 
     def want(self, gid: bytes) -> bool:
         """Ask for the way to a GID; return whether there was room."""
@@ -69,7 +69,7 @@ class Handles:
     def with_handle(self, gid: bytes, label: int, now_ns: int, then: Waiting) -> None:
         """Call `then` with a handle and OK, or with None and why there is none: now, or later.
 
-        Later is when `resolved` is told; what does not fit into the queue is told at once.
+        Later is when `resolved` is called. If the queue is full, `then` gets None at once.
         """
         peer = self._peer(gid)
         if peer.known:
@@ -83,7 +83,7 @@ class Handles:
             self._ask(peer, gid)
 
     def resolved(self, gid: bytes, status: ProbeStatus, now_ns: int) -> None:
-        """Take in what the resolver has found."""
+        """Process a result of the resolver, and serve those who waited for it."""
         peer = self._peers.get(gid)
         if peer is None:
             return
@@ -101,7 +101,7 @@ class Handles:
                 then(None, status)
 
     def suspect(self, gid: bytes, now_ns: int) -> None:
-        """Say that a probe to a GID was lost: its handles may be of yesterday."""
+        """Resolve a GID again after a probe to it was lost: its MAC address may have changed."""
         peer = self._peers.get(gid)
         if peer is not None and peer.known and now_ns - peer.found_ns >= RENEW_NS:
             peer.found_ns = now_ns

@@ -102,7 +102,7 @@ def members(module: ModuleType) -> SimpleNamespace:
 def channel_descriptor(library: Library, context: Any) -> tuple[Any, int]:
     """Return a new completion channel and its descriptor.
 
-    pyverbs 44 does not tell the descriptor: it is the one that has appeared.
+    pyverbs 44 does not expose the descriptor; it is the one that is new in the process.
     """
     before = _event_descriptors()
     channel = library.cq.CompChannel(context)

@@ -29,10 +29,10 @@ _UNCONTROLLED: Final = (1 << 31) - 1
 
 
 def random_qkey() -> int:
-    """Return a Q_Key that nobody else uses.
+    """Return a random Q_Key.
 
-    Numbers of queue pairs are given again soon after a program ends: with a key drawn at each
-    start, whoever still probes its predecessor reaches nobody instead of a stranger.
+    Numbers of queue pairs are reused soon after a program ends. With a new key at each start, a
+    prober that still addresses the predecessor reaches nobody instead of a wrong peer.
     """
     return int.from_bytes(os.urandom(4), "big") & _UNCONTROLLED
 
@@ -42,7 +42,7 @@ RESPONDER: Final = 0
 # sees below 150 a second, and locked memory is dear (a slot of the responder holds an MTU).
 ANSWERS_DEPTH: Final = 128
 PROBES_DEPTH: Final = 64
-# Completions taken in one turn, so that a flood does not keep the loop from its timers.
+# Completions read in one turn, so that a flood does not keep the loop from its timers.
 MAX_EVENTS: Final = 512
 HOP_LIMIT: Final = 64
 _SLOT_BITS: Final = 16
@@ -98,8 +98,8 @@ class _Pair:
         self.under_way = 0
         self.broken = False
         self.tags: dict[int, int] = {}
-        # Work requests are made once and posted again and again: making one takes pyverbs
-        # longer than all else that a probe costs.
+        # Work requests are built once and reused: building one takes pyverbs longer than all the
+        # rest of a probe.
         self.receives: list[Any] = []
         self.sends: list[tuple[int, Any]] = [(0, None)] * depth
 
@@ -213,8 +213,8 @@ class Port:
         """
         own = self._pairs[pair]
         if own.under_way >= own.depth:
-            # Many at once: what has been sent is taken in now, and told at the next poll.
-            self._take_in()
+            # Many sends at once: read their completions now; the next poll returns them.
+            self._read_completions()
         if own.under_way >= own.depth:
             raise RdmaError("the send queue is full", errno.ENOBUFS)
         slot = own.sent % own.depth
@@ -240,15 +240,15 @@ class Port:
 
     def poll(self, *, woken: bool) -> tuple[list[Event], bool]:
         """Return what has completed, and whether that was all; `woken`: `fileno` is readable."""
-        # What has woken us is stamped before anything else is done.
-        self._take_in()
+        # The completions that have woken the process are timestamped first.
+        self._read_completions()
         if woken:
             # One event says that there are completions; asking for the next before polling
             # once more leaves no gap between the two.
             self._channel.get_cq_event(self._queue)
             self._queue.ack_events(1)
             self._queue.req_notify()
-        drained = self._take_in()
+        drained = self._read_completions()
         if drained:
             self._renew_broken()
         events, self._events = self._events, []
@@ -264,8 +264,8 @@ class Port:
         self._pd.close()
         self._context.close()
 
-    def _take_in(self) -> bool:
-        """Take completions from the queue; return whether none is left."""
+    def _read_completions(self) -> bool:
+        """Read completions from the queue; return whether none is left."""
         while len(self._events) < MAX_EVENTS:
             batch = self._completions.poll()
             if not batch:

@@ -16,7 +16,7 @@ from probers.transports.rdma.port import Event, Port
 from schemas.enums import ProbeStatus
 
 # A follow-up leaves some microseconds after its reply; one that is not here by now is lost,
-# and the reply's own word for the hold is taken.
+# and the hold that the reply itself states is used.
 FOLLOW_UP_NS: Final = 20 * 10**6
 # Probes under way that are remembered: a second's at the highest rate.
 REMEMBERED: Final = 20_000
@@ -33,7 +33,7 @@ class _StampedReply:
 
 
 class RdmaProber:
-    """Sends probes from one port and takes in their replies.
+    """Sends probes from one port and matches their replies.
 
     Parameters
     ----------
@@ -56,15 +56,16 @@ class RdmaProber:
         self._handles = handles
         self._arrivals = arrivals
         self._flows = flows
-        # Probes whose way is looked for: when they are lost, by token.
+        # Deadlines of probes whose target is being resolved, by token.
         self._waiting: dict[int, int] = {}
-        # By token: whom a probe went to. By nonce: when the device sent it; stamped a reply.
+        # By token: GID of the target. By nonce: the device's send stamp; a reply that waits for
+        # its follow-up.
         self._gids: dict[int, bytes] = {}
         self._sent: OrderedDict[int, int] = OrderedDict()
         self._awaiting_follow_up: OrderedDict[int, _StampedReply] = OrderedDict()
 
     def send(self, probe: Probe) -> None:
-        """Post a probe, once the way to its target is known."""
+        """Post a probe as soon as its target is resolved."""
         if probe.qkey is None:
             self._exchange.not_sent(probe, ProbeStatus.NO_ROUTE)
             return
@@ -74,7 +75,7 @@ class RdmaProber:
 
         def go(handle: Any | None, status: ProbeStatus) -> None:
             if self._waiting.pop(probe.token, None) is None:
-                return  # told as lost already
+                return  # reported as lost already
             if handle is None:
                 self._exchange.not_sent(probe, status)
             else:
@@ -83,7 +84,7 @@ class RdmaProber:
         self._handles.with_handle(gid, label_of(probe.entropy), now_ns, go)
 
     def departed(self, event: Event) -> None:
-        """Take in that a probe has left, or could not."""
+        """Process the send completion of a probe."""
         if not event.ok:
             self._exchange.handle_send_failure(event.tag, ProbeStatus.LINK_DOWN)
         elif event.stamp is not None:
@@ -92,7 +93,7 @@ class RdmaProber:
                 self._sent.popitem(last=False)
 
     def replied(self, reply: Packet, event: Event, gid: bytes) -> None:
-        """Take in a reply."""
+        """Process a reply."""
         sender = shown_raw(gid)
         sent, clock = self._sent.pop(reply.nonce, None), self._port.clock
         if sent is None or event.stamp is None or clock is None:
@@ -109,7 +110,7 @@ class RdmaProber:
             self._complete(reply.nonce, stamped, stamped.hold_ns)
 
     def followed(self, follow_up: Packet) -> None:
-        """Take in a follow-up: its reply is whole now."""
+        """Process a follow-up, which completes its reply."""
         stamped = self._awaiting_follow_up.pop(follow_up.nonce, None)
         if stamped is None:
             self._exchange.count_foreign()
@@ -141,7 +142,7 @@ class RdmaProber:
         late = [token for token, deadline_ns in self._waiting.items() if deadline_ns <= now_ns]
         for token in late:
             del self._waiting[token]
-        # Looking for a way takes a second where nobody is known yet: no loss.
+        # Resolving a new target may take a second; that is no loss.
         return [
             Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.PENDING)
             for token in late

@@ -113,7 +113,7 @@ class Resolver:
         return True
 
     def take_resolved(self) -> list[Resolved]:
-        """Return what has been found out since the last call."""
+        """Return the GIDs that were resolved, or failed, since the last call."""
         try:
             os.read(self._reader, MAX_WAITING)
         except BlockingIOError:
@@ -144,7 +144,7 @@ class Resolver:
             except BlockingIOError:
                 continue  # it is readable already
             except OSError:
-                continue  # nobody reads any more: the end is on its way
+                continue  # the reading end is closed: the resolver is being closed
         with self._lock:
             self._running -= 1
             if self._running:

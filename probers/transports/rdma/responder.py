@@ -13,8 +13,8 @@ from probers.transports.rdma.port import RESPONDER, Event, Port
 from probers.transports.responder import Responder
 from schemas.enums import ProbeStatus
 
-# Replies to one prober are spread over so many flow labels: each of its queue pairs has its
-# way back, and nobody can make us keep more than that for one GID.
+# Replies to one prober are spread over this many flow labels, so that each of its queue pairs has
+# its own way back. It also bounds the address handles that one GID can make us keep.
 REPLY_LABELS: Final = 16
 
 
@@ -51,7 +51,7 @@ class RdmaResponder:
         self._pending: dict[int, _PendingFollowUp] = {}
 
     def probed(self, probe: Packet, event: Event, gid: bytes) -> None:
-        """Answer a probe, once the way to its sender is known."""
+        """Answer a probe as soon as its sender is resolved."""
         kernel_ns = None if self._arrivals is None else self._arrivals.take_arrival_ns(
             PacketType.PROBE, probe.nonce
         )  # fmt: skip

@@ -36,7 +36,7 @@ IDLE_NS: Final = 10**9
 # linux/in6.h. The kernel would give each socket's packets a flow label of their own, and some
 # switches look at it: Soft-RoCE's packets have none. That of mlx5's cannot be had here.
 _IPV6_AUTOFLOWLABEL: Final = 70
-# What strangers send to a socket is thrown away, so much at a time.
+# Datagrams from others are discarded, so many at a time.
 MAX_DISCARDED: Final = 64
 
 
@@ -93,7 +93,7 @@ class Tracing:
         return bool(self._sockets or self._pending)
 
     def observe_reply_ttl(self, gid: bytes, pair: int, hop_limit: int) -> None:
-        """Take in with which TTL a reply has come to a queue pair."""
+        """Learn the distance of a peer from the TTL that was left in its reply."""
         distance = HOP_LIMIT - hop_limit + 1
         if not 1 <= distance <= MAX_DISTANCE:
             self._distances.pop((gid, pair), None)
@@ -110,7 +110,7 @@ class Tracing:
         if gid.is_link_local:
             self._not_sent(probe, Reason.UNTRACED)
         elif probe.ttl is None or distance is None:
-            # Nothing is sent at random: the target's first reply tells how far it is.
+            # The distance is known from the target's first reply; nothing is sent before.
             self._not_sent(probe, Reason.PENDING)
         elif probe.ttl >= distance:
             self._reach(replace(probe, ttl=None))
@@ -118,7 +118,7 @@ class Tracing:
             self._send_short(probe, probe.ttl, str(gid.ipv4_mapped or gid))
 
     def poll(self) -> list[Completion]:
-        """Take in what nodes have answered; return the probes that are over."""
+        """Process the answers of nodes; return the probes that are over."""
         for sock, _ in self._readiness.ready():
             self._take_errors(sock)
             self._discard(sock)
@@ -195,7 +195,7 @@ class Tracing:
                 )
 
     def _discard(self, sock: socket.socket) -> None:
-        """Throw away what no reply can be; an error that is pending shows here once, too."""
+        """Discard datagrams, which cannot be replies; a pending error shows here once, too."""
         for _ in range(MAX_DISCARDED):
             try:
                 sock.recv(1)

@@ -82,7 +82,7 @@ class RdmaTransport:
         self._open()
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when something has completed or been found."""
+        """Return a descriptor that is readable when something has completed or been resolved."""
         return self._epoll.fileno()
 
     @property
@@ -128,7 +128,7 @@ class RdmaTransport:
             self._tracing.send(probe)
 
     def poll(self) -> list[Completion]:
-        """Take in completions and ways found; then see whose time is over."""
+        """Process completions and resolved peers; return the probes that are over."""
         ready = [descriptor for descriptor, _ in self._epoll.poll(0)]
         events, drained = self._port.poll(woken=self._port.fileno() in ready)
         if self._arrivals is not None and events:
@@ -242,7 +242,7 @@ class RdmaTransport:
             undo.pop_all()
 
     def _join(self, undo: ExitStack) -> None:
-        """Make what stands on port and resolver; `undo` gets what closes it."""
+        """Open what needs port and resolver; `undo` collects what closes it."""
         self._arrivals = None if self._port.hardware else Arrivals.of(self._folder, self._gid)
         if self._arrivals is not None:
             undo.callback(self._arrivals.close)

@@ -1,4 +1,4 @@
-"""RdmaProber an agent how it is: what is wrong with the question is no word on the agent."""
+"""Asking an agent about its health: a wrong question says nothing about the agent."""
 
 import pytest
 
