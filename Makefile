@@ -16,7 +16,7 @@ help:
 	@echo "make test-rdma       set up, then real RDMA verbs in a throw-away machine with Soft-RoCE (4 minutes)"
 	@echo "make setup           the environment in $(VENV), Apache Kafka's jars in the user's cache, compiled kernels"
 	@echo "make lint            ruff, mypy, import contracts"
-	@echo "make unit            the tests that need no broker"
+	@echo "make unit            the tests that need neither broker nor lab, without the slow ones (minutes)"
 	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
 	@echo "make bench-labs      every fault in every kind of lab of this machine (an hour; netns needs root)"
@@ -59,8 +59,12 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# File by file in two processes. Left out: what starts a broker or a lab, and simulations of
+# minutes, which `make test` runs.
 unit: $(STAMP)
-	$(BIN)/python -m pytest -m "not broker and not lab and not registry"
+	$(BIN)/python -m streams.warm
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" \
+	  tests/architecture tests/contract tests/property tests/unit
 
 bench-accuracy: setup
 	$(BIN)/python -m ops.bench accuracy

@@ -28,7 +28,7 @@ def alone(world: World) -> Outcome:
     return run_world(world)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3])
 def test_processes_do_not_change_what_is_said(world: World, alone: Outcome, processes: int) -> None:
     """One process or more: the same transitions, probes, anomalies."""
@@ -39,6 +39,7 @@ def test_processes_do_not_change_what_is_said(world: World, alone: Outcome, proc
     assert done == list(range(1, 241))
 
 
+@pytest.mark.slow
 def test_watermarks_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is heard each second, and in which order: the same, also while partitions wake."""
     heard: list[list[tuple[int, str, int]]] = [[]]

@@ -9,11 +9,12 @@ from arena.scenarios.suites import scenarios
 from arena.scoring import scores
 from tests.unit.arena.judging import judge
 
-# Every fifth kind: some seconds.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+# Every fifth kind.
 PART = [s for number, s in enumerate(scenarios("smoke", 1)) if number % 5 == 0]
 
 
-@pytest.mark.timeout(300)
 def test_smoke_stays_right() -> None:
     """Everything found, nothing false, the right component first, the right kind."""
     found = scores([judge(scenario).case for scenario in PART])
@@ -21,7 +22,6 @@ def test_smoke_stays_right() -> None:
         assert found[name].value == 1.0, found[name]
 
 
-@pytest.mark.timeout(300)
 def test_confounders_call_nobody() -> None:
     """Crashes, maintenance, starvation, wrong clocks, bursts: no page."""
     (healthy,) = scenarios("healthy-month", 1, first_seed=29_000_000)

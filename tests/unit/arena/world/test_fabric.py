@@ -100,6 +100,7 @@ def test_one_flow_keeps_its_way_and_the_routes_are_the_same_everywhere() -> None
     ]
 
 
+@pytest.mark.slow
 def test_the_published_size_is_built_and_routed() -> None:
     """40,000 RNICs, three tiers, dual ToR: names are unique, every cable is crossed by somebody."""
     fabric = Fabric(
