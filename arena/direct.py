@@ -45,7 +45,7 @@ class Localization:
         log = topic, partition
         offset = self._offsets.get(log, 0)
         self._offsets[log] = offset + 1
-        event = self._merge.put(
+        event = self._merge.accept_record(
             topic, key, record, partition=partition, offset=offset, timestamp_ms=timestamp_ms
         )
         if event is not None:

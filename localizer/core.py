@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from localizer.config import GRID_NS, CoreConfig
-from localizer.facts.anomalies import AnomalyBoard
-from localizer.facts.bad_flows import Sources
-from localizer.facts.inputs import Event, Intake
+from localizer.facts.anomalies import OpenAnomalies
+from localizer.facts.inputs import Event, RecordIntake, Sources
 from localizer.facts.liveness import Liveness
 from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
@@ -55,11 +54,11 @@ class Core:
             paths=PathBook(topology),
             roster=Roster(),
             liveness=Liveness(),
-            board=AnomalyBoard(),
+            anomalies=OpenAnomalies(),
             states=StateBook(),
         )
         self.tables = FlowTables(topology)
-        self.intake = Intake(self.sources, self.tables)
+        self.intake = RecordIntake(self.sources, self.tables)
         self.lifecycle = Lifecycle(config)
         self.now_ns = None if begin_ns is None else begin_ns // GRID_NS * GRID_NS
         self.late = 0
@@ -123,7 +122,7 @@ class Core:
         self.steps += 1
         while self._pending and self._pending[-1][0][0] <= now_ns:
             _, event = self._pending.pop()
-            self.intake.apply(event, now_ns)
+            self.intake.apply_event(event, now_ns)
         silent = self._take_over(now_ns)
         return self._decider.decide(now_ns, silent=silent)
 

@@ -55,7 +55,7 @@ class Merge:
         """Hold the watermark until each of these anomaly partitions has had a mark."""
         self._unheard |= set(partitions) - self._progress.keys()
 
-    def put(
+    def accept_record(
         self,
         topic: str,
         key: str,

@@ -10,7 +10,7 @@ from schemas.process.settings import setting
 from schemas.units import SECOND_NS
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
 from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, ListConfig
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 
 SECTION: Final = "skeleton"
 

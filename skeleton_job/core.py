@@ -13,19 +13,18 @@ from schemas.units import SECOND_NS
 from skeleton_job.job import Job
 from skeleton_job.layout.skeleton import Inference
 from skeleton_job.lists.pinglists import (
-    Draft,
     ListConfig,
-    Share,
+    ListDraft,
+    TaskTargets,
     merged,
-    task_share,
+    task_targets,
     usable_skeleton,
 )
 from skeleton_job.series.columns import CounterColumns
 from skeleton_job.series.counters import CounterStore
-from skeleton_job.tasks.due import Due, InferenceConfig, Question
-from skeleton_job.tasks.record import to_record
+from skeleton_job.tasks.inference import Due, InferenceConfig, Question
 from skeleton_job.tasks.roster import Roster
-from skeleton_job.tasks.standing import Standing
+from skeleton_job.tasks.skeletons import CurrentSkeleton, to_record
 
 # Agents that have gone are remembered for an hour of 2,000 containers a minute.
 GONE_AGENTS: Final = 120_000
@@ -55,11 +54,11 @@ class SkeletonCore:
         self._roster = Roster()
         # An inference waits for an interval at most: then the next window replaces it.
         self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * SECOND_NS)
-        self._standing: dict[str, Standing] = {}
+        self._standing: dict[str, CurrentSkeleton] = {}
         self._asked_ns: dict[str, int] = {}
         # Jobs of which an agent's readings have passed an end of a window.
         self._ripe: set[str] = set()
-        self._shares: dict[str, Share] = {}
+        self._shares: dict[str, TaskTargets] = {}
         self._jobs_of: dict[str, set[str]] = {}
         self._published: dict[str, PingList] = {}
         self._versions: dict[str, int] = {}
@@ -100,7 +99,7 @@ class SkeletonCore:
             if isinstance(batch, CounterColumns):
                 self._store.add_columns(batch)
             else:
-                self.counts["samples_unusable"] += self._store.add(batch)
+                self.counts["samples_unusable"] += self._store.add_batch(batch)
             latest_ns = self._store.latest_of(batch.agent_id)
             if latest_ns is not None and (
                 before_ns is None
@@ -121,7 +120,7 @@ class SkeletonCore:
         """Take what an earlier run of this job published for a task."""
         self._standing.pop(task_id, None)
         if skeleton is not None and self._ours(skeleton.cluster):
-            self._standing[task_id] = Standing(skeleton)
+            self._standing[task_id] = CurrentSkeleton(skeleton)
         self._stale_tasks.add(task_id)
 
     def lists_due(self) -> Iterator[tuple[str, PingList | None]]:
@@ -220,7 +219,7 @@ class SkeletonCore:
             min_confidence=min_confidence,
             producer_version=self._producer_version,
         )
-        standing = self._standing.setdefault(task_id, Standing())
+        standing = self._standing.setdefault(task_id, CurrentSkeleton())
         usable = usable_skeleton(task, standing.skeleton, min_confidence) is not None
         published = standing.offer(record, usable=usable)
         if published is not None:
@@ -259,12 +258,12 @@ class SkeletonCore:
             self._set_share(task_id, self._share(task_id))
         self._stale_tasks.clear()
 
-    def _share(self, task_id: str) -> Share | None:
+    def _share(self, task_id: str) -> TaskTargets | None:
         task = self._roster.tasks.get(task_id)
         if task is None:
             return None
         standing = self._standing.get(task_id)
-        return task_share(
+        return task_targets(
             task,
             standing.skeleton if standing is not None else None,
             self._roster.registered,
@@ -272,7 +271,7 @@ class SkeletonCore:
             config=self._list_config,
         )
 
-    def _set_share(self, task_id: str, share: Share | None) -> None:
+    def _set_share(self, task_id: str, share: TaskTargets | None) -> None:
         old = self._shares.pop(task_id, None)
         for agent_id in old.targets if old is not None else ():
             self._jobs_of[agent_id].discard(task_id)
@@ -285,7 +284,7 @@ class SkeletonCore:
         if share is not None and share.targets:
             self._shares[task_id] = share
 
-    def _list(self, agent_id: str, draft: Draft) -> PingList:
+    def _list(self, agent_id: str, draft: ListDraft) -> PingList:
         return PingList(
             cluster=self.cluster,
             agent_id=agent_id,
@@ -297,7 +296,7 @@ class SkeletonCore:
         )
 
 
-def _differs(draft: Draft, old: PingList | None) -> bool:
+def _differs(draft: ListDraft, old: PingList | None) -> bool:
     """Whether a list says something else than the one published; an empty one has no phase."""
     if old is None:
         return bool(draft.targets)

@@ -132,12 +132,12 @@ class Observer:
         if rec.record is None:
             return
         if rec.topic == topics.PATH_TRACE.name:
-            self._paths.put(rec.record)
+            self._paths.add_trace(rec.record)
         elif rec.topic == topics.TOPOLOGY.name:
-            self._topology.put(rec.record)
+            self._topology.set_component(rec.record)
             self._components.append(rec.record)
         elif rec.topic == topics.OVERLAY_FLOWS.name:
-            self._network.tables.put(rec.record)
+            self._network.tables.set_table(rec.record)
             self._tables.append(rec.record)
 
     def _close(self, begin_ns: int) -> Window:

@@ -114,7 +114,7 @@ def _validation(window: Window, failing: Bools) -> list[Accusation]:
     found: dict[str, int] = {}
     for place in np.flatnonzero(failing).tolist():
         for end in window.flows[place][:2]:
-            missing = tables.software(end)
+            missing = tables.not_offloaded(end)
             host = topology.host_of(end)
             if missing is not None and host is not None:
                 for vswitch in topology.children(host, ComponentKind.VSWITCH):

@@ -179,7 +179,7 @@ class Service:
             original = list(headers.items() if isinstance(headers, dict) else headers)
             outbox.dead_letter(error, raw_key, raw, original)
             return
-        event = self._merge.put(
+        event = self._merge.accept_record(
             topic.name,
             name,
             record,

@@ -74,7 +74,7 @@ def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
     return None if value is None or anomaly.unit != "ns" else round(value)
 
 
-class AnomalyBoard:
+class OpenAnomalies:
     """Open anomalies.
 
     Attributes
@@ -107,7 +107,7 @@ class AnomalyBoard:
         """Whether nothing is wrong, nor was a moment ago."""
         return not self._open and not self._brief
 
-    def put(self, anomaly: Anomaly) -> None:
+    def apply_anomaly(self, anomaly: Anomaly) -> None:
         """Take in an onset, a refresh or a clearing; duplicates change nothing."""
         if anomaly.kind not in FAMILY:
             return
@@ -148,7 +148,7 @@ class AnomalyBoard:
         self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 
-    def drop(self, key: FlowKey) -> None:
+    def drop_flow(self, key: FlowKey) -> None:
         """Forget everything about a 5-tuple."""
         gone = self._open.pop(key, None), self._brief.pop(key, None)
         for family in Family:
@@ -172,11 +172,11 @@ class AnomalyBoard:
         """Return the 5-tuples with an open anomaly."""
         return list(self._open)
 
-    def keys(self, family: Family) -> KeysView[FlowKey]:
+    def flows_of(self, family: Family) -> KeysView[FlowKey]:
         """Return the 5-tuples with open anomalies of a family."""
         return self._filed[family].keys()
 
-    def family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
+    def by_family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
         """Yield the 5-tuples with open anomalies of a family, sorted, and these."""
         filed, order = self._filed[family], self._order[family]
         if order is None:

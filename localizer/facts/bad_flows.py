@@ -7,13 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from localizer.facts.anomalies import FAMILY, AnomalyBoard, Family, Symptom
-from localizer.facts.liveness import Liveness
-from localizer.facts.roster import Roster
-from localizer.facts.states import StateBook
-from localizer.network.paths import FlowKey, PathBook
-from localizer.network.topology import Topology
-from localizer.network.traces import UNTRACED, Account
+from localizer.facts.anomalies import FAMILY, Family, Symptom
+from localizer.facts.inputs import Sources
+from localizer.network.paths import FlowKey
+from localizer.network.traces import UNTRACED, TraceFindings
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 
@@ -26,18 +23,6 @@ EARLIER_NS: Final = 2 * SECOND_NS
 STALE_NS: Final = 8 * SECOND_NS
 # A trace that ended so soon after the first lost probe may have begun before it.
 TRACE_SLACK_NS: Final = SECOND_NS // 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Everything that observations are made of."""
-
-    topology: Topology
-    paths: PathBook
-    roster: Roster
-    liveness: Liveness
-    board: AnomalyBoard
-    states: StateBook
 
 
 # Not frozen: making one would take half as long again, and a storm makes a hundred thousand.
@@ -60,7 +45,7 @@ class BadFlow:
     open: bool
     replyless: bool = False
     traced: bool = False
-    late: frozenset[str] = frozenset()
+    passed_before: frozenset[str] = frozenset()
     # Asked for again and again, of a hundred thousand of them: worked out once.
     cut: bool = field(init=False)
     lossy: bool = field(init=False)
@@ -86,7 +71,9 @@ class BadFlow:
         self.seen_ns = min([s.seen_ns for s in symptoms])
         self.ended_ns = max([s.last_ns for s in symptoms])
 
-    def cleared(self, components: tuple[str, ...], *, replyless: bool, traced: bool) -> "BadFlow":
+    def without_passed(
+        self, components: tuple[str, ...], *, replyless: bool, traced: bool
+    ) -> "BadFlow":
         """Return the same with what its traces say; `replace` would work out all else anew."""
         made = object.__new__(BadFlow)
         for name in FIELDS:
@@ -98,7 +85,7 @@ class BadFlow:
 FIELDS: Final = tuple(f.name for f in fields(BadFlow))
 
 
-Made = tuple[tuple[Symptom, ...], tuple[str, ...], str | None, BadFlow]
+CachedFlow = tuple[tuple[Symptom, ...], tuple[str, ...], str | None, BadFlow]
 
 
 class BadFlows:
@@ -108,10 +95,10 @@ class BadFlows:
         self._sources = sources
         # What was found at the time asked for last; of each 5-tuple what it was made of.
         self._found: dict[Family, tuple[int, list[BadFlow]]] = {}
-        self._made: dict[Family, dict[FlowKey, Made]] = {family: {} for family in Family}
-        self._cleared: dict[FlowKey, tuple[BadFlow, Account, BadFlow]] = {}
+        self._made: dict[Family, dict[FlowKey, CachedFlow]] = {family: {} for family in Family}
+        self._cleared: dict[FlowKey, tuple[BadFlow, TraceFindings, BadFlow]] = {}
 
-    def find(self, family: Family, now_ns: int) -> list[BadFlow]:
+    def all_bad(self, family: Family, now_ns: int) -> list[BadFlow]:
         """Return all, with all that they cross, sorted by key.
 
         Left out: what nobody repeats, what a dead or just returned agent accounts for, latency
@@ -125,7 +112,7 @@ class BadFlows:
             known = self._found[family] = now_ns, sorted(found, key=lambda flow: flow.key)
         return known[1]
 
-    def suspect(
+    def unexplained(
         self,
         family: Family,
         now_ns: int,
@@ -139,7 +126,7 @@ class BadFlows:
         leaky
             Components that are known to lose a share of the packets.
         """
-        found = self.find(family, now_ns)
+        found = self.all_bad(family, now_ns)
         if explained:
             found = [flow for flow in found if flow.key not in explained]
         if family is not Family.LOSS:
@@ -149,11 +136,11 @@ class BadFlows:
         return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
 
     def _open(self, family: Family, now_ns: int) -> Iterable[BadFlow]:
-        sources, troubled = self._sources, self._sources.liveness.troubled()
+        sources, troubled = self._sources, self._sources.liveness.excusable()
         agent_of, path = sources.roster.agent_of, sources.paths.path
-        before, made = self._made[family], dict[FlowKey, Made]()
+        before, made = self._made[family], dict[FlowKey, CachedFlow]()
         self._made[family] = made
-        for key, symptoms in sources.board.family(family):
+        for key, symptoms in sources.anomalies.by_family(family):
             responder = agent_of(key[1])
             kept = symptoms
             for symptom in symptoms:
@@ -185,8 +172,8 @@ class BadFlows:
             yield known[3]
 
     def _brief(self, now_ns: int) -> Iterable[BadFlow]:
-        sources, troubled = self._sources, self._sources.liveness.troubled()
-        for key, symptom in sources.board.brief_cuts():
+        sources, troubled = self._sources, self._sources.liveness.excusable()
+        for key, symptom in sources.anomalies.brief_cuts():
             if self._counts(Family.LOSS, key, symptom, now_ns, troubled):
                 path = sources.paths.path(key, before_ns=symptom.onset_ns)
                 yield BadFlow(
@@ -201,7 +188,7 @@ class BadFlows:
     def _exonerated(
         self,
         flow: BadFlow,
-        before: dict[FlowKey, tuple[BadFlow, Account, BadFlow]],
+        before: dict[FlowKey, tuple[BadFlow, TraceFindings, BadFlow]],
         began_ns: dict[str, int],
         leaky: frozenset[str],
     ) -> BadFlow:
@@ -213,7 +200,7 @@ class BadFlows:
         """
         if not flow.cut or not flow.open:
             return flow
-        account = self._sources.paths.account(flow.key, flow.onset_ns + TRACE_SLACK_NS)
+        account = self._sources.paths.findings_since(flow.key, flow.onset_ns + TRACE_SLACK_NS)
         if account is UNTRACED:
             return flow
         early_ns = flow.onset_ns - EARLIER_NS
@@ -224,7 +211,7 @@ class BadFlows:
         known = before.get(flow.key)
         if known is None or known[0] is not flow or known[1] is not account:
             passed = account.passed
-            cleared = flow.cleared(
+            cleared = flow.without_passed(
                 tuple([c for c in flow.components if c not in passed]),
                 replyless=account.only_target_silent,
                 traced=account.traced,
@@ -249,7 +236,7 @@ class BadFlows:
                 return False
         if family is Family.LOSS:
             return True
-        kinds = sources.board.open(key)
+        kinds = sources.anomalies.open(key)
         if any(FAMILY[kind] is Family.LOSS for kind in kinds):
             return False
         shift_ns = symptom.shift_ns

@@ -24,15 +24,20 @@ class IndexCache:
         self._version: int | None = None
         self._begin()
 
-    def get(self) -> FlowIndex:
+    def refresh(self) -> FlowIndex:
         """Return the current index."""
-        agents, endpoints = self._roster.take_changes()
-        keys = self._paths.take_changes()
-        moved = self._topology.take_moved()
+        agents, endpoints = self._roster.pop_changes()
+        keys = self._paths.pop_changes()
+        moved = self._topology.pop_moved_ends()
         if self._topology.fabric_version != self._version:
             self._version = self._topology.fabric_version
             self._begin()
-            agents, endpoints, keys, moved = set(self._roster.listed()), set(), set(), set()
+            agents, endpoints, keys, moved = (
+                set(self._roster.agents_with_list()),
+                set(),
+                set(),
+                set(),
+            )
         # Of one 5-tuple on two lists it is the first agent's.
         for agent in sorted(agents):
             keys |= self._list(agent)
@@ -46,20 +51,20 @@ class IndexCache:
                 changed.add(key)
                 crossed.update(before, self._index.crossed(key))
         if changed or moved:
-            self._replies.forget(changed, moved, crossed)
+            self._replies.invalidate(changed, moved, crossed)
         if len(self._index.endpoints) > SPARE + 2 * len(self._naming):
             self._index.renumber_endpoints()
             self._replies.renumber()
         return self._index
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Do now, while all is calm, what else a decision would do first."""
-        self.get().settle()
-        self._replies.settle()
+        self.refresh().sort_if_stale()
+        self._replies.prepare()
 
     def replies(self) -> ReplyWays:
         """Return the ways of replies as the current index shows them."""
-        self.get()
+        self.refresh()
         return self._replies
 
     def _begin(self) -> None:
@@ -90,7 +95,7 @@ class IndexCache:
 
     def _list(self, agent_id: str) -> set[FlowKey]:
         """Take in an agent's ping list; return the 5-tuples that have come or gone."""
-        named = self._roster.named_by(agent_id)
+        named = self._roster.endpoints_on_list_of(agent_id)
         before = self._named.pop(agent_id, set())
         for endpoint in before - named:
             self._naming[endpoint].discard(agent_id)
@@ -123,6 +128,6 @@ class IndexCache:
         """Look at a 5-tuple again; return whether anything of it changed."""
         owners = self._owners.get(key)
         if owners is None or not self._paths.is_traced(key):
-            return self._index.drop(key)
+            return self._index.drop_flow(key)
         components = self._paths.path(key).components
-        return self._index.put(key, components, owners[0], self._roster.agent_of(key[1]))
+        return self._index.set_flow(key, components, owners[0], self._roster.agent_of(key[1]))

@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from localizer.facts.bad_flows import Sources
+from localizer.facts.anomalies import FAMILY, Family, OpenAnomalies
+from localizer.facts.index_cache import IndexCache
+from localizer.facts.liveness import Liveness
 from localizer.facts.overlay import FlowTables
-from localizer.network.topology import TopologyError
+from localizer.facts.roster import Roster
+from localizer.facts.states import StateBook
+from localizer.network.flow_index import NOTHING
+from localizer.network.paths import PathBook
+from localizer.network.topology import Topology, TopologyError
 from schemas import topics
 from schemas.enums import AnomalyKind
 from schemas.records import (
@@ -19,6 +25,18 @@ from schemas.records import (
     PingList,
     Task,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Everything that observations are made of."""
+
+    topology: Topology
+    paths: PathBook
+    roster: Roster
+    liveness: Liveness
+    anomalies: OpenAnomalies
+    states: StateBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ class Event:
         return self.at_ns, self.topic, self.key, self.partition, self.offset
 
 
-class Intake:
+class RecordIntake:
     """Folds events into the sources of evidence.
 
     Attributes
@@ -56,7 +74,7 @@ class Intake:
         self._sources = sources
         self._tables = tables
 
-    def apply(self, event: Event, now_ns: int) -> None:
+    def apply_event(self, event: Event, now_ns: int) -> None:
         """Fold one event in."""
         record, sources = event.record, self._sources
         match record:
@@ -64,15 +82,15 @@ class Intake:
                 self._tombstone(event)
             case Anomaly():
                 if record.kind is not AnomalyKind.PROGRESS:
-                    sources.board.put(record)
+                    sources.anomalies.apply_anomaly(record)
             case Heartbeat():
-                sources.liveness.put(record, now_ns)
+                sources.liveness.observe_heartbeat(record, now_ns)
             case PathTrace():
-                sources.paths.put(record)
+                sources.paths.add_trace(record)
             case FlowTable():
-                self._tables.put(record)
+                self._tables.set_table(record)
             case ComponentState():
-                sources.states.put(record)
+                sources.states.set_state(record)
             case Component():
                 self._component(record)
             case _:
@@ -82,33 +100,82 @@ class Intake:
         roster = self._sources.roster
         match record:
             case Endpoint():
-                roster.put_endpoint(record.endpoint_id, record)
+                roster.set_endpoint(record.endpoint_id, record)
             case Task():
-                roster.put_task(record.task_id, record)
+                roster.set_task(record.task_id, record)
             case PingList():
-                roster.put_pinglist(record.agent_id, record)
+                roster.set_pinglist(record.agent_id, record)
             case _:
                 raise TypeError(f"{type(record).__name__} is no input of the localizer")
 
     def _component(self, record: Component) -> None:
         try:
-            self._sources.topology.put(record)
+            self._sources.topology.set_component(record)
         except TopologyError:
             self.refused += 1
 
     def _tombstone(self, event: Event) -> None:
         match event.topic:
             case topics.ENDPOINT.name:
-                self._sources.roster.put_endpoint(event.key, None)
+                self._sources.roster.set_endpoint(event.key, None)
             case topics.TASK.name:
-                self._sources.roster.put_task(event.key, None)
+                self._sources.roster.set_task(event.key, None)
             case topics.PINGLIST.name:
-                self._sources.roster.put_pinglist(event.key, None)
+                self._sources.roster.set_pinglist(event.key, None)
             case topics.HEARTBEAT.name:
-                self._sources.liveness.remove(event.key)
+                self._sources.liveness.forget_agent(event.key)
             case topics.TOPOLOGY.name:
-                self._sources.topology.remove(event.key)
+                self._sources.topology.remove_component(event.key)
             case topics.COMPONENT_STATE.name:
-                self._sources.states.remove(event.key)
+                self._sources.states.remove_state(event.key)
             case topics.OVERLAY_FLOWS.name:
-                self._tables.remove(event.key)
+                self._tables.remove_table(event.key)
+
+
+class Housekeeper:
+    """Keeps what decisions are made of up with the time."""
+
+    def __init__(self, sources: Sources, index: IndexCache) -> None:
+        self._sources = sources
+        self._index = index
+        # Of board and roster, when what has left was dropped last.
+        self._tidied = (-1, -1)
+
+    def tidy_before_decision(self, now_ns: int) -> None:
+        """Let agents die, and forget what nobody repeats or what left in order."""
+        sources = self._sources
+        # Whether or not it is asked for: a little at a time, and not all when something breaks.
+        self._index.refresh()
+        sources.liveness.declare_dead(
+            now_ns,
+            self._witnesses() if sources.liveness.any_silent(now_ns) else frozenset(),
+            sources.roster.deserted_agents(),
+            lambda agent: self._answers(agent, now_ns),
+        )
+        sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
+        versions = (sources.anomalies.version, sources.roster.version)
+        if versions != self._tidied:
+            for key in sources.anomalies.flows():
+                if sources.roster.has_left(key[0]) or sources.roster.has_left(key[1]):
+                    sources.anomalies.drop_flow(key)
+            self._tidied = versions
+
+    def _witnesses(self) -> frozenset[str]:
+        """Return the agents to whose endpoints probes of others fail."""
+        found = {
+            self._sources.roster.agent_of(key[1])
+            for key, symptoms in self._sources.anomalies.by_family(Family.LOSS)
+            if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
+        }
+        return frozenset(agent for agent in found if agent is not None)
+
+    def _answers(self, agent_id: str, now_ns: int) -> bool:
+        """Say whether most of what other agents probe at this one is without loss."""
+        sources, index = self._sources, self._index.refresh()
+        failing = probed = 0
+        for place in index.rows_with(index.responders.get(agent_id, NOTHING)).tolist():
+            key, prober = index.key(place), index.prober(place)
+            if prober != agent_id and sources.liveness.seen_recently(prober, now_ns):
+                probed += 1
+                failing += any(FAMILY[kind] is Family.LOSS for kind in sources.anomalies.open(key))
+        return bool(probed) and 2 * failing <= probed

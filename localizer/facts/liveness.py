@@ -21,7 +21,7 @@ from schemas.units import SECOND_NS, us_to_ns
 FIRST: Final = 1_024
 
 
-class Heard:
+class LastSeen:
     """Times of the last signs of life, and the intervals at which they are due."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Heard:
         # By place: when it was heard, and the interval, shape (2, capacity).
         self._times: Int64s = np.ones((2, FIRST), np.int64)
 
-    def put(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
+    def record_sign(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
         """Note when an agent was heard last, and how often it is to be."""
         place = self._places.setdefault(agent_id, len(self._names))
         if place == len(self._names):
@@ -40,7 +40,7 @@ class Heard:
         self._times[0, place] = heard_ns
         self._times[1, place] = interval_ns
 
-    def drop(self, agent_id: str) -> None:
+    def forget_agent(self, agent_id: str) -> None:
         """Forget an agent; the last one takes its place."""
         place = self._places.pop(agent_id, None)
         if place is None:
@@ -50,7 +50,7 @@ class Heard:
             self._names[place], self._places[last] = last, place
             self._times[:, place] = self._times[:, len(self._names)]
 
-    def silent(self, now_ns: int, intervals: float) -> list[str]:
+    def silent_for(self, now_ns: int, intervals: float) -> list[str]:
         """Return the agents that are silent for more than so many of their intervals."""
         heard_ns, interval_ns = self._times[:, : len(self._names)]
         late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
@@ -121,7 +121,7 @@ class Liveness:
         self.refused = 0
         self.skewed = 0
         self._agents: dict[str, Agent] = {}
-        self._heard = Heard()
+        self._heard = LastSeen()
         # Agents that leave, or were silent once: all others are never excused.
         self._excusable: set[str] = set()
         # How often an agent came or went; who was asked for last, and is none of them.
@@ -135,7 +135,7 @@ class Liveness:
     def __len__(self) -> int:
         return len(self._agents)
 
-    def put(self, beat: Heartbeat, now_ns: int) -> None:
+    def observe_heartbeat(self, beat: Heartbeat, now_ns: int) -> None:
         """Take in a heartbeat; one that is older than what is known changes nothing."""
         sent_ns = us_to_ns(beat.sent_at)
         interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
@@ -166,14 +166,14 @@ class Liveness:
             self._excusable.add(beat.agent_id)
         else:
             self._excusable.discard(beat.agent_id)
-        self._heard.put(beat.agent_id, agent.heard_ns, interval_ns)
+        self._heard.record_sign(beat.agent_id, agent.heard_ns, interval_ns)
         self.dead.pop(beat.agent_id, None)
 
-    def remove(self, agent_id: str) -> None:
+    def forget_agent(self, agent_id: str) -> None:
         """Forget an agent."""
         self._comings += self._agents.pop(agent_id, None) is not None
         self._excusable.discard(agent_id)
-        self._heard.drop(agent_id)
+        self._heard.forget_agent(agent_id)
         self.dead.pop(agent_id, None)
 
     def remember_dead(self, agent_id: str, host_id: str, missed_ns: int) -> None:
@@ -181,7 +181,7 @@ class Liveness:
         if agent_id not in self._agents:
             self._comings += 1
             self._agents[agent_id] = Agent(agent_id, host_id, missed_ns, SECOND_NS, 0, -1)
-            self._heard.put(agent_id, missed_ns, SECOND_NS)
+            self._heard.record_sign(agent_id, missed_ns, SECOND_NS)
         if self._agents[agent_id].heard_ns <= missed_ns:
             self.dead[agent_id] = missed_ns
 
@@ -189,7 +189,7 @@ class Liveness:
         """Return what is known of an agent."""
         return self._agents.get(agent_id)
 
-    def declare(
+    def declare_dead(
         self,
         now_ns: int,
         witnesses: frozenset[str],
@@ -249,11 +249,11 @@ class Liveness:
             for silent_ns, back_ns in agent.silences
         )
 
-    def troubled(self) -> set[str]:
+    def excusable(self) -> set[str]:
         """Return the agents that may be excused for anything: all others never are."""
         return self._excusable | self.dead.keys()
 
-    def silent(self, now_ns: int) -> bool:
+    def any_silent(self, now_ns: int) -> bool:
         """Say whether any agent is silent for so long that it may be dead."""
         return bool(self._silent(now_ns))
 
@@ -262,7 +262,7 @@ class Liveness:
         agent = self._agents.get(agent_id)
         return None if agent is None or not agent.silences else agent.silences[-1][1]
 
-    def mute(self, agents: tuple[Mapping[str, int], ...], now_ns: int) -> set[str]:
+    def uninformative(self, agents: tuple[Mapping[str, int], ...], now_ns: int) -> set[str]:
         """Return those whose silence about a 5-tuple does not mean that it is well, and others.
 
         Parameters
@@ -271,7 +271,7 @@ class Liveness:
             Those that are asked for are the keys; they only become more.
         """
         found = {*self._strangers_of(agents), *self.dead}
-        found.update(self._heard.silent(now_ns, LATE_INTERVALS))
+        found.update(self._heard.silent_for(now_ns, LATE_INTERVALS))
         return found | {a for a in self._excusable if self._agents[a].leaving}
 
     def _strangers_of(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
@@ -283,7 +283,7 @@ class Liveness:
             self._strangers = agents, counts, found
         return found
 
-    def heard(self, agent_id: str, now_ns: int) -> bool:
+    def seen_recently(self, agent_id: str, now_ns: int) -> bool:
         """Say whether an agent was heard of late and need not be thought dead."""
         agent = self._agents.get(agent_id)
         return (
@@ -309,7 +309,7 @@ class Liveness:
 
     def _silent(self, now_ns: int) -> list[Agent]:
         """Return the agents that may be dead and are not declared so yet."""
-        late = self._heard.silent(now_ns, SILENT_INTERVALS)
+        late = self._heard.silent_for(now_ns, SILENT_INTERVALS)
         agents = [self._agents[agent_id] for agent_id in late if agent_id not in self.dead]
         return [agent for agent in agents if not agent.leaving]
 

@@ -68,10 +68,10 @@ class FlowTables:
     def __len__(self) -> int:
         return len(self._tables)
 
-    def put(self, table: FlowTable) -> None:
+    def set_table(self, table: FlowTable) -> None:
         """Replace one host's tables."""
         before = self._tables.get(table.host_id)
-        self.remove(table.host_id)
+        self.remove_table(table.host_id)
         nodes = frozenset(entry.node for entry in table.entries)
         captured_ns = us_to_ns(table.captured_at)
         lasts = before is not None and before.software > 0
@@ -87,7 +87,7 @@ class FlowTables:
             self._host_of_node[node] = table.host_id
         self.version += 1
 
-    def remove(self, host_id: str) -> None:
+    def remove_table(self, host_id: str) -> None:
         """Forget one host's tables."""
         table = self._tables.pop(host_id, None)
         if table is None:
@@ -119,7 +119,7 @@ class FlowTables:
         """Return where the request's or else the reply's chain breaks."""
         return self.replay(src, dst) or self.replay(dst, src)
 
-    def software(self, node: str) -> tuple[int, int] | None:
+    def not_offloaded(self, node: str) -> tuple[int, int] | None:
         """Return how many entries of a node's host are not offloaded, and since when (ns)."""
         table = self._table_of(node)
         return None if table is None or not table.software else (table.software, table.software_ns)

@@ -31,11 +31,11 @@ class Roster:
         # Agents with another ping list and endpoints with another agent, since last asked.
         self._changed: tuple[set[str], set[str]] = (set(), set())
 
-    def put_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
+    def set_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
         """Take in a registration, or (None) that an endpoint left."""
         known = self._endpoints.get(endpoint_id)
         if endpoint is not None:
-            if known is not None and not self.left(endpoint_id) and _same(known, endpoint):
+            if known is not None and not self.has_left(endpoint_id) and _same(known, endpoint):
                 return
             # Until then it is nobody's, whoever it was registered for.
             self._leave(endpoint_id)
@@ -49,7 +49,7 @@ class Roster:
         self._changed[1].add(endpoint_id)
         self.version += 1
 
-    def put_task(self, task_id: str, task: Task | None) -> None:
+    def set_task(self, task_id: str, task: Task | None) -> None:
         """Take in a job; one that is None or ended has no endpoints any more."""
         known = self._tasks.pop(task_id, None)
         if known is not None:
@@ -72,7 +72,7 @@ class Roster:
                     self._leave(member.endpoint_id)
         self.version += 1
 
-    def put_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
+    def set_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
         """Take in an agent's ping list, or (None) that it has none any more."""
         known = self._lists.pop(agent_id, None)
         if pinglist is not None:
@@ -82,7 +82,7 @@ class Roster:
         self._changed[0].add(agent_id)
         self.version += 1
 
-    def left(self, endpoint_id: str) -> bool:
+    def has_left(self, endpoint_id: str) -> bool:
         """Say whether an endpoint left in order: tombstone, or all of its jobs ended."""
         return endpoint_id in self._gone
 
@@ -113,16 +113,16 @@ class Roster:
         """Return the agents that answered for endpoints once and for none any more."""
         return frozenset(self._deserted)
 
-    def take_changes(self) -> tuple[set[str], set[str]]:
+    def pop_changes(self) -> tuple[set[str], set[str]]:
         """Return whose ping lists and which endpoints have changed since the last call."""
         found, self._changed = self._changed, (set(), set())
         return found
 
-    def listed(self) -> list[str]:
+    def agents_with_list(self) -> list[str]:
         """Return the agents with a ping list, sorted."""
         return sorted(self._lists)
 
-    def named_by(self, agent_id: str) -> set[str]:
+    def endpoints_on_list_of(self, agent_id: str) -> set[str]:
         """Return the endpoints on an agent's ping list, registered or not."""
         known = self._lists.get(agent_id)
         return set() if known is None else {end for t in known.targets for end in (t.src, t.dst)}
@@ -145,7 +145,7 @@ class Roster:
 
     def probed(self) -> Iterator[tuple[str, FlowKey]]:
         """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""
-        for agent_id in self.listed():
+        for agent_id in self.agents_with_list():
             for key in self.probed_by(agent_id):
                 yield agent_id, key
 

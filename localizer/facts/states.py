@@ -127,7 +127,7 @@ class StateBook:
         self._count = 0
         self._states: defaultdict[str, dict[str, _Known]] = defaultdict(dict)
 
-    def put(self, state: ComponentState) -> None:
+    def set_state(self, state: ComponentState) -> None:
         """Take in a state."""
         known = self._states[state.component_id].get(state.attribute)
         if known is None:
@@ -143,7 +143,7 @@ class StateBook:
         )
         self.version += 1
 
-    def remove(self, state_id: str) -> None:
+    def remove_state(self, state_id: str) -> None:
         """Forget a state by its id."""
         component_id, _, attribute = state_id.rpartition("|")
         if self._states.get(component_id, {}).pop(attribute, None) is not None:

@@ -9,7 +9,7 @@ from typing import Final
 # A hundred thousand components may be thinkable at once, and the same again a moment later.
 REMEMBERED: Final = 1 << 18
 # Columns with the chance that they are crossed.
-Maybe = tuple[tuple[int, float], ...]
+PossibleColumns = tuple[tuple[int, float], ...]
 
 
 class Reason(Enum):
@@ -19,7 +19,7 @@ class Reason(Enum):
     PROBER = "an agent is too busy to probe well"
     RESPONDER = "an agent is too busy to answer well"
     REPLY = "the reply is lost on a way that no trace shows"
-    EVERYTHING = "all is bad at once: this machine, this cluster"
+    GLOBAL = "all is bad at once: this machine, this cluster"
 
     # By identity: an enum's own is a call into Python, several of them for each cause.
     __hash__ = object.__hash__
@@ -35,7 +35,7 @@ class Cause:
 
     @classmethod
     @lru_cache(maxsize=REMEMBERED)
-    def make(cls, reason: Reason, name: str = "") -> "Cause":
+    def of(cls, reason: Reason, name: str = "") -> "Cause":
         """Return the cause; ties are broken by this order."""
         return cls(ORDER[reason], name, reason)
 
@@ -50,7 +50,7 @@ class Columns:
     components: dict[str, int]
     probers: dict[str, int]
     responders: dict[str, int]
-    everything: int | None
+    global_cause: int | None
     reply: int | None = None
 
     @classmethod
@@ -63,11 +63,13 @@ class Columns:
             found[Reason.COMPONENT],
             found[Reason.PROBER],
             found[Reason.RESPONDER],
-            found[Reason.EVERYTHING].get(""),
+            found[Reason.GLOBAL].get(""),
             found[Reason.REPLY].get(""),
         )
 
-    def maybe(self, returns: Mapping[str, float], crossed: tuple[int, ...]) -> Maybe:
+    def possible_columns(
+        self, returns: Mapping[str, float], crossed: tuple[int, ...]
+    ) -> PossibleColumns:
         """Return the columns that a reply crosses with some chance, less those crossed anyway."""
         places = self.components
         return tuple(
@@ -76,7 +78,7 @@ class Columns:
             if c in places and places[c] not in crossed
         )
 
-    def crossed(
+    def certain_columns(
         self, components: Iterable[str], prober: str, responder: str | None
     ) -> tuple[int, ...]:
         """Return the columns of what can spoil an observation."""
@@ -86,6 +88,6 @@ class Columns:
             found.append(self.probers[prober])
         if responder is not None and responder in self.responders:
             found.append(self.responders[responder])
-        if self.everything is not None:
-            found.append(self.everything)
+        if self.global_cause is not None:
+            found.append(self.global_cause)
         return tuple(found)

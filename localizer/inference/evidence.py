@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 
 from localizer.facts.anomalies import Family
-from localizer.facts.bad_flows import BadFlow, Sources
+from localizer.facts.bad_flows import BadFlow
+from localizer.facts.inputs import Sources
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import shown_by_now
-from localizer.inference.good_flows import Good
-from localizer.inference.observations import flow_rows, hop_rows
-from localizer.inference.resolved_faults import ResolvedFaults
+from localizer.inference.good_flows import GoodFlows
+from localizer.inference.observations import ResolvedFaults, flow_rows, hop_rows
 from localizer.inference.search import Problem
 from localizer.network.flow_index import FlowIndex
 from localizer.network.paths import FlowKey
@@ -54,10 +54,10 @@ NOISE_PRIOR: Final = {
     (Family.LOSS, Reason.PROBER): -7.0,
     (Family.LOSS, Reason.RESPONDER): -7.0,
     (Family.LOSS, Reason.REPLY): -6.0,
-    (Family.LOSS, Reason.EVERYTHING): -9.0,
+    (Family.LOSS, Reason.GLOBAL): -9.0,
     (Family.LATENCY, Reason.PROBER): -4.5,
     (Family.LATENCY, Reason.RESPONDER): -4.5,
-    (Family.LATENCY, Reason.EVERYTHING): -6.0,
+    (Family.LATENCY, Reason.GLOBAL): -6.0,
 }
 # What is already known to be at fault explains more of the same at once.
 KNOWN_BONUS: Final = 6.0
@@ -75,7 +75,7 @@ HOP_CHANCE: Final = {Family.LOSS: 0.02, Family.LATENCY: 0.1}
 # this share of the bad 5-tuples got as far as the target, or a fault is open.
 REPLY_SHARE: Final = 0.8
 # "Everything" is thinkable when this share of all 5-tuples is bad.
-EVERYTHING_SHARE: Final = 0.3
+GLOBAL_SHARE: Final = 0.3
 
 
 def gather(
@@ -89,7 +89,7 @@ def gather(
     explained: frozenset[FlowKey],
     resolved: ResolvedFaults,
     known: frozenset[str],
-    allow_everything: bool,
+    allow_global: bool,
 ) -> Evidence | None:
     """Return the observations to explain; None when nothing known crosses a bad 5-tuple.
 
@@ -103,24 +103,24 @@ def gather(
         What resolved faults account for: no trace from before their resolve counts.
     known
         Components of faults that are open.
-    allow_everything
+    allow_global
         Whether "everything at once" is still an explanation.
     """
-    good = Good.of(index, *_not_good(sources, index, family, bad, now_ns))
+    good = GoodFlows.of(index, *_not_good(sources, index, family, bad, now_ns))
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
     total = len(bad) + good.total
-    causes = [Cause.make(Reason.COMPONENT, c) for c in sorted(priors)]
-    causes += [Cause.make(Reason.PROBER, a) for a in sorted({f.prober for f in bad})]
+    causes = [Cause.of(Reason.COMPONENT, c) for c in sorted(priors)]
+    causes += [Cause.of(Reason.PROBER, a) for a in sorted({f.prober for f in bad})]
     causes += [
-        Cause.make(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
+        Cause.of(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
     ]
     open_count = sum(flow.open for flow in bad)
     replyless = sum(flow.replyless for flow in bad)
     if replyless and (known or replyless < REPLY_SHARE * len(bad)):
-        causes.append(Cause.make(Reason.REPLY))
-    if allow_everything and open_count >= max(4, EVERYTHING_SHARE * total):
-        causes.append(Cause.make(Reason.EVERYTHING))
+        causes.append(Cause.of(Reason.REPLY))
+    if allow_global and open_count >= max(4, GLOBAL_SHARE * total):
+        causes.append(Cause.of(Reason.GLOBAL))
     if not causes:
         return None
     column = Columns.of(causes)
@@ -164,7 +164,8 @@ def gather(
         echoing=frozenset(
             flow.key
             for flow in (bad if known else ())
-            if known.isdisjoint(flow.components) and not known.isdisjoint(replies.of(*flow.key[:2]))
+            if known.isdisjoint(flow.components)
+            and not known.isdisjoint(replies.shares(*flow.key[:2]))
         ),
     )
 
@@ -187,9 +188,9 @@ def _not_good(
     sources: Sources, index: FlowIndex, family: Family, bad: list[BadFlow], now_ns: int
 ) -> tuple[set[FlowKey], set[str]]:
     """Return the 5-tuples that are not good, and the agents that do not say that theirs are."""
-    board = sources.board
-    spoilt = {flow.key for flow in bad} | board.keys(family)
+    board = sources.anomalies
+    spoilt = {flow.key for flow in bad} | board.flows_of(family)
     if family is Family.LATENCY:
         # Where probes are lost, those that arrive say little about the round trip.
-        spoilt |= board.keys(Family.LOSS)
-    return spoilt, sources.liveness.mute((index.probers, index.responders), now_ns)
+        spoilt |= board.flows_of(Family.LOSS)
+    return spoilt, sources.liveness.uninformative((index.probers, index.responders), now_ns)

@@ -12,7 +12,7 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
+class GoodFlows:
     """The good 5-tuples of an index.
 
     Attributes
@@ -31,7 +31,7 @@ class Good:
     crossing: Int64s
 
     @classmethod
-    def of(cls, index: FlowIndex, spoilt: Iterable[FlowKey], mute: Iterable[str]) -> "Good":
+    def of(cls, index: FlowIndex, spoilt: Iterable[FlowKey], mute: Iterable[str]) -> "GoodFlows":
         """Return all but some 5-tuples, and but those of agents that do not speak."""
         by_key = index.by_key
         places = np.array([p for key in spoilt if (p := by_key.get(key)) is not None], np.int64)
@@ -40,7 +40,7 @@ class Good:
         mask = index.live.copy()
         mask[places] = False
         for number in numbers:
-            mask[index.at(number)] = False
+            mask[index.rows_with(number)] = False
         out = np.flatnonzero(index.live & ~mask)
         gone = np.bincount(index.rows[out].ravel(), minlength=len(index.crossing))
         return cls(index, mask, len(index) - len(out), index.crossing - gone)
@@ -48,7 +48,7 @@ class Good:
     def at_agent(self, agent_id: str) -> int:
         """Return how many there are at the endpoints of an agent."""
         numbers = [known.get(agent_id, NOTHING) for known in self._ends()]
-        places = np.unique(np.concatenate([self.index.at(n) for n in numbers]))
+        places = np.unique(np.concatenate([self.index.rows_with(n) for n in numbers]))
         return int(self.mask[places].sum())
 
     def columns(self, column: Columns, width: int, lag: float) -> "GoodRows":
@@ -67,19 +67,19 @@ class Good:
         counts = np.zeros(width + 1)
         used = np.flatnonzero(of < width)
         counts[of[used]] = self.crossing[used]
-        if column.everything is not None:
-            counts[column.everything] = self.total
-        return GoodRows(self, of, counts[:-1], lag, column.everything)
+        if column.global_cause is not None:
+            counts[column.global_cause] = self.total
+        return GoodRows(self, of, counts[:-1], lag, column.global_cause)
 
     def _ends(self) -> tuple[dict[str, int], dict[str, int]]:
         return self.index.probers, self.index.responders
 
 
 class GoodRows:
-    """Good 5-tuples that a table has not listed yet; attributes as of `tables.Unlisted`."""
+    """Good 5-tuples that a table has not listed yet; attributes as of `tables.UnlistedRows`."""
 
     def __init__(
-        self, good: Good, columns: Int64s, counts: Floats, lag: float, everything: int | None
+        self, good: GoodFlows, columns: Int64s, counts: Floats, lag: float, everything: int | None
     ) -> None:
         self.total = good.total
         self.lag = lag
@@ -97,12 +97,12 @@ class GoodRows:
         found: Int64s = self._columns[self.index.rows[places, CROSSED:]]
         return found
 
-    def take(self, column: int) -> Int64s:
+    def list_rows(self, column: int) -> Int64s:
         """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
         if column == self._everything:
             places = np.flatnonzero(self._waiting)
         else:
-            places = self.index.at(int(self._numbers[column]))
+            places = self.index.rows_with(int(self._numbers[column]))
             places = places[self._waiting[places]]
         self._waiting[places] = False
         self.total -= len(places)

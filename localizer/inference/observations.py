@@ -7,22 +7,23 @@ Observations as sparse rows: 5-tuples, and the single probes of traces.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import Final
 
 import numpy as np
 
 from localizer.facts.anomalies import Family
-from localizer.facts.bad_flows import BadFlow, Sources
+from localizer.facts.bad_flows import BadFlow
+from localizer.facts.inputs import Sources
 from localizer.facts.liveness import ONSET_SLACK_NS
-from localizer.inference.causes import Columns, Maybe
+from localizer.inference.causes import Columns, PossibleColumns
 from localizer.inference.good_flows import GoodRows
-from localizer.inference.resolved_faults import ResolvedFaults
-from localizer.inference.tables import Block, Chances, Maybes, Table
+from localizer.inference.tables import Block, PossibleCrossings, PossibleGroups, Table
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
+from localizer.network.paths import FlowKey, PathBook
 from localizer.network.replies import ReplyWays
-from localizer.network.traces import FlowKey, HopProbe
+from localizer.network.traces import HopProbe
 from schemas.columns.arrays import Int64s
 from schemas.units import SECOND_NS
 
@@ -30,14 +31,18 @@ from schemas.units import SECOND_NS
 LATE_CHANCE: Final = 0.1
 
 
-def sure_of(flow: BadFlow) -> Sequence[str]:
+def certain_components(flow: BadFlow) -> Sequence[str]:
     """Return what a 5-tuple crosses, less what had let it pass."""
-    return [c for c in flow.components if c not in flow.late] if flow.late else flow.components
+    return (
+        [c for c in flow.components if c not in flow.passed_before]
+        if flow.passed_before
+        else flow.components
+    )
 
 
-def unsure_of(
+def possible_groups(
     replies: ReplyWays, bad: list[BadFlow], places: Int64s, column: Columns, index: FlowIndex
-) -> tuple[Int64s, Chances]:
+) -> tuple[Int64s, PossibleGroups]:
     """Return the groups of 5-tuples that are unsure of the same, and of what.
 
     Parameters
@@ -50,30 +55,30 @@ def unsure_of(
     # Of those that are alike the first speaks for all.
     answers = np.zeros(len(first), np.int64)
     known: dict[tuple[int | str, ...], int] = {}
-    ways: list[Maybe] = [()]
+    ways: list[PossibleColumns] = [()]
     for row, which in sorted(
         [*zip(first.tolist(), range(len(first)), strict=True)]
         + [(row, -1) for row in np.flatnonzero(alike < 0).tolist()]
     ):
         flow = bad[row]
-        sure, unsure = sure_of(flow), replies.of(*flow.key[:2])
-        if flow.late:
-            unsure = {**unsure, **dict.fromkeys(flow.late, LATE_CHANCE)}
+        sure, unsure = certain_components(flow), replies.shares(*flow.key[:2])
+        if flow.passed_before:
+            unsure = {**unsure, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
         if not unsure:
             continue
         # Of one pair of leaves it is one object.
-        what = (row if flow.late else id(unsure), *filter(unsure.__contains__, sure))
+        what = (row if flow.passed_before else id(unsure), *filter(unsure.__contains__, sure))
         place = known.get(what)
         if place is None:
             place = known[what] = len(ways)
-            found = column.crossed(sure, flow.prober, flow.responder)
-            ways.append(column.maybe(unsure, found))
+            found = column.certain_columns(sure, flow.prober, flow.responder)
+            ways.append(column.possible_columns(unsure, found))
         if which < 0:
             group[row] = place
         else:
             answers[which] = place
     group[alike >= 0] = answers[alike[alike >= 0]]
-    return group, Chances(
+    return group, PossibleGroups(
         starts=np.cumsum([0, *map(len, ways)]),
         columns=np.array([c for maybe in ways for c, _ in maybe], np.int64),
         chance=np.array([chance for maybe in ways for _, chance in maybe], np.float64),
@@ -91,7 +96,7 @@ def _alike(replies: ReplyWays, places: Int64s, index: FlowIndex) -> tuple[Int64s
     alike = np.full(len(places), -1)
     known = np.flatnonzero(places >= 0)
     rows = index.rows[places[known], CROSSED:]
-    fabric = np.where(replies.of_fabric(rows), rows, NOTHING)
+    fabric = np.where(replies.in_fabric(rows), rows, NOTHING)
     leaves = np.sort(replies.groups_of(index.ends[places[known]]), axis=1)
     words = np.ascontiguousarray(np.concatenate([leaves.astype(rows.dtype), fabric], axis=1))
     lines = words.view(np.dtype((np.void, words.dtype.itemsize * words.shape[1]))).ravel()
@@ -116,6 +121,42 @@ MAX_TRACES: Final = 2 * MAX_TRACED
 NONE: Final[frozenset[str]] = frozenset()
 
 
+class ResolvedFaults:
+    """Until when resolved faults account for what 5-tuples lost.
+
+    Parameters
+    ----------
+    ended
+        Faults that were resolved until recently: the time of the resolve, and what they blamed.
+    paths, replies
+        Which ways probes take, and replies may take.
+    """
+
+    def __init__(
+        self,
+        ended: Iterable[tuple[int, Collection[str]]],
+        paths: PathBook,
+        replies: ReplyWays,
+    ) -> None:
+        self._ended = list(ended)
+        self._paths = paths
+        self._replies = replies
+
+    def until_ns(self, key: FlowKey, components: Iterable[str] = ()) -> int:
+        """Return the last resolve of a fault that its packets met; 0: there was none.
+
+        Parameters
+        ----------
+        components
+            What it crossed then, beside what it crosses now.
+        """
+        if not self._ended:
+            return 0
+        ways = (*components, *self._paths.path(key).components, *self._replies.shares(*key[:2]))
+        met = frozenset(ways)
+        return max((at for at, blamed in self._ended if not met.isdisjoint(blamed)), default=0)
+
+
 def flow_rows(
     replies: ReplyWays,
     bad: list[BadFlow],
@@ -124,8 +165,10 @@ def flow_rows(
 ) -> Table:
     """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted."""
     width = len(unlisted.counts)
-    places = np.array([-1 if f.late else unlisted.index.place(f.key, f.components) for f in bad])
-    group, chances = unsure_of(replies, bad, places, column, unlisted.index)
+    places = np.array(
+        [-1 if f.passed_before else unlisted.index.row_of(f.key, f.components) for f in bad]
+    )
+    group, chances = possible_groups(replies, bad, places, column, unlisted.index)
     return Table(
         width,
         bad=np.ones(len(bad), np.bool_),
@@ -146,10 +189,10 @@ def _crossed(bad: list[BadFlow], places: Int64s, column: Columns, unlisted: Good
     found[:, 1] = [column.responders.get(f.responder or "", width) for f in bad]
     if column.reply is not None:
         found[[row for row, f in enumerate(bad) if f.replyless], 2] = column.reply
-    if column.everything is not None:
-        found[:, 3] = column.everything
+    if column.global_cause is not None:
+        found[:, 3] = column.global_cause
     others = np.flatnonzero(places < 0).tolist()
-    parts = {row: column.crossed(sure_of(bad[row]), "", None) for row in others}
+    parts = {row: column.certain_columns(certain_components(bad[row]), "", None) for row in others}
     same = unlisted.columns_of(places[places >= 0])
     most = max(same.shape[1], *map(len, parts.values()), 0)
     through = np.full((len(bad), most), width)
@@ -163,11 +206,11 @@ class _Rows:
     """Observations; those that cross the same and came out alike are one with their weight."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[bool, tuple[int, ...], Maybe], int] = {}
+        self._places: dict[tuple[bool, tuple[int, ...], PossibleColumns], int] = {}
         # By place: what all that are alike weigh together.
         self.weights: list[float] = []
 
-    def place(self, crossed: tuple[int, ...], *, bad: bool, maybe: Maybe = ()) -> int:
+    def place(self, crossed: tuple[int, ...], *, bad: bool, maybe: PossibleColumns = ()) -> int:
         """Return the place of those alike; `maybe`: columns that are crossed with a chance only."""
         place = self._places.setdefault((bad, crossed, maybe), len(self.weights))
         if place == len(self.weights):
@@ -185,7 +228,7 @@ class _Rows:
             lag=np.full(len(self.weights), lag),
             rows=np.array(rows, dtype=np.int64),
             columns=np.array(columns, dtype=np.int64),
-            maybes=Maybes(
+            possible=PossibleCrossings(
                 rows=np.array([m[0] for m in maybes], dtype=np.int64),
                 columns=np.array([m[1] for m in maybes], dtype=np.int64),
                 chance=np.array([m[2] for m in maybes], dtype=np.float64),
@@ -234,7 +277,7 @@ def hop_rows(
     known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
     # Where the good ones of these are: most of a trace is.
     well: dict[tuple[int, str, str | None, frozenset[str]], int] = {}
-    late = {flow.key: flow.late for flow in bad if flow.late}
+    late = {flow.key: flow.passed_before for flow in bad if flow.passed_before}
     # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
     mine = [k for k in agents if (sources.paths.traced_ns(k) or 0) >= since_ns]
     others = sources.paths.traced_since(since_ns, MAX_TRACED)
@@ -266,16 +309,16 @@ def hop_rows(
                 continue
             if ends not in known:
                 sure = [c for c in probe.components if c not in passed]
-                known[ends] = column.crossed(sure, prober, target)
+                known[ends] = column.certain_columns(sure, prober, target)
             if not outcome:
                 well[ends] = rows.place(known[ends], bad=False)
                 rows.weights[well[ends]] += 1.0
                 continue
             # What is lost of the target's answer may be lost on its own way.
-            unsure = dict(replies.of(*key[:2])) if probe.target else {}
+            unsure = dict(replies.shares(*key[:2])) if probe.target else {}
             if passed:
                 unsure |= dict.fromkeys(passed.intersection(probe.components), LATE_CHANCE)
-            maybe = column.maybe(unsure, known[ends]) if unsure else ()
+            maybe = column.possible_columns(unsure, known[ends]) if unsure else ()
             # Every hop behind a delay is late: one piece of news for each trace.
             weight = 1.0 / spoilt[probe.traced_ns]
             rows.weights[rows.place(known[ends], bad=True, maybe=maybe)] += weight
@@ -293,4 +336,4 @@ def _outcomes(
     """Return which hops' probes were bad, less those that say nothing of this family."""
     if family is Family.LOSS:
         return [(probe, not probe.answered) for probe in probes]
-    return [(probe, probe.late_ns > late_ns) for probe in probes if probe.late_ns is not None]
+    return [(probe, probe.rise_ns > late_ns) for probe in probes if probe.rise_ns is not None]

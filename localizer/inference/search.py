@@ -33,7 +33,7 @@ from typing import Final
 
 import numpy as np
 
-from localizer.inference.table_likelihood import Side
+from localizer.inference.table_likelihood import TableLikelihood
 from localizer.inference.tables import Block, Table
 from schemas.columns.arrays import Bools, Floats, Int64s
 
@@ -50,7 +50,7 @@ MAX_FAULTS: Final = 64
 MIN_FLOW_GAIN: Final = 1.0
 # Rounds of adjusting after each added component; it settles in two or three.
 MAX_ROUNDS: Final = 8
-# Scores closer than this are a tie: sums of thousands of terms in different order.
+# Scores closer than this are a tie: sums of thousands of log_likelihoods in different order.
 TIE: Final = 1e-7
 # Rivals with less belief than this are not told: of a hundred thousand columns all but a few.
 LEAST_BELIEF: Final = 1e-12
@@ -136,9 +136,9 @@ def _table(observed: Block | Table, width: int) -> Table:
 class _Search:
     def __init__(self, problem: Problem, tables: tuple[Table, Table], chance: float) -> None:
         self._problem = problem
-        self._sides = (
-            Side(tables[0], FLOW_SEVERITIES, chance),
-            Side(tables[1], HOP_SEVERITIES, problem.hop_chance),
+        self._likelihoods = (
+            TableLikelihood(tables[0], FLOW_SEVERITIES, chance),
+            TableLikelihood(tables[1], HOP_SEVERITIES, problem.hop_chance),
         )
         # Column to the places of its severities in the two grids.
         self._chosen: dict[int, tuple[int, int]] = {}
@@ -177,12 +177,12 @@ class _Search:
 
     def bound(self) -> float:
         """Return what no score exceeds: all that is bad explained, nothing that is good spoilt."""
-        return sum(side.bound for side in self._sides)
+        return sum(likelihood.upper_bound for likelihood in self._likelihoods)
 
     def score(self) -> float:
         """Return the log-posterior of what is chosen, up to a constant."""
         prior = sum(float(self._problem.log_prior[c]) + 2 * LOG_SEVERITY for c in self._chosen)
-        return sum(side.value for side in self._sides) + prior
+        return sum(likelihood.value for likelihood in self._likelihoods) + prior
 
     def suspects(self) -> tuple[Suspect, ...]:
         """Return what is chosen, each with its rivals."""
@@ -220,7 +220,7 @@ class _Search:
     def _gains(self) -> Floats:
         """Return the gain of each column at its best severities."""
         if self._totals is None:
-            flow, hop = (side.gains for side in self._sides)
+            flow, hop = (likelihood.gains for likelihood in self._likelihoods)
             flow_gain = flow.max(axis=0)
             totals = self._problem.log_prior + 2 * LOG_SEVERITY + flow_gain + hop.max(axis=0)
             totals[flow_gain < MIN_FLOW_GAIN] = -np.inf
@@ -229,7 +229,7 @@ class _Search:
 
     def _places(self, column: int) -> tuple[int, int]:
         """Return the places of a column's best severities."""
-        flow, hop = (int(side.gains[:, column].argmax()) for side in self._sides)
+        flow, hop = (int(likelihood.gains[:, column].argmax()) for likelihood in self._likelihoods)
         return flow, hop
 
     def _best(self) -> tuple[int, tuple[int, int], float]:
@@ -244,22 +244,22 @@ class _Search:
 
     def _add(self, column: int, places: tuple[int, int]) -> None:
         self._chosen[column] = places
-        for side, place in zip(self._sides, places, strict=True):
-            side.add(column, side.grid[place])
+        for likelihood, place in zip(self._likelihoods, places, strict=True):
+            likelihood.add_fault(column, likelihood.grid[place])
         self._touch(column)
 
     def _remove(self, column: int) -> None:
         self._chosen.pop(column)
         self._settled.pop(column, None)
-        for side in self._sides:
-            side.remove(column)
+        for likelihood in self._likelihoods:
+            likelihood.remove_fault(column)
         self._touch(column)
 
     def _touch(self, column: int) -> None:
         """Note that a column came or went: what shares an observation with it is unsettled."""
         self._totals = None
-        for side in self._sides:
-            near = side.table.near(column)
+        for likelihood in self._likelihoods:
+            near = likelihood.table.columns_near(column)
             for settled in [c for c in self._settled if _holds(near, c)]:
                 del self._settled[settled]
 
@@ -276,7 +276,10 @@ class _Search:
     def _adjust(self, column: int) -> None:
         """Put in the place of a chosen column what is best there: mostly itself."""
         places = self._chosen[column]
-        settled, marks = dict(self._settled), [side.mark(column) for side in self._sides]
+        settled, marks = (
+            dict(self._settled),
+            [each.snapshot(column) for each in self._likelihoods],
+        )
         self._remove(column)
         mine = float(self._gains()[column])
         other, new_places, gain = self._best()
@@ -284,8 +287,8 @@ class _Search:
             keep = mine >= gain - TIE
             best = self._places(column) if keep else new_places
             if keep and best == places:
-                for side, mark in zip(self._sides, marks, strict=True):
-                    side.go_back(mark)
+                for likelihood, mark in zip(self._likelihoods, marks, strict=True):
+                    likelihood.restore(mark)
                 self._chosen[column], self._totals = places, None
                 self._settled = {**settled, column: mine}
             else:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localizer.inference.tables import Table, terms
+from localizer.inference.tables import Table, log_likelihoods
 from schemas.columns.arrays import Floats, Int64s
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _RowState:
     """How rows came out, and what chosen columns left of P(good): (column, factor), sorted."""
 
     bad: bool
@@ -23,8 +23,8 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What a side goes back to."""
+class Snapshot:
+    """What a likelihood goes back to."""
 
     rows: Int64s
     state: Int64s
@@ -32,7 +32,7 @@ class Mark:
     value: float
 
 
-class Side:
+class TableLikelihood:
     """One table, with its grid of severities and P(good) under what is chosen.
 
     Attributes
@@ -50,8 +50,8 @@ class Side:
         self.grid = grid
         self._base = 1.0 - chance
         self._severity = np.array(grid)
-        self._ids: dict[_State, int] = {}
-        self._states: list[_State] = []
+        self._ids: dict[_RowState, int] = {}
+        self._states: list[_RowState] = []
         # By state: whether its rows are bad, their lag, P(good), and the log-likelihood of one.
         self._bad = np.empty(0, np.bool_)
         self._lag = np.empty(0)
@@ -61,26 +61,26 @@ class Side:
         self._delta = np.empty((len(grid), 0))
         self._state = np.empty(0, np.int64)
         self.gains = np.zeros((len(grid), table.width))
-        self.value = self.bound = 0.0
+        self.value = self.upper_bound = 0.0
         self._begin()
 
-    def add(self, column: int, severity: float) -> None:
+    def add_fault(self, column: int, severity: float) -> None:
         """Choose a column."""
         rows, odds = self.table.rows(column)
         self._list()
         self._move(column, rows, 1.0 - odds * severity)
 
-    def remove(self, column: int) -> None:
+    def remove_fault(self, column: int) -> None:
         """Take a chosen column back."""
         rows, _ = self.table.rows(column)
         self._move(column, rows, None)
 
-    def mark(self, column: int) -> Mark:
+    def snapshot(self, column: int) -> Snapshot:
         """Return how things are, for a column that is taken back for a moment."""
         rows, _ = self.table.rows(column)
-        return Mark(rows, self._state[rows], self.gains.copy(), self.value)
+        return Snapshot(rows, self._state[rows], self.gains.copy(), self.value)
 
-    def go_back(self, mark: Mark) -> None:
+    def restore(self, mark: Snapshot) -> None:
         """Be again as things were when marked; only that column may have gone since."""
         self._state[mark.rows] = mark.state
         self.gains, self.value = mark.gains, mark.value
@@ -89,27 +89,27 @@ class Side:
         table = self.table
         outcomes = np.stack([table.bad.astype(np.float64), table.lag])
         kinds, kind = np.unique(outcomes, axis=1, return_inverse=True)
-        ids = [self._id(_State(bool(bad), float(lag))) for bad, lag in kinds.T]
+        ids = [self._id(_RowState(bool(bad), float(lag))) for bad, lag in kinds.T]
         self._state = np.array(ids, np.int64)[kind.reshape(-1)] if ids else self._state
         if ids:
             every = np.arange(len(table))
             self._spread(every, kind.reshape(-1), None, np.array(ids, np.int64))
         worth = table.weight * self._worth[self._state]
-        self.value, self.bound = float(worth.sum()), float(worth[~table.bad].sum())
+        self.value, self.upper_bound = float(worth.sum()), float(worth[~table.bad].sum())
         if table.unlisted is not None:
-            state = self._id(_State(False, table.unlisted.lag))
+            state = self._id(_RowState(False, table.unlisted.lag))
             self.gains += self._delta[:, state, None] * table.unlisted.counts
             more = table.unlisted.total * float(self._worth[state])
-            self.value, self.bound = self.value + more, self.bound + more
+            self.value, self.upper_bound = self.value + more, self.upper_bound + more
 
     def _list(self) -> None:
         """Follow the table, which has listed rows that nothing chosen crosses: none but good."""
         more = len(self.table) - len(self._state)
         if more and self.table.unlisted is not None:
-            state = self._id(_State(False, self.table.unlisted.lag))
+            state = self._id(_RowState(False, self.table.unlisted.lag))
             self._state = np.append(self._state, np.full(more, state))
 
-    def _id(self, state: _State) -> int:
+    def _id(self, state: _RowState) -> int:
         """Return the number of a state; one that is new is worked out."""
         known = self._ids.get(state)
         if known is not None:
@@ -118,8 +118,8 @@ class Side:
         for _, factor in state.factors:
             good *= factor
         bad, lag = np.array([state.bad]), np.array([state.lag])
-        now = terms(bad, lag, np.array([good]))
-        then = terms(bad, lag, good * (1.0 - self._severity))
+        now = log_likelihoods(bad, lag, np.array([good]))
+        then = log_likelihoods(bad, lag, good * (1.0 - self._severity))
         self._states.append(state)
         self._bad, self._lag = np.append(self._bad, bad), np.append(self._lag, lag)
         self._good = np.append(self._good, good)
@@ -154,12 +154,12 @@ class Side:
     def _with(self, state: int, column: int, factor: float) -> int:
         before = self._states[state]
         factors = tuple(sorted((*before.factors, (column, factor))))
-        return self._id(_State(before.bad, before.lag, factors))
+        return self._id(_RowState(before.bad, before.lag, factors))
 
     def _without(self, state: int, column: int) -> int:
         before = self._states[state]
         factors = tuple(f for f in before.factors if f[0] != column)
-        return self._id(_State(before.bad, before.lag, factors))
+        return self._id(_RowState(before.bad, before.lag, factors))
 
     def _spread(self, rows: Int64s, place: Int64s, old: Int64s | None, new: Int64s) -> None:
         """Tell the gains that rows have gone from some states into others.
@@ -197,8 +197,8 @@ class Side:
             return
         keys, place = np.unique(key[unsure], return_inverse=True)
         sums = np.bincount(place, weight[unsure])
-        entries, which = self.table.chances.entries(keys // kinds)
-        columns, odds = self.table.chances.columns[entries], self.table.chances.chance[entries]
+        entries, which = self.table.possible.entries(keys // kinds)
+        columns, odds = self.table.possible.columns[entries], self.table.possible.chance[entries]
         move = (keys % kinds)[which]
         each = self._unsure(new[move], odds)
         if old is not None:
@@ -211,6 +211,6 @@ class Side:
     def _unsure(self, states: Int64s, odds: Floats) -> Floats:
         """Return what rows gain by a column that they cross with a chance, (grid, entries)."""
         bad, lag, good = self._bad[states], self._lag[states], self._good[states]
-        then = terms(bad, lag, good * (1.0 - odds * self._severity[:, None]))
+        then = log_likelihoods(bad, lag, good * (1.0 - odds * self._severity[:, None]))
         gained: Floats = then - self._worth[states]
         return gained

@@ -20,7 +20,7 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maybes:
+class PossibleCrossings:
     """What observations cross with some chance only: `rows`, `columns`, `chance`, all (k,)."""
 
     rows: Int64s
@@ -28,10 +28,10 @@ class Maybes:
     chance: Floats
 
 
-def no_maybes() -> Maybes:
+def no_possible_crossings() -> PossibleCrossings:
     """Return an empty one."""
     none = np.empty(0, np.int64)
-    return Maybes(rows=none, columns=none, chance=np.empty(0))
+    return PossibleCrossings(rows=none, columns=none, chance=np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +47,16 @@ class Block:
     lag: Floats
     rows: Int64s
     columns: Int64s
-    maybes: Maybes = field(default_factory=no_maybes)
+    possible: PossibleCrossings = field(default_factory=no_possible_crossings)
 
 
-def terms(bad: Bools, lag: Floats, good: Floats) -> Floats:
+def log_likelihoods(bad: Bools, lag: Floats, good: Floats) -> Floats:
     """Return the log-likelihood of observations with P(good) as given, all of one shape."""
     spoilt = np.maximum(1.0 - good, 1e-300)
     return np.where(bad, np.log(spoilt), np.log1p(-np.minimum(lag * spoilt, 1 - 1e-12)))
 
 
-class Unlisted(Protocol):
+class UnlistedRows(Protocol):
     """Good observations of weight 1 that no row stands for yet."""
 
     @property
@@ -71,12 +71,12 @@ class Unlisted(Protocol):
     def counts(self) -> Floats:
         """How many of them cross each column, shape (columns,)."""
 
-    def take(self, column: int) -> Int64s:
+    def list_rows(self, column: int) -> Int64s:
         """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chances:
+class PossibleGroups:
     """What groups of rows cross with some chance only, entry by entry.
 
     Group g has the entries `starts[g]` to `starts[g + 1]`; group 0 has none. `columns` and
@@ -95,10 +95,10 @@ class Chances:
         return self.starts[groups][which] + np.arange(len(which)) - first[which], which
 
 
-def no_chances() -> Chances:
+def no_possible_groups() -> PossibleGroups:
     """Return those of rows that cross everything for certain."""
     none = np.empty(0, np.int64)
-    return Chances(starts=np.zeros(2, np.int64), columns=none, chance=np.empty(0))
+    return PossibleGroups(starts=np.zeros(2, np.int64), columns=none, chance=np.empty(0))
 
 
 class Table:
@@ -125,15 +125,15 @@ class Table:
         lag: Floats,
         crossed: Int64s,
         group: Int64s | None = None,
-        chances: Chances | None = None,
-        unlisted: Unlisted | None = None,
+        chances: PossibleGroups | None = None,
+        unlisted: UnlistedRows | None = None,
     ) -> None:
         self.width = width
         self.bad = bad
         self.weight = weight
         self.lag = lag
         self.crossed = crossed
-        self.chances = no_chances() if chances is None else chances
+        self.possible = no_possible_groups() if chances is None else chances
         self.group = np.zeros(len(bad), np.int64) if group is None else group
         self.unlisted = unlisted
         self._rows: dict[int, tuple[Int64s, Floats]] = {}
@@ -151,12 +151,12 @@ class Table:
         place = np.arange(len(rows)) - np.searchsorted(rows, rows)
         crossed = np.full((count, int(place.max(initial=-1)) + 1), width, np.int64)
         crossed[rows, place] = columns
-        maybes = block.maybes
+        maybes = block.possible
         order = np.argsort(maybes.rows, kind="stable")
         unsure, sizes = np.unique(maybes.rows, return_counts=True)
         group = np.zeros(count, np.int64)
         group[unsure] = 1 + np.arange(len(unsure))
-        chances = Chances(
+        chances = PossibleGroups(
             starts=np.concatenate([[0, 0], np.cumsum(sizes)]).astype(np.int64),
             columns=maybes.columns[order],
             chance=maybes.chance[order],
@@ -177,7 +177,7 @@ class Table:
         if found is None:
             self._list(column)
             sure = np.flatnonzero((self.crossed == column).any(axis=1))
-            chances = self.chances
+            chances = self.possible
             entries = np.flatnonzero(chances.columns == column)
             odds = np.zeros(len(chances.starts) - 1)
             odds[np.searchsorted(chances.starts, entries, side="right") - 1] = chances.chance[
@@ -190,15 +190,15 @@ class Table:
             )
         return found
 
-    def near(self, column: int) -> Int64s:
+    def columns_near(self, column: int) -> Int64s:
         """Return all columns that share a row with a column, itself included."""
         found = self._near.get(column)
         if found is None:
             rows, _ = self.rows(column)
-            entries, _ = self.chances.entries(np.unique(self.group[rows]))
+            entries, _ = self.possible.entries(np.unique(self.group[rows]))
             seen = np.zeros(self.width + 1, np.bool_)
             seen[self.crossed[rows]] = True
-            seen[self.chances.columns[entries]] = True
+            seen[self.possible.columns[entries]] = True
             seen[column] = True
             found = self._near[column] = np.flatnonzero(seen[:-1])
         return found
@@ -207,7 +207,7 @@ class Table:
         unlisted = self.unlisted
         if unlisted is None or not unlisted.counts[column]:
             return
-        new = unlisted.take(column)
+        new = unlisted.list_rows(column)
         count, most = len(new), max(new.shape[1], self.crossed.shape[1])
         padded = [
             np.pad(rows, ((0, 0), (0, most - rows.shape[1])), constant_values=self.width)

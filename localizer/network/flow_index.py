@@ -75,7 +75,7 @@ class FlowIndex:
     def __len__(self) -> int:
         return len(self.by_key)
 
-    def put(
+    def set_flow(
         self, key: FlowKey, components: Iterable[str], prober: str, responder: str | None
     ) -> bool:
         """Add a 5-tuple, or say anew what it crosses and whose it is; return whether it is new."""
@@ -89,7 +89,7 @@ class FlowIndex:
             if row[: len(found)] == found and not any(row[len(found) :]):
                 self._crossed[known] = components
                 return False
-        self.drop(key)
+        self.drop_flow(key)
         place = self._place(key, len(found))
         self._crossed[place] = components
         self.rows[place, : len(found)] = found
@@ -100,7 +100,7 @@ class FlowIndex:
         self._change(place, found)
         return True
 
-    def drop(self, key: FlowKey) -> bool:
+    def drop_flow(self, key: FlowKey) -> bool:
         """Forget a 5-tuple; return whether it was there."""
         place = self.by_key.pop(key, None)
         if place is None:
@@ -126,11 +126,11 @@ class FlowIndex:
         self.ends = fresh[self.ends] * self.live[:, None]
 
     @property
-    def numbers(self) -> int:
+    def number_count(self) -> int:
         """How many numbers are in use, nothing's included."""
         return len(self._names)
 
-    def place(self, key: FlowKey, components: Iterable[str]) -> int:
+    def row_of(self, key: FlowKey, components: Iterable[str]) -> int:
         """Return the row of a 5-tuple if it crosses just these, as one object; else -1."""
         place = self.by_key.get(key, -1)
         return place if place >= 0 and self._crossed[place] is components else -1
@@ -156,11 +156,11 @@ class FlowIndex:
         """Return how many cross a component."""
         return int(self.crossing[self.components.get(component, NOTHING)])
 
-    def at(self, number: int) -> Int64s:
+    def rows_with(self, number: int) -> Int64s:
         """Return the live rows that have a number, in no order that matters."""
         if number == NOTHING or not self.crossing[number]:
             return np.empty(0, np.int64)
-        self.settle()
+        self.sort_if_stale()
         found = np.empty(0, np.int64)
         if number + 1 < len(self._starts):
             found = self._order[self._starts[number] : self._starts[number + 1]]
@@ -170,7 +170,7 @@ class FlowIndex:
             found = np.concatenate([found, np.array(sorted(moved), np.int64)])
         return found
 
-    def settle(self) -> None:
+    def sort_if_stale(self) -> None:
         """Put all rows in the order of their numbers, if many have changed since the last time.
 
         One sort of words of number and row; `at` does it, too, but in haste.

@@ -14,15 +14,15 @@ from localizer.network.topology import Basis, Topology
 from localizer.network.traces import (
     EVIDENCE_NS,
     UNTRACED,
-    Account,
     FlowKey,
     HopProbe,
     Trace,
+    TraceFindings,
     TraceTimes,
     keep,
     key_of,
-    late_by_ns,
-    made_of,
+    rise_ns_of,
+    trace_of,
 )
 from schemas.enums import TraceCause
 from schemas.records import PathTrace
@@ -53,7 +53,7 @@ class _Flow:
     calm: list[Trace] = field(default_factory=list)
     recent: list[Trace] = field(default_factory=list)
     # As of a topology, since when, and whether there was a trace.
-    account: tuple[tuple[Basis, int, bool], Account] | None = None
+    account: tuple[tuple[Basis, int, bool], TraceFindings] | None = None
 
 
 class PathBook:
@@ -86,14 +86,14 @@ class PathBook:
     def __len__(self) -> int:
         return len(self._flows)
 
-    def put(self, trace: PathTrace) -> None:
+    def add_trace(self, trace: PathTrace) -> None:
         """Take in a trace; the order in which traces come does not matter."""
         key = key_of(trace.src, trace.dst, trace.flow)
         flow = self._flows.get(key)
         if flow is None:
             flow = self._flows[key] = _Flow()
         self._flows.move_to_end(key)
-        made = made_of(trace)
+        made = trace_of(trace)
         # The target need not be in the topology: the record names it.
         for address in made.addresses[:-1] if trace.complete else made.addresses:
             if address is not None and self._topology.at_address(address) is None:
@@ -112,14 +112,14 @@ class PathBook:
         keep(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
-        self._times.note(key, newest_ns)
+        self._times.record_trace(key, newest_ns)
         while len(self._flows) > self._max_flows:
             gone, _ = self._flows.popitem(last=False)
-            self._times.forget(gone)
+            self._times.forget_flow(gone)
             self._changed.add(gone)
             self.forgotten += 1
 
-    def take_changes(self) -> set[FlowKey]:
+    def pop_changes(self) -> set[FlowKey]:
         """Return the 5-tuples whose path may have changed since the last call.
 
         Not those whose path is another one by a change of the topology.
@@ -129,11 +129,11 @@ class PathBook:
 
     def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowKey]:
         """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
-        return self._times.since(since_ns, most)
+        return self._times.traced_since(since_ns, most)
 
     def traced_ns(self, key: FlowKey) -> int | None:
         """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
-        return self._times.of(key)
+        return self._times.last_ns(key)
 
     def is_traced(self, key: FlowKey) -> bool:
         """Say whether a complete trace of the 5-tuple is known."""
@@ -195,7 +195,7 @@ class PathBook:
             found += trace.probes[1]
         return found
 
-    def account(self, key: FlowKey, since_ns: int) -> Account:
+    def findings_since(self, key: FlowKey, since_ns: int) -> TraceFindings:
         """Return what the traces since then say of a 5-tuple that is cut off.
 
         Of those that broke off: everything before the last hop that answered has been passed.
@@ -204,11 +204,11 @@ class PathBook:
         flow = None if self._times.none_since(key, since_ns) else self._flows.get(key)
         if flow is None:
             return UNTRACED
-        traced = (self._times.of(key) or since_ns - 1) >= since_ns
+        traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
         basis = (self._topology.basis(key[0], key[1]), since_ns, traced)
         if flow.account is None or flow.account[0] != basis:
             broken = list(self._broken_off(key, since_ns))
-            account = Account(
+            account = TraceFindings(
                 traced=traced,
                 passed=frozenset(
                     component
@@ -256,7 +256,7 @@ class PathBook:
                 crossed = usual.prefixes[index]
             elif expected is not None and own.nodes[index] in (expected, None):
                 crossed = usual.prefixes[index]
-                late_ns = late_by_ns(trace, index, calm)
+                late_ns = rise_ns_of(trace, index, calm)
             else:
                 if expected is not None:
                     # Another way than before: from here on only this trace counts.

@@ -63,15 +63,15 @@ class ReplyWays:
         # By the index's number whether a component belongs to the fabric.
         self._fabric = np.full(FIRST, UNASKED, np.int8)
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Ask for the leaves of new endpoints and for new components, before anything breaks.
 
         And count the ways of some leaves, so that a storm's first decision need not.
         """
         self._make_room()
         self._ask()
-        self.of_fabric(np.arange(self._settled, self._index.numbers))
-        self._settled = self._index.numbers
+        self.in_fabric(np.arange(self._settled, self._index.number_count))
+        self._settled = self._index.number_count
         if len(self._ways) < len(self._ranks) - 1:
             waiting = (n for n in range(1, len(self._ranks)) if n not in self._ways)
             for number in islice(waiting, SETTLED):
@@ -83,7 +83,7 @@ class ReplyWays:
         self._joined = {e: found for e, found in self._joined.items() if e in self._index.endpoints}
         self._group, self._asked = np.full(FIRST, UNASKED), 0
 
-    def forget(
+    def invalidate(
         self, keys: Iterable[FlowKey], moved: Collection[str] = (), crossed: Iterable[str] = ()
     ) -> None:
         """Note that some 5-tuples have come or gone, or take another way.
@@ -111,7 +111,7 @@ class ReplyWays:
                 self._between.pop(pair, None)
             self._leaving.pop(group, None)
 
-    def of(self, src: str, dst: str) -> Shares:
+    def shares(self, src: str, dst: str) -> Shares:
         """Return by component the chance that a reply from `dst` to `src` crosses it.
 
         Only of switches and the cables between them: that either cable of an RNIC may bring
@@ -154,7 +154,7 @@ class ReplyWays:
         By the other's number; of all at once, since most of it is the same for all.
         """
         index, ranks = self._index, self._ranks
-        near = [index.at(index.components.get(leaf, NOTHING)) for leaf in ranks[number]]
+        near = [index.rows_with(index.components.get(leaf, NOTHING)) for leaf in ranks[number]]
         places = near[0] if len(near) == 1 else np.unique(np.concatenate(near))
         group = self.groups_of(index.ends[places])
         other = np.where(group[:, 0] == number, group[:, 1], group[:, 0])
@@ -168,7 +168,7 @@ class ReplyWays:
         mine[(group != number).all(axis=1)] = UNASKED
         rows = index.rows[places, CROSSED:].astype(np.int64)
         words = (mine[:, None] << WORD) | rows
-        words = np.sort(words[self.of_fabric(rows) & (mine >= 0)[:, None]])
+        words = np.sort(words[self.in_fabric(rows) & (mine >= 0)[:, None]])
         begins = np.flatnonzero(np.diff(words, prepend=UNASKED))
         crossing = np.diff(begins, append=len(words))
         words = words[begins]
@@ -179,7 +179,7 @@ class ReplyWays:
             for other, begin, end in zip(wanted, cuts, cuts[1:], strict=False)
         }
 
-    def of_fabric(self, numbers: Int64s | Numbers) -> Bools:
+    def in_fabric(self, numbers: Int64s | Numbers) -> Bools:
         """Return which of the index's numbers are components that belong to the fabric."""
         self._make_room()
         known = self._fabric[numbers]

@@ -61,7 +61,7 @@ class Topology:
     def __iter__(self) -> Iterator[Component]:
         return iter(self._components.values())
 
-    def put(self, component: Component) -> bool:
+    def set_component(self, component: Component) -> bool:
         """Add or replace a component; return whether anything changed.
 
         Raises
@@ -90,7 +90,7 @@ class Topology:
         self._note(component.component_id, known, component)
         return True
 
-    def remove(self, component_id: str) -> None:
+    def remove_component(self, component_id: str) -> None:
         """Forget a component; one that is not there is no fault."""
         known = self._take_out(component_id)
         if known is not None:
@@ -101,7 +101,7 @@ class Topology:
         since = self._since.get
         return self.fabric_version, since(src, 0), since(dst, 0)
 
-    def take_moved(self) -> set[str]:
+    def pop_moved_ends(self) -> set[str]:
         """Return the ends that came, went or moved since the last call.
 
         Not those from before the last change of the fabric.

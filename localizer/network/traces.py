@@ -32,12 +32,12 @@ class HopProbe:
     traced_ns: int
     components: tuple[str, ...]
     answered: bool
-    late_ns: int | None
+    rise_ns: int | None
     target: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class TraceFindings:
     """What traces say of a 5-tuple that is cut off, since that began.
 
     `traced`: there is one; `passed`: what packets have passed for certain while the target did
@@ -50,7 +50,7 @@ class Account:
     only_target_silent: bool
 
 
-UNTRACED: Final = Account(False, frozenset(), False)
+UNTRACED: Final = TraceFindings(False, frozenset(), False)
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def key_of(src: str, dst: str, flow: int) -> FlowKey:
     return intern(src), intern(dst), flow
 
 
-def made_of(trace: PathTrace) -> Trace:
+def trace_of(trace: PathTrace) -> Trace:
     """Return what a record tells of each hop; hops may be missing, or in any order."""
     hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
     most = max(hops, default=0)
@@ -98,7 +98,7 @@ def keep(traces: list[Trace], new: Trace, most: int) -> None:
     del traces[: max(0, len(traces) - most)]
 
 
-def late_by_ns(trace: Trace, index: int, calm: list[Trace]) -> int | None:
+def rise_ns_of(trace: Trace, index: int, calm: list[Trace]) -> int | None:
     """Return a hop's round trip less the least in calm traces before; None: not known."""
     rtt_ns = trace.rtts_ns[index]
     earlier = [
@@ -124,7 +124,7 @@ class TraceTimes:
         self._traced_ns: dict[FlowKey, int] = {}
         self._traced_in: defaultdict[int, set[FlowKey]] = defaultdict(set)
 
-    def note(self, key: FlowKey, traced_ns: int) -> None:
+    def record_trace(self, key: FlowKey, traced_ns: int) -> None:
         """Remember when a 5-tuple was traced; forget what is no evidence any more."""
         before_ns = self._traced_ns.get(key)
         if before_ns is not None and before_ns // SECOND_NS != traced_ns // SECOND_NS:
@@ -139,7 +139,7 @@ class TraceTimes:
             # Seconds without a trace are skipped.
             self._oldest_s = min(oldest, min(self._traced_in, default=oldest))
 
-    def since(self, since_ns: int, most: int) -> list[FlowKey]:
+    def traced_since(self, since_ns: int, most: int) -> list[FlowKey]:
         """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
         found: list[FlowKey] = []
         for second in sorted(self._traced_in, reverse=True):
@@ -148,7 +148,7 @@ class TraceTimes:
             found += sorted(k for k in self._traced_in[second] if self._traced_ns[k] >= since_ns)
         return sorted(found[:most])
 
-    def of(self, key: FlowKey) -> int | None:
+    def last_ns(self, key: FlowKey) -> int | None:
         """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
         return self._traced_ns.get(key)
 
@@ -157,7 +157,7 @@ class TraceTimes:
         at_ns = self._traced_ns.get(key)
         return (self._oldest_s * SECOND_NS if at_ns is None else at_ns + 1) <= since_ns
 
-    def forget(self, key: FlowKey) -> None:
+    def forget_flow(self, key: FlowKey) -> None:
         """Forget a 5-tuple."""
         at_ns = self._traced_ns.pop(key, None)
         if at_ns is not None:

@@ -33,7 +33,11 @@ class Case:
     def onset_ns(self) -> int:
         """When it began: with what no open fault of another component accounts for."""
         others = self.evidence.known - {self.cause.name}
-        own = [f.onset_ns for f in self.bad if f.late.issuperset(others.intersection(f.components))]
+        own = [
+            f.onset_ns
+            for f in self.bad
+            if f.passed_before.issuperset(others.intersection(f.components))
+        ]
         return min(own or (flow.onset_ns for flow in self.bad))
 
     @property
@@ -50,7 +54,7 @@ def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     through: defaultdict[str, list[BadFlow]] = defaultdict(list)
     for flow in evidence.bad if blamed else ():
         for component in flow.components:
-            if component in blamed and component not in flow.late:
+            if component in blamed and component not in flow.passed_before:
                 through[component].append(flow)
     return [
         _case(evidence, suspect, place, through)

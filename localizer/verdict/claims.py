@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from localizer.facts.anomalies import Family
-from localizer.facts.bad_flows import BadFlow, BadFlows, Sources
+from localizer.facts.bad_flows import BadFlow, BadFlows
+from localizer.facts.inputs import Sources
 from localizer.facts.overlay import Break, ChainFault, FlowTables
 from localizer.network.paths import FlowKey
 from localizer.network.topology import Topology
@@ -137,7 +138,7 @@ def dead_agents(sources: Sources) -> list[Claim]:
     if not sources.liveness.dead:
         return []
     failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
-    for key, _ in sources.board.family(Family.LOSS):
+    for key, _ in sources.anomalies.by_family(Family.LOSS):
         agent = sources.roster.agent_of(key[1])
         if agent in sources.liveness.dead:
             failing[str(agent)].add(key)
@@ -189,7 +190,7 @@ class ChainClaims:
         broken: set[FlowKey] = set()
         if not len(self._tables):
             return [], frozenset()
-        for flow in self._flows.find(Family.LOSS, now_ns):
+        for flow in self._flows.all_bad(Family.LOSS, now_ns):
             if not flow.cut:
                 continue
             fault = self._round_trip(flow.key[0], flow.key[1])

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from localizer.config import GRID_NS, CoreConfig
 from localizer.facts.anomalies import Family, Symptom
-from localizer.facts.bad_flows import BadFlow, BadFlows, Sources
+from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
+from localizer.facts.inputs import Housekeeper, Sources
 from localizer.facts.overlay import FlowTables
-from localizer.facts.tidying import Tidier
 from localizer.inference.causes import Reason
 from localizer.inference.evidence import gather
-from localizer.inference.resolved_faults import ResolvedFaults
+from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.network.paths import FlowKey
 from localizer.verdict.cases import Case, cases
@@ -51,7 +51,7 @@ class Decider:
         self._next_ns = 0
         self._echoes: frozenset[FlowKey] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
-        self._tidier = Tidier(sources, self._index)
+        self._tidier = Housekeeper(sources, self._index)
 
     @property
     def idle(self) -> bool:
@@ -59,22 +59,22 @@ class Decider:
         sources = self._sources
         return (
             not len(sources.liveness)
-            and sources.board.empty
+            and sources.anomalies.empty
             and not self._lifecycle.open_faults()
             and not self._lifecycle.resolved_faults()
         )
 
     def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
         """Decide at a grid point; `silent`: follow the evidence, but make no transitions."""
-        self._tidier.tidy(now_ns)
+        self._tidier.tidy_before_decision(now_ns)
         if self._settled(now_ns):
             return []
         if (
-            self._sources.board.empty
+            self._sources.anomalies.empty
             and not self._sources.liveness.dead
             and not self._lifecycle.open_faults()
         ):
-            self._index.settle()
+            self._index.prepare()
             self._lifecycle.observe([], self._situation([], now_ns), now_ns)
             return []
         claims = self._claims(now_ns)
@@ -93,7 +93,7 @@ class Decider:
         """
         sources = self._sources
         state = (
-            sources.board.version,
+            sources.anomalies.version,
             self._tables.version,
             sources.topology.version,
             sources.states.version,
@@ -106,7 +106,7 @@ class Decider:
             return True
         if now_ns < self._next_ns:
             return True
-        share = len(sources.board) // STORM_FLOWS
+        share = len(sources.anomalies) // STORM_FLOWS
         self._next_ns = now_ns + min(GRID_NS * (1 + share), STORM_GRID_NS)
         return False
 
@@ -128,7 +128,7 @@ class Decider:
             for i in self._lifecycle.open_faults()
             if i.event.fault_kind in PARTIAL
         )
-        bad = self._flows.suspect(family, now_ns, explained, leaky)
+        bad = self._flows.unexplained(family, now_ns, explained, leaky)
         resolved = ResolvedFaults(
             (
                 (incident.changed_ns, incident.components)
@@ -150,7 +150,7 @@ class Decider:
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         evidence = gather(
             self._sources,
-            self._index.get(),
+            self._index.refresh(),
             self._index.replies(),
             family,
             bad,
@@ -158,7 +158,7 @@ class Decider:
             explained=explained,
             resolved=resolved,
             known=self._known(family),
-            allow_everything=family is Family.LATENCY or oldest_ns < self._config.everything_ns,
+            allow_global=family is Family.LATENCY or oldest_ns < self._config.everything_ns,
         )
         if evidence is None:
             return []
@@ -223,7 +223,7 @@ class Decider:
         if not open_now and not until_ns:
             return frozenset()
         found = set()
-        for key, symptoms in self._sources.board.family(Family.LATENCY):
+        for key, symptoms in self._sources.anomalies.by_family(Family.LATENCY):
             crossed = self._sources.paths.path(key).components
             ended_ns = max((until_ns[c] for c in crossed if c in until_ns), default=0)
             after = now_ns - ended_ns < self._config.aftermath_ns and all(
@@ -257,12 +257,12 @@ class Decider:
         return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
 
     def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
-        agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.troubled()
+        agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.excusable()
         if not troubled:
-            return frozenset(self._sources.board.keys(family))
+            return frozenset(self._sources.anomalies.flows_of(family))
         return frozenset(
             key
-            for key, symptoms in self._sources.board.family(family)
+            for key, symptoms in self._sources.anomalies.by_family(family)
             if (agent := agent_of(key[1])) not in troubled
             or not self._is_agents(agent, symptoms, now_ns)
         )
@@ -284,4 +284,4 @@ def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
         if faults
         else None
     )
-    return replace(flow, late=late) if late else flow
+    return replace(flow, passed_before=late) if late else flow

@@ -16,7 +16,8 @@ from statistics import median
 
 from localizer.config import CoreConfig
 from localizer.facts.anomalies import Family
-from localizer.facts.bad_flows import BadFlow, Sources
+from localizer.facts.bad_flows import BadFlow
+from localizer.facts.inputs import Sources
 from localizer.facts.overlay import FlowTables
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import cut_share
@@ -66,7 +67,7 @@ class Judge:
         others
             What else is at fault at the same time.
         """
-        if not case.open or case.cause.reason in (Reason.EVERYTHING, Reason.REPLY):
+        if not case.open or case.cause.reason in (Reason.GLOBAL, Reason.REPLY):
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is Family.LOSS:

@@ -100,7 +100,7 @@ class Specifier:
         """Return what the flow tables say: entries that the RNIC does not forward itself."""
         if self._topology.kind(component_id) is not ComponentKind.VSWITCH:
             return None
-        found = self._tables.software(component_id)
+        found = self._tables.not_offloaded(component_id)
         if found is None:
             return None
         count, since_ns = found

@@ -21,7 +21,7 @@ from typing import Final
 
 from schemas.process.signals import ignore_stop
 from skeleton_job.layout.skeleton import Inference
-from skeleton_job.tasks.due import Due, Question
+from skeleton_job.tasks.inference import Due, Question
 
 # Finished ones that wait for an earlier one, for each worker: tasks are not equally large.
 AHEAD: Final = 2

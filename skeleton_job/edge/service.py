@@ -33,7 +33,7 @@ from skeleton_job.edge.inbox import hand_over, read
 from skeleton_job.edge.inferring import Asked, Inferring, died
 from skeleton_job.edge.outbox import Outbox
 from skeleton_job.layout.skeleton import Inference
-from skeleton_job.tasks.due import Due, Question
+from skeleton_job.tasks.inference import Due, Question
 
 PROCESS: Final = "skeleton"
 INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, RNIC_COUNTERS)

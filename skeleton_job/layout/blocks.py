@@ -19,7 +19,7 @@ from skeleton_job.job import Job, Rnic
 from skeleton_job.rhythm.clusters import block_width, divisors
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.rhythm.lockstep import host_width
-from skeleton_job.rhythm.spectrum import Profiles, iterations_of
+from skeleton_job.rhythm.profiles import Profiles, iterations_of
 from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]

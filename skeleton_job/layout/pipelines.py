@@ -45,7 +45,7 @@ class Joints:
     maybe: frozenset[Pair] = frozenset()
 
 
-class Course:
+class StageIterations:
     """Every iteration of the blocks of each stage, cut out when somebody looks at it.
 
     Parameters
@@ -70,7 +70,7 @@ class Course:
         ]
 
 
-def find_joints(course: Course, *, by_index: bool) -> Joints:
+def find_joints(course: StageIterations, *, by_index: bool) -> Joints:
     """Return which replicas of neighbouring stages are joined.
 
     Parameters
@@ -128,7 +128,7 @@ class Inner:
     groups: tuple[tuple[int, ...], ...]
 
 
-def find_inner(course: Course) -> Inner:
+def find_inner(course: StageIterations) -> Inner:
     """Return expert or context groups, if all stages show groups of one size.
 
     Blocks side by side in a host share its clock, so that nothing is told from them.

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skeleton_job.job import MESH_SIZE, RING_DISTANCES, Job, Pair, Rnic, chain_pairs, group_pairs
+from skeleton_job.job import Job, Pair, Rnic
 from skeleton_job.layout.blocks import (
     Blocks,
     InconsistentError,
@@ -20,25 +20,27 @@ from skeleton_job.layout.blocks import (
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
 from skeleton_job.layout.layouts import Choice, choose
+from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
 from skeleton_job.layout.pipelines import (
-    Course,
     Inner,
     Joints,
+    StageIterations,
     find_inner,
     find_joints,
     inner_distances,
     positions,
 )
 from skeleton_job.layout.stages import DISPUTED, StageOrder, order_stages
-from skeleton_job.rhythm.channels import channels, job_sum
 from skeleton_job.rhythm.iterations import (
     MIN_ITERATIONS,
     MIN_PERIOD_BINS,
     Rhythm,
+    channels,
     find_rhythm,
+    job_sum,
     repeats,
 )
-from skeleton_job.rhythm.spectrum import fold
+from skeleton_job.rhythm.profiles import fold
 from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
@@ -192,7 +194,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     if not placed:
         stages = [stage[blocks.known[stage]] for stage in stages]
     by_index = _follows_index(blocks, choice)
-    course = Course(stages, blocks, matrix, rhythm)
+    course = StageIterations(stages, blocks, matrix, rhythm)
     joints = find_joints(course, by_index=by_index) if placed else Joints(seen=False)
     inner = find_inner(course) if placed else Inner(None, 1, ())
     sums = _rails(stages, blocks)

@@ -33,14 +33,14 @@ SMOOTHING: Final = np.array([0.25, 0.5, 0.25])
 
 
 @dataclass(frozen=True, slots=True)
-class Cue:
+class OrderCue:
     """An order, and how clear it is in the cue's own unit (see each function)."""
 
     order: Order
     clarity: float
 
 
-def gradient_cue(tx: Floats, rx: Floats) -> Cue:
+def gradient_cue(tx: Floats, rx: Floats) -> OrderCue:
     """Return the reverse order of the gradient bursts.
 
     Clarity is the height of the burst over the highest other point of what is
@@ -68,7 +68,7 @@ def gradient_cue(tx: Floats, rx: Floats) -> Cue:
     rising = np.roll(around, -(last + 1))
     closest = float(np.delete(gaps, last).min()) if gaps.size > 1 else np.inf
     order = tuple(int(c) for c in rising[::-1])
-    return Cue(order, min(contrasts) if closest > 0.1 else 0.0)
+    return OrderCue(order, min(contrasts) if closest > 0.1 else 0.0)
 
 
 def _smooth(row: Floats) -> Floats:
@@ -98,7 +98,7 @@ def _crossing(above: float, below: float, level: float) -> float:
     return float((above - level) / max(above - below, 1e-12))
 
 
-def onset_cue(tx: Floats, rx: Floats) -> Cue | None:
+def onset_cue(tx: Floats, rx: Floats) -> OrderCue | None:
     """Return the order in which stages send their first bytes, None without a pause.
 
     Clarity is the smallest distance between two onsets in points.
@@ -116,7 +116,7 @@ def onset_cue(tx: Floats, rx: Floats) -> Cue | None:
     onset = np.array([_first(np.cumsum(row), volume) for row in sent])
     order = np.argsort(onset, kind="stable")
     clarity = float(np.diff(onset[order]).min()) if onset.size > 1 else np.inf
-    return Cue(tuple(int(c) for c in order), clarity)
+    return OrderCue(tuple(int(c) for c in order), clarity)
 
 
 def _above_pause(rates: Floats) -> Floats:
@@ -150,7 +150,7 @@ def longest_pause(total: Floats) -> Floats:
     return np.roll(out, turn)
 
 
-def flow_cue(tx: Floats, rx: Floats) -> Cue:
+def flow_cue(tx: Floats, rx: Floats) -> OrderCue:
     """Return the order that needs the least flow; its direction means nothing.
 
     Clarity is the cost of the best order of other neighbours over that of this one.
@@ -161,7 +161,7 @@ def flow_cue(tx: Floats, rx: Floats) -> Cue:
     best = int(np.argmin(costs))
     others = np.delete(costs, best)
     clarity = float(others.min()) / max(float(costs[best]), 1e-300) if others.size else np.inf
-    return Cue(orders[best], clarity)
+    return OrderCue(orders[best], clarity)
 
 
 def _candidates(tx: Floats, rx: Floats, net: Floats) -> list[Order]:
@@ -250,5 +250,5 @@ def order_stages(tx: Floats, rx: Floats, *, replicas: int) -> StageOrder:
     return StageOrder(onset.order, ONSET_ALONE if clear else DISPUTED, clear)
 
 
-def _same_neighbours(one: Cue, other: Cue) -> bool:
+def _same_neighbours(one: OrderCue, other: OrderCue) -> bool:
     return one.order in (other.order, other.order[::-1])

@@ -101,7 +101,7 @@ class ListConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ListDraft:
     """A list without its version; `dropped` targets did not fit into `MAX_LIST_BYTES`."""
 
     phase: PingListPhase
@@ -110,7 +110,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TaskTargets:
     """What one job contributes to the lists of the agents that probe for it.
 
     `runtime` says whether it comes from a skeleton.
@@ -120,14 +120,14 @@ class Share:
     targets: Mapping[str, tuple[PingTarget, ...]]
 
 
-def task_share(
+def task_targets(
     task: Task,
     skeleton: Skeleton | None,
     registered: Mapping[str, str],
     *,
     now_ns: int,
     config: ListConfig,
-) -> Share:
+) -> TaskTargets:
     """Return what a job contributes; a job that has ended gives nothing.
 
     Parameters
@@ -138,7 +138,7 @@ def task_share(
     now_ns : event time, chooses the explore sample
     """
     if task.ended_at is not None:
-        return Share(runtime=False, targets={})
+        return TaskTargets(runtime=False, targets={})
     skeleton = usable_skeleton(task, skeleton, config.min_confidence)
     agent_of = {e.endpoint_id: registered.get(e.endpoint_id, e.agent_id) for e in task.endpoints}
     found: dict[str, list[PingTarget]] = {}
@@ -153,13 +153,13 @@ def task_share(
                     flows=_flows(origin, config),
                 )
             )
-    return Share(
+    return TaskTargets(
         runtime=skeleton is not None,
         targets={agent: tuple(targets) for agent, targets in found.items()},
     )
 
 
-def merged(shares: Iterable[Share], agent_id: str) -> Draft:
+def merged(shares: Iterable[TaskTargets], agent_id: str) -> ListDraft:
     """Return an agent's list from the shares of its jobs.
 
     A pair that several jobs name is probed once, for the best reason.
@@ -179,7 +179,7 @@ def merged(shares: Iterable[Share], agent_id: str) -> Draft:
         chosen = list(best.values())
     fitting = _fitting(chosen)
     targets = tuple(sorted(fitting, key=attrgetter("src", "dst")))
-    return Draft(phase, targets, len(chosen) - len(fitting))
+    return ListDraft(phase, targets, len(chosen) - len(fitting))
 
 
 def target_bytes(target: PingTarget) -> int:

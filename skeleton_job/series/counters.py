@@ -52,7 +52,7 @@ class CounterStore:
         self._latest_ns = 0
         self._batches = 0
 
-    def add(self, batch: CounterBatch) -> int:
+    def add_batch(self, batch: CounterBatch) -> int:
         """Take a batch; return how many of its samples are of no use."""
         start_ns = batch.started_at * 1000
         rows: list[tuple[int, str, int, int, int]] = []
@@ -86,9 +86,9 @@ class CounterStore:
             if (
                 page.codes is agent.coded[0]
                 and end_ns - begin_ns < SPAN_NS
-                and page.takes(begin_ns, end_ns, self._page_ns)
+                and page.has_room_for(begin_ns, end_ns, self._page_ns)
             ):
-                page.add(batch.time_ns, agent.coded[1], batch.tx_bytes, batch.rx_bytes)
+                page.add_batch(batch.time_ns, agent.coded[1], batch.tx_bytes, batch.rx_bytes)
                 self._seen(agent, end_ns)
                 return
         if agent is None:
@@ -165,7 +165,7 @@ class CounterStore:
         page = agent.pages[-1] if agent.pages else None
         if (
             page is None
-            or not page.takes(begin_ns, end_ns, self._page_ns)
+            or not page.has_room_for(begin_ns, end_ns, self._page_ns)
             or len(wanted.difference(page.codes)) + len(page.codes) > MAX_NAMES
         ):
             page = self._new_page(agent, page, wanted)
@@ -173,7 +173,7 @@ class CounterStore:
         for name, width in wanted.difference(codes):
             codes[intern(name), width] = len(codes)
         code = [codes[n, w] for n, w in zip(names, widths, strict=True)]
-        page.add(
+        page.add_batch(
             np.array(times, dtype=np.int64),
             code,
             np.array(tx, dtype=np.uint64),

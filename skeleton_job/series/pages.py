@@ -32,7 +32,7 @@ class Narrow(NamedTuple):
     low: NDArray[np.uint32]
     high: NDArray[np.unsignedinteger] | None
 
-    def values(self, group: NDArray[np.integer]) -> UInt64s:
+    def widened(self, group: NDArray[np.integer]) -> UInt64s:
         """Return the numbers, (n,), of these groups."""
         out: UInt64s = self.low.astype(np.uint64)
         if self.high is not None:
@@ -112,12 +112,12 @@ class Page:
         """The latest reading."""
         return max(self._end_ns)
 
-    def takes(self, begin_ns: int, end_ns: int, page_ns: int) -> bool:
+    def has_room_for(self, begin_ns: int, end_ns: int, page_ns: int) -> bool:
         """Whether a batch of that time belongs here, in a page that lasts so long."""
         first_ns = self._base_ns[0]
         return first_ns - page_ns < begin_ns and end_ns < first_ns + page_ns
 
-    def add(
+    def add_batch(
         self, time_ns: Int64s, code: Sequence[int] | Numbers, tx: ArrayLike, rx: ArrayLike
     ) -> None:
         """Take a batch; the times lie within `SPAN_NS`."""
@@ -153,7 +153,7 @@ class Page:
         time_ns = np.repeat(base, counts) + self._offset[:n]
         code, tx, rx = self._code[:n], self._tx[:n], self._rx[:n]
         if self._narrow is not None:
-            tx, rx = (column.values(code) for column in self._narrow)
+            tx, rx = (column.widened(code) for column in self._narrow)
         if chosen.all():
             return time_ns, code, tx, rx
         rows = np.repeat(chosen, counts)

@@ -116,7 +116,7 @@ def read(host: Host) -> tuple[FlowEntry, ...]:
 def broken_at(entries: tuple[FlowEntry, ...]) -> str | None:
     """Return which node the localizer names as the one without an entry."""
     tables = FlowTables(Topology())
-    tables.put(FlowTable(cluster="c1", host_id="h0", captured_at=1, entries=entries))
+    tables.set_table(FlowTable(cluster="c1", host_id="h0", captured_at=1, entries=entries))
     fault = tables.replay("e0", "e9")
     return None if fault is None else fault.node
 

@@ -37,10 +37,10 @@ def test_rows_by_component_are_those_of_a_plain_dict(
     try:
         for key, components, prober, responder in changes:
             if components is None:
-                index.drop(key)
+                index.drop_flow(key)
                 plain.pop(key, None)
                 continue
-            index.put(key, components, prober, responder)
+            index.set_flow(key, components, prober, responder)
             plain[key] = {("component", c) for c in components} | {("prober", prober)}
             plain[key] |= {("responder", responder)} if responder else set()
             for sort, known in (
@@ -50,7 +50,7 @@ def test_rows_by_component_are_those_of_a_plain_dict(
             ):
                 for name, number in known.items():
                     expected = {k for k, crossed in plain.items() if (sort, name) in crossed}
-                    assert {index.key(p) for p in index.at(number).tolist()} == expected
+                    assert {index.key(p) for p in index.rows_with(number).tolist()} == expected
                     assert index.crossing[number] == len(expected)
         assert len(index) == len(plain) == int(index.live.sum())
         assert not index.rows[~index.live].any()
@@ -61,8 +61,8 @@ def test_rows_by_component_are_those_of_a_plain_dict(
 def test_nothing_is_crossed_by_nobody() -> None:
     """The number that rows are padded with finds no row."""
     index = FlowIndex()
-    index.put(("a", "b", 0), ["c"], "p", None)
-    assert not len(index.at(NOTHING))
+    index.set_flow(("a", "b", 0), ["c"], "p", None)
+    assert not len(index.rows_with(NOTHING))
     assert index.count("elsewhere") == 0
 
 
@@ -89,14 +89,14 @@ def test_what_is_kept_up_is_what_is_probed_and_traced(
     for number, (what, who, how) in enumerate(steps, 1):
         if what == "list":
             made = pinglist(str(who), [ENDS], flows=int(how or 0), version=number)
-            roster.put_pinglist(str(who), made if how else None)
+            roster.set_pinglist(str(who), made if how else None)
         elif what == "endpoint":
-            roster.put_endpoint(str(who), endpoint(str(who), str(how)) if how else None)
+            roster.set_endpoint(str(who), endpoint(str(who), str(how)) if how else None)
         elif what == "trace":
-            paths.put(trace(str(how), at=number * 10**9, flow=int(who or 0)))
+            paths.add_trace(trace(str(how), at=number * 10**9, flow=int(who or 0)))
         else:
-            cache.get()
-    index = cache.get()
+            cache.refresh()
+    index = cache.refresh()
     expected: dict[FlowKey, tuple[str, set[str], str | None]] = {}
     for agent, key in roster.probed():
         if paths.is_traced(key):

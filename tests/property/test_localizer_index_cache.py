@@ -66,7 +66,7 @@ def fabric() -> Topology:
         component("l2", ComponentKind.SWITCH),
         link("l2", "s0"), link("r2", "l2"), link("r2", "l1"),
     ):  # fmt: skip
-        made.put(one)
+        made.set_component(one)
     return made
 
 
@@ -83,35 +83,35 @@ class Kept:
         """Do a step, but do not look."""
         match step:
             case "end", who, parent, more:
-                self.topology.put(
+                self.topology.set_component(
                     component(who, ComponentKind.ENDPOINT, parent=parent,
                               addresses=(f"@{who}", *more))
                 )  # fmt: skip
             case "gone", who:
-                self.topology.remove(who)
+                self.topology.remove_component(who)
             case "odd", who, kind:
-                self.topology.put(component(who, kind, parent="h0"))
+                self.topology.set_component(component(who, kind, parent="h0"))
             case "fabric", what, there:
                 if there:
-                    self.topology.put(self._parts[what])
+                    self.topology.set_component(self._parts[what])
                 else:
-                    self.topology.remove(what)
+                    self.topology.remove_component(what)
             case "register", who, agent:
-                self.roster.put_endpoint(who, endpoint(who, agent) if agent else None)
+                self.roster.set_endpoint(who, endpoint(who, agent) if agent else None)
             case "list", agent, pairs:
                 made = pinglist(agent, pairs, flows=2, version=number)
-                self.roster.put_pinglist(agent, made if pairs else None)
+                self.roster.set_pinglist(agent, made if pairs else None)
             case "trace", pair, flow, way, late:
                 at = (1_000 - number if late else 1_000 + number) * SECOND_NS
                 hops = way.replace("T", pair[1])
-                self.paths.put(trace(hops, at=at, flow=flow, ends=pair))
+                self.paths.add_trace(trace(hops, at=at, flow=flow, ends=pair))
             case "broken", pair, flow, way:
                 at, hops = (1_000 + number) * SECOND_NS, way.replace("T", pair[1])
-                self.paths.put(trace(hops, at=at, flow=flow, ends=pair, complete=False))
+                self.paths.add_trace(trace(hops, at=at, flow=flow, ends=pair, complete=False))
 
     def look(self) -> dict[str, Any]:
         """Return all that decisions are made of."""
-        index, replies = self.cache.get(), self.cache.replies()
+        index, replies = self.cache.refresh(), self.cache.replies()
         keys = [(*pair, flow) for pair in PAIRS for flow in (0, 1)]
         crossed = [name for name in index.components if index.count(name)]
         return {
@@ -120,15 +120,15 @@ class Kept:
             "through": {name: through(index, name) for name in crossed},
             "fabric": {
                 name for name in crossed
-                if replies.of_fabric(np.array([index.components[name]]))[0]
+                if replies.in_fabric(np.array([index.components[name]]))[0]
             },
             "alike": alike(index, replies),
-            "replies": {pair: replies.of(*pair) for pair in PAIRS},
+            "replies": {pair: replies.shares(*pair) for pair in PAIRS},
             "deserted": self.roster.deserted_agents(),
             "paths": {key: self.paths.path(key) for key in keys},
             "before": {key: self.paths.path(key, 1_000 * SECOND_NS) for key in keys},
             "probes": {key: self.paths.hop_probes(key, 0, 1_001 * SECOND_NS) for key in keys},
-            "account": {key: self.paths.account(key, 1_001 * SECOND_NS) for key in keys},
+            "account": {key: self.paths.findings_since(key, 1_001 * SECOND_NS) for key in keys},
         }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def rows(index: FlowIndex) -> dict[FlowKey, tuple[str, str, tuple[str, ...]]]:
 
 def through(index: FlowIndex, component_id: str) -> set[FlowKey]:
     """Return the 5-tuples that cross a component, by the postings."""
-    return {index.key(p) for p in index.at(index.components[component_id]).tolist()}
+    return {index.key(p) for p in index.rows_with(index.components[component_id]).tolist()}
 
 
 def alike(index: FlowIndex, replies: ReplyWays) -> dict[str, set[str]]:
@@ -171,8 +171,8 @@ def test_what_is_kept_up_is_what_is_made_anew(more: list[Step], first: int) -> N
             if one == ("look",):
                 assert kept.look() == anew(steps[: number + 1])
         assert kept.look() == anew(steps)
-        for key, place in kept.cache.get().by_key.items():
-            assert kept.cache.get().place(key, kept.paths.path(key).components) == place
+        for key, place in kept.cache.refresh().by_key.items():
+            assert kept.cache.refresh().row_of(key, kept.paths.path(key).components) == place
     finally:
         index_cache.SPARE = before  # type: ignore[misc]
 

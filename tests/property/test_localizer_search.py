@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from localizer.inference.search import Problem, explain
-from localizer.inference.tables import Block, Maybes
+from localizer.inference.tables import Block, PossibleCrossings
 from tests.unit.localizer import naive
 
 COLUMNS = 6
@@ -39,7 +39,7 @@ def block(observed: list[Row], lag: float, odds: float | None = None) -> Block:
         lag=np.full(len(observed), lag),
         rows=np.array([r for r, _ in places], dtype=np.int64),
         columns=np.array([c for _, c in places], dtype=np.int64),
-        maybes=Maybes(
+        possible=PossibleCrossings(
             rows=np.array([r for r, _ in unsure], dtype=np.int64),
             columns=np.array([c for _, c in unsure], dtype=np.int64),
             chance=np.full(len(unsure), odds or 0.0),

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localizer.inference.search import FLOW_SEVERITIES, Problem, explain
-from localizer.inference.table_likelihood import Side
-from localizer.inference.tables import Table, terms
+from localizer.inference.table_likelihood import TableLikelihood
+from localizer.inference.tables import Table, log_likelihoods
 from schemas.columns.arrays import Floats, Int64s
 from tests.property.test_localizer_search import CHANCE, COLUMNS, Row, block, rows
 
@@ -33,7 +33,7 @@ class Waiting:
         """How many of them cross each column."""
         return np.array([sum(c in row for row in self._crossed) for c in range(COLUMNS)], float)
 
-    def take(self, column: int) -> Int64s:
+    def list_rows(self, column: int) -> Int64s:
         """Return those that cross a column; they wait no more."""
         found = [sorted(row) for row in self._crossed if column in row]
         self._crossed = [row for row in self._crossed if column not in row]
@@ -48,24 +48,28 @@ def split(observed: list[Row], lag: float) -> Table:
     return table
 
 
-def plain(observed: list[Row], lag: float, chosen: dict[int, float], odds: float | None) -> Side:
-    """Return a side that was made with columns already chosen: nothing was kept up."""
-    side = Side(Table.of(block(observed, lag, odds), COLUMNS), FLOW_SEVERITIES, RATE)
-    table = side.table
+def plain(
+    observed: list[Row], lag: float, chosen: dict[int, float], odds: float | None
+) -> TableLikelihood:
+    """Return a likelihood that was made with columns already chosen: nothing was kept up."""
+    likelihood = TableLikelihood(
+        Table.of(block(observed, lag, odds), COLUMNS), FLOW_SEVERITIES, RATE
+    )
+    table = likelihood.table
     good = np.full(len(observed), 1.0 - RATE)
     for column, severity in chosen.items():
         places, chance = table.rows(column)
         good[places] *= 1.0 - chance * severity
-    now = terms(table.bad, table.lag, good)
-    side.value = float(now.sum())
+    now = log_likelihoods(table.bad, table.lag, good)
+    likelihood.value = float(now.sum())
     for index, severity in enumerate(FLOW_SEVERITIES):
         for column in range(COLUMNS):
             places, chance = table.rows(column)
-            then = terms(
+            then = log_likelihoods(
                 table.bad[places], table.lag[places], good[places] * (1.0 - chance * severity)
             )
-            side.gains[index, column] = float((then - now[places]).sum())
-    return side
+            likelihood.gains[index, column] = float((then - now[places]).sum())
+    return likelihood
 
 
 @settings(max_examples=150)
@@ -74,20 +78,22 @@ def test_what_is_kept_up_is_what_a_new_sum_gives(
     observed: list[Row], changes: list[tuple[int, float]], lag: float, odds: float | None
 ) -> None:
     """Columns come and go in any order: gains and likelihood are those of the ones there."""
-    side = Side(Table.of(block(observed, lag, odds), COLUMNS), FLOW_SEVERITIES, RATE)
+    likelihood = TableLikelihood(
+        Table.of(block(observed, lag, odds), COLUMNS), FLOW_SEVERITIES, RATE
+    )
     chosen: dict[int, float] = {}
     for column, severity in changes:
         if column in chosen:
-            side.remove(column)
+            likelihood.remove_fault(column)
             del chosen[column]
         else:
-            side.add(column, severity)
+            likelihood.add_fault(column, severity)
             chosen[column] = severity
         expected = plain(observed, lag, chosen, odds)
-        assert abs(side.value - expected.value) < 1e-8
+        assert abs(likelihood.value - expected.value) < 1e-8
         free = [c for c in range(COLUMNS) if c not in chosen]
-        assert np.allclose(side.gains[:, free], expected.gains[:, free], atol=1e-8)
-        assert side.value <= side.bound + 1e-8
+        assert np.allclose(likelihood.gains[:, free], expected.gains[:, free], atol=1e-8)
+        assert likelihood.value <= likelihood.upper_bound + 1e-8
 
 
 @settings(max_examples=100)
@@ -96,17 +102,17 @@ def test_going_back_is_as_if_nothing_had_been(
     observed: list[Row], changes: list[tuple[int, float]]
 ) -> None:
     """A column that is taken back for a moment leaves nothing behind."""
-    side = Side(Table.of(block(observed, 1.0), COLUMNS), FLOW_SEVERITIES, RATE)
+    likelihood = TableLikelihood(Table.of(block(observed, 1.0), COLUMNS), FLOW_SEVERITIES, RATE)
     chosen = dict(changes)
     for column, severity in chosen.items():
-        side.add(column, severity)
+        likelihood.add_fault(column, severity)
     for column in chosen:
-        gains, value = side.gains.copy(), side.value
-        mark = side.mark(column)
-        side.remove(column)
-        side.go_back(mark)
-        assert np.array_equal(side.gains, gains)
-        assert side.value == value
+        gains, value = likelihood.gains.copy(), likelihood.value
+        mark = likelihood.snapshot(column)
+        likelihood.remove_fault(column)
+        likelihood.restore(mark)
+        assert np.array_equal(likelihood.gains, gains)
+        assert likelihood.value == value
 
 
 @settings(max_examples=150)

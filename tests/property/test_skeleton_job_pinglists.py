@@ -11,7 +11,7 @@ from schemas.records import Endpoint, PingList, Skeleton, Task
 from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 from tests.unit.skeleton_job.lists.test_pinglists import job, skeleton
 from tests.unit.skeleton_job.records import CLUSTER, SUBMITTED_AT, agent_of, task_record
 

@@ -11,7 +11,7 @@ from schemas.records import Skeleton, SkeletonMember, SkeletonPair
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Rnic
 from skeleton_job.layout.skeleton import Inference, infer
-from skeleton_job.lists.pinglists import ListConfig, Share, merged, task_share
+from skeleton_job.lists.pinglists import ListConfig, TaskTargets, merged, task_targets
 from skeleton_job.series.rates import MAX_RATE_BYTES_PER_S, RateMatrix
 from skeleton_job.series.unwrapping import increments
 from tests.unit.skeleton_job.records import task_record
@@ -169,8 +169,8 @@ def test_lists_are_symmetric_bounded_and_stable(
     config = ListConfig(explore_peers=peers)
     task = task_record(job)
 
-    def made(at_ns: int) -> Share:
-        return task_share(task, skeleton, {}, now_ns=at_ns, config=config)
+    def made(at_ns: int) -> TaskTargets:
+        return task_targets(task, skeleton, {}, now_ns=at_ns, config=config)
 
     share = made(now_s * SECOND_NS)
     assert share == made(now_s * SECOND_NS)

@@ -9,7 +9,7 @@ from ops.bench.cluster.shape import CLUSTER
 from schemas.records import PingList
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 
 # An agent's list is said for a job that begins, when that ends, and when its endpoints have left.
 EACH: Final = 3

@@ -23,7 +23,7 @@ from schemas.records import Endpoint, PingList, Task, TaskEndpoint
 from schemas.topics import ENDPOINT, PINGLIST
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES, ListConfig
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 
 CLUSTER: Final = "bench"
 RAILS: Final = 8

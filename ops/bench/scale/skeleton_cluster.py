@@ -29,7 +29,7 @@ from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.inferring import Inferring
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.series.columns import CounterColumns
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 
 CLUSTER: Final = "bench"
 HZ: Final = 10

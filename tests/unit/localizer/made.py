@@ -53,16 +53,16 @@ def small_fabric(*, spines: int = 1) -> Topology:
     """Return hosts h0 (leaf l0) and h1 (leaf l1) with an RNIC each, and so many spines."""
     topology = Topology()
     for n in (0, 1):
-        topology.put(component(f"h{n}", ComponentKind.HOST, addresses=()))
-        topology.put(component(f"v{n}", ComponentKind.VSWITCH, parent=f"h{n}"))
-        topology.put(component(f"r{n}", ComponentKind.RNIC, parent=f"h{n}"))
-        topology.put(component(f"e{n}", ComponentKind.ENDPOINT, parent=f"r{n}"))
-        topology.put(component(f"l{n}", ComponentKind.SWITCH))
-        topology.put(link(f"r{n}", f"l{n}"))
+        topology.set_component(component(f"h{n}", ComponentKind.HOST, addresses=()))
+        topology.set_component(component(f"v{n}", ComponentKind.VSWITCH, parent=f"h{n}"))
+        topology.set_component(component(f"r{n}", ComponentKind.RNIC, parent=f"h{n}"))
+        topology.set_component(component(f"e{n}", ComponentKind.ENDPOINT, parent=f"r{n}"))
+        topology.set_component(component(f"l{n}", ComponentKind.SWITCH))
+        topology.set_component(link(f"r{n}", f"l{n}"))
     for s in range(spines):
-        topology.put(component(f"s{s}", ComponentKind.SWITCH))
+        topology.set_component(component(f"s{s}", ComponentKind.SWITCH))
         for n in (0, 1):
-            topology.put(link(f"l{n}", f"s{s}"))
+            topology.set_component(link(f"l{n}", f"s{s}"))
     return topology
 
 

@@ -41,7 +41,7 @@ def crossed(block: Block, row: int) -> set[int]:
 
 def maybes(block: Block, row: int) -> dict[int, float]:
     """Return the columns that a row crosses with a chance only, and the chance."""
-    entries = zip(block.maybes.rows, block.maybes.columns, block.maybes.chance, strict=True)
+    entries = zip(block.possible.rows, block.possible.columns, block.possible.chance, strict=True)
     return {int(c): float(odds) for r, c, odds in entries if r == row}
 
 

@@ -340,7 +340,7 @@ def events(log: list[Record]) -> Iterator[tuple[Event | None, int | None]]:
     """Yield each record as an event, with the watermark after it."""
     merge = Merge()
     for r in log:
-        event = merge.put(
+        event = merge.accept_record(
             r.topic, r.key, r.record,
             partition=r.partition, offset=r.offset, timestamp_ms=r.timestamp_ms,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Sources of evidence for tests."""
 
-from localizer.facts.anomalies import AnomalyBoard
-from localizer.facts.bad_flows import Sources
+from localizer.facts.anomalies import OpenAnomalies
+from localizer.facts.inputs import Sources
 from localizer.facts.liveness import Liveness
 from localizer.facts.roster import Roster
 from localizer.facts.states import StateBook
@@ -16,6 +16,6 @@ def sources(topology: Topology) -> Sources:
         paths=PathBook(topology),
         roster=Roster(),
         liveness=Liveness(),
-        board=AnomalyBoard(),
+        anomalies=OpenAnomalies(),
         states=StateBook(),
     )

@@ -18,7 +18,7 @@ def mark(at: int, state: AnomalyState = AnomalyState.ONGOING) -> Anomaly:
 
 def put(merge: Merge, record: Anomaly, partition: int, offset: int = 0) -> Any:
     """Put a record of anomaly.v1."""
-    return merge.put(
+    return merge.accept_record(
         topics.ANOMALY.name, "k", record, partition=partition, offset=offset, timestamp_ms=0
     )
 
@@ -66,7 +66,7 @@ def test_other_records_keep_the_order_of_their_key() -> None:
     merge = Merge()
 
     def at(key: str, ms: int, offset: int) -> int:
-        event = merge.put(
+        event = merge.accept_record(
             topics.HEARTBEAT.name, key, heartbeat(key, START, 0),
             partition=0, offset=offset, timestamp_ms=ms,
         )  # fmt: skip

@@ -31,7 +31,7 @@ def mark(merge: Merge, partition: int, at_s: int, state: AnomalyState) -> None:
         sent=0,
         lost=0,
     )
-    merge.put(
+    merge.accept_record(
         topics.ANOMALY.name, "~progress", record, partition=partition, offset=0, timestamp_ms=0
     )
 

@@ -11,7 +11,7 @@ from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.series.counters import CounterStore
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 from tests.unit.skeleton_job.records import (
     CLUSTER,
     SUBMITTED_AT,
@@ -284,8 +284,8 @@ def test_unusable_samples_are_counted_and_left_out() -> None:
         replace(s, tick_offset_ns=-1),
         replace(s, tick_offset_ns=10**15),
     )
-    assert store.add(replace(good, samples=good.samples + bad)) == len(bad)
-    assert store.add(replace(good, samples=bad)) == len(bad)
+    assert store.add_batch(replace(good, samples=good.samples + bad)) == len(bad)
+    assert store.add_batch(replace(good, samples=bad)) == len(bad)
     start_ns = good.started_at * 1000
     names = sorted({s.endpoint_id for s in good.samples})
     found = store.readings([good.agent_id], names, start_ns, start_ns + SECOND_NS)
@@ -296,7 +296,7 @@ def test_the_store_forgets_what_is_older_than_its_horizon() -> None:
     """Memory is bounded by event time, agent by agent."""
     store = CounterStore(10 * SECOND_NS)
     for batch in BATCHES:
-        store.add(batch)
+        store.add_batch(batch)
     agents = {b.agent_id for b in BATCHES}
     names = [e.endpoint_id for e in TASK.endpoints]
     everything = store.readings(agents, names, 0, 2**62).time_ns

@@ -34,7 +34,7 @@ def network() -> Network:
     """Return what the records say of the fabric."""
     graph = Topology()
     for rec in topology("lab", CLUSTER, 0):
-        graph.put(rec.record)
+        graph.set_component(rec.record)
     return Network(graph, FlowTables(graph))
 
 

@@ -182,7 +182,7 @@ def test_published_replays_the_overlay() -> None:
     flow = src, dst, _ = next(iter(PATHS))
     known = network()
     entries = [(src, dst, "vswitch:h0", None), ("vswitch:h0", "ep:none/r0", None, None)]
-    known.tables.put(table(0, entries))
+    known.tables.set_table(table(0, entries))
     lossy = window(lambda f, _: [None if f == flow else 16 * US_NS], seconds=5, within=known)
     said = only(Published().observe(lossy))
     assert (said.component_id, said.kind) == ("vswitch:h0", "flow_missing")
@@ -192,8 +192,8 @@ def test_published_validates_rnics_last() -> None:
     """One failing path, tables whole, an entry that is not offloaded: RNIC validation."""
     flow = src, dst, _ = next(iter(PATHS))
     known = network()
-    known.tables.put(table(0, [(src, dst, dst, False)]))
-    known.tables.put(table(1, [(dst, src, src, True)]))
+    known.tables.set_table(table(0, [(src, dst, dst, False)]))
+    known.tables.set_table(table(1, [(dst, src, src, True)]))
     lossy = window(lambda f, _: [None if f == flow else 16 * US_NS], seconds=5, within=known)
     said = only(Published().observe(lossy))
     assert (said.component_id, said.kind) == ("vswitch:h0", "not_offloaded")

@@ -1,6 +1,6 @@
 """Folding of anomalies."""
 
-from localizer.facts.anomalies import MEMORY_NS, STALE_NS, AnomalyBoard, Family
+from localizer.facts.anomalies import MEMORY_NS, STALE_NS, Family, OpenAnomalies
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.units import SECOND_NS
 from tests.unit.localizer.made import START, anomaly
@@ -12,20 +12,22 @@ NONE: frozenset[str] = frozenset()
 def test_an_anomaly_is_open_from_onset_to_clearing() -> None:
     """A refresh without an onset opens too: that is how a restart finds it."""
     for state in (AnomalyState.ONSET, AnomalyState.ONGOING):
-        board = AnomalyBoard()
-        board.put(anomaly(state=state, at=START))
-        assert [key for key, _ in board.family(Family.LOSS)] == [KEY]
-        board.put(anomaly(state=AnomalyState.CLEARED, at=START + 20 * SECOND_NS, onset=START))
+        board = OpenAnomalies()
+        board.apply_anomaly(anomaly(state=state, at=START))
+        assert [key for key, _ in board.by_family(Family.LOSS)] == [KEY]
+        board.apply_anomaly(
+            anomaly(state=AnomalyState.CLEARED, at=START + 20 * SECOND_NS, onset=START)
+        )
         assert board.empty
 
 
 def test_duplicates_and_refreshes_are_no_news() -> None:
     """The version grows with beginnings and ends only; numbers are still renewed."""
-    board = AnomalyBoard()
-    board.put(anomaly(at=START, onset=START))
+    board = OpenAnomalies()
+    board.apply_anomaly(anomaly(at=START, onset=START))
     version = board.version
-    board.put(anomaly(at=START, onset=START))
-    board.put(
+    board.apply_anomaly(anomaly(at=START, onset=START))
+    board.apply_anomaly(
         anomaly(state=AnomalyState.ONGOING, at=START + 5 * SECOND_NS, onset=START, sent=20, lost=9)
     )
     assert board.version == version
@@ -35,22 +37,22 @@ def test_duplicates_and_refreshes_are_no_news() -> None:
 
 def test_a_brief_cut_speaks_for_loss_for_a_while() -> None:
     """Over within ten seconds it is remembered, a long one is not."""
-    board = AnomalyBoard()
-    board.put(anomaly(at=START, onset=START))
-    board.put(anomaly(state=AnomalyState.CLEARED, at=START + 3 * SECOND_NS, onset=START))
+    board = OpenAnomalies()
+    board.apply_anomaly(anomaly(at=START, onset=START))
+    board.apply_anomaly(anomaly(state=AnomalyState.CLEARED, at=START + 3 * SECOND_NS, onset=START))
     assert [key for key, _ in board.brief_cuts()] == [KEY]
     board.expire(START + 3 * SECOND_NS + MEMORY_NS + 1, NONE)
     assert board.empty
-    board.put(anomaly(at=START, onset=START))
-    board.put(anomaly(state=AnomalyState.CLEARED, at=START + 30 * SECOND_NS, onset=START))
+    board.apply_anomaly(anomaly(at=START, onset=START))
+    board.apply_anomaly(anomaly(state=AnomalyState.CLEARED, at=START + 30 * SECOND_NS, onset=START))
     assert list(board.brief_cuts()) == []
 
 
 def test_what_nobody_repeats_is_stale() -> None:
     """Three missed refreshes end it, unless the agent that saw it is dead and cannot."""
-    board = AnomalyBoard()
-    board.put(anomaly(at=START, agent="a0"))
-    board.put(anomaly(at=START, agent="dead", flow=1))
+    board = OpenAnomalies()
+    board.apply_anomaly(anomaly(at=START, agent="a0"))
+    board.apply_anomaly(anomaly(at=START, agent="dead", flow=1))
     board.expire(START + STALE_NS + 1, frozenset({"dead"}))
     assert board.flows() == [("e0", "e1", 1)]
     assert board.stale == 1
@@ -58,29 +60,29 @@ def test_what_nobody_repeats_is_stale() -> None:
 
 def test_families_are_apart() -> None:
     """Late and lossy at once is in both families, each with its own symptom."""
-    board = AnomalyBoard()
-    board.put(anomaly(AnomalyKind.LATENCY, at=START, value=9.0, reference=4.0, unit="ns"))
-    board.put(anomaly(AnomalyKind.LOSS, at=START))
-    ((_, (late,)),) = board.family(Family.LATENCY)
+    board = OpenAnomalies()
+    board.apply_anomaly(anomaly(AnomalyKind.LATENCY, at=START, value=9.0, reference=4.0, unit="ns"))
+    board.apply_anomaly(anomaly(AnomalyKind.LOSS, at=START))
+    ((_, (late,)),) = board.by_family(Family.LATENCY)
     assert (late.kind, late.shift_ns) == (AnomalyKind.LATENCY, 5)
-    ((_, (lossy,)),) = board.family(Family.LOSS)
+    ((_, (lossy,)),) = board.by_family(Family.LOSS)
     assert (lossy.kind, lossy.shift_ns) == (AnomalyKind.LOSS, None)
 
 
 def test_a_dropped_flow_is_forgotten_and_unknown_kinds_ignored() -> None:
     """Dropping takes everything; a kind of a later version changes nothing."""
-    board = AnomalyBoard()
-    board.put(anomaly(at=START))
-    board.drop(KEY)
-    board.put(anomaly(AnomalyKind.UNKNOWN, at=START))
-    board.put(anomaly(state=AnomalyState.UNKNOWN, at=START))
+    board = OpenAnomalies()
+    board.apply_anomaly(anomaly(at=START))
+    board.drop_flow(KEY)
+    board.apply_anomaly(anomaly(AnomalyKind.UNKNOWN, at=START))
+    board.apply_anomaly(anomaly(state=AnomalyState.UNKNOWN, at=START))
     assert board.empty
 
 
 def test_the_board_is_bounded() -> None:
     """Beyond the bound anomalies are refused and counted; known ones go on."""
-    board = AnomalyBoard(max_flows=1)
-    board.put(anomaly(at=START))
-    board.put(anomaly(at=START, flow=1))
-    board.put(anomaly(AnomalyKind.LOSS, at=START))
+    board = OpenAnomalies(max_flows=1)
+    board.apply_anomaly(anomaly(at=START))
+    board.apply_anomaly(anomaly(at=START, flow=1))
+    board.apply_anomaly(anomaly(AnomalyKind.LOSS, at=START))
     assert (len(board), board.refused) == (1, 1)

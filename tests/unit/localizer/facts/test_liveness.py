@@ -19,7 +19,7 @@ def beating(agents: tuple[str, ...] = ("a", "b", "c"), beats: int = 5) -> Livene
     for seq in range(beats):
         for agent in agents:
             at = START + seq * SECOND_NS
-            liveness.put(heartbeat(agent, at, seq), at)
+            liveness.observe_heartbeat(heartbeat(agent, at, seq), at)
     return liveness
 
 
@@ -27,7 +27,9 @@ def go_on(liveness: Liveness, agents: tuple[str, ...], first: int, last: int) ->
     """Let some agents go on."""
     for seq in range(first, last + 1):
         for agent in agents:
-            liveness.put(heartbeat(agent, START + seq * SECOND_NS, seq), START + seq * SECOND_NS)
+            liveness.observe_heartbeat(
+                heartbeat(agent, START + seq * SECOND_NS, seq), START + seq * SECOND_NS
+            )
 
 
 def test_silence_and_unanswered_probes_are_death() -> None:
@@ -35,10 +37,10 @@ def test_silence_and_unanswered_probes_are_death() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 9)
     last = START + 4 * SECOND_NS
-    assert liveness.declare(last + 9 * SECOND_NS // 2, frozenset("c"), NOBODY, mute) == []
-    assert liveness.declare(last + 19 * SECOND_NS // 4, frozenset("c"), NOBODY, mute) == ["c"]
+    assert liveness.declare_dead(last + 9 * SECOND_NS // 2, frozenset("c"), NOBODY, mute) == []
+    assert liveness.declare_dead(last + 19 * SECOND_NS // 4, frozenset("c"), NOBODY, mute) == ["c"]
     assert liveness.dead == {"c": last + SECOND_NS}
-    assert liveness.declare(last + 5 * SECOND_NS, frozenset("c"), NOBODY, mute) == []
+    assert liveness.declare_dead(last + 5 * SECOND_NS, frozenset("c"), NOBODY, mute) == []
 
 
 def test_without_a_witness_silence_must_last() -> None:
@@ -46,14 +48,14 @@ def test_without_a_witness_silence_must_last() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 12)
     last = START + 4 * SECOND_NS
-    assert liveness.declare(last + 13 * SECOND_NS // 2, NOBODY, NOBODY, mute) == []
-    assert liveness.declare(last + 27 * SECOND_NS // 4, NOBODY, NOBODY, mute) == ["c"]
+    assert liveness.declare_dead(last + 13 * SECOND_NS // 2, NOBODY, NOBODY, mute) == []
+    assert liveness.declare_dead(last + 27 * SECOND_NS // 4, NOBODY, NOBODY, mute) == ["c"]
 
 
 def test_silence_of_all_is_no_death() -> None:
     """A pipeline that pauses has not killed every agent."""
     liveness = beating()
-    assert liveness.declare(START + 60 * SECOND_NS, frozenset("abc"), NOBODY, mute) == []
+    assert liveness.declare_dead(START + 60 * SECOND_NS, frozenset("abc"), NOBODY, mute) == []
     assert liveness.dead == {}
 
 
@@ -61,19 +63,21 @@ def test_an_agent_that_leaves_or_has_left_is_not_dead() -> None:
     """LEAVING, a deleted heartbeat, or no endpoint left: gone in order."""
     liveness = beating()
     go_on(liveness, ("a",), 5, 30)
-    liveness.put(
+    liveness.observe_heartbeat(
         heartbeat("b", START + 5 * SECOND_NS, 5, state=AgentState.LEAVING), START + 5 * SECOND_NS
     )
-    assert liveness.declare(START + 30 * SECOND_NS, frozenset("bc"), frozenset("c"), mute) == []
-    liveness.remove("c")
-    assert liveness.declare(START + 30 * SECOND_NS, frozenset("bc"), NOBODY, mute) == []
+    assert (
+        liveness.declare_dead(START + 30 * SECOND_NS, frozenset("bc"), frozenset("c"), mute) == []
+    )
+    liveness.forget_agent("c")
+    assert liveness.declare_dead(START + 30 * SECOND_NS, frozenset("bc"), NOBODY, mute) == []
 
 
 def test_a_dead_agent_that_speaks_lives() -> None:
     """The next heartbeat ends the death; what began meanwhile is excused for a while."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 30)
-    liveness.declare(START + 12 * SECOND_NS, NOBODY, NOBODY, mute)
+    liveness.declare_dead(START + 12 * SECOND_NS, NOBODY, NOBODY, mute)
     assert liveness.excused("c", START + 6 * SECOND_NS, START + 12 * SECOND_NS)
     go_on(liveness, ("c",), 20, 20)
     assert liveness.dead == {}
@@ -86,7 +90,7 @@ def test_a_restart_without_death_is_excused_too() -> None:
     """A new process within two seconds was away all the same."""
     liveness = beating()
     at = START + 5 * SECOND_NS
-    liveness.put(heartbeat("c", at, 0, incarnation=2), at)
+    liveness.observe_heartbeat(heartbeat("c", at, 0, incarnation=2), at)
     assert liveness.excused("c", START + 9 * SECOND_NS // 2, at + SECOND_NS)
 
 
@@ -101,21 +105,21 @@ def test_a_heartbeat_from_after_the_onset_shows_life() -> None:
 def test_an_agent_that_is_late_does_not_vouch_for_its_paths() -> None:
     """Its silence about a 5-tuple is no good path."""
     liveness, asked = beating(), ({"a": 1}, {"unknown": 2})
-    assert liveness.mute(asked, START + 5 * SECOND_NS) == {"unknown"}
-    assert "a" in liveness.mute(asked, START + 6 * SECOND_NS)
+    assert liveness.uninformative(asked, START + 5 * SECOND_NS) == {"unknown"}
+    assert "a" in liveness.uninformative(asked, START + 6 * SECOND_NS)
 
 
 def test_after_an_outage_silence_counts_from_its_end() -> None:
     """The broker was away for 20 s; agents are heard again one after another, c never."""
     liveness = beating()
     for second in range(5, 24):
-        assert liveness.declare(START + second * SECOND_NS, NOBODY, NOBODY, mute) == []
+        assert liveness.declare_dead(START + second * SECOND_NS, NOBODY, NOBODY, mute) == []
     go_on(liveness, ("a",), 24, 30)
-    assert liveness.declare(START + 25 * SECOND_NS, NOBODY, NOBODY, mute) == []
+    assert liveness.declare_dead(START + 25 * SECOND_NS, NOBODY, NOBODY, mute) == []
     go_on(liveness, ("b",), 27, 30)
-    assert liveness.declare(START + 28 * SECOND_NS, NOBODY, NOBODY, mute) == []
-    assert liveness.declare(START + 29 * SECOND_NS, NOBODY, NOBODY, mute) == []
-    assert liveness.declare(START + 30 * SECOND_NS, NOBODY, NOBODY, mute) == ["c"]
+    assert liveness.declare_dead(START + 28 * SECOND_NS, NOBODY, NOBODY, mute) == []
+    assert liveness.declare_dead(START + 29 * SECOND_NS, NOBODY, NOBODY, mute) == []
+    assert liveness.declare_dead(START + 30 * SECOND_NS, NOBODY, NOBODY, mute) == ["c"]
 
 
 def test_an_agent_that_answers_probes_lives() -> None:
@@ -123,9 +127,9 @@ def test_an_agent_that_answers_probes_lives() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 40)
     now = START + 40 * SECOND_NS
-    assert liveness.declare(now, NOBODY, NOBODY, lambda agent: agent == "c") == []
-    assert liveness.declare(now, frozenset("c"), NOBODY, lambda agent: agent == "c") == []
-    assert liveness.declare(now, frozenset("c"), NOBODY, mute) == ["c"]
+    assert liveness.declare_dead(now, NOBODY, NOBODY, lambda agent: agent == "c") == []
+    assert liveness.declare_dead(now, frozenset("c"), NOBODY, lambda agent: agent == "c") == []
+    assert liveness.declare_dead(now, frozenset("c"), NOBODY, mute) == ["c"]
 
 
 def test_a_clock_that_is_behind_is_not_death() -> None:
@@ -134,8 +138,8 @@ def test_a_clock_that_is_behind_is_not_death() -> None:
     for seq in range(5, 20):
         now = START + seq * SECOND_NS
         go_on(liveness, ("a", "b"), seq, seq)
-        liveness.put(heartbeat("c", now - 60 * SECOND_NS, seq), now)
-        assert liveness.declare(now, frozenset("c"), NOBODY, mute) == []
+        liveness.observe_heartbeat(heartbeat("c", now - 60 * SECOND_NS, seq), now)
+        assert liveness.declare_dead(now, frozenset("c"), NOBODY, mute) == []
     assert liveness.skewed == 15
 
 
@@ -143,8 +147,8 @@ def test_an_old_heartbeat_read_again_changes_nothing() -> None:
     """A duplicate does not bring the dead back."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 12)
-    liveness.declare(START + 12 * SECOND_NS, NOBODY, NOBODY, mute)
-    liveness.put(heartbeat("c", START + 4 * SECOND_NS, 4), START + 12 * SECOND_NS)
+    liveness.declare_dead(START + 12 * SECOND_NS, NOBODY, NOBODY, mute)
+    liveness.observe_heartbeat(heartbeat("c", START + 4 * SECOND_NS, 4), START + 12 * SECOND_NS)
     assert "c" in liveness.dead
 
 
@@ -153,5 +157,5 @@ def test_a_death_is_remembered_over_a_restart_of_ours() -> None:
     liveness = Liveness()
     liveness.remember_dead("c", "h0", START)
     assert liveness.excused("c", START, START + SECOND_NS)
-    liveness.put(heartbeat("c", START + 9 * SECOND_NS, 3), START + 9 * SECOND_NS)
+    liveness.observe_heartbeat(heartbeat("c", START + 9 * SECOND_NS, 3), START + 9 * SECOND_NS)
     assert liveness.dead == {}

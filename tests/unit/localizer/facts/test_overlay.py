@@ -23,8 +23,8 @@ H1 = ("e1 e0 v1", "v1 e0 r1", "r1 e0 r0", "r1 e1 v1", "v1 e1 e1")
 def tables(h0: tuple[str, ...] = H0, h1: tuple[str, ...] = H1) -> FlowTables:
     """Return both hosts' tables."""
     found = FlowTables(small_fabric())
-    found.put(table("h0", *h0))
-    found.put(table("h1", *h1))
+    found.set_table(table("h0", *h0))
+    found.set_table(table("h1", *h1))
     return found
 
 
@@ -81,7 +81,7 @@ def test_a_table_that_lost_everything_still_accuses() -> None:
 def test_tables_that_nobody_read_accuse_nobody() -> None:
     """Where a host's tables are not known, or were withdrawn, the chain ends without a verdict."""
     half = tables()
-    half.remove("h1")
+    half.remove_table("h1")
     assert half.replay("e0", "e1") is None
     assert half.replay("e1", "e0") is None
     assert len(half) == 1
@@ -101,6 +101,6 @@ def test_a_new_table_replaces_the_old_one() -> None:
     """The entry is back with the next capture, and the version tells of it."""
     found = tables(h0=without(H0, "v0 e1"))
     before = found.version
-    found.put(table("h0", *H0))
+    found.set_table(table("h0", *H0))
     assert found.replay("e0", "e1") is None
     assert found.version > before

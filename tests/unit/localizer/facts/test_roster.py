@@ -7,11 +7,11 @@ from tests.unit.localizer.made import endpoint, pinglist, task
 def roster() -> Roster:
     """Return two registered endpoints of a job, probed both ways."""
     found = Roster()
-    found.put_task("t", task("t", [("e0", "a0"), ("e1", "a1")]))
-    found.put_endpoint("e0", endpoint("e0", "a0", "t"))
-    found.put_endpoint("e1", endpoint("e1", "a1", "t"))
-    found.put_pinglist("a0", pinglist("a0", [("e0", "e1")], flows=2))
-    found.put_pinglist("a1", pinglist("a1", [("e1", "e0"), ("e1", "e9")]))
+    found.set_task("t", task("t", [("e0", "a0"), ("e1", "a1")]))
+    found.set_endpoint("e0", endpoint("e0", "a0", "t"))
+    found.set_endpoint("e1", endpoint("e1", "a1", "t"))
+    found.set_pinglist("a0", pinglist("a0", [("e0", "e1")], flows=2))
+    found.set_pinglist("a1", pinglist("a1", [("e1", "e0"), ("e1", "e9")]))
     return found
 
 
@@ -27,49 +27,49 @@ def test_probed_is_what_is_listed_and_registered() -> None:
 def test_a_tombstone_is_a_leave_until_it_registers_again() -> None:
     """It is no longer probed and its anomalies are nobody's, until it is back."""
     found = roster()
-    found.put_endpoint("e1", None)
-    assert found.left("e1")
+    found.set_endpoint("e1", None)
+    assert found.has_left("e1")
     assert list(found.probed()) == []
-    found.put_endpoint("e1", endpoint("e1", "a1"))
-    assert not found.left("e1")
+    found.set_endpoint("e1", endpoint("e1", "a1"))
+    assert not found.has_left("e1")
 
 
 def test_the_end_of_a_job_is_a_leave_of_its_endpoints() -> None:
     """Unless another job still runs on them."""
     found = roster()
-    found.put_task("u", task("u", [("e1", "a1")]))
-    found.put_task("t", task("t", [("e0", "a0"), ("e1", "a1")], ended=5))
-    assert found.left("e0")
-    assert not found.left("e1")
-    found.put_task("u", None)
-    assert found.left("e1")
+    found.set_task("u", task("u", [("e1", "a1")]))
+    found.set_task("t", task("t", [("e0", "a0"), ("e1", "a1")], ended=5))
+    assert found.has_left("e0")
+    assert not found.has_left("e1")
+    found.set_task("u", None)
+    assert found.has_left("e1")
 
 
 def test_an_agent_without_endpoints_is_deserted() -> None:
     """All its endpoints left, by tombstone or with their job."""
     found = roster()
-    found.put_endpoint("e0", None)
+    found.set_endpoint("e0", None)
     assert found.deserted_agents() == {"a0"}
-    found.put_task("t", None)
+    found.set_task("t", None)
     assert found.deserted_agents() == {"a0", "a1"}
 
 
 def test_an_older_ping_list_does_not_replace_a_newer() -> None:
     """Versions only grow; None withdraws the list."""
     found = roster()
-    found.put_pinglist("a0", pinglist("a0", [("e0", "e1")], version=5))
-    found.put_pinglist("a0", pinglist("a0", [], version=4))
+    found.set_pinglist("a0", pinglist("a0", [("e0", "e1")], version=5))
+    found.set_pinglist("a0", pinglist("a0", [], version=4))
     assert ("a0", ("e0", "e1", 0)) in list(found.probed())
-    found.put_pinglist("a0", None)
+    found.set_pinglist("a0", None)
     assert all(agent != "a0" for agent, _ in found.probed())
 
 
 def test_agents_are_known_before_they_register() -> None:
     """A job names the agent of an endpoint that has not come up; a registration wins."""
     found = Roster()
-    found.put_task("t", task("t", [("e0", "planned")]))
+    found.set_task("t", task("t", [("e0", "planned")]))
     assert found.agent_of("e0") == "planned"
-    found.put_endpoint("e0", endpoint("e0", "real", "t"))
+    found.set_endpoint("e0", endpoint("e0", "real", "t"))
     assert found.agent_of("e0") == "real"
     assert found.tasks_of("e0") == {"t"}
     assert found.tasks_of_agent("real") == {"t"}

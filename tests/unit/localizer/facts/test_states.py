@@ -33,7 +33,7 @@ def book(*states: ComponentState) -> StateBook:
     """Return a book with these states, in that order."""
     made = StateBook()
     for one in states:
-        made.put(one)
+        made.set_state(one)
     return made
 
 
@@ -91,10 +91,10 @@ def test_a_repeated_state_keeps_its_begin_and_a_removed_one_is_gone() -> None:
     )
     version = made.version
     assert made.findings("x", LOSS)[0].since_ns == NOW
-    made.put(state("x", "port_state", "down", at=3 * NOW))
+    made.set_state(state("x", "port_state", "down", at=3 * NOW))
     assert made.version == version
-    made.remove("x|port_state")
-    made.remove("y|port_state")
+    made.remove_state("x|port_state")
+    made.remove_state("y|port_state")
     assert made.findings("x", LOSS) == []
 
 
@@ -109,7 +109,7 @@ def graph() -> Topology:
         ("tor", ComponentKind.SWITCH, None, None, None),
         ("cable", ComponentKind.LINK, None, "rnic", "tor"),
     ):
-        made.put(
+        made.set_component(
             Component(cluster="c", component_id=name, kind=kind, layer=Layer.UNDERLAY,
                       parent=parent, a=a, b=b, updated_at=1, addresses=())
         )  # fmt: skip
@@ -173,7 +173,7 @@ def test_a_switch_all_of_whose_ports_go_down_is_blamed_itself() -> None:
         a="tor", b="spine", updated_at=1, addresses=(),
     )  # fmt: skip
     on = graph()
-    on.put(other)
+    on.set_component(other)
     states = book(state("cable", "port_state", "down"), state("cable2", "port_state", "down"))
     assert Specifier(on, states, FlowTables(on)).find("tor", LOSS, NOW) is None
 
@@ -204,7 +204,7 @@ def test_entries_that_are_not_offloaded_name_the_virtual_switch() -> None:
     tables = FlowTables(on)
     for at, offloaded in ((1, True), (NOW, False), (NOW + SECOND_NS, False)):
         entry = FlowEntry(node="vswitch:h", dst="e", next_hop="rnic", offloaded=offloaded)
-        tables.put(
+        tables.set_table(
             FlowTable(cluster="c", host_id="host:h", captured_at=at // 1000, entries=(entry,))
         )
         found = Specifier(on, StateBook(), tables).find("vswitch:h", LATE, NOW)

@@ -61,7 +61,7 @@ def test_without_a_trace_the_topology_says_what_it_can() -> None:
 def test_unknown_addresses_are_counted_and_borne() -> None:
     """A hop with a foreign address is a gap; the target's need not be known."""
     book = PathBook(small_fabric())
-    book.put(trace("v0 r0 l0 ? l1 r1 v1 nobody"))
+    book.add_trace(trace("v0 r0 l0 ? l1 r1 v1 nobody"))
     assert book.unknown_addresses == 1
     assert set(book.path(KEY).components) == PARTS
 
@@ -69,8 +69,8 @@ def test_unknown_addresses_are_counted_and_borne() -> None:
 def test_a_path_is_what_it_was_before_the_fault() -> None:
     """Traffic that was routed around does not hide where it went when it broke."""
     book = PathBook(small_fabric(spines=2))
-    book.put(trace("v0 r0 l0 s1 l1 r1 v1 e1", at=START + 20 * SECOND_NS))
-    book.put(trace(FULL, at=START))
+    book.add_trace(trace("v0 r0 l0 s1 l1 r1 v1 e1", at=START + 20 * SECOND_NS))
+    book.add_trace(trace(FULL, at=START))
     assert "s1" in book.path(KEY).components
     assert "s0" in book.path(KEY, before_ns=START + 10 * SECOND_NS).components
 
@@ -80,9 +80,9 @@ def test_the_order_in_which_traces_come_does_not_matter() -> None:
     forward, backward = PathBook(small_fabric(spines=2)), PathBook(small_fabric(spines=2))
     traces = [trace(FULL.replace("s0", f"s{n % 2}"), at=START + n * SECOND_NS) for n in range(7)]
     for one in traces:
-        forward.put(one)
+        forward.add_trace(one)
     for one in reversed(traces):
-        backward.put(one)
+        backward.add_trace(one)
     assert forward.path(KEY) == backward.path(KEY)
     assert "s0" in forward.path(KEY).components
 
@@ -91,18 +91,18 @@ def test_a_topology_that_comes_late_is_used() -> None:
     """A trace read before its components gets its path once they are there."""
     topology = Topology()
     book = PathBook(topology)
-    book.put(trace(FULL))
+    book.add_trace(trace(FULL))
     assert book.path(KEY).components == ()
     for part in small_fabric():
-        topology.put(part)
+        topology.set_component(part)
     assert set(book.path(KEY).components) == PARTS
 
 
 def test_an_incomplete_trace_says_where_packets_die() -> None:
     """Hops before the break answered, the first one after it did not."""
     book = PathBook(small_fabric())
-    book.put(trace(FULL, at=START))
-    book.put(trace("v0 r0 l0 -", at=START + 5 * SECOND_NS, complete=False))
+    book.add_trace(trace(FULL, at=START))
+    book.add_trace(trace("v0 r0 l0 -", at=START + 5 * SECOND_NS, complete=False))
     probes = book.hop_probes(KEY, START + SECOND_NS, START + SECOND_NS)
     assert [p.answered for p in probes] == [True, True, True, False]
     assert set(probes[-1].components) == {"v0", "r0", "l0--r0", "l0", "l0--s0", "s0"}
@@ -113,9 +113,9 @@ def test_an_incomplete_trace_says_where_packets_die() -> None:
 def test_of_many_traces_the_latest_may_be_asked_for() -> None:
     """In a storm one trace of each 5-tuple is looked at: that which was made last."""
     book = PathBook(small_fabric())
-    book.put(trace(FULL, at=START))
+    book.add_trace(trace(FULL, at=START))
     for n in (7, 5, 6):
-        book.put(trace("v0 r0 l0 -", at=START + n * SECOND_NS, complete=False))
+        book.add_trace(trace("v0 r0 l0 -", at=START + n * SECOND_NS, complete=False))
     every, last = (book.hop_probes(KEY, START + SECOND_NS, START + SECOND_NS, n) for n in (6, 1))
     assert [p.traced_ns for p in every] == [
         START + n * SECOND_NS for n in (5, 6, 7) for _ in range(4)
@@ -126,8 +126,8 @@ def test_of_many_traces_the_latest_may_be_asked_for() -> None:
 def test_a_hop_that_never_answers_says_nothing() -> None:
     """Silence is evidence only of a node that answered before."""
     book = PathBook(small_fabric())
-    book.put(trace("- r0 l0 - l1 r1 - e1", at=START))
-    book.put(trace("- r0 -", at=START + 5 * SECOND_NS, complete=False))
+    book.add_trace(trace("- r0 l0 - l1 r1 - e1", at=START))
+    book.add_trace(trace("- r0 -", at=START + 5 * SECOND_NS, complete=False))
     probes = book.hop_probes(KEY, START + SECOND_NS, START + SECOND_NS)
     assert [(p.components[-1], p.answered) for p in probes] == [("r0", True), ("l0", False)]
 
@@ -135,11 +135,11 @@ def test_a_hop_that_never_answers_says_nothing() -> None:
 def test_lateness_is_measured_against_the_best_before() -> None:
     """A hop's delay is its round trip less the least one from before the fault."""
     book = PathBook(small_fabric())
-    book.put(trace(FULL, at=START, rtts={4: 9000}))
-    book.put(trace(FULL, at=START + SECOND_NS, rtts={4: 4000}))
-    book.put(trace(FULL, at=START + 9 * SECOND_NS, rtts={4: 5_004_000, 8: 9_000_000}))
+    book.add_trace(trace(FULL, at=START, rtts={4: 9000}))
+    book.add_trace(trace(FULL, at=START + SECOND_NS, rtts={4: 4000}))
+    book.add_trace(trace(FULL, at=START + 9 * SECOND_NS, rtts={4: 5_004_000, 8: 9_000_000}))
     probes = book.hop_probes(KEY, START + 5 * SECOND_NS, START + 5 * SECOND_NS)
-    assert [p.late_ns for p in probes] == [0, 0, 0, 5_000_000, 0, 0, 0, 8_992_000]
+    assert [p.rise_ns for p in probes] == [0, 0, 0, 5_000_000, 0, 0, 0, 8_992_000]
     assert [p.target for p in probes] == [False] * 7 + [True]
 
 
@@ -147,19 +147,21 @@ def test_traces_made_while_it_is_slow_do_not_become_the_measure() -> None:
     """Six traces for slowness, two of them before the onset is known: the calm one holds."""
     book = PathBook(small_fabric())
     slow = {hop: 5_000_000 + 1000 * hop for hop in range(4, 9)}
-    book.put(trace(FULL, at=START))
+    book.add_trace(trace(FULL, at=START))
     for n in range(1, 7):
-        book.put(trace(FULL, at=START + 10 * n * SECOND_NS, rtts=slow, cause=TraceCause.LATENCY))
+        book.add_trace(
+            trace(FULL, at=START + 10 * n * SECOND_NS, rtts=slow, cause=TraceCause.LATENCY)
+        )
     probes = book.hop_probes(KEY, START + 25 * SECOND_NS, START + 25 * SECOND_NS)
-    last = [p.late_ns for p in probes if p.traced_ns == START + 60 * SECOND_NS]
+    last = [p.rise_ns for p in probes if p.traced_ns == START + 60 * SECOND_NS]
     assert last == [0, 0, 0, *[5_000_000] * 5]
 
 
 def test_a_hop_on_another_way_counts_for_that_way_only() -> None:
     """After a detour the old path's expectations are void."""
     book = PathBook(small_fabric(spines=2))
-    book.put(trace(FULL, at=START))
-    book.put(trace("v0 r0 l0 s1 -", at=START + 9 * SECOND_NS, complete=False))
+    book.add_trace(trace(FULL, at=START))
+    book.add_trace(trace("v0 r0 l0 s1 -", at=START + 9 * SECOND_NS, complete=False))
     probes = book.hop_probes(KEY, START + SECOND_NS, START + SECOND_NS)
     assert len(probes) == 4
     assert "s0" not in probes[-1].components
@@ -170,19 +172,19 @@ def test_the_book_is_bounded() -> None:
     """Beyond the bound the 5-tuple traced longest ago is forgotten; old evidence too."""
     book = PathBook(small_fabric(), max_flows=3)
     for flow in range(5):
-        book.put(trace(FULL, flow=flow, at=START + flow * SECOND_NS))
+        book.add_trace(trace(FULL, flow=flow, at=START + flow * SECOND_NS))
     assert len(book) == 3
     assert book.forgotten == 2
     assert book.traced_since(START) == [("e0", "e1", flow) for flow in (2, 3, 4)]
-    book.put(trace(FULL, flow=4, at=START + 2 * EVIDENCE_NS))
+    book.add_trace(trace(FULL, flow=4, at=START + 2 * EVIDENCE_NS))
     assert book.traced_since(0) == [("e0", "e1", 4)]
 
 
 def test_a_dual_homed_rnic_is_not_guessed() -> None:
     """With two leaves at an RNIC the topology alone does not say which one."""
     topology = small_fabric()
-    topology.put(component("l2", ComponentKind.SWITCH))
-    topology.put(link("r0", "l2"))
+    topology.set_component(component("l2", ComponentKind.SWITCH))
+    topology.set_component(link("r0", "l2"))
     path = derived(topology, "e0", "e1")
     assert not path.whole
     assert "l0" not in path.components

@@ -12,7 +12,7 @@ def index(*flows: tuple[str, str, str]) -> FlowIndex:
     """Return an index of (source, target, components)."""
     made = FlowIndex()
     for place, (src, dst, crossed) in enumerate(flows):
-        made.put((src, dst, place), crossed.split(), "a", None)
+        made.set_flow((src, dst, place), crossed.split(), "a", None)
     return made
 
 
@@ -27,12 +27,12 @@ def test_a_reply_may_take_any_known_way_in_either_direction() -> None:
     known = index(
         ("e0", "e1", over(0)), ("e0", "e1", over(0)), ("e1", "e0", over(0)), ("e1", "e0", over(1))
     )  # fmt: skip
-    found = ReplyWays(fabric, known).of("e0", "e1")
+    found = ReplyWays(fabric, known).shares("e0", "e1")
     assert found["s0"] == found["l0--s0"] == found["l1--s0"] == pytest.approx(0.75)
     assert found["s1"] == found["l1--s1"] == pytest.approx(0.25)
     assert found["l0"] == pytest.approx(1.0)
     assert found.keys().isdisjoint({"r0", "l0--r0"})
-    assert found == ReplyWays(fabric, known).of("e1", "e0")
+    assert found == ReplyWays(fabric, known).shares("e1", "e0")
 
 
 def test_ways_between_other_leaves_do_not_count() -> None:
@@ -43,9 +43,9 @@ def test_ways_between_other_leaves_do_not_count() -> None:
         component("r2", ComponentKind.RNIC), link("r2", "l2"),
         component("e2", ComponentKind.ENDPOINT, parent="r2"),
     ):  # fmt: skip
-        fabric.put(made)
+        fabric.set_component(made)
     elsewhere = ("e0", "e2", "r0 l0--r0 l0 l0--s1 s1 l2--s1 l2 l2--r2 r2")
-    found = ReplyWays(fabric, index(("e0", "e1", over(0)), elsewhere)).of("e0", "e1")
+    found = ReplyWays(fabric, index(("e0", "e1", over(0)), elsewhere)).shares("e0", "e1")
     assert found["s0"] == pytest.approx(1.0)
     assert "s1" not in found
 
@@ -56,9 +56,9 @@ def test_a_bonded_rnic_gets_its_replies_by_either_tor() -> None:
     for made in (
         component("l0b", ComponentKind.SWITCH), link("l0b", "s0"), link("l0b", "r0"),
     ):  # fmt: skip
-        fabric.put(made)
+        fabric.set_component(made)
     other = over(0).replace("l0", "l0b")
-    found = ReplyWays(fabric, index(("e0", "e1", over(0)), ("e1", "e0", other))).of("e0", "e1")
+    found = ReplyWays(fabric, index(("e0", "e1", over(0)), ("e1", "e0", other))).shares("e0", "e1")
     assert found["l0"] == found["l0b"] == pytest.approx(0.5)
     assert found.keys().isdisjoint({"l0--r0", "l0b--r0"})
 
@@ -66,11 +66,11 @@ def test_a_bonded_rnic_gets_its_replies_by_either_tor() -> None:
 def test_without_a_place_in_the_topology_nothing_is_known() -> None:
     """An endpoint that no RNIC is known for, and a pair that nobody probes."""
     fabric = small_fabric(spines=2)
-    fabric.put(component("e9", ComponentKind.ENDPOINT, parent="h0"))
+    fabric.set_component(component("e9", ComponentKind.ENDPOINT, parent="h0"))
     ways = ReplyWays(fabric, index(("e0", "e9", over(0))))
-    assert ways.of("e0", "e9") == {}
-    assert ways.of("nobody", "e0") == {}
-    assert ways.of("e0", "e1") == {}
+    assert ways.shares("e0", "e9") == {}
+    assert ways.shares("nobody", "e0") == {}
+    assert ways.shares("e0", "e1") == {}
 
 
 def test_what_was_asked_for_in_time_is_what_is_found_later() -> None:
@@ -78,16 +78,16 @@ def test_what_was_asked_for_in_time_is_what_is_found_later() -> None:
     fabric = small_fabric(spines=2)
     known = index(("e0", "e1", over(0)))
     ways = ReplyWays(fabric, known)
-    ways.settle()
+    ways.prepare()
     for made in (
         component("l2", ComponentKind.SWITCH), link("l2", "s1"),
         component("r2", ComponentKind.RNIC), link("r2", "l2"),
         component("e2", ComponentKind.ENDPOINT, parent="r2"),
     ):  # fmt: skip
-        fabric.put(made)
+        fabric.set_component(made)
     way = "r2 l2--r2 l2 l2--s1 s1 l1--s1 l1 l1--r1 r1"
-    known.put(("e2", "e1", 0), way.split(), "a", None)
-    ways.forget([("e2", "e1", 0)])
-    ways.settle()
-    assert ways.of("e2", "e1") == ReplyWays(fabric, known).of("e2", "e1")
-    assert ways.of("e0", "e1") == ReplyWays(fabric, known).of("e0", "e1")
+    known.set_flow(("e2", "e1", 0), way.split(), "a", None)
+    ways.invalidate([("e2", "e1", 0)])
+    ways.prepare()
+    assert ways.shares("e2", "e1") == ReplyWays(fabric, known).shares("e2", "e1")
+    assert ways.shares("e0", "e1") == ReplyWays(fabric, known).shares("e0", "e1")

@@ -21,8 +21,8 @@ def test_parents_lead_from_an_endpoint_to_its_host() -> None:
     topology = small_fabric()
     assert topology.parents("e0") == ["r0", "h0"]
     assert topology.host_of("e0") == "h0"
-    topology.put(component("x", ComponentKind.HOST, parent="y"))
-    topology.put(component("y", ComponentKind.HOST, parent="x"))
+    topology.set_component(component("x", ComponentKind.HOST, parent="y"))
+    topology.set_component(component("y", ComponentKind.HOST, parent="x"))
     assert topology.parents("x") == ["y"]
 
 
@@ -30,9 +30,9 @@ def test_only_a_real_change_is_a_new_version() -> None:
     """A repeated record changes nothing; another address does, and the old one is forgotten."""
     topology = small_fabric()
     before = topology.version
-    assert not topology.put(component("s0", ComponentKind.SWITCH, updated_at=5))
+    assert not topology.set_component(component("s0", ComponentKind.SWITCH, updated_at=5))
     assert topology.version == before
-    assert topology.put(component("s0", ComponentKind.SWITCH, addresses=("new",)))
+    assert topology.set_component(component("s0", ComponentKind.SWITCH, addresses=("new",)))
     assert topology.version > before
     assert topology.at_address("new") == "s0"
     assert topology.at_address("@s0") is None
@@ -41,8 +41,8 @@ def test_only_a_real_change_is_a_new_version() -> None:
 def test_a_removed_link_joins_nothing() -> None:
     """After removal neither the link nor its neighbourhood is there; twice is no fault."""
     topology = small_fabric()
-    topology.remove("l0--s0")
-    topology.remove("l0--s0")
+    topology.remove_component("l0--s0")
+    topology.remove_component("l0--s0")
     assert topology.link_between("l0", "s0") is None
     assert topology.neighbours("l0") == ["r0"]
     assert "l0--s0" not in topology
@@ -53,16 +53,16 @@ def test_a_link_that_joins_nothing_is_refused(a: str | None, b: str | None) -> N
     """A link needs two different ends; the graph stays as it was."""
     topology = Topology()
     with pytest.raises(TopologyError, match="joins"):
-        topology.put(component("bad", ComponentKind.LINK, a=a, b=b, addresses=()))
+        topology.set_component(component("bad", ComponentKind.LINK, a=a, b=b, addresses=()))
     assert len(topology) == 0
 
 
 def test_an_address_that_moved_belongs_to_the_new_component() -> None:
     """Removing the old owner does not take the address from the new one."""
     topology = Topology()
-    topology.put(component("old", ComponentKind.SWITCH, addresses=("ip",)))
-    topology.put(component("new", ComponentKind.SWITCH, addresses=("ip",)))
-    topology.remove("old")
+    topology.set_component(component("old", ComponentKind.SWITCH, addresses=("ip",)))
+    topology.set_component(component("new", ComponentKind.SWITCH, addresses=("ip",)))
+    topology.remove_component("old")
     assert topology.at_address("ip") == "new"
-    topology.put(link("old", "new"))
+    topology.set_component(link("old", "new"))
     assert topology.children("nobody", ComponentKind.RNIC) == []

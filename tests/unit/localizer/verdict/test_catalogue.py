@@ -2,7 +2,7 @@
 
 import pytest
 
-from localizer.facts.bad_flows import Sources
+from localizer.facts.inputs import Sources
 from localizer.verdict.catalogue import DOWN, KINDS, LAYER_OF, kind_of_loss
 from localizer.verdict.claims import make_claim
 from schemas.enums import ComponentKind, Layer

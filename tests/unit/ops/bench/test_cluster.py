@@ -22,7 +22,7 @@ from schemas.records import FaultEvent, PingList
 from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
-from skeleton_job.tasks.due import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig
 from streams.columns.rounds import round_columns
 
 SHAPE = ClusterShape(agents=40, seconds=20)

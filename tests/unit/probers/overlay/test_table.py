@@ -40,7 +40,7 @@ def replay(src: str, dst: str, **tables: Table) -> ChainFault | None:
     """Follow a chain over hosts' tables, as the localizer does."""
     book = FlowTables(Topology())
     for host, made in tables.items():
-        book.put(FlowTable(cluster="c1", host_id=host, captured_at=1, entries=made.entries))
+        book.set_table(FlowTable(cluster="c1", host_id=host, captured_at=1, entries=made.entries))
     return book.round_trip(src, dst)
 
 

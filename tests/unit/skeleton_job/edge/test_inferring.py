@@ -11,7 +11,7 @@ from skeleton_job.edge.inferring import Inferring, died
 from skeleton_job.job import Job
 from skeleton_job.layout.skeleton import Inference
 from skeleton_job.series.readings import Readings
-from skeleton_job.tasks.due import Due, Question
+from skeleton_job.tasks.inference import Due, Question
 
 TIMEOUT_S = 60.0
 NOBODY = Readings(

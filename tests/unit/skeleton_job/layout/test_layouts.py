@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
 from schemas.units import SECOND_NS
-from skeleton_job.job import Job, Rnic, group_pairs
+from skeleton_job.job import Job, Rnic
 from skeleton_job.layout.description import Evidence, description
 from skeleton_job.layout.layouts import choose, regular_layouts
+from skeleton_job.layout.pairs import group_pairs
 from skeleton_job.rhythm.chains import own_delays
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.rhythm.coherence import beating_together, coherence, split

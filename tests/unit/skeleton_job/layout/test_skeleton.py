@@ -21,7 +21,7 @@ from skeleton_job.layout.skeleton import (
     infer,
 )
 from skeleton_job.series.rates import RateMatrix
-from skeleton_job.tasks.record import to_record
+from skeleton_job.tasks.skeletons import to_record
 from tests.unit.skeleton_job.inference import TABLE, matrix_of, measure
 from tests.unit.skeleton_job.traffic import Layout, Workload
 

@@ -1,6 +1,7 @@
 """Lists per agent: preload, skeleton, exploration."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,30 +11,37 @@ from schemas.enums import PingListPhase, TargetOrigin
 from schemas.ids import MAX_ID_CHARS
 from schemas.records import PingList, PingTarget, Skeleton, SkeletonMember, SkeletonPair, Task
 from schemas.topics import PINGLIST
-from skeleton_job.job import (
-    MESH_SIZE,
-    Job,
-    Rnic,
-    chain_pairs,
-    group_pairs,
-    natural_key,
-    same_rail_pairs,
-)
+from skeleton_job.job import Job, Pair, Rnic, natural_key, ordered
+from skeleton_job.layout.pairs import MESH_SIZE, chain_pairs, group_pairs
 from skeleton_job.lists.pinglists import (
     HEADER_BYTES,
     MAX_LIST_BYTES,
-    Draft,
     ListConfig,
+    ListDraft,
     basic_pairs,
     merged,
     target_bytes,
-    task_share,
+    task_targets,
     usable_skeleton,
 )
 from tests.unit.skeleton_job.records import agent_of, task_record
 
 CONFIG = ListConfig()
 ROTATE_NS = CONFIG.explore_rotate_ns
+
+
+def same_rail_pairs(rnics: Iterable[Rnic]) -> set[Pair]:
+    """Return all pairs of one rail on different hosts, one by one: what the basic list holds."""
+    rails: dict[int, list[Rnic]] = {}
+    for rnic in rnics:
+        rails.setdefault(rnic.rail, []).append(rnic)
+    return {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for members in rails.values()
+        for i, a in enumerate(members)
+        for b in members[i + 1 :]
+        if a.host != b.host
+    }
 
 
 def job(hosts: int, rails: int = 2, name: str = "job1") -> Job:
@@ -73,10 +81,10 @@ def drafts(
     now_ns: int = 0,
     registered: dict[str, str] | None = None,
     config: ListConfig = CONFIG,
-) -> dict[str, Draft]:
+) -> dict[str, ListDraft]:
     """Return the lists of all agents."""
     shares = [
-        task_share(
+        task_targets(
             t, (skeletons or {}).get(t.task_id), registered or {}, now_ns=now_ns, config=config
         )
         for t in tasks
@@ -84,7 +92,9 @@ def drafts(
     return {agent: merged(shares, agent) for share in shares for agent in share.targets}
 
 
-def targets(lists: dict[str, Draft], origin: TargetOrigin | None = None) -> set[tuple[str, str]]:
+def targets(
+    lists: dict[str, ListDraft], origin: TargetOrigin | None = None
+) -> set[tuple[str, str]]:
     """Return the ordered pairs of all lists."""
     return {
         (t.src, t.dst)
@@ -224,7 +234,7 @@ def test_the_registered_agent_probes() -> None:
     assert {t.src for t in lists[agent_of("h0")].targets} == {"job1-w0/r1"}
 
 
-def encoded(draft: Draft) -> int:
+def encoded(draft: ListDraft) -> int:
     """Return what a list takes on the wire with the longest ids."""
     made = PingList(
         cluster="c" * MAX_ID_CHARS,
@@ -259,7 +269,7 @@ def test_the_bytes_of_a_target_are_those_of_the_wire(size: int, flows: int) -> N
     one = PingTarget(
         src="s" * size, dst="d", task_id="é" * (size // 2), origin=TargetOrigin.BASIC, flows=flows
     )
-    without = Draft(PingListPhase.PRELOAD, ())
+    without = ListDraft(PingListPhase.PRELOAD, ())
     assert encoded(replace(without, targets=(one,))) - encoded(without) - 1 == target_bytes(one)
 
 

@@ -43,7 +43,7 @@ def both(record: CounterBatch, found: CounterColumns) -> None:
     """Hold a store of columns to one of records."""
     one, other = CounterStore(10**13), CounterStore(10**13)
     for _ in range(2):
-        assert one.add(record) == 0
+        assert one.add_batch(record) == 0
         other.add_columns(found)
     assert held(one, record) == held(other, record)
     assert (found.cluster, found.agent_id) == (record.cluster, record.agent_id)

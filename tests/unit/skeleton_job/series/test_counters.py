@@ -61,7 +61,7 @@ def test_what_comes_out_is_what_came_in(
     store = CounterStore(10_000 * SECOND_NS)
     came: dict[str, dict[int, tuple[int, int]]] = {"a": {}, "b": {}, "c": {}}
     for agent, second, some in batches:
-        assert store.add(batch(agent, second, some)) == 0
+        assert store.add_batch(batch(agent, second, some)) == 0
     for agent in "xy":
         for whose, second, some in batches:
             if whose != agent:
@@ -94,7 +94,7 @@ def test_an_agent_with_very_many_rnics_loses_none() -> None:
     store = CounterStore(60 * SECOND_NS)
     names = [f"e{i}" for i in range(3 * MAX_NAMES + 1)]
     for second in range(3):
-        store.add(batch("x", second, [sample(n, 5, i) for i, n in enumerate(names)]))
+        store.add_batch(batch("x", second, [sample(n, 5, i) for i, n in enumerate(names)]))
     found = store.readings(["x"], names, 0, 2**62)
     assert (found.end - found.begin).tolist() == [3] * len(names)
     assert found.tx_bytes[found.begin].tolist() == list(range(len(names)))
@@ -105,7 +105,7 @@ def test_the_latest_width_of_a_counter_counts() -> None:
     store = CounterStore(600 * SECOND_NS)
     for second in range(100):
         bits = 32 if second < 50 else 64
-        store.add(batch("x", second, [sample("a", 0, second, bits)]))
+        store.add_batch(batch("x", second, [sample("a", 0, second, bits)]))
     assert store.readings(["x"], ["a", "gone"], 0, 2**62).bits.tolist() == [64, 0]
 
 
@@ -113,7 +113,7 @@ def test_names_of_containers_that_are_gone_do_not_stay() -> None:
     """An agent whose containers change all the time keeps those within the horizon only."""
     store = CounterStore(20 * SECOND_NS)
     for second in range(400):
-        store.add(batch("x", second, [sample(f"c{second}", 0, second)]))
+        store.add_batch(batch("x", second, [sample(f"c{second}", 0, second)]))
     agent = store._agents["x"]
     assert sum(len(page.codes) for page in agent.pages) <= 24
     assert store.latest_of("x") == (BEGIN_S + 399) * SECOND_NS
@@ -122,9 +122,9 @@ def test_names_of_containers_that_are_gone_do_not_stay() -> None:
 def test_a_silent_agent_is_forgotten() -> None:
     """After two horizons of the others' time; its memory with it."""
     store = CounterStore(10 * SECOND_NS)
-    store.add(batch("gone", 0, [sample("a", 0, 1)]))
+    store.add_batch(batch("gone", 0, [sample("a", 0, 1)]))
     for i in range(SWEEP_BATCHES):
-        store.add(batch("here", 30 + i // 1000, [sample("b", 0, i)]))
+        store.add_batch(batch("here", 30 + i // 1000, [sample("b", 0, i)]))
     assert store.latest_of("gone") is None
     assert store.latest_of("here") is not None
 
@@ -136,7 +136,9 @@ def test_pages_take_about_fifteen_bytes_a_reading() -> None:
     for second in range(60):
         # 400 Gbit/s.
         sent = 2**63 + second * 50 * 10**9
-        store.add(batch("x", second, [replace(s, tx_bytes=sent, rx_bytes=sent) for s in some]))
+        store.add_batch(
+            batch("x", second, [replace(s, tx_bytes=sent, rx_bytes=sent) for s in some])
+        )
     pages = list(store._agents["x"].pages)[:-1]
     assert len(pages) >= 8
     held = 0

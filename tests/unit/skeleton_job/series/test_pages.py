@@ -16,7 +16,7 @@ def test_nothing_is_lost(pairs: list[tuple[int, int]]) -> None:
     """Also of counters that wrap, are reset or are garbage."""
     values = np.array([value for value, _ in pairs], np.uint64)
     group = np.array([of for _, of in pairs], np.uint8)
-    assert narrow(values, group).values(group).tolist() == values.tolist()
+    assert narrow(values, group).widened(group).tolist() == values.tolist()
 
 
 def test_what_grows_by_little_takes_little() -> None:

@@ -5,9 +5,8 @@ import pytest
 
 from schemas.columns.arrays import Bools, Floats
 from schemas.units import SECOND_NS
-from skeleton_job.rhythm.channels import job_sum
-from skeleton_job.rhythm.iterations import find_period, find_rhythm
-from skeleton_job.rhythm.spectrum import fold, iterations_of
+from skeleton_job.rhythm.iterations import find_rhythm, job_sum
+from skeleton_job.rhythm.profiles import fold, iterations_of
 from skeleton_job.series.rates import RateMatrix
 
 
@@ -42,9 +41,9 @@ def test_the_period_is_found_to_a_fraction_of_a_bin(period: float) -> None:
 def test_an_iteration_is_not_its_microbatches() -> None:
     """Bursts inside an iteration repeat as well, but less exactly than iterations do."""
     starts = np.concatenate([np.arange(0, 400, 40) + k for k in (0.0, 6.0, 12.0)])
-    found = find_period(bursts(starts, length=3.0))
-    assert found is not None
-    assert found[0] == pytest.approx(40, abs=0.5)
+    rhythm = find_rhythm(bursts(starts, length=3.0))
+    assert rhythm is not None
+    assert rhythm.period_bins == pytest.approx(40, abs=0.5)
 
 
 def test_jitter_and_a_pause_do_not_blur_the_iteration() -> None:
