@@ -1,8 +1,8 @@
-"""The localizer's decisions as an event-driven state machine: no Kafka, no clock.
+"""The localizer's decisions as an event-driven state machine, without Kafka and without a clock.
 
-Events are fed with their effective times; `advance` steps a grid of event time,
-folds in what is due before each step, and decides. What comes out depends on
-the events and their effective times alone, not on how calls were batched.
+In: events with effective times. `advance` steps through a grid of event time, applies the events
+due before each step, and decides. Out: transitions of faults (fault.event.v1). They depend on the
+events and their times alone, not on how calls were batched.
 """
 
 from collections.abc import Iterable
@@ -31,13 +31,13 @@ class Core:
     Parameters
     ----------
     published
-        Transitions that former processes have published. They are taken over when
-        their time comes; own transitions begin after the last.
+        Transitions that former processes have published. They are applied at their times; this
+        process publishes transitions only after the last of them.
     begin_ns
-        Where the log is entered after a restart; what was published before is
-        taken over at once. None: the log is read from its first event.
+        Where reading of the log starts after a restart; transitions from before are applied at
+        once. None: the log is read from its first event.
     decided_ns
-        Time up to which a former process has decided: nothing new is said of it.
+        Time up to which a former process has decided; nothing is published for it again.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class Core:
         self._config = config
         self._decider = Decider(config, self.sources, self.tables, self.lifecycle)
         self._published = _since(published, begin_ns)
-        self._forced = 0
+        self._applied = 0
         last_ns = us_to_ns(self._published[-1].event_at) if self._published else 0
         self._silent_ns = max(decided_ns, last_ns)
-        # Those that wait, the next one last, and those that have not been put in order yet.
+        # Waiting events sorted in reverse, and events that are not sorted in yet.
         self._pending: list[tuple[Order, Event]] = []
-        self._fed: list[tuple[Order, Event]] = []
+        self._unsorted: list[tuple[Order, Event]] = []
 
     def feed(self, event: Event) -> None:
-        """Take in an event; it is folded in when its time comes, or at once when that is past."""
+        """Add an event; it is applied at its effective time, or at once if that is past."""
         self.late += self.now_ns is not None and event.at_ns < self.now_ns
-        self._fed.append((event.order, event))
+        self._unsorted.append((event.order, event))
 
     def advance(self, to_ns: int) -> list[FaultEvent]:
         """Decide up to a time; all events up to it must have been fed.
@@ -88,11 +88,11 @@ class Core:
         """
         out: list[FaultEvent] = []
         last_ns = to_ns // GRID_NS * GRID_NS
-        if self._fed:
-            # One sort of runs that are in order already; a heap takes three times as long.
-            self._pending += self._fed
+        if self._unsorted:
+            # One sort of mostly sorted runs; a heap takes three times as long.
+            self._pending += self._unsorted
             self._pending.sort(key=itemgetter(0), reverse=True)
-            self._fed = []
+            self._unsorted = []
         while True:
             next_ns = self._next_ns(last_ns)
             if next_ns is None:
@@ -103,14 +103,14 @@ class Core:
     @property
     def pending(self) -> int:
         """Events that wait for their time."""
-        return len(self._pending) + len(self._fed)
+        return len(self._pending) + len(self._unsorted)
 
     def _next_ns(self, last_ns: int) -> int | None:
-        """Return the next grid point up to `last_ns`; stretches without anything are skipped."""
+        """Return the next grid point up to `last_ns`; skip stretches without events."""
         follows_ns = None if self.now_ns is None else self.now_ns + GRID_NS
         if follows_ns is None or self._decider.idle:
             times = [self._pending[-1][0][0]] if self._pending else []
-            times += [us_to_ns(e.event_at) for e in self._published[self._forced :][:1]]
+            times += [us_to_ns(e.event_at) for e in self._published[self._applied :][:1]]
             if not times:
                 return None
             # The grid point at which the first of them is known.
@@ -123,14 +123,14 @@ class Core:
         while self._pending and self._pending[-1][0][0] <= now_ns:
             _, event = self._pending.pop()
             self.intake.apply_event(event, now_ns)
-        silent = self._take_over(now_ns)
+        silent = self._apply_published(now_ns)
         return self._decider.decide(now_ns, silent=silent)
 
-    def _take_over(self, now_ns: int) -> bool:
-        """Apply published transitions that are due; say whether this time was published."""
+    def _apply_published(self, now_ns: int) -> bool:
+        """Apply published transitions that are due; return whether this time was published."""
         published = self._published
-        while self._forced < len(published):
-            event = published[self._forced]
+        while self._applied < len(published):
+            event = published[self._applied]
             if us_to_ns(event.event_at) > now_ns:
                 break
             self.lifecycle.force(event)
@@ -138,13 +138,13 @@ class Core:
                 self.sources.liveness.remember_dead(
                     event.component_id, "", us_to_ns(event.onset_at)
                 )
-            self._forced += 1
+            self._applied += 1
         # All transitions of a grid point are published in one transaction.
         return now_ns <= self._silent_ns
 
 
 def _since(published: Iterable[FaultEvent], begin_ns: int | None) -> list[FaultEvent]:
-    """Return the transitions to take over in order; of those before the begin each fault's last."""
+    """Return the transitions to apply, in order; of those before the begin, each fault's last."""
     ordered = sorted(published, key=lambda e: (e.event_at, e.fault_id, e.seq))
     if begin_ns is None:
         return ordered

@@ -1,20 +1,18 @@
-"""When the core may know of a record: effective times and the watermark. Pure.
+"""When the core may know of a record: effective times and the watermark.
 
-Inputs come from many partitions at different speeds; live, after a restart and in
-a replay the core must see them in one order all the same. So each record gets an
-effective time from the log alone:
+Inputs come from many partitions at different speeds. The core must see them in one order, whether
+live, after a restart or in a replay. So each record gets an effective time from the log alone:
 
-* an anomaly: its event time, but not before the last progress mark that stands
-  before it in its partition (what the worker says late, counts late);
-* everything else: the record's timestamp, but not before an earlier record of
-  the same key (a clock that was set back does not change the order).
+* an anomaly: its event time, but not before the last progress mark ahead of it in its partition
+  (what the worker reports late counts late);
+* any other record: its timestamp, but not before an earlier record of the same key (a clock that
+  was set back does not change the order).
 
-The core may decide up to the watermark: the least of the last progress marks of
-all anomaly partitions that are not idle, once everything has been read that was
-in any input partition when that mark was seen (`Barrier`). A partition that has
-not been heard of yet is not idle: a worker that starts on a backlog may finish
-one partition before it begins another, and marks those without input as idle. When
-all are idle, the last round has been decided, and the greatest mark counts.
+The core may decide up to the watermark: the least of the last progress marks of all anomaly
+partitions that are not idle, once everything has been read that any input partition held when that
+mark was seen (`Barrier`). A partition without a mark is not idle: a worker that starts on a backlog
+may finish one partition before it begins another, and marks those without input as idle. If all
+are idle, the last round has been decided, and the greatest mark counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,17 +41,17 @@ class Merge:
     Attributes
     ----------
     watermark_ns
-        Time up to which all is decided; None before the first mark. Never falls.
+        Time up to which all can be decided; None before the first mark; never falls.
     """
 
     watermark_ns: int | None = None
-    _unheard: set[int] = field(default_factory=set)
+    _without_mark: set[int] = field(default_factory=set)
     _progress: dict[int, _Progress] = field(default_factory=dict)
     _latest_ns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def wait_for(self, partitions: Iterable[int]) -> None:
         """Hold the watermark until each of these anomaly partitions has had a mark."""
-        self._unheard |= set(partitions) - self._progress.keys()
+        self._without_mark |= set(partitions) - self._progress.keys()
 
     def accept_record(
         self,
@@ -65,9 +63,16 @@ class Merge:
         offset: int,
         timestamp_ms: int,
     ) -> Event | None:
-        """Take in a record in the order of its partition; None for a progress mark.
+        """Return the event of a record; None for a progress mark.
 
-        `record` None is a tombstone; `timestamp_ms` is the Kafka record's.
+        Parameters
+        ----------
+        record
+            The decoded record; None: a tombstone.
+        partition, offset
+            Its place; the records of a partition must come in order.
+        timestamp_ms
+            Timestamp of the Kafka record.
         """
         if topic == topics.ANOMALY.name and isinstance(record, Anomaly):
             at_ns = us_to_ns(record.event_at)
@@ -87,12 +92,12 @@ class Merge:
         if known is not None:
             at_ns = max(at_ns, known.at_ns)
         self._progress[partition] = _Progress(at_ns, idle)
-        self._unheard.discard(partition)
-        if self._unheard:
+        self._without_mark.discard(partition)
+        if self._without_mark:
             return
-        awake = [p.at_ns for p in self._progress.values() if not p.idle]
-        # All idle: everything that came is decided, whichever partition ended last.
-        bound_ns = min(awake) if awake else max(p.at_ns for p in self._progress.values())
+        active_ns = [p.at_ns for p in self._progress.values() if not p.idle]
+        # All idle: everything that was read is decided, whichever partition ended last.
+        bound_ns = min(active_ns) if active_ns else max(p.at_ns for p in self._progress.values())
         if bound_ns > (self.watermark_ns or 0):
             self.watermark_ns = bound_ns
 
@@ -101,14 +106,17 @@ class Merge:
 class Barrier:
     """A watermark, and how far every partition must be read before it holds.
 
-    `ends` are the end offsets of all input partitions at the time the mark was seen.
+    Attributes
+    ----------
+    ends
+        End offsets of all input partitions when the mark was seen.
     """
 
     watermark_ns: int
     ends: Mapping[Place, int]
 
     def passed(self, read: Mapping[Place, int]) -> bool:
-        """Say whether everything before the ends has been read.
+        """Return whether everything before the ends has been read.
 
         Parameters
         ----------

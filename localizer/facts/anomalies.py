@@ -1,4 +1,8 @@
-"""Which anomalies are open on which 5-tuple, folded from `anomaly.v1`. Event time only."""
+"""Which anomalies are open on which 5-tuple.
+
+In: anomaly.v1 records (onset, repetition, clearing). Out: the open anomalies as `Symptom`s, by
+5-tuple and by family. All times are event times in nanoseconds.
+"""
 
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
@@ -11,25 +15,25 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.units import SECOND_NS, us_to_ns
 
-# The worker repeats open anomalies every 5 s: one not repeated three times belongs
-# to a worker or an agent that is gone.
+# The worker repeats open anomalies every 5 s. One that it did not repeat three times belongs to a
+# worker or an agent that is gone.
 STALE_NS: Final = 16 * SECOND_NS
-# A cut that was over within this time was no cut: three losses in a row happen by
-# partial loss (at 10 % per crossing once in 150 rounds of a 5-tuple).
+# A cut that ended within this time was none: three consecutive losses occur with partial loss (at
+# 10 % per crossing, once in 150 rounds of a 5-tuple).
 BRIEF_NS: Final = 10 * SECOND_NS
-# How long it speaks for loss afterwards: as long as the loss test looks back.
-MEMORY_NS: Final = 20 * SECOND_NS
+# Such a brief cut is evidence of loss for as long as the loss test looks back.
+BRIEF_CUT_MEMORY_NS: Final = 20 * SECOND_NS
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
 
 
 class Family(Enum):
-    """What may have one cause: probes that are lost, or probes that are late."""
+    """Symptoms that may share a cause: probes are lost, or probes are late."""
 
     LOSS = "loss"
     LATENCY = "latency"
 
-    # By identity: an enum's own is a call into Python, several of them for each anomaly.
+    # Hash by identity: the hash of `Enum` is a Python call, and each anomaly needs several.
     __hash__ = object.__hash__
 
 
@@ -41,13 +45,21 @@ FAMILY: Final = {
 }
 
 
-# Not frozen, as they come by the hundred thousand.
+# Not frozen, since that is slower to create and there are hundreds of thousands; never modified.
 @dataclass(slots=True, kw_only=True)
 class Symptom:
-    """An anomaly on one 5-tuple; nobody changes it.
+    """An anomaly on one 5-tuple.
 
-    `onset_ns`: first evidence; `seen_ns`: when it was detected; `last_ns`: when it
-    was said last. `over_ns`: a brief cut that is over, when it ended, else None.
+    Attributes
+    ----------
+    onset_ns
+        First evidence.
+    seen_ns
+        When it was detected.
+    last_ns
+        When it was last reported.
+    over_ns
+        When a brief cut ended; None if the anomaly is open.
     """
 
     kind: AnomalyKind
@@ -64,7 +76,7 @@ class Symptom:
 
     @property
     def shift_ns(self) -> int | None:
-        """By how much the round trip rose, in the detector's statistic; None: not known."""
+        """Rise of the round trip in the detector's statistic; None if not known."""
         if self.rtt_ns is None or self.baseline_ns is None:
             return None
         return self.rtt_ns - self.baseline_ns
@@ -75,14 +87,16 @@ def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
 
 
 class OpenAnomalies:
-    """Open anomalies.
+    """The open anomalies.
 
     Attributes
     ----------
     version
-        Grows when something begins or ends; a refresh is no change.
-    stale, refused
-        Anomalies that nobody repeated; anomalies beyond the bound.
+        Grows when an anomaly begins or ends; a repetition changes nothing.
+    stale
+        Anomalies dropped because nobody repeated them.
+    refused
+        Anomalies beyond the bound.
     """
 
     def __init__(self, max_flows: int = MAX_FLOWS) -> None:
@@ -92,10 +106,10 @@ class OpenAnomalies:
         self._max_flows = max_flows
         self._open: dict[FlowKey, dict[AnomalyKind, Symptom]] = {}
         self._brief: dict[FlowKey, Symptom] = {}
-        # The open ones by family, and their 5-tuples in order; None: not put in order since.
-        self._filed: dict[Family, dict[FlowKey, tuple[Symptom, ...]]] = {f: {} for f in Family}
+        # Open anomalies by family, and their 5-tuples in order; None: to be sorted again.
+        self._by_family: dict[Family, dict[FlowKey, tuple[Symptom, ...]]] = {f: {} for f in Family}
         self._order: dict[Family, list[FlowKey] | None] = dict.fromkeys(Family)
-        # No open anomaly was said last before, less those of the agents that are frozen.
+        # Lower bound of when any open anomaly was last reported, except by the frozen agents.
         self._oldest_ns = 0
         self._frozen: frozenset[str] = frozenset()
 
@@ -104,11 +118,11 @@ class OpenAnomalies:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is wrong, nor was a moment ago."""
+        """Whether no anomaly is open and no cut ended a moment ago."""
         return not self._open and not self._brief
 
     def apply_anomaly(self, anomaly: Anomaly) -> None:
-        """Take in an onset, a refresh or a clearing; duplicates change nothing."""
+        """Apply an onset, a repetition or a clearing; duplicates change nothing."""
         if anomaly.kind not in FAMILY:
             return
         key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
@@ -141,10 +155,10 @@ class OpenAnomalies:
         if kinds is None:
             self._open[key] = {anomaly.kind: symptom}
             family = FAMILY[anomaly.kind]
-            self._filed[family][key], self._order[family] = (symptom,), None
+            self._by_family[family][key], self._order[family] = (symptom,), None
         else:
             kinds[anomaly.kind] = symptom
-            self._file(key, FAMILY[anomaly.kind])
+            self._update_family(key, FAMILY[anomaly.kind])
         self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 
@@ -152,15 +166,15 @@ class OpenAnomalies:
         """Forget everything about a 5-tuple."""
         gone = self._open.pop(key, None), self._brief.pop(key, None)
         for family in Family:
-            self._file(key, family)
+            self._update_family(key, family)
         self.version += gone != (None, None)
 
     def expire(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
-        """Forget what nobody repeats, less what dead agents saw: they cannot."""
+        """Drop what nobody repeats, except reports of dead agents: they cannot repeat them."""
         if now_ns - self._oldest_ns > STALE_NS or frozen_agents != self._frozen:
             self._forget_stale(now_ns, frozen_agents)
         for key, symptom in list(self._brief.items()):
-            if symptom.over_ns is None or now_ns - symptom.over_ns > MEMORY_NS:
+            if symptom.over_ns is None or now_ns - symptom.over_ns > BRIEF_CUT_MEMORY_NS:
                 del self._brief[key]
                 self.version += 1
 
@@ -174,18 +188,18 @@ class OpenAnomalies:
 
     def flows_of(self, family: Family) -> KeysView[FlowKey]:
         """Return the 5-tuples with open anomalies of a family."""
-        return self._filed[family].keys()
+        return self._by_family[family].keys()
 
     def by_family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
-        """Yield the 5-tuples with open anomalies of a family, sorted, and these."""
-        filed, order = self._filed[family], self._order[family]
+        """Yield each 5-tuple with open anomalies of a family, sorted, and these anomalies."""
+        filed, order = self._by_family[family], self._order[family]
         if order is None:
             order = self._order[family] = sorted(filed)
         for key in order:
             yield key, filed[key]
 
     def brief_cuts(self) -> Iterator[tuple[FlowKey, Symptom]]:
-        """Yield 5-tuples whose connectivity was lost for a moment only, sorted."""
+        """Yield 5-tuples that were cut off only for a moment, sorted."""
         for key in sorted(self._brief):
             if key not in self._open:
                 yield key, self._brief[key]
@@ -200,15 +214,15 @@ class OpenAnomalies:
                     del kinds[kind]
                     self.stale += 1
                     self.version += 1
-                    self._file(key, FAMILY[kind])
+                    self._update_family(key, FAMILY[kind])
                 else:
                     self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
             if not kinds:
                 del self._open[key]
 
-    def _file(self, key: FlowKey, family: Family) -> None:
-        """Put the open anomalies of a 5-tuple with those of their family."""
-        filed, symptoms = self._filed[family], self._open.get(key, {}).values()
+    def _update_family(self, key: FlowKey, family: Family) -> None:
+        """Update the family index for a 5-tuple."""
+        filed, symptoms = self._by_family[family], self._open.get(key, {}).values()
         found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
         if bool(found) != (key in filed):
             self._order[family] = None
@@ -221,7 +235,7 @@ class OpenAnomalies:
         del self._open[key][known.kind]
         if not self._open[key]:
             del self._open[key]
-        self._file(key, FAMILY[known.kind])
+        self._update_family(key, FAMILY[known.kind])
         brief = event_ns - known.onset_ns <= BRIEF_NS
         if known.kind is AnomalyKind.CONNECTIVITY and brief and len(self._brief) < self._max_flows:
             self._brief[key] = Symptom(

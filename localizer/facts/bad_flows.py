@@ -1,6 +1,7 @@
-"""Which 5-tuples are bad so that the network may be at fault for it.
+"""The bad 5-tuples: those whose anomalies the network may be responsible for.
 
-Which 5-tuples are bad now: what is as it was at the last decision is not made again.
+In: open anomalies, paths, traces, liveness. Out: a list of `BadFlow`, each with the components that
+may be at fault. Results are cached: only what changed since the last decision is computed again.
 """
 
 from collections.abc import Iterable
@@ -14,27 +15,47 @@ from localizer.network.traces import UNTRACED, TraceFindings
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 
-# A prober that took longer over its own work than half of the rise made it itself.
+# If the prober's own delay is at least this share of the rise, the prober caused it.
 OWN_DELAY_SHARE: Final = 0.5
-# Loss that began so long before is a share that is lost, and not the beginning of a cut.
+# Loss this long before the onset of a cut is partial loss, not the beginning of the cut.
 EARLIER_NS: Final = 2 * SECOND_NS
-# Open anomalies are repeated every 5 s. One that is not has lost its prober, or the prober
-# its clock: it accuses nobody any more.
+# Open anomalies are repeated every 5 s. One that is not has lost its prober, or the prober its
+# clock: it no longer counts.
 STALE_NS: Final = 8 * SECOND_NS
-# A trace that ended so soon after the first lost probe may have begun before it.
+# A trace that ended this soon after the first lost probe may have begun before it.
 TRACE_SLACK_NS: Final = SECOND_NS // 2
 
 
-# Not frozen: making one would take half as long again, and a storm makes a hundred thousand.
+# Not frozen, since that makes creation half as slow again, and a storm has a hundred thousand of
+# them; never modified.
 @dataclass(slots=True, kw_only=True, eq=False)
 class BadFlow:
-    """A 5-tuple that something is wrong with; nobody changes it.
+    """A 5-tuple with open anomalies.
 
-    `open`: now, not a moment ago. `replyless`: cut off, though every hop of its trace but the
-    target answers. `traced`: since it is cut off. `late`: those of its components that are at
-    fault for longer and had let it pass. `cut`: nothing gets through; `lossy`: some probes are
-    lost and others not. `onset_ns`: when its first evidence was sent; `seen_ns`: when it was
-    first known; `ended_ns`: when it was said last that it is bad, or that it is over.
+    Attributes
+    ----------
+    symptoms
+        Its anomalies that count.
+    components
+        What it crosses, less what lost probes have passed.
+    open
+        Whether it is bad now; False for a brief cut that is over.
+    replyless
+        It is cut off, but in its traces every hop except the target answers.
+    traced
+        Whether it was traced since it is cut off.
+    passed_before
+        Components of its path with an older fault that had let it pass.
+    cut
+        No probe is answered.
+    lossy
+        Some probes are lost, others are answered.
+    onset_ns
+        When its first evidence was sent.
+    seen_ns
+        When it was detected.
+    ended_ns
+        When it was last reported as bad, or as over.
     """
 
     key: FlowKey
@@ -46,7 +67,7 @@ class BadFlow:
     replyless: bool = False
     traced: bool = False
     passed_before: frozenset[str] = frozenset()
-    # Asked for again and again, of a hundred thousand of them: worked out once.
+    # Computed once, since they are read many times for each of a hundred thousand.
     cut: bool = field(init=False)
     lossy: bool = field(init=False)
     onset_ns: int = field(init=False)
@@ -54,10 +75,10 @@ class BadFlow:
     ended_ns: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Work out what the symptoms say together."""
+        """Derive the attributes that depend on all symptoms."""
         symptoms = self.symptoms
         if len(symptoms) == 1:
-            # As nearly all of a storm.
+            # The usual case in a storm.
             only = symptoms[0]
             self.cut = only.kind is AnomalyKind.CONNECTIVITY
             self.lossy = only.kind is AnomalyKind.LOSS
@@ -74,12 +95,12 @@ class BadFlow:
     def without_passed(
         self, components: tuple[str, ...], *, replyless: bool, traced: bool
     ) -> "BadFlow":
-        """Return the same with what its traces say; `replace` would work out all else anew."""
-        made = object.__new__(BadFlow)
+        """Return a copy without passed components; `replace` would derive everything again."""
+        cached = object.__new__(BadFlow)
         for name in FIELDS:
-            setattr(made, name, getattr(self, name))
-        made.components, made.replyless, made.traced = components, replyless, traced
-        return made
+            setattr(cached, name, getattr(self, name))
+        cached.components, cached.replyless, cached.traced = components, replyless, traced
+        return cached
 
 
 FIELDS: Final = tuple(f.name for f in fields(BadFlow))
@@ -89,27 +110,27 @@ CachedFlow = tuple[tuple[Symptom, ...], tuple[str, ...], str | None, BadFlow]
 
 
 class BadFlows:
-    """Makes the 5-tuples of a family that the network may be at fault for."""
+    """Finds the bad 5-tuples of a family."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        # What was found at the time asked for last; of each 5-tuple what it was made of.
-        self._found: dict[Family, tuple[int, list[BadFlow]]] = {}
-        self._made: dict[Family, dict[FlowKey, CachedFlow]] = {family: {} for family in Family}
+        # Results of the last call by family, and what each 5-tuple's result was derived from.
+        self._results: dict[Family, tuple[int, list[BadFlow]]] = {}
+        self._cached: dict[Family, dict[FlowKey, CachedFlow]] = {family: {} for family in Family}
         self._cleared: dict[FlowKey, tuple[BadFlow, TraceFindings, BadFlow]] = {}
 
     def all_bad(self, family: Family, now_ns: int) -> list[BadFlow]:
-        """Return all, with all that they cross, sorted by key.
+        """Return all bad 5-tuples with everything that they cross, sorted by key.
 
-        Left out: what nobody repeats, what a dead or just returned agent accounts for, latency
-        where probes are lost, and latency of the prober's own making.
+        Excluded: anomalies that nobody repeats, those that a dead or just returned agent explains,
+        latency on 5-tuples with loss, and latency that the prober itself causes.
         """
-        known = self._found.get(family)
+        known = self._results.get(family)
         if known is None or known[0] != now_ns:
             found = list(self._open(family, now_ns))
             if family is Family.LOSS:
                 found += self._brief(now_ns)
-            known = self._found[family] = now_ns, sorted(found, key=lambda flow: flow.key)
+            known = self._results[family] = now_ns, sorted(found, key=lambda flow: flow.key)
         return known[1]
 
     def unexplained(
@@ -119,10 +140,12 @@ class BadFlows:
         explained: frozenset[FlowKey],
         leaky: frozenset[str] = frozenset(),
     ) -> list[BadFlow]:
-        """Return those that `explained` does not hold, less what lost probes have passed.
+        """Return the bad 5-tuples not in `explained`, without components that lost probes passed.
 
         Parameters
         ----------
+        explained
+            5-tuples that something else accounts for.
         leaky
             Components that are known to lose a share of the packets.
         """
@@ -131,15 +154,15 @@ class BadFlows:
             found = [flow for flow in found if flow.key not in explained]
         if family is not Family.LOSS:
             return found
-        began_ns = _began(flow for flow in found if flow.lossy)
+        began_ns = _loss_began_ns(flow for flow in found if flow.lossy)
         before, self._cleared = self._cleared, {}
         return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
 
     def _open(self, family: Family, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         agent_of, path = sources.roster.agent_of, sources.paths.path
-        before, made = self._made[family], dict[FlowKey, CachedFlow]()
-        self._made[family] = made
+        before, cached = self._cached[family], dict[FlowKey, CachedFlow]()
+        self._cached[family] = cached
         for key, symptoms in sources.anomalies.by_family(family):
             responder = agent_of(key[1])
             kept = symptoms
@@ -168,7 +191,7 @@ class BadFlows:
                     open=True,
                 )
                 known = kept, crossed, responder, flow
-            made[key] = known
+            cached[key] = known
             yield known[3]
 
     def _brief(self, now_ns: int) -> Iterable[BadFlow]:
@@ -192,11 +215,11 @@ class BadFlows:
         began_ns: dict[str, int],
         leaky: frozenset[str],
     ) -> BadFlow:
-        """Take out of a 5-tuple that is cut off what its lost probes have passed.
+        """Remove from a cut-off 5-tuple the components that its lost probes have passed.
 
-        Replies may come another way, and be lost there. But what loses a share of the packets
-        lets some pass, and cuts 5-tuples off by chance: where others lost some before, nothing
-        is taken out. (At a cut, some lose their first probes for a moment, too.)
+        The replies may be lost on another way. Nothing is removed if a passed component loses a
+        share of the packets: it lets some pass, and cuts 5-tuples off by chance. (At the beginning
+        of a cut, some 5-tuples look lossy for a moment, too.)
         """
         if not flow.cut or not flow.open:
             return flow
@@ -227,8 +250,8 @@ class BadFlows:
             return True
         sources = self._sources
         for agent in (symptom.agent_id, sources.roster.agent_of(key[1])) if troubled else ():
-            # What is over cannot be cleared any more: it is the agent's as long as it is
-            # remembered.
+            # A brief cut can no longer be cleared: while it is remembered, it is attributed to the
+            # agent.
             long = symptom.kind is AnomalyKind.LOSS or symptom.over_ns is not None
             if agent in troubled and sources.liveness.excused(
                 str(agent), symptom.onset_ns, now_ns, loss=long
@@ -246,8 +269,8 @@ class BadFlows:
         return shift_ns > 0 and delay_ns < OWN_DELAY_SHARE * shift_ns
 
 
-def _began(lossy: Iterable[BadFlow]) -> dict[str, int]:
-    """Return by component when the first 5-tuple through it began to lose a share."""
+def _loss_began_ns(lossy: Iterable[BadFlow]) -> dict[str, int]:
+    """Return by component when the first 5-tuple through it began to lose a share of its probes."""
     found: dict[str, int] = {}
     for flow in lossy:
         for component in flow.components:

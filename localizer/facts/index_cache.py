@@ -1,4 +1,8 @@
-"""Keeps the index of what is probed, and the ways of replies, up with what they depend on."""
+"""Keeps the index of probed 5-tuples, and the ways of replies, up to date.
+
+Follows ping lists, registrations, traces and moved endpoints change by change. A change of the
+fabric rebuilds everything.
+"""
 
 from collections import defaultdict
 from typing import Final
@@ -10,12 +14,12 @@ from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
 
 NONE: Final[frozenset[str]] = frozenset()
-# Numbers of endpoints that left are kept until there are so many, and as many as are listed.
-SPARE: Final = 1_024
+# The index renumbers its endpoints when it has this many unused numbers, and as many as are in use.
+SPARE_NUMBERS: Final = 1_024
 
 
 class IndexCache:
-    """Follows ping lists, registrations, traces and ends; another fabric makes all anew."""
+    """The index of probed 5-tuples, updated on each access."""
 
     def __init__(self, roster: Roster, paths: PathBook, topology: Topology) -> None:
         self._roster = roster
@@ -25,7 +29,7 @@ class IndexCache:
         self._begin()
 
     def refresh(self) -> FlowIndex:
-        """Return the current index."""
+        """Apply all changes since the last call; return the index."""
         agents, endpoints = self._roster.pop_changes()
         keys = self._paths.pop_changes()
         moved = self._topology.pop_moved_ends()
@@ -38,11 +42,11 @@ class IndexCache:
                 set(),
                 set(),
             )
-        # Of one 5-tuple on two lists it is the first agent's.
+        # A 5-tuple on two lists belongs to the first agent.
         for agent in sorted(agents):
-            keys |= self._list(agent)
-        for agent, ends in self._whose(endpoints, agents).items():
-            keys |= self._listed_again(agent, ends)
+            keys |= self._apply_list(agent)
+        for agent, ends in self._agents_naming(endpoints, agents).items():
+            keys |= self._apply_list_for(agent, ends)
         moves = self._keys_of(moved)
         changed, crossed = set(moves), set[str]()
         for key in keys | moves | self._keys_of(endpoints):
@@ -52,18 +56,18 @@ class IndexCache:
                 crossed.update(before, self._index.crossed(key))
         if changed or moved:
             self._replies.invalidate(changed, moved, crossed)
-        if len(self._index.endpoints) > SPARE + 2 * len(self._naming):
+        if len(self._index.endpoints) > SPARE_NUMBERS + 2 * len(self._naming):
             self._index.renumber_endpoints()
             self._replies.renumber()
         return self._index
 
     def prepare(self) -> None:
-        """Do now, while all is calm, what else a decision would do first."""
+        """Do now, while all is calm, the work that a first decision would need."""
         self.refresh().sort_if_stale()
         self._replies.prepare()
 
     def replies(self) -> ReplyWays:
-        """Return the ways of replies as the current index shows them."""
+        """Return the ways of replies according to the current index."""
         self.refresh()
         return self._replies
 
@@ -71,13 +75,13 @@ class IndexCache:
         self._index = FlowIndex()
         self._replies = ReplyWays(self._topology, self._index)
         self._lists: dict[str, set[FlowKey]] = {}
-        # By 5-tuple: whose lists it is on, by endpoint: whose lists name it.
+        # By 5-tuple the agents that list it; by endpoint the agents whose lists name it.
         self._owners: dict[FlowKey, tuple[str, ...]] = {}
         self._naming: defaultdict[str, set[str]] = defaultdict(set)
         self._named: dict[str, set[str]] = {}
 
-    def _whose(self, endpoints: set[str], but: set[str]) -> dict[str, set[str]]:
-        """Return whose lists name some endpoints, and which of them each."""
+    def _agents_naming(self, endpoints: set[str], but: set[str]) -> dict[str, set[str]]:
+        """Return the agents whose lists name some endpoints, with the endpoints that each names."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         for endpoint in endpoints:
             for agent in self._naming.get(endpoint, NONE) - but:
@@ -88,13 +92,13 @@ class IndexCache:
         """Return the 5-tuples from and to some endpoints."""
         return {
             key
-            for agent, mine in self._whose(ends, set()).items()
+            for agent, mine in self._agents_naming(ends, set()).items()
             for key in self._lists.get(agent, ())
             if key[0] in mine or key[1] in mine
         }
 
-    def _list(self, agent_id: str) -> set[FlowKey]:
-        """Take in an agent's ping list; return the 5-tuples that have come or gone."""
+    def _apply_list(self, agent_id: str) -> set[FlowKey]:
+        """Apply an agent's new ping list; return the 5-tuples that came or went."""
         named = self._roster.endpoints_on_list_of(agent_id)
         before = self._named.pop(agent_id, set())
         for endpoint in before - named:
@@ -105,10 +109,10 @@ class IndexCache:
             self._naming[endpoint].add(agent_id)
         if named:
             self._named[agent_id] = named
-        return self._listed_again(agent_id, before | named)
+        return self._apply_list_for(agent_id, before | named)
 
-    def _listed_again(self, agent_id: str, ends: set[str]) -> set[FlowKey]:
-        """Take in what an agent's list says of some endpoints; return what has come or gone."""
+    def _apply_list_for(self, agent_id: str, ends: set[str]) -> set[FlowKey]:
+        """Apply an agent's list for some endpoints; return the 5-tuples that came or went."""
         held = self._lists.setdefault(agent_id, set())
         before = {key for key in held if key[0] in ends or key[1] in ends}
         now = set(self._roster.probed_by(agent_id, ends))
@@ -125,7 +129,7 @@ class IndexCache:
         return before ^ now
 
     def _renew(self, key: FlowKey) -> bool:
-        """Look at a 5-tuple again; return whether anything of it changed."""
+        """Update a 5-tuple in the index; return whether anything changed."""
         owners = self._owners.get(key)
         if owners is None or not self._paths.is_traced(key):
             return self._index.drop_flow(key)

@@ -1,4 +1,8 @@
-"""An input record with its place in event time, and where each kind of record goes."""
+"""How records and time change what is known.
+
+`Sources` holds all facts. `RecordIntake` applies one input record to them. `Housekeeper` lets time
+pass before a decision: agents die, anomalies that nobody repeats end.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +33,7 @@ from schemas.records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Everything that observations are made of."""
+    """Everything that a decision is made from."""
 
     topology: Topology
     paths: PathBook
@@ -43,8 +47,12 @@ class Sources:
 class Event:
     """A record of an input topic.
 
-    `at_ns` is its effective time: when the core may know of it (see
-    `localizer.merge`). `record` None: a tombstone for `key`.
+    Attributes
+    ----------
+    at_ns
+        Effective time: from when on the core may know of it, see `localizer.merge`.
+    record
+        The decoded record; None: a tombstone for `key`.
     """
 
     at_ns: int
@@ -56,12 +64,12 @@ class Event:
 
     @property
     def order(self) -> tuple[int, str, str, int, int]:
-        """Place among all events; no two are the same."""
+        """Sort key among all events; unique."""
         return self.at_ns, self.topic, self.key, self.partition, self.offset
 
 
 class RecordIntake:
-    """Folds events into the sources of evidence.
+    """Applies events to the facts.
 
     Attributes
     ----------
@@ -75,7 +83,7 @@ class RecordIntake:
         self._tables = tables
 
     def apply_event(self, event: Event, now_ns: int) -> None:
-        """Fold one event in."""
+        """Apply one event at a time `now_ns`."""
         record, sources = event.record, self._sources
         match record:
             case None:
@@ -133,18 +141,18 @@ class RecordIntake:
 
 
 class Housekeeper:
-    """Keeps what decisions are made of up with the time."""
+    """Brings the facts up to date before a decision."""
 
     def __init__(self, sources: Sources, index: IndexCache) -> None:
         self._sources = sources
         self._index = index
-        # Of board and roster, when what has left was dropped last.
-        self._tidied = (-1, -1)
+        # Versions of anomalies and roster when anomalies of departed endpoints were last dropped.
+        self._checked = (-1, -1)
 
     def tidy_before_decision(self, now_ns: int) -> None:
-        """Let agents die, and forget what nobody repeats or what left in order."""
+        """Declare agents dead; drop anomalies that nobody repeats or whose endpoints left."""
         sources = self._sources
-        # Whether or not it is asked for: a little at a time, and not all when something breaks.
+        # Always, so that changes are applied little by little and not all when something breaks.
         self._index.refresh()
         sources.liveness.declare_dead(
             now_ns,
@@ -154,14 +162,14 @@ class Housekeeper:
         )
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
-        if versions != self._tidied:
+        if versions != self._checked:
             for key in sources.anomalies.flows():
                 if sources.roster.has_left(key[0]) or sources.roster.has_left(key[1]):
                     sources.anomalies.drop_flow(key)
-            self._tidied = versions
+            self._checked = versions
 
     def _witnesses(self) -> frozenset[str]:
-        """Return the agents to whose endpoints probes of others fail."""
+        """Return the agents at whose endpoints probes of others fail."""
         found = {
             self._sources.roster.agent_of(key[1])
             for key, symptoms in self._sources.anomalies.by_family(Family.LOSS)
@@ -170,7 +178,7 @@ class Housekeeper:
         return frozenset(agent for agent in found if agent is not None)
 
     def _answers(self, agent_id: str, now_ns: int) -> bool:
-        """Say whether most of what other agents probe at this one is without loss."""
+        """Return whether most probes of other agents to this agent's endpoints are answered."""
         sources, index = self._sources, self._index.refresh()
         failing = probed = 0
         for place in index.rows_with(index.responders.get(agent_id, NOTHING)).tolist():

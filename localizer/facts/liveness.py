@@ -1,9 +1,8 @@
-"""When each agent was heard last, as arrays: who is silent is asked at every decision.
+"""Which agents are alive.
 
-Which agents live: a dead agent is a verdict of its own, not a dead path.
-
-All times are event times. An agent that says it is leaving, or whose heartbeat
-record is deleted, is gone and not dead.
+In: heartbeats. A dead agent is a verdict of its own: its silence must not be taken for a dead path.
+An agent that says it is leaving, or whose heartbeat record is deleted, is gone and not dead. All
+times are event times in nanoseconds.
 """
 
 from collections import deque
@@ -22,16 +21,16 @@ FIRST: Final = 1_024
 
 
 class LastSeen:
-    """Times of the last signs of life, and the intervals at which they are due."""
+    """When each agent was last seen and how often it must report, as arrays."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
         self._names: list[str] = []
-        # By place: when it was heard, and the interval, shape (2, capacity).
+        # Time of the last sign and interval by row, shape (2, capacity).
         self._times: Int64s = np.ones((2, FIRST), np.int64)
 
     def record_sign(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
-        """Note when an agent was heard last, and how often it is to be."""
+        """Record when an agent was last seen, and its interval."""
         place = self._places.setdefault(agent_id, len(self._names))
         if place == len(self._names):
             self._names.append(agent_id)
@@ -41,7 +40,7 @@ class LastSeen:
         self._times[1, place] = interval_ns
 
     def forget_agent(self, agent_id: str) -> None:
-        """Forget an agent; the last one takes its place."""
+        """Forget an agent; the last row moves to its place."""
         place = self._places.pop(agent_id, None)
         if place is None:
             return
@@ -51,33 +50,32 @@ class LastSeen:
             self._times[:, place] = self._times[:, len(self._names)]
 
     def silent_for(self, now_ns: int, intervals: float) -> list[str]:
-        """Return the agents that are silent for more than so many of their intervals."""
+        """Return the agents that are silent for more than this many of their intervals."""
         heard_ns, interval_ns = self._times[:, : len(self._names)]
         late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
         return [self._names[place] for place in late.tolist()]
 
 
-# Silence of more than this many intervals is death when probes of its endpoints fail as
-# well: a process that a starved host does not schedule is often back within three seconds.
+# An agent is dead after this many silent intervals if probes of its endpoints fail as well. Not
+# earlier: a process on a starved host is often back within three seconds.
 SILENT_INTERVALS: Final = 4.5
-# Without that second witness, because nobody probes it, longer. An agent that is probed and
-# answers lives, however long its heartbeats take.
+# Without failing probes it takes longer. An agent whose endpoints answer probes is alive, however
+# late its heartbeats are.
 SILENT_ALONE_INTERVALS: Final = 6.5
-# Silent for longer than this, an agent was at least held up.
+# After more than this, the agent was at least delayed.
 LATE_INTERVALS: Final = 1.5
-# After an agent came back, its endpoints' anomalies need three answered rounds to
-# be cleared; until then they say nothing about the network.
+# After an agent came back, three answered rounds clear its endpoints' anomalies; until then these
+# say nothing about the network.
 RECOVERY_NS: Final = 8 * SECOND_NS
-# A share of lost probes is cleared by some 40 answered ones, or when the minute is over
-# that it is counted over.
+# Partial loss is cleared by some 40 answered probes, or after the minute over which it is counted.
 LOSS_RECOVERY_NS: Final = 65 * SECOND_NS
-# Silences of an agent that are remembered: a starved one has several in a minute.
+# Silences remembered per agent: a starved one has several in a minute.
 SILENCES: Final = 8
-# Slack between an agent's last sign of life and a loss: what was sent just before
-# it died is lost as well.
+# Slack between an agent's last sign of life and a loss: probes sent just before it died are lost as
+# well.
 ONSET_SLACK_NS: Final = SECOND_NS // 4
-# A heartbeat that is older than this when it comes is of an agent whose clock is
-# behind: what it is late by is the clock's, and the agent lives.
+# A heartbeat older than this on arrival comes from an agent whose clock is behind; the agent is
+# alive.
 SKEWED_NS: Final = 5 * SECOND_NS
 MIN_INTERVAL_NS: Final = SECOND_NS // 10
 MAX_INTERVAL_NS: Final = 60 * SECOND_NS
@@ -88,8 +86,11 @@ MAX_AGENTS: Final = 100_000
 class Agent:
     """What is known of one agent.
 
-    `silences` are its latest, oldest first: when it had been heard last, and when it was
-    heard again, also for the first time as another process.
+    Attributes
+    ----------
+    silences
+        Its latest silences, oldest first: when it was last seen before, and when it was seen again,
+        also as another process.
     """
 
     agent_id: str
@@ -104,16 +105,16 @@ class Agent:
 
 
 class Liveness:
-    """Heartbeats of all agents.
+    """The heartbeats of all agents.
 
     Attributes
     ----------
     dead
-        Agents that are declared dead, with the time of their first missed heartbeat.
+        Agents declared dead, with the time of their first missed heartbeat.
     refused
         Heartbeats of agents beyond the bound.
     skewed
-        Heartbeats that came far too old: a clock that is behind.
+        Heartbeats that were far too old on arrival: a clock that is behind.
     """
 
     def __init__(self) -> None:
@@ -121,12 +122,13 @@ class Liveness:
         self.refused = 0
         self.skewed = 0
         self._agents: dict[str, Agent] = {}
-        self._heard = LastSeen()
-        # Agents that leave, or were silent once: all others are never excused.
+        self._last_seen = LastSeen()
+        # Agents that leave or were silent once; anomalies are never attributed to any other.
         self._excusable: set[str] = set()
-        # How often an agent came or went; who was asked for last, and is none of them.
-        self._comings = 0
-        self._strangers: tuple[tuple[Mapping[str, int], ...], tuple[int, ...], set[str]] = (
+        # Counts agents that came or went; the last result of `_unknown_agents` and what it is valid
+        # for.
+        self._membership_version = 0
+        self._unknown: tuple[tuple[Mapping[str, int], ...], tuple[int, ...], set[str]] = (
             (), (), set(),
         )  # fmt: skip
         # Until when all agents were silent together.
@@ -136,7 +138,7 @@ class Liveness:
         return len(self._agents)
 
     def observe_heartbeat(self, beat: Heartbeat, now_ns: int) -> None:
-        """Take in a heartbeat; one that is older than what is known changes nothing."""
+        """Apply a heartbeat; one older than the latest changes nothing."""
         sent_ns = us_to_ns(beat.sent_at)
         interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
         agent = self._agents.get(beat.agent_id)
@@ -149,7 +151,7 @@ class Liveness:
             if len(self._agents) >= MAX_AGENTS:
                 self.refused += 1
                 return
-            self._comings += 1
+            self._membership_version += 1
             agent = self._agents[beat.agent_id] = Agent(
                 beat.agent_id, beat.host_id, heard_ns, interval_ns, beat.incarnation, beat.seq
             )
@@ -166,22 +168,22 @@ class Liveness:
             self._excusable.add(beat.agent_id)
         else:
             self._excusable.discard(beat.agent_id)
-        self._heard.record_sign(beat.agent_id, agent.heard_ns, interval_ns)
+        self._last_seen.record_sign(beat.agent_id, agent.heard_ns, interval_ns)
         self.dead.pop(beat.agent_id, None)
 
     def forget_agent(self, agent_id: str) -> None:
         """Forget an agent."""
-        self._comings += self._agents.pop(agent_id, None) is not None
+        self._membership_version += self._agents.pop(agent_id, None) is not None
         self._excusable.discard(agent_id)
-        self._heard.forget_agent(agent_id)
+        self._last_seen.forget_agent(agent_id)
         self.dead.pop(agent_id, None)
 
     def remember_dead(self, agent_id: str, host_id: str, missed_ns: int) -> None:
-        """Take over from a former process that an agent is dead; heartbeats overrule it."""
+        """Take over from a former process that an agent is dead; later heartbeats overrule it."""
         if agent_id not in self._agents:
-            self._comings += 1
+            self._membership_version += 1
             self._agents[agent_id] = Agent(agent_id, host_id, missed_ns, SECOND_NS, 0, -1)
-            self._heard.record_sign(agent_id, missed_ns, SECOND_NS)
+            self._last_seen.record_sign(agent_id, missed_ns, SECOND_NS)
         if self._agents[agent_id].heard_ns <= missed_ns:
             self.dead[agent_id] = missed_ns
 
@@ -196,30 +198,29 @@ class Liveness:
         gone: frozenset[str],
         answers: Callable[[str], bool],
     ) -> list[str]:
-        """Declare agents dead whose silence is long enough; return them, sorted.
+        """Declare agents dead that have been silent for long enough; return them, sorted.
 
-        When a broker comes back after an outage, agents reconnect one after another,
-        and each says only that it lives now. So their silence counts from the end of
-        the time in which nobody was heard.
+        After an outage of the broker agents reconnect one by one, and each heartbeat only says that
+        its agent lives now. So silence counts from the end of the time in which nobody was heard.
 
         Parameters
         ----------
         witnesses
-            Agents to whose endpoints probes of others fail.
+            Agents at whose endpoints probes of others fail.
         gone
             Agents all of whose endpoints have left in order.
         answers
-            Says whether others probe an agent's endpoints and most probes are answered.
+            Returns whether others probe an agent's endpoints and most probes are answered.
         """
-        undead = [a for a in self._silent(now_ns) if a.agent_id not in gone]
-        if len(undead) > 1 and len(undead) == sum(
+        maybe_dead = [a for a in self._silent(now_ns) if a.agent_id not in gone]
+        if len(maybe_dead) > 1 and len(maybe_dead) == sum(
             not a.leaving and a.agent_id not in gone and a.agent_id not in self.dead
             for a in self._agents.values()
         ):
             self._interrupted_ns = now_ns
             return []
         found = []
-        for agent in undead:
+        for agent in maybe_dead:
             since_ns = max(agent.heard_ns, self._interrupted_ns)
             silence = (now_ns - since_ns) / agent.interval_ns
             seen = agent.agent_id in witnesses
@@ -230,11 +231,10 @@ class Liveness:
         return sorted(found)
 
     def excused(self, agent_id: str, onset_ns: int, now_ns: int, *, loss: bool = False) -> bool:
-        """Say whether an anomaly at an agent's endpoint is the agent's own matter.
+        """Return whether an anomaly at an agent's endpoint is attributed to the agent.
 
-        It is while the agent is dead, and for some time after it came back for what began
-        while it was silent; longer for `loss`, a share of lost probes, which takes more
-        answered ones to be cleared.
+        It is while the agent is dead, and for some time after its return if the anomaly began
+        during its silence; longer for `loss` (partial loss), which takes more answers to clear.
         """
         if agent_id in self.dead:
             return True
@@ -250,41 +250,41 @@ class Liveness:
         )
 
     def excusable(self) -> set[str]:
-        """Return the agents that may be excused for anything: all others never are."""
+        """Return the agents that anomalies may be attributed to."""
         return self._excusable | self.dead.keys()
 
     def any_silent(self, now_ns: int) -> bool:
-        """Say whether any agent is silent for so long that it may be dead."""
+        """Return whether any agent has been silent for so long that it may be dead."""
         return bool(self._silent(now_ns))
 
     def returned_ns(self, agent_id: str) -> int | None:
-        """Return when an agent was heard again after its latest silence; None: it had none."""
+        """Return when an agent was seen again after its latest silence; None if it had none."""
         agent = self._agents.get(agent_id)
         return None if agent is None or not agent.silences else agent.silences[-1][1]
 
     def uninformative(self, agents: tuple[Mapping[str, int], ...], now_ns: int) -> set[str]:
-        """Return those whose silence about a 5-tuple does not mean that it is well, and others.
+        """Return agents whose silence about a 5-tuple does not mean that it is well.
 
         Parameters
         ----------
         agents
-            Those that are asked for are the keys; they only become more.
+            Mappings whose keys are the agents in question; keys are only ever added.
         """
-        found = {*self._strangers_of(agents), *self.dead}
-        found.update(self._heard.silent_for(now_ns, LATE_INTERVALS))
+        found = {*self._unknown_agents(agents), *self.dead}
+        found.update(self._last_seen.silent_for(now_ns, LATE_INTERVALS))
         return found | {a for a in self._excusable if self._agents[a].leaving}
 
-    def _strangers_of(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
-        """Return those that never sent a heartbeat; the same again while nobody comes or goes."""
-        counts = (self._comings, *map(len, agents))
-        known, before, found = self._strangers
+    def _unknown_agents(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
+        """Return the agents that never sent a heartbeat; cached while no agent comes or goes."""
+        counts = (self._membership_version, *map(len, agents))
+        known, before, found = self._unknown
         if counts != before or any(a is not b for a, b in zip(agents, known, strict=True)):
             found = {a for some in agents for a in some if a not in self._agents}
-            self._strangers = agents, counts, found
+            self._unknown = agents, counts, found
         return found
 
     def seen_recently(self, agent_id: str, now_ns: int) -> bool:
-        """Say whether an agent was heard of late and need not be thought dead."""
+        """Return whether an agent was seen so recently that it is certainly not dead."""
         agent = self._agents.get(agent_id)
         return (
             agent is not None
@@ -294,22 +294,22 @@ class Liveness:
         )
 
     def alive_after(self, agent_id: str, onset_ns: int) -> bool:
-        """Say whether a heartbeat shows that the agent lived after something began.
+        """Return whether a heartbeat shows that the agent lived after something began.
 
-        True for an agent that never sent one: nothing can be waited for.
+        True for an agent that never sent one: there is nothing to wait for.
         """
         agent = self._agents.get(agent_id)
         return agent is None or agent.heard_ns > onset_ns + ONSET_SLACK_NS
 
     def busy(self, agent_id: str, bound_ns: int) -> bool:
-        """Say whether the agent's own delay of late was above a bound."""
+        """Return whether the agent's own delay was recently above a bound."""
         agent = self._agents.get(agent_id)
         delay_ns = None if agent is None else agent.host_delay_ns
         return delay_ns is not None and delay_ns > bound_ns
 
     def _silent(self, now_ns: int) -> list[Agent]:
         """Return the agents that may be dead and are not declared so yet."""
-        late = self._heard.silent_for(now_ns, SILENT_INTERVALS)
+        late = self._last_seen.silent_for(now_ns, SILENT_INTERVALS)
         agents = [self._agents[agent_id] for agent_id in late if agent_id not in self.dead]
         return [agent for agent in agents if not agent.leaving]
 

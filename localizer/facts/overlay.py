@@ -1,11 +1,10 @@
-"""Replay of the overlay's forwarding chain over the flow tables, hop by hop.
+"""Replay of the overlay's forwarding chain over the hosts' flow tables, hop by hop.
 
-A packet from `src` to `dst` starts at its endpoint and follows the entries
-(node, dst) → next hop until it is at `dst`. A node without an entry has lost
-it; a node that is met twice closes a loop. Only tables that were captured can
-accuse, and only of what they speak about: a node of a host whose tables nobody has
-read is unknown, not broken, and so is a destination that no entry of them names. A
-reader on a host knows the destinations it has to do with, not everybody's.
+A packet from `src` to `dst` starts at its endpoint and follows the entries (node, dst) -> next hop
+until it reaches `dst`. A node without an entry loses it; a node that is met twice closes a loop
+(SkeletonHunter, SIGCOMM 2025, Algorithm 1). Only captured tables can accuse, and only for
+destinations that one of their entries names: a host whose tables nobody has read is unknown, not
+broken, and a host's agent knows only the destinations that the host deals with.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from localizer.network.topology import Topology
 from schemas.records import FlowTable
 from schemas.units import us_to_ns
 
-# Endpoint, virtual switch, VTEP, and the same at the other end, with room to spare.
+# Endpoint, virtual switch, VTEP, the same at the other end, and some slack.
 MAX_STEPS: Final = 64
 
 
@@ -31,8 +30,16 @@ class Break(Enum):
 class ChainFault:
     """Where a chain breaks.
 
-    `node` is the component to blame; `others` are those that take part in a loop;
-    `dst` the endpoint whose entry is at fault, `captured_ns` when the table was read.
+    Attributes
+    ----------
+    node
+        Component to blame.
+    others
+        Further members of a loop.
+    dst
+        Endpoint whose entry is at fault.
+    captured_ns
+        When the table was read.
     """
 
     how: Break
@@ -48,16 +55,13 @@ class _Table:
     next_hops: dict[tuple[str, str], str | None]
     nodes: frozenset[str]
     dsts: frozenset[str]
-    # Entries that hardware should forward and does not, and since when there are any.
+    # Entries that should be offloaded and are not, and since when there are any.
     software: int
     software_ns: int
 
 
 class FlowTables:
-    """The latest tables of all hosts.
-
-    `version` grows with each change.
-    """
+    """The latest flow tables of all hosts; `version` grows with each change."""
 
     def __init__(self, topology: Topology) -> None:
         self.version = 0
@@ -69,7 +73,7 @@ class FlowTables:
         return len(self._tables)
 
     def set_table(self, table: FlowTable) -> None:
-        """Replace one host's tables."""
+        """Replace the tables of one host."""
         before = self._tables.get(table.host_id)
         self.remove_table(table.host_id)
         nodes = frozenset(entry.node for entry in table.entries)
@@ -88,7 +92,7 @@ class FlowTables:
         self.version += 1
 
     def remove_table(self, host_id: str) -> None:
-        """Forget one host's tables."""
+        """Forget the tables of one host."""
         table = self._tables.pop(host_id, None)
         if table is None:
             return
@@ -98,7 +102,7 @@ class FlowTables:
         self.version += 1
 
     def replay(self, src: str, dst: str) -> ChainFault | None:
-        """Follow the chain from `src` to `dst`; None: it arrives, or tables are not known."""
+        """Follow the chain from `src` to `dst`; None: it arrives, or tables are missing."""
         node, met = src, [src]
         while node != dst and len(met) <= MAX_STEPS:
             table = self._table_of(node)
@@ -116,7 +120,7 @@ class FlowTables:
         return None
 
     def round_trip(self, src: str, dst: str) -> ChainFault | None:
-        """Return where the request's or else the reply's chain breaks."""
+        """Return where the chain of the request breaks, or else that of the reply."""
         return self.replay(src, dst) or self.replay(dst, src)
 
     def not_offloaded(self, node: str) -> tuple[int, int] | None:
@@ -127,6 +131,6 @@ class FlowTables:
     def _table_of(self, node: str) -> _Table | None:
         host = self._host_of_node.get(node)
         if host is None:
-            # A node of which every entry is gone is in no table; its host may still be read.
+            # A node without any entry is in no table; its host may still have been read.
             host = next((p for p in self._topology.parents(node) if p in self._tables), None)
         return None if host is None else self._tables[host]

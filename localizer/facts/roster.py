@@ -1,4 +1,4 @@
-"""Who probes whom: registered endpoints, their agents and jobs, and the ping lists."""
+"""Who probes whom: registered endpoints with their agents and jobs, and the ping lists."""
 
 from collections.abc import Container, Iterator
 from typing import Final
@@ -6,21 +6,18 @@ from typing import Final
 from localizer.network.traces import FlowKey, key_of
 from schemas.records import Endpoint, PingList, Task
 
-# Endpoints remembered as gone: half of all containers live less than an hour, so
-# a day of a large cluster.
+# Departed endpoints remembered: half of all containers live less than an hour, so this is a day of
+# a large cluster.
 MAX_GONE: Final = 200_000
 
 
 class Roster:
-    """Endpoints, jobs and ping lists.
-
-    `version` grows when somebody may have begun or ceased to be probed.
-    """
+    """Endpoints, jobs and ping lists; `version` grows when the probed 5-tuples may change."""
 
     def __init__(self) -> None:
         self.version = 0
         self._endpoints: dict[str, Endpoint] = {}
-        # How many endpoints that have not left each agent answers for, or answered once.
+        # Number of present endpoints by agent, also for agents that have none any more.
         self._present: dict[str, int] = {}
         self._deserted: set[str] = set()
         self._gone: dict[str, None] = {}
@@ -28,16 +25,16 @@ class Roster:
         self._tasks_of: dict[str, set[str]] = {}
         self._planned_agent: dict[str, str] = {}
         self._lists: dict[str, PingList] = {}
-        # Agents with another ping list and endpoints with another agent, since last asked.
+        # Agents whose list changed and endpoints whose agent changed since `pop_changes`.
         self._changed: tuple[set[str], set[str]] = (set(), set())
 
     def set_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
-        """Take in a registration, or (None) that an endpoint left."""
+        """Apply a registration, or (None) that an endpoint left."""
         known = self._endpoints.get(endpoint_id)
         if endpoint is not None:
             if known is not None and not self.has_left(endpoint_id) and _same(known, endpoint):
                 return
-            # Until then it is nobody's, whoever it was registered for.
+            # The registration replaces any earlier one.
             self._leave(endpoint_id)
             self._endpoints[endpoint_id] = endpoint
             self._return(endpoint_id)
@@ -50,7 +47,7 @@ class Roster:
         self.version += 1
 
     def set_task(self, task_id: str, task: Task | None) -> None:
-        """Take in a job; one that is None or ended has no endpoints any more."""
+        """Apply a job; one that is None or has ended has no endpoints any more."""
         known = self._tasks.pop(task_id, None)
         if known is not None:
             for member in known.endpoints:
@@ -73,7 +70,7 @@ class Roster:
         self.version += 1
 
     def set_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
-        """Take in an agent's ping list, or (None) that it has none any more."""
+        """Apply an agent's ping list, or (None) that it has none any more."""
         known = self._lists.pop(agent_id, None)
         if pinglist is not None:
             if known is not None and known.version > pinglist.version:
@@ -83,16 +80,16 @@ class Roster:
         self.version += 1
 
     def has_left(self, endpoint_id: str) -> bool:
-        """Say whether an endpoint left in order: tombstone, or all of its jobs ended."""
+        """Return whether an endpoint left in order: by a tombstone, or because its jobs ended."""
         return endpoint_id in self._gone
 
     def agent_of(self, endpoint_id: str) -> str | None:
-        """Return the agent that answers for an endpoint; None: not known."""
+        """Return the agent responsible for an endpoint; None if not known."""
         endpoint = self._endpoints.get(endpoint_id)
         return self._planned_agent.get(endpoint_id) if endpoint is None else endpoint.agent_id
 
     def host_of(self, endpoint_id: str) -> str | None:
-        """Return the host of an endpoint; None: not known."""
+        """Return the host of an endpoint; None if not known."""
         endpoint = self._endpoints.get(endpoint_id)
         return None if endpoint is None else endpoint.host_id
 
@@ -110,11 +107,11 @@ class Roster:
         return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
 
     def deserted_agents(self) -> frozenset[str]:
-        """Return the agents that answered for endpoints once and for none any more."""
+        """Return the agents that had endpoints once and have none any more."""
         return frozenset(self._deserted)
 
     def pop_changes(self) -> tuple[set[str], set[str]]:
-        """Return whose ping lists and which endpoints have changed since the last call."""
+        """Return the agents with new ping lists, and changed endpoints, since the last call."""
         found, self._changed = self._changed, (set(), set())
         return found
 
@@ -133,7 +130,7 @@ class Roster:
         Parameters
         ----------
         ends
-            Only those from or to these.
+            Only 5-tuples from or to these endpoints.
         """
         known = self._lists.get(agent_id)
         for target in () if known is None else known.targets:
@@ -144,25 +141,25 @@ class Roster:
                     yield key_of(target.src, target.dst, flow)
 
     def probed(self) -> Iterator[tuple[str, FlowKey]]:
-        """Yield (agent, 5-tuple) of everything on a ping list between registered endpoints."""
+        """Yield (agent, 5-tuple) for all ping lists, between registered endpoints."""
         for agent_id in self.agents_with_list():
             for key in self.probed_by(agent_id):
                 yield agent_id, key
 
     def _leave(self, endpoint_id: str) -> None:
-        """Note that an endpoint is gone."""
+        """Mark an endpoint as gone."""
         if endpoint_id not in self._gone:
             self._gone[endpoint_id] = None
             self._count(endpoint_id, -1)
 
     def _return(self, endpoint_id: str) -> None:
-        """Note that an endpoint is not gone, or not remembered as gone any more."""
+        """Unmark an endpoint that is present again, or no longer remembered."""
         if endpoint_id in self._gone:
             del self._gone[endpoint_id]
             self._count(endpoint_id, 1)
 
     def _count(self, endpoint_id: str, more: int) -> None:
-        """Count an endpoint that is registered in or out at its agent."""
+        """Update the number of present endpoints of a registered endpoint's agent."""
         endpoint = self._endpoints.get(endpoint_id)
         if endpoint is None:
             return
@@ -175,7 +172,7 @@ class Roster:
 
 
 def _same(known: Endpoint, new: Endpoint) -> bool:
-    """Say whether all that is asked for is as it was."""
+    """Return whether agent, host and job are unchanged."""
     return (known.agent_id, known.host_id, known.task_id) == (
         new.agent_id,
         new.host_id,

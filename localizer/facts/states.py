@@ -1,9 +1,8 @@
-"""States of components, and which of them are out of order. Pure.
+"""Component states, and which of them are out of order.
 
-What is out of order is data: a rule for each attribute, what it explains (loss or
-latency), and the kind of fault that it amounts to. A state that changed about when the
-probes began to suffer is strong evidence; one that was so long before only names the kind
-of what the probes have found by themselves.
+The rules are data: for each attribute what is out of order, which family of symptoms it explains,
+and the kind of fault that it means. A state that changed at about the onset of the symptoms is
+strong evidence for a fault; an older one only names the kind of a fault that the probes found.
 """
 
 from collections import defaultdict
@@ -14,11 +13,11 @@ from localizer.facts.anomalies import Family
 from schemas.records import ComponentState
 from schemas.units import SECOND_NS, us_to_ns
 
-# A state that changed at most so long before the first loss goes with it: a queue needs
-# some time to fill, and 5-tuples to be probed.
+# A state that changed up to this long before the first symptom belongs to it: a queue takes time to
+# fill, and 5-tuples to be probed.
 BEFORE_NS: Final = 120 * SECOND_NS
-# And at most so long after it: a reader notices within seconds. What broke later is
-# another matter.
+# And up to this long after it: agents report states within seconds. A later change is another
+# event.
 AFTER_NS: Final = 30 * SECOND_NS
 MAX_STATES: Final = 1_000_000
 MAINTENANCE: Final = "maintenance"
@@ -32,10 +31,10 @@ class Rule:
     ----------
     attribute : its name
     kind : name of the fault kind
-    family : what probes suffer from it
-    usual : words that are in order; with none, any change is out of order
+    family : symptoms that it explains
+    usual : words that are in order; if empty, any change is out of order
     least : a number from which on it is out of order; None: words count
-    falls : a number below what it was before is out of order
+    falls : a number that falls below its former value is out of order
     """
 
     attribute: str
@@ -78,7 +77,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _number("egress_utilization", "congestion", LATE, 0.9),
 )
 BY_ATTRIBUTE: Final = {rule.attribute: rule for rule in RULES}
-# Kinds that take more than probes to know.
+# Kinds that probes alone cannot identify.
 SPECIFIC: Final = frozenset({rule.kind for rule in RULES} | {"not_offloaded"})
 
 
@@ -97,8 +96,7 @@ class _Known:
     text: str | None
     number: float | None
     since_ns: int
-    # The last known value before this one: a device that was away for a while is compared
-    # with what it was when it went.
+    # The last known value before this one: a device that returns is compared with what it was.
     before: float | str | None
 
     @property
@@ -111,15 +109,7 @@ class _Known:
 
 
 class StateBook:
-    """The latest states of all components.
-
-    Attributes
-    ----------
-    version
-        Grows with each change.
-    refused
-        Records beyond the bound.
-    """
+    """The latest states of all components; `refused` counts records beyond the bound."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -128,7 +118,7 @@ class StateBook:
         self._states: defaultdict[str, dict[str, _Known]] = defaultdict(dict)
 
     def set_state(self, state: ComponentState) -> None:
-        """Take in a state."""
+        """Apply a state."""
         known = self._states[state.component_id].get(state.attribute)
         if known is None:
             if self._count >= MAX_STATES:
@@ -144,19 +134,19 @@ class StateBook:
         self.version += 1
 
     def remove_state(self, state_id: str) -> None:
-        """Forget a state by its id."""
+        """Forget a state by its id, `<component>|<attribute>`."""
         component_id, _, attribute = state_id.rpartition("|")
         if self._states.get(component_id, {}).pop(attribute, None) is not None:
             self._count -= 1
             self.version += 1
 
     def in_maintenance(self, component_id: str) -> bool:
-        """Say whether an operator has marked the component."""
+        """Return whether an operator has marked the component."""
         known = self._states.get(component_id, {}).get(MAINTENANCE)
         return known is not None and known.text not in (None, "none", "")
 
     def findings(self, component_id: str, family: Family) -> list[Finding]:
-        """Return what is out of order at a component and can make probes suffer so."""
+        """Return a component's states that are out of order and explain a family's symptoms."""
         found = []
         for attribute, known in sorted(self._states.get(component_id, {}).items()):
             rule = BY_ATTRIBUTE.get(attribute)
@@ -166,7 +156,7 @@ class StateBook:
         return found
 
     def fresh(self, component_id: str, family: Family, onset_ns: int) -> list[Finding]:
-        """Return the findings that began about when something else did."""
+        """Return the findings that began at about the onset of the symptoms."""
         if component_id not in self._states:
             return []
         return [

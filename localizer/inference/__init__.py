@@ -1,1 +1,1 @@
-"""Which components explain the bad observations and are not contradicted by the good ones."""
+"""Which components best explain the bad observations without contradicting the good ones."""

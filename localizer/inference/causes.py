@@ -1,4 +1,9 @@
-"""What can make an observation bad, and where each such cause stands in the inference."""
+"""The candidate causes of bad observations, and their column numbers in the inference.
+
+A cause is a component of the network, or a source of noise that is not the network's fault: a busy
+prober, a stalled responder, a lost reply, a cluster-wide disturbance. Each cause is one column of
+the observation tables in `localizer.inference.tables`.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,9 +11,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-# A hundred thousand components may be thinkable at once, and the same again a moment later.
+# A storm makes a hundred thousand components candidates, and the same ones again at the next step.
 REMEMBERED: Final = 1 << 18
-# Columns with the chance that they are crossed.
+# Pairs (column, probability that the observation crosses it).
 PossibleColumns = tuple[tuple[int, float], ...]
 
 
@@ -21,13 +26,13 @@ class Reason(Enum):
     REPLY = "the reply is lost on a way that no trace shows"
     GLOBAL = "all is bad at once: this machine, this cluster"
 
-    # By identity: an enum's own is a call into Python, several of them for each cause.
+    # Hash by identity: the hash of `Enum` is a Python call, and each cause needs several.
     __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:
-    """A column of the inference; `name` is a component id, an agent id, or empty."""
+    """One candidate cause, that is one column; `name` is a component id, an agent id, or empty."""
 
     order: int
     name: str
@@ -36,7 +41,7 @@ class Cause:
     @classmethod
     @lru_cache(maxsize=REMEMBERED)
     def of(cls, reason: Reason, name: str = "") -> "Cause":
-        """Return the cause; ties are broken by this order."""
+        """Return the cause; sorting by cause breaks ties."""
         return cls(ORDER[reason], name, reason)
 
 
@@ -45,7 +50,7 @@ ORDER = {reason: order for order, reason in enumerate(Reason)}
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Places of the causes, by what they are."""
+    """Column numbers of the causes, grouped by reason."""
 
     components: dict[str, int]
     probers: dict[str, int]
@@ -55,7 +60,7 @@ class Columns:
 
     @classmethod
     def of(cls, causes: list[Cause]) -> "Columns":
-        """Return the places of causes in that order."""
+        """Return the columns of causes that are numbered in the given order."""
         found: dict[Reason, dict[str, int]] = {reason: {} for reason in Reason}
         for place, cause in enumerate(causes):
             found[cause.reason][cause.name] = place
@@ -70,7 +75,7 @@ class Columns:
     def possible_columns(
         self, returns: Mapping[str, float], crossed: tuple[int, ...]
     ) -> PossibleColumns:
-        """Return the columns that a reply crosses with some chance, less those crossed anyway."""
+        """Return the columns that a reply may cross, without those crossed for certain."""
         places = self.components
         return tuple(
             (places[c], chance)
@@ -81,7 +86,7 @@ class Columns:
     def certain_columns(
         self, components: Iterable[str], prober: str, responder: str | None
     ) -> tuple[int, ...]:
-        """Return the columns of what can spoil an observation."""
+        """Return the columns of everything that can make an observation with this path bad."""
         places = self.components
         found = [places[c] for c in components if c in places]
         if prober in self.probers:

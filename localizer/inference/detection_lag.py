@@ -1,8 +1,9 @@
-"""How much of a fault's evidence is there by now: what a 5-tuple without anomaly says. Pure.
+"""Which share of the truly bad 5-tuples has been detected by now.
 
-A 5-tuple is probed once a round, and a detector needs some probes: for a while
-after a fault began, those that it hits look good. Counting them as good would
-speak against the right answer; not counting any would never clear a neighbour.
+Each 5-tuple is probed once a round, and a detector needs several probes. Shortly after a fault
+begins, most of the 5-tuples that it hits still look good. To count them as good would be evidence
+against the true fault; to ignore all good 5-tuples would leave nothing that clears its neighbours.
+So the likelihood of a good 5-tuple is weighted by the share that this module returns.
 """
 
 from collections.abc import Sequence
@@ -12,21 +13,21 @@ from typing import Final, Protocol
 from localizer.facts.anomalies import Family
 from schemas.units import SECOND_NS
 
-# Rounds are a second apart; three losses of one round in a row take half a second.
+# Rounds are a second apart; three consecutive losses of one round take half a second.
 CUT_FIRST_NS: Final = 400_000_000
 CUT_SPREAD_NS: Final = 1_100_000_000
-# Mean time in which the loss test notices 10 % loss per crossing on a 5-tuple.
+# Mean time until the loss test detects 10 % loss per crossing on a 5-tuple.
 LOSS_MEAN_NS: Final = 12 * SECOND_NS
-# Windows end at the same time everywhere, and come in within their lateness.
+# Latency windows end at the same time everywhere; results arrive within the allowed lateness.
 WINDOW_FIRST: Final = 0.4
 WINDOW_SPREAD_NS: Final = 5 * SECOND_NS
 LEAST: Final = 0.05
-# No detector is perfect, nor is the path that a trace found the path for ever.
+# Upper bounds: no detector is perfect, and a traced path may have changed since.
 MOST: Final = {"cut": 0.98, "loss": 0.9, "latency": 0.9}
 
 
 class Flow(Protocol):
-    """What is asked of a bad 5-tuple."""
+    """The attributes of a bad 5-tuple that this module reads."""
 
     @property
     def cut(self) -> bool:
@@ -52,13 +53,24 @@ class Flow(Protocol):
 def shown_by_now(
     family: Family, bad: Sequence[Flow], *, now_ns: int, known: frozenset[str]
 ) -> float:
-    """Return the share of truly bad 5-tuples that have shown themselves by now, 0.05 to 0.98.
+    """Return the share of truly bad 5-tuples that have been detected by now.
 
     Parameters
     ----------
+    family
+        Loss or latency: their detectors take different times.
+    bad
+        The bad 5-tuples.
+    now_ns
+        Event time of the decision, nanoseconds.
     known
-        Components of open faults: what crosses them is no news, and the clock runs
-        from the first of the news.
+        Components of open faults. The clock starts with the first bad 5-tuple that crosses none
+        of them; without any such 5-tuple the upper bound is returned.
+
+    Returns
+    -------
+    float
+        From 0.05 to 0.98.
     """
     fresh = [flow for flow in bad if known.isdisjoint(flow.components)]
     if not fresh:
@@ -74,5 +86,5 @@ def shown_by_now(
 
 
 def cut_share(bad: Sequence[Flow]) -> float:
-    """Return the share of 5-tuples that get nothing through at all now."""
+    """Return the share of 5-tuples that are cut off now: none of their probes is answered."""
     return sum(flow.open and flow.cut for flow in bad) / len(bad) if bad else 0.0

@@ -1,4 +1,8 @@
-"""From open anomalies, good paths and traces to the observations that inference explains."""
+"""Build the inference problem of one family: columns, priors and observations.
+
+In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an `Evidence` whose
+`problem` goes to `localizer.inference.search.explain`.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,11 +27,18 @@ from schemas.enums import ComponentKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Observations of one family at one time.
+    """The observations of one family (loss or latency) at one time.
 
-    `good` counts the good 5-tuples of each column, shape (columns,); `well` counts those at
-    an agent's endpoints. `known`: components of faults that are open; `echoing`: bad 5-tuples
-    that cross none of them, but whose replies may.
+    Attributes
+    ----------
+    good
+        Number of good 5-tuples that cross each column, shape (columns,).
+    well
+        Returns the number of good 5-tuples at an agent's endpoints.
+    known
+        Components of open faults.
+    echoing
+        Bad 5-tuples that cross no known component but whose replies may.
     """
 
     family: Family
@@ -40,9 +51,8 @@ class Evidence:
     echoing: frozenset[FlowKey]
 
 
-# Log odds beforehand that a thing is at fault. One in a thousand for a cable, half
-# as many for what fails less often; for noise more, since it is what mostly happens.
-# Only differences matter, and only where the evidence is thin.
+# Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
+# more for noise, the most frequent cause. Only differences matter, and only where evidence is thin.
 LOG_PRIOR: Final = {
     ComponentKind.LINK: -6.9,
     ComponentKind.RNIC: -7.2,
@@ -59,22 +69,22 @@ NOISE_PRIOR: Final = {
     (Family.LATENCY, Reason.RESPONDER): -4.5,
     (Family.LATENCY, Reason.GLOBAL): -6.0,
 }
-# What is already known to be at fault explains more of the same at once.
+# Added to the prior of a component with an open fault: it explains further bad observations first.
 KNOWN_BONUS: Final = 6.0
-# What shows a state that is out of order since about then is at fault far more likely.
+# Added to the prior of a component whose state went out of order at about the onset.
 STATE_BONUS: Final = 4.0
-# Grid of chance rates of a bad 5-tuple, with log weights: a detector keeps a rate
-# far below the first; a machine in trouble makes the others.
+# Grid of (probability that a 5-tuple is bad by chance, log weight). Detectors keep below the first;
+# the higher rates describe a machine in trouble.
 CHANCE: Final = {
     Family.LOSS: ((0.002, 0.0), (0.02, -2.5), (0.15, -5.0), (0.5, -7.0)),
     Family.LATENCY: ((0.005, 0.0), (0.05, -2.0), (0.3, -4.0), (0.7, -6.0)),
 }
-# Single probes of a trace that are lost, or late, for no reason of the network.
+# Probability that a single probe of a trace is lost, or late, without a fault of the network.
 HOP_CHANCE: Final = {Family.LOSS: 0.02, Family.LATENCY: 0.1}
-# Replies lost elsewhere are thinkable beside a fault that probes are lost at: when at most
-# this share of the bad 5-tuples got as far as the target, or a fault is open.
+# Lost replies are a candidate cause if at most this share of the bad 5-tuples reached the target,
+# or if a fault is open.
 REPLY_SHARE: Final = 0.8
-# "Everything" is thinkable when this share of all 5-tuples is bad.
+# A cluster-wide disturbance is a candidate cause if this share of all 5-tuples is bad.
 GLOBAL_SHARE: Final = 0.3
 
 
@@ -91,22 +101,22 @@ def gather(
     known: frozenset[str],
     allow_global: bool,
 ) -> Evidence | None:
-    """Return the observations to explain; None when nothing known crosses a bad 5-tuple.
+    """Return the observations to explain; None if no bad 5-tuple crosses a candidate cause.
 
     Parameters
     ----------
     bad
-        As `bad_flows` returns them.
+        As `BadFlows.unexplained` returns them.
     explained
         5-tuples that something else accounts for; their traces do not count either.
     resolved
-        What resolved faults account for: no trace from before their resolve counts.
+        What resolved faults account for: traces from before their resolution do not count.
     known
-        Components of faults that are open.
+        Components of open faults.
     allow_global
-        Whether "everything at once" is still an explanation.
+        Whether a cluster-wide disturbance is still accepted as a cause.
     """
-    good = GoodFlows.of(index, *_not_good(sources, index, family, bad, now_ns))
+    good = GoodFlows.of(index, *_excluded(sources, index, family, bad, now_ns))
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
     total = len(bad) + good.total
@@ -171,7 +181,7 @@ def gather(
 
 
 def _priors(sources: Sources, components: Iterable[str]) -> dict[str, float]:
-    """Return the log odds by their kinds of those that can be blamed."""
+    """Return the prior log odds of the components that can be at fault, by their kinds."""
     kind, known = sources.topology.kind, LOG_PRIOR.get
     return {c: prior for c in components if (prior := known(kind(c))) is not None}
 
@@ -184,13 +194,13 @@ def _bonus(
     return STATE_BONUS if sources.states.fresh(name, family, onset_ns) else 0.0
 
 
-def _not_good(
+def _excluded(
     sources: Sources, index: FlowIndex, family: Family, bad: list[BadFlow], now_ns: int
 ) -> tuple[set[FlowKey], set[str]]:
-    """Return the 5-tuples that are not good, and the agents that do not say that theirs are."""
+    """Return the 5-tuples that are not good, and the agents whose reports are not reliable."""
     board = sources.anomalies
-    spoilt = {flow.key for flow in bad} | board.flows_of(family)
+    not_good = {flow.key for flow in bad} | board.flows_of(family)
     if family is Family.LATENCY:
-        # Where probes are lost, those that arrive say little about the round trip.
-        spoilt |= board.flows_of(Family.LOSS)
-    return spoilt, sources.liveness.uninformative((index.probers, index.responders), now_ns)
+        # Lost probes have no round trip: the remaining ones say little about latency.
+        not_good |= board.flows_of(Family.LOSS)
+    return not_good, sources.liveness.uninformative((index.probers, index.responders), now_ns)

@@ -1,4 +1,8 @@
-"""Good 5-tuples, counted by what they cross; rows of them only where a search asks for them."""
+"""The good 5-tuples: counted per cause, and listed as rows only when the search asks for them.
+
+A large cluster has a million good 5-tuples. Before a search needs them one by one, it is enough to
+know how many cross each cause; `GoodRows` provides both views to `tables.Table`.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,11 +35,21 @@ class GoodFlows:
     crossing: Int64s
 
     @classmethod
-    def of(cls, index: FlowIndex, spoilt: Iterable[FlowKey], mute: Iterable[str]) -> "GoodFlows":
-        """Return all but some 5-tuples, and but those of agents that do not speak."""
+    def of(
+        cls, index: FlowIndex, not_good: Iterable[FlowKey], unreliable: Iterable[str]
+    ) -> "GoodFlows":
+        """Select all 5-tuples but the bad ones and those of agents that report nothing reliable.
+
+        Parameters
+        ----------
+        not_good
+            5-tuples that are not good.
+        unreliable
+            Agents whose silence about a 5-tuple is no sign that it is well.
+        """
         by_key = index.by_key
-        places = np.array([p for key in spoilt if (p := by_key.get(key)) is not None], np.int64)
-        numbers = [n for known in (index.probers, index.responders) for a in mute
+        places = np.array([p for key in not_good if (p := by_key.get(key)) is not None], np.int64)
+        numbers = [n for known in (index.probers, index.responders) for a in unreliable
                    if (n := known.get(a)) is not None]  # fmt: skip
         mask = index.live.copy()
         mask[places] = False
@@ -46,13 +60,13 @@ class GoodFlows:
         return cls(index, mask, len(index) - len(out), index.crossing - gone)
 
     def at_agent(self, agent_id: str) -> int:
-        """Return how many there are at the endpoints of an agent."""
+        """Return how many good 5-tuples begin or end at an agent."""
         numbers = [known.get(agent_id, NOTHING) for known in self._ends()]
         places = np.unique(np.concatenate([self.index.rows_with(n) for n in numbers]))
         return int(self.mask[places].sum())
 
     def columns(self, column: Columns, width: int, lag: float) -> "GoodRows":
-        """Return them as rows of an inference's columns, none of which is listed yet."""
+        """Return the good 5-tuples as rows over the inference's columns; none is listed yet."""
         of = np.full(len(self.index.crossing), width)
         index = self.index
         for known, names in (
@@ -76,7 +90,7 @@ class GoodFlows:
 
 
 class GoodRows:
-    """Good 5-tuples that a table has not listed yet; attributes as of `tables.UnlistedRows`."""
+    """Good 5-tuples that a table has not listed yet; implements `tables.UnlistedRows`."""
 
     def __init__(
         self, good: GoodFlows, columns: Int64s, counts: Floats, lag: float, everything: int | None
@@ -88,17 +102,17 @@ class GoodRows:
         self._waiting = good.mask.copy()
         self._columns = columns
         self._everything = everything
-        # Numbers of the index by column; nothing stands for what is no number there.
+        # The index's number of each column; `NOTHING` where the index does not know the cause.
         self._numbers = np.full(len(counts) + 1, NOTHING)
         self._numbers[columns] = np.arange(len(columns))
 
     def columns_of(self, places: Int64s) -> Int64s:
-        """Return the columns of what some rows of the index cross, good or not."""
+        """Return the columns that rows of the index cross, whether good or not, shape (k, w)."""
         found: Int64s = self._columns[self.index.rows[places, CROSSED:]]
         return found
 
     def list_rows(self, column: int) -> Int64s:
-        """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
+        """List all unlisted rows that cross a column; return their columns, (k, w), padded."""
         if column == self._everything:
             places = np.flatnonzero(self._waiting)
         else:

@@ -1,9 +1,9 @@
-"""What bad 5-tuples cross with some chance only: mostly what their replies may cross.
+"""Turn bad 5-tuples and single probes of traces into rows of observations.
 
-Probes of a pair of leaves share the ways of their replies: what is not certain is said
-once for all of them that cross the same part of it anyway.
-
-Observations as sparse rows: 5-tuples, and the single probes of traces.
+`flow_rows` returns the table of 5-tuples: the bad ones as rows, the good ones unlisted. `hop_rows`
+returns a block of single probes of traces. Both know the components that an observation crosses for
+certain, and those that its reply crosses with some probability. 5-tuples between the same leaves
+share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
@@ -27,12 +27,13 @@ from localizer.network.traces import HopProbe
 from schemas.columns.arrays import Int64s
 from schemas.units import SECOND_NS
 
-# A fault that let a 5-tuple pass for long seldom hits it later: it grew, or the way changed.
+# Probability that a 5-tuple which a fault had let pass for long is bad because of it after all: the
+# fault grew, or the path changed.
 LATE_CHANCE: Final = 0.1
 
 
 def certain_components(flow: BadFlow) -> Sequence[str]:
-    """Return what a 5-tuple crosses, less what had let it pass."""
+    """Return what a 5-tuple crosses, without components that had let it pass before."""
     return (
         [c for c in flow.components if c not in flow.passed_before]
         if flow.passed_before
@@ -43,16 +44,21 @@ def certain_components(flow: BadFlow) -> Sequence[str]:
 def possible_groups(
     replies: ReplyWays, bad: list[BadFlow], places: Int64s, column: Columns, index: FlowIndex
 ) -> tuple[Int64s, PossibleGroups]:
-    """Return the groups of 5-tuples that are unsure of the same, and of what.
+    """Group bad 5-tuples by what they possibly cross.
 
     Parameters
     ----------
     places
-        Rows of the index that cross just the same, -1 where none does.
+        Row of the index that has the same path, -1 where there is none, shape (bad,).
+
+    Returns
+    -------
+    group : (bad,) int64
+    possible : the possible crossings of each group
     """
     first, alike = _alike(replies, places, index)
     group = np.zeros(len(bad), np.int64)
-    # Of those that are alike the first speaks for all.
+    # The first 5-tuple of each group decides for all.
     answers = np.zeros(len(first), np.int64)
     known: dict[tuple[int | str, ...], int] = {}
     ways: list[PossibleColumns] = [()]
@@ -61,18 +67,21 @@ def possible_groups(
         + [(row, -1) for row in np.flatnonzero(alike < 0).tolist()]
     ):
         flow = bad[row]
-        sure, unsure = certain_components(flow), replies.shares(*flow.key[:2])
+        certain, possible_shares = certain_components(flow), replies.shares(*flow.key[:2])
         if flow.passed_before:
-            unsure = {**unsure, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
-        if not unsure:
+            possible_shares = {**possible_shares, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
+        if not possible_shares:
             continue
-        # Of one pair of leaves it is one object.
-        what = (row if flow.passed_before else id(unsure), *filter(unsure.__contains__, sure))
+        # The shares of a pair of leaves are one object: its id identifies them.
+        what = (
+            row if flow.passed_before else id(possible_shares),
+            *filter(possible_shares.__contains__, certain),
+        )
         place = known.get(what)
         if place is None:
             place = known[what] = len(ways)
-            found = column.certain_columns(sure, flow.prober, flow.responder)
-            ways.append(column.possible_columns(unsure, found))
+            found = column.certain_columns(certain, flow.prober, flow.responder)
+            ways.append(column.possible_columns(possible_shares, found))
         if which < 0:
             group[row] = place
         else:
@@ -80,8 +89,8 @@ def possible_groups(
     group[alike >= 0] = answers[alike[alike >= 0]]
     return group, PossibleGroups(
         starts=np.cumsum([0, *map(len, ways)]),
-        columns=np.array([c for maybe in ways for c, _ in maybe], np.int64),
-        chance=np.array([chance for maybe in ways for _, chance in maybe], np.float64),
+        columns=np.array([c for possible in ways for c, _ in possible], np.int64),
+        chance=np.array([chance for possible in ways for _, chance in possible], np.float64),
     )
 
 
@@ -105,31 +114,31 @@ def _alike(replies: ReplyWays, places: Int64s, index: FlowIndex) -> tuple[Int64s
     return known[begins], alike
 
 
-# A brief cut counts half: it may have been a moment of a busy machine.
+# A cut that ended at once counts half: the machine may have been busy for a moment.
 BRIEF_WEIGHT: Final = 0.5
-# Traces count as evidence for so long: what a fault was an hour ago it need not be now.
+# Age up to which traces are evidence: a fault may have changed since.
 HOPS_NS: Final = 60 * SECOND_NS
-# A hop is late when its round trip rose by this share of what whole round trips
-# did: half of it belongs to each direction, and a hop's answer may come another way.
+# A hop is late if its round trip rose by this share of the rise of whole round trips: each
+# direction takes half of it, and a hop's answer may come back another way.
 HOP_LATE_SHARE: Final = 0.3
-# 5-tuples whose traces are looked at, of the bad ones and of the others. All losses are traced
-# at once: a hundred thousand of a storm say no more of where it is than these do.
+# Number of 5-tuples whose traces are read, separately for bad ones and others. Agents trace every
+# loss at once; in a storm these are enough to locate the fault.
 MAX_TRACED: Final = 4_096
-# Traces looked at: of many 5-tuples only the latest of each, since what six of one say differs
-# less than what one of six says, and going through them was most of what a storm's decision took.
+# Number of traces read: of many 5-tuples only the latest of each. Six traces of one 5-tuple differ
+# less than one trace each of six, and reading them dominates a storm's decision.
 MAX_TRACES: Final = 2 * MAX_TRACED
 NONE: Final[frozenset[str]] = frozenset()
 
 
 class ResolvedFaults:
-    """Until when resolved faults account for what 5-tuples lost.
+    """Until when resolved faults account for losses of 5-tuples.
 
     Parameters
     ----------
     ended
-        Faults that were resolved until recently: the time of the resolve, and what they blamed.
+        (time of resolution in nanoseconds, blamed components) of recently resolved faults.
     paths, replies
-        Which ways probes take, and replies may take.
+        Paths of probes, and possible ways of replies.
     """
 
     def __init__(
@@ -143,12 +152,12 @@ class ResolvedFaults:
         self._replies = replies
 
     def until_ns(self, key: FlowKey, components: Iterable[str] = ()) -> int:
-        """Return the last resolve of a fault that its packets met; 0: there was none.
+        """Return when the last resolved fault on a 5-tuple's path or reply path ended; 0 if none.
 
         Parameters
         ----------
         components
-            What it crossed then, beside what it crosses now.
+            Further components that it crossed at the time.
         """
         if not self._ended:
             return 0
@@ -182,7 +191,7 @@ def flow_rows(
 
 
 def _crossed(bad: list[BadFlow], places: Int64s, column: Columns, unlisted: GoodRows) -> Int64s:
-    """Return the columns of bad 5-tuples, padded; `places`: where the index has just the same."""
+    """Return the columns of bad 5-tuples, (bad, w), padded; `places` as in `possible_groups`."""
     width = len(unlisted.counts)
     found = np.full((len(bad), 4), width)
     found[:, 0] = [column.probers.get(f.prober, width) for f in bad]
@@ -203,16 +212,16 @@ def _crossed(bad: list[BadFlow], places: Int64s, column: Columns, unlisted: Good
 
 
 class _Rows:
-    """Observations; those that cross the same and came out alike are one with their weight."""
+    """Collects observations; those with the same outcome and columns become one weighted row."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[bool, tuple[int, ...], PossibleColumns], int] = {}
-        # By place: what all that are alike weigh together.
+        # Total weight of each row.
         self.weights: list[float] = []
 
-    def place(self, crossed: tuple[int, ...], *, bad: bool, maybe: PossibleColumns = ()) -> int:
-        """Return the place of those alike; `maybe`: columns that are crossed with a chance only."""
-        place = self._places.setdefault((bad, crossed, maybe), len(self.weights))
+    def place(self, crossed: tuple[int, ...], *, bad: bool, possible: PossibleColumns = ()) -> int:
+        """Return the row for an outcome and columns; `possible` holds possible columns."""
+        place = self._places.setdefault((bad, crossed, possible), len(self.weights))
         if place == len(self.weights):
             self.weights.append(0.0)
         return place
@@ -221,7 +230,9 @@ class _Rows:
         """Return the block."""
         rows = [row for row, (_, crossed, _) in enumerate(self._places) for _ in crossed]
         columns = [place for _, crossed, _ in self._places for place in crossed]
-        maybes = [(row, *m) for row, (_, _, maybe) in enumerate(self._places) for m in maybe]
+        possible_entries = [
+            (row, *m) for row, (_, _, possible) in enumerate(self._places) for m in possible
+        ]
         return Block(
             bad=np.array([bad for bad, _, _ in self._places], dtype=np.bool_),
             weight=np.array(self.weights, dtype=np.float64),
@@ -229,18 +240,18 @@ class _Rows:
             rows=np.array(rows, dtype=np.int64),
             columns=np.array(columns, dtype=np.int64),
             possible=PossibleCrossings(
-                rows=np.array([m[0] for m in maybes], dtype=np.int64),
-                columns=np.array([m[1] for m in maybes], dtype=np.int64),
-                chance=np.array([m[2] for m in maybes], dtype=np.float64),
+                rows=np.array([m[0] for m in possible_entries], dtype=np.int64),
+                columns=np.array([m[1] for m in possible_entries], dtype=np.int64),
+                chance=np.array([m[2] for m in possible_entries], dtype=np.float64),
             ),
         )
 
 
 def _weights(bad: list[BadFlow]) -> list[float]:
-    """Return what bad 5-tuples count.
+    """Return the weight of each bad 5-tuple.
 
-    The loss test pools the 5-tuples of a path: when it fires, all that lost a probe
-    are flagged together, so the lossy ones of a path count as one observation.
+    The loss test pools the 5-tuples of a pair of endpoints: when it fires, all that lost a probe
+    are flagged together. So the lossy 5-tuples of one pair count as one observation.
     """
     lossy = Counter(flow.key[:2] for flow in bad if flow.open and flow.lossy)
     return [BRIEF_WEIGHT if not f.open else 1.0 / lossy[f.key[:2]] if f.lossy else 1.0 for f in bad]
@@ -257,7 +268,7 @@ def hop_rows(
     resolved: ResolvedFaults,
     now_ns: int,
 ) -> Block:
-    """Return the block of single probes of traces since the first bad 5-tuple's onset.
+    """Return single probes of traces as observations.
 
     Parameters
     ----------
@@ -265,6 +276,11 @@ def hop_rows(
         5-tuples whose traces do not count.
     resolved
         What resolved faults account for.
+
+    Returns
+    -------
+    Block
+        Probes since the onset of the first bad 5-tuple; their lag is 1.
     """
     onset_ns = min(flow.onset_ns for flow in bad) - ONSET_SLACK_NS
     since_ns = max(onset_ns, now_ns - HOPS_NS)
@@ -273,15 +289,15 @@ def hop_rows(
     agents = {flow.key: (flow.prober, flow.responder) for flow in bad}
     replyless = {flow.key for flow in bad if flow.replyless and column.reply is not None}
     rows = _Rows()
-    # Paths share their prefixes: by identity, which hashes faster than a dozen names.
+    # Paths share their prefix tuples, so the id of a tuple identifies it and hashes faster.
     known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
-    # Where the good ones of these are: most of a trace is.
+    # Row of the good probes for each key: most probes of a trace are good.
     well: dict[tuple[int, str, str | None, frozenset[str]], int] = {}
     late = {flow.key: flow.passed_before for flow in bad if flow.passed_before}
-    # Every loss is traced at once, also that of a 5-tuple no test has flagged yet.
+    # Agents trace every loss at once, also on 5-tuples that no test has flagged yet.
     mine = [k for k in agents if (sources.paths.traced_ns(k) or 0) >= since_ns]
     others = sources.paths.traced_since(since_ns, MAX_TRACED)
-    keys = sorted({*_spread(mine), *(k for k in others if k not in agents)})
+    keys = sorted({*_sample(mine), *(k for k in others if k not in agents)})
     latest = max(1, MAX_TRACES // max(1, len(keys)))
     for key in keys:
         if key in explained:
@@ -289,51 +305,56 @@ def hop_rows(
         prober, responder = agents.get(
             key, (sources.roster.agent_of(key[0]) or "", sources.roster.agent_of(key[1]))
         )
-        # An anomaly may be older than a fault that is over, and the traces of that one among its.
+        # An anomaly may be older than a resolved fault; traces from before the resolution belong to
+        # it.
         own_ns = since_ns if family is Family.LATENCY else max(since_ns, resolved.until_ns(key) + 1)
         probes = sources.paths.hop_probes(key, own_ns, onset_ns, latest)
         found = _outcomes(family, probes, late_ns)
-        passed = late.get(key, NONE)
-        spoilt: dict[int, int] = {}
+        passed_before = late.get(key, NONE)
+        bad_count: dict[int, int] = {}
         for probe, outcome in found:
-            spoilt[probe.traced_ns] = spoilt.get(probe.traced_ns, 0) + outcome
+            bad_count[probe.traced_ns] = bad_count.get(probe.traced_ns, 0) + outcome
         for probe, outcome in found:
-            # That the target of another 5-tuple is silent is its agent's matter, and that
-            # only the target is silent may be that of the reply's way.
+            # The target of another 5-tuple that does not answer is its agent's problem; where only
+            # the target is silent, the reply may be lost on its own way.
             if probe.target and outcome and (key not in agents or key in replyless):
                 continue
             target = responder if probe.target else None
-            ends = id(probe.components), prober, target, passed
+            ends = id(probe.components), prober, target, passed_before
             if not outcome and ends in well:
                 rows.weights[well[ends]] += 1.0
                 continue
             if ends not in known:
-                sure = [c for c in probe.components if c not in passed]
-                known[ends] = column.certain_columns(sure, prober, target)
+                certain = [c for c in probe.components if c not in passed_before]
+                known[ends] = column.certain_columns(certain, prober, target)
             if not outcome:
                 well[ends] = rows.place(known[ends], bad=False)
                 rows.weights[well[ends]] += 1.0
                 continue
-            # What is lost of the target's answer may be lost on its own way.
-            unsure = dict(replies.shares(*key[:2])) if probe.target else {}
-            if passed:
-                unsure |= dict.fromkeys(passed.intersection(probe.components), LATE_CHANCE)
-            maybe = column.possible_columns(unsure, known[ends]) if unsure else ()
-            # Every hop behind a delay is late: one piece of news for each trace.
-            weight = 1.0 / spoilt[probe.traced_ns]
-            rows.weights[rows.place(known[ends], bad=True, maybe=maybe)] += weight
+            # The target's answer may be lost on its own way back.
+            possible_shares = dict(replies.shares(*key[:2])) if probe.target else {}
+            if passed_before:
+                possible_shares |= dict.fromkeys(
+                    passed_before.intersection(probe.components), LATE_CHANCE
+                )
+            possible = (
+                column.possible_columns(possible_shares, known[ends]) if possible_shares else ()
+            )
+            # All hops behind a delay are late: together they count as one observation per trace.
+            weight = 1.0 / bad_count[probe.traced_ns]
+            rows.weights[rows.place(known[ends], bad=True, possible=possible)] += weight
     return rows.block(1.0)
 
 
-def _spread(keys: list[FlowKey]) -> list[FlowKey]:
-    """Return the keys, of too many every second, third and so on."""
+def _sample(keys: list[FlowKey]) -> list[FlowKey]:
+    """Return at most `MAX_TRACED` of the keys, evenly spread."""
     return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
 
 
 def _outcomes(
     family: Family, probes: list[HopProbe], late_ns: float
 ) -> list[tuple[HopProbe, bool]]:
-    """Return which hops' probes were bad, less those that say nothing of this family."""
+    """Return for each probe that says something about the family whether it was bad."""
     if family is Family.LOSS:
         return [(probe, not probe.answered) for probe in probes]
     return [(probe, probe.rise_ns > late_ns) for probe in probes if probe.rise_ns is not None]

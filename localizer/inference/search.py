@@ -1,31 +1,30 @@
-"""Which faults explain the bad observations and are not contradicted by the good ones.
+"""Find the faults that explain the bad observations and are not contradicted by the good ones.
 
-Model. A component c, if faulty, spoils each observation that crosses it with
-probability s_c (its severity: 1 for a cut, less for partial faults), each
-independently (noisy-or); whatever is wrong with the network, an observation is
-spoilt by chance with probability e. So with the set H of faulty components
+Model. A faulty component c makes each observation that crosses it bad with probability s_c, its
+severity: 1 for a cut, less for a partial fault, independently for each observation (noisy-or).
+Whatever is wrong with the network, an observation is bad by chance with probability e. With the
+set H of faulty components
 
-    P(observation i is good | H) = (1 - e) * prod over c in H that i crosses of (1 - s_c)
+    P(observation i is good | H) = (1 - e) * product over c in H that i crosses of (1 - s_c)
 
-and a faulty component adds log(prior) to the score. A bad observation that has
-not shown itself yet looks good: with `lag` F, the share of truly bad ones that are
-known by now, P(looks good) = 1 - F * P(bad). The score of (H, s, e) is the
-log-posterior up to a constant; severities and e are taken from small grids. The
-model is that of Flock (CoNEXT 2023), extended by severity, lag and chance rate.
+and each faulty component adds log(prior) to the score. A bad observation that is not detected yet
+looks good: with the lag F, the share of truly bad ones that are detected by now,
+P(looks good) = 1 - F * P(bad). The score of (H, s, e) is the log-posterior up to a constant;
+severities and e come from small grids. The model is that of Flock (CoNEXT 2023), extended by
+severity, lag and a grid of chance rates. SkeletonHunter itself (SIGCOMM 2025, Algorithm 1) counts
+votes of failing paths and does not use successful probes.
 
-Which way the reply of a bad 5-tuple took nobody knows: what it crossed with chance q
-only is a factor 1 - q * s_c instead.
+The way of a reply is not traced: where an observation crosses c only with probability q, the
+factor is 1 - q * s_c.
 
-Two blocks of observations have severities of their own: 5-tuples, which a
-detector judged bad over many probes, and the single probes of traces, each of
-which crossed only the components up to its hop and so tells apart what all
-5-tuples cross together. Some columns are no components but other reasons for
-bad observations (a busy prober, a stalled responder, everything at once): they
-compete, so that noise is not blamed on the network.
+Two tables have severities of their own: 5-tuples, which a detector judged over many probes, and
+single probes of traces, which crossed only the components up to their hop and so separate
+components that all 5-tuples cross together. Some columns are no components but noise (a busy
+prober, a stalled responder, a cluster-wide disturbance). They compete with the components, so that
+noise is not blamed on the network.
 
-Search: add the component with the greatest gain, then adjust, swap and remove
-while that gains; for every e of the grid; the best of all wins. Sparse sums over
-(observation, component) entries; nothing is enumerated.
+Search. Greedy: add the component with the greatest gain, then adjust, swap and remove chosen ones
+while the score rises. This is repeated for every e of the grid; the best result is returned.
 """
 
 from dataclasses import dataclass
@@ -37,41 +36,41 @@ from localizer.inference.table_likelihood import TableLikelihood
 from localizer.inference.tables import Block, Table
 from schemas.columns.arrays import Bools, Floats, Int64s
 
-# A partial fault flags every second 5-tuple or fewer, a cut all of them.
+# A partial fault makes at most half of the 5-tuples bad, a cut all of them.
 FLOW_SEVERITIES: Final = (0.1, 0.25, 0.5, 0.8, 0.97, 0.999)
-# 5 % to 20 % loss show in single probes of traces as they are; a cut stops all.
+# Single probes show loss of 5 % to 20 % as it is; a cut stops all.
 HOP_SEVERITIES: Final = (0.05, 0.1, 0.2, 0.5, 0.95, 0.999)
-# Severities are equally likely beforehand.
+# All severities have the same prior probability.
 LOG_SEVERITY: Final = -float(np.log(len(FLOW_SEVERITIES)))
-# More faults at once than that are one larger thing, or none.
+# More simultaneous faults than this are one larger fault, or noise.
 MAX_FAULTS: Final = 64
-# Traces say where, not whether: what explains no bad 5-tuple is not at fault,
-# however late or lost single probes across it were.
+# Traces tell where a fault is, not whether there is one: a cause that explains no bad 5-tuple is
+# not at fault, however many single probes across it were late or lost.
 MIN_FLOW_GAIN: Final = 1.0
-# Rounds of adjusting after each added component; it settles in two or three.
+# Rounds of adjusting after each addition; two or three are enough in practice.
 MAX_ROUNDS: Final = 8
-# Scores closer than this are a tie: sums of thousands of log_likelihoods in different order.
+# Scores closer than this are equal: sums of thousands of terms depend on their order.
 TIE: Final = 1e-7
-# Rivals with less belief than this are not told: of a hundred thousand columns all but a few.
+# Rivals below this probability are left out: nearly all of a hundred thousand columns.
 LEAST_BELIEF: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What there is to explain.
+    """The input of the search.
 
     Attributes
     ----------
     names
-        Columns, in the order in which ties are broken.
+        Columns, in the order that breaks ties.
     log_prior
-        Log odds of each column to be at fault, shape (columns,).
+        Log odds that each column is at fault, shape (columns,) float64.
     blamable
-        Columns that may be chosen, shape (columns,): something bad crosses them.
+        Columns that may be chosen, shape (columns,) bool: a bad observation crosses them.
     flows, hops
-        The two blocks.
+        Observations of 5-tuples, and of single probes of traces.
     chance
-        Grid of (chance rate of a bad 5-tuple, log of its weight).
+        Grid of (probability that a 5-tuple is bad by chance, its log weight).
     hop_chance
         Probability that a single probe of a trace is bad by chance.
     """
@@ -87,10 +86,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A chosen column.
+    """A chosen column and its rivals.
 
-    `shares` are (column, share of the belief) of all that could stand in its
-    place, best first; `doubt` the share of "nothing there".
+    Attributes
+    ----------
+    shares
+        (column, posterior probability) of all columns that could take its place, best first.
+    doubt
+        Posterior probability that none of them is at fault.
     """
 
     column: int
@@ -102,7 +105,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The best explanation found; `score` without a constant."""
+    """The best set of faults; `score` is its log-posterior up to a constant."""
 
     suspects: tuple[Suspect, ...]
     chance: float
@@ -110,13 +113,29 @@ class Explanation:
 
 
 def explain(problem: Problem) -> Explanation:
-    """Return the best explanation; without suspects when chance alone is better."""
+    """Return the best explanation.
+
+    Parameters
+    ----------
+    problem
+        Observations, columns and priors.
+
+    Returns
+    -------
+    Explanation
+        Without suspects if chance alone explains the observations better.
+
+    Raises
+    ------
+    ValueError
+        If the grid of chance rates is empty.
+    """
     best: tuple[float, float, _Search] | None = None
     width = len(problem.names)
     tables = _table(problem.flows, width), _table(problem.hops, width)
     for chance, log_weight in problem.chance:
         search = _Search(problem, tables, chance)
-        # More than this it cannot come to, whatever is chosen.
+        # No choice of faults can exceed this bound.
         if best is not None and search.bound() + log_weight <= best[0] + TIE:
             continue
         search.run()
@@ -140,20 +159,20 @@ class _Search:
             TableLikelihood(tables[0], FLOW_SEVERITIES, chance),
             TableLikelihood(tables[1], HOP_SEVERITIES, problem.hop_chance),
         )
-        # Column to the places of its severities in the two grids.
+        # For each chosen column the indices of its severities in the two grids.
         self._chosen: dict[int, tuple[int, int]] = {}
-        # Chosen columns that were better than all others when they were looked at last, with
-        # what they gained; nothing near them has changed since.
+        # Chosen columns that had no better replacement when last checked, with their gain then; no
+        # column that shares an observation with them has changed since.
         self._settled: dict[int, float] = {}
         self._totals: Floats | None = None
 
     def run(self) -> None:
-        """Search: as long as one more component, with what follows from it, is a gain."""
+        """Add faults one by one, adjusting the others after each, while the score rises."""
         score = self.score()
         while len(self._chosen) < MAX_FAULTS:
             column, places, gain = self._best()
             if gain <= TIE:
-                # Until now only what is near a change was looked at again.
+                # So far only columns near a change were checked again: check all before stopping.
                 self._settled.clear()
                 self._improve()
                 if self.score() <= score + TIE:
@@ -163,7 +182,7 @@ class _Search:
             before = dict(self._chosen)
             self._add(column, places)
             self._improve()
-            # Adjusting may drop what explains nothing any more, and lose by it.
+            # Adjusting may drop columns and end with a lower score: undo the addition.
             if self.score() <= score + TIE:
                 self._restore(before)
                 return
@@ -176,16 +195,16 @@ class _Search:
             self._add(column, places)
 
     def bound(self) -> float:
-        """Return what no score exceeds: all that is bad explained, nothing that is good spoilt."""
+        """Return an upper bound of the score: all bad rows explained, no good row contradicted."""
         return sum(likelihood.upper_bound for likelihood in self._likelihoods)
 
     def score(self) -> float:
-        """Return the log-posterior of what is chosen, up to a constant."""
+        """Return the log-posterior of the chosen faults, up to a constant."""
         prior = sum(float(self._problem.log_prior[c]) + 2 * LOG_SEVERITY for c in self._chosen)
         return sum(likelihood.value for likelihood in self._likelihoods) + prior
 
     def suspects(self) -> tuple[Suspect, ...]:
-        """Return what is chosen, each with its rivals."""
+        """Return the chosen columns, each with its rivals."""
         found = []
         for column in sorted(self._chosen):
             flow, hop = self._chosen[column]
@@ -228,7 +247,7 @@ class _Search:
         return self._totals
 
     def _places(self, column: int) -> tuple[int, int]:
-        """Return the places of a column's best severities."""
+        """Return the indices of a column's best severities."""
         flow, hop = (int(likelihood.gains[:, column].argmax()) for likelihood in self._likelihoods)
         return flow, hop
 
@@ -238,7 +257,7 @@ class _Search:
         if not free.any():
             return -1, (0, 0), -np.inf
         totals = np.where(free, totals, -np.inf)
-        # The first within a hair of the best: rounding must not choose.
+        # Take the first that ties with the best: rounding must not decide.
         column = int(np.flatnonzero(totals >= totals.max() - TIE)[0])
         return column, self._places(column), float(totals[column])
 
@@ -256,7 +275,7 @@ class _Search:
         self._touch(column)
 
     def _touch(self, column: int) -> None:
-        """Note that a column came or went: what shares an observation with it is unsettled."""
+        """Note that a column came or went: columns that share a row with it are unsettled."""
         self._totals = None
         for likelihood in self._likelihoods:
             near = likelihood.table.columns_near(column)
@@ -264,7 +283,7 @@ class _Search:
                 del self._settled[settled]
 
     def _improve(self) -> None:
-        """Adjust, swap or remove what is chosen, one after another, while it gains."""
+        """Adjust the chosen columns in turn while the score rises."""
         for _ in range(MAX_ROUNDS):
             before = self.score()
             for column in sorted(self._chosen):
@@ -274,7 +293,7 @@ class _Search:
                 return
 
     def _adjust(self, column: int) -> None:
-        """Put in the place of a chosen column what is best there: mostly itself."""
+        """Replace a chosen column by the best one there, mostly itself; drop it if none gains."""
         places = self._chosen[column]
         settled, marks = (
             dict(self._settled),
@@ -298,6 +317,6 @@ class _Search:
 
 
 def _holds(places: Int64s, place: int) -> bool:
-    """Say whether sorted places hold one."""
+    """Return whether a sorted array contains a value."""
     at = int(np.searchsorted(places, place))
     return at < len(places) and int(places[at]) == place

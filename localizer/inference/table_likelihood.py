@@ -1,8 +1,8 @@
-"""What a set of chosen faults makes of observations, kept up as columns come and go. Pure.
+"""The likelihood of a table under a set of chosen faults, updated as faults are added and removed.
 
-Observations on which the chosen columns act alike, and that came out alike, are in one
-state; there are few states, and all rows of one gain the same by a further column. So a
-column that comes or goes changes only the sums of its own rows, a state at a time.
+Rows with the same outcome, the same lag and the same chosen faults are in one state. There are few
+states, and all rows of a state gain the same when a further fault is added. So adding or removing a
+fault updates only the rows that cross it, one state at a time.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from schemas.columns.arrays import Floats, Int64s
 
 @dataclass(frozen=True, slots=True)
 class _RowState:
-    """How rows came out, and what chosen columns left of P(good): (column, factor), sorted."""
+    """Outcome of rows, and the factors (column, factor) of chosen faults on P(good), sorted."""
 
     bad: bool
     lag: float
@@ -24,7 +24,7 @@ class _RowState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a likelihood goes back to."""
+    """What `TableLikelihood.restore` goes back to."""
 
     rows: Int64s
     state: Int64s
@@ -33,16 +33,18 @@ class Snapshot:
 
 
 class TableLikelihood:
-    """One table, with its grid of severities and P(good) under what is chosen.
+    """The likelihood of one table, and what each further fault would gain.
 
     Attributes
     ----------
+    grid
+        Severities that a fault may have.
     gains
-        What adding each column with each severity gains, shape (grid, columns).
+        Gain in log-likelihood by adding each column at each severity, shape (grid, columns).
     value
-        Log-likelihood under what is chosen.
-    bound
-        What `value` never exceeds: that of the good ones when nothing is chosen.
+        Log-likelihood under the chosen faults.
+    upper_bound
+        `value` never exceeds it: the log-likelihood of the good rows with nothing chosen.
     """
 
     def __init__(self, table: Table, grid: tuple[float, ...], chance: float) -> None:
@@ -52,36 +54,37 @@ class TableLikelihood:
         self._severity = np.array(grid)
         self._ids: dict[_RowState, int] = {}
         self._states: list[_RowState] = []
-        # By state: whether its rows are bad, their lag, P(good), and the log-likelihood of one.
+        # Per state: whether its rows are bad, their lag, P(good), and the log-likelihood of one
+        # row.
         self._bad = np.empty(0, np.bool_)
         self._lag = np.empty(0)
         self._good = np.empty(0)
-        self._worth = np.empty(0)
-        # What each state's rows gain by a further column, shape (grid, states).
-        self._delta = np.empty((len(grid), 0))
+        self._row_value = np.empty(0)
+        # Gain of one row of each state by a further fault, shape (grid, states).
+        self._row_gain = np.empty((len(grid), 0))
         self._state = np.empty(0, np.int64)
         self.gains = np.zeros((len(grid), table.width))
         self.value = self.upper_bound = 0.0
         self._begin()
 
     def add_fault(self, column: int, severity: float) -> None:
-        """Choose a column."""
+        """Add a column to the chosen faults."""
         rows, odds = self.table.rows(column)
         self._list()
-        self._move(column, rows, 1.0 - odds * severity)
+        self._move_rows(column, rows, 1.0 - odds * severity)
 
     def remove_fault(self, column: int) -> None:
-        """Take a chosen column back."""
+        """Remove a column from the chosen faults."""
         rows, _ = self.table.rows(column)
-        self._move(column, rows, None)
+        self._move_rows(column, rows, None)
 
     def snapshot(self, column: int) -> Snapshot:
-        """Return how things are, for a column that is taken back for a moment."""
+        """Save what removing this column changes, for `restore`."""
         rows, _ = self.table.rows(column)
         return Snapshot(rows, self._state[rows], self.gains.copy(), self.value)
 
     def restore(self, mark: Snapshot) -> None:
-        """Be again as things were when marked; only that column may have gone since."""
+        """Undo the removal since the snapshot; nothing else may have changed."""
         self._state[mark.rows] = mark.state
         self.gains, self.value = mark.gains, mark.value
 
@@ -93,24 +96,24 @@ class TableLikelihood:
         self._state = np.array(ids, np.int64)[kind.reshape(-1)] if ids else self._state
         if ids:
             every = np.arange(len(table))
-            self._spread(every, kind.reshape(-1), None, np.array(ids, np.int64))
-        worth = table.weight * self._worth[self._state]
-        self.value, self.upper_bound = float(worth.sum()), float(worth[~table.bad].sum())
+            self._update_gains(every, kind.reshape(-1), None, np.array(ids, np.int64))
+        values = table.weight * self._row_value[self._state]
+        self.value, self.upper_bound = float(values.sum()), float(values[~table.bad].sum())
         if table.unlisted is not None:
             state = self._id(_RowState(False, table.unlisted.lag))
-            self.gains += self._delta[:, state, None] * table.unlisted.counts
-            more = table.unlisted.total * float(self._worth[state])
+            self.gains += self._row_gain[:, state, None] * table.unlisted.counts
+            more = table.unlisted.total * float(self._row_value[state])
             self.value, self.upper_bound = self.value + more, self.upper_bound + more
 
     def _list(self) -> None:
-        """Follow the table, which has listed rows that nothing chosen crosses: none but good."""
+        """Give states to rows that the table has listed since; no chosen fault crosses them."""
         more = len(self.table) - len(self._state)
         if more and self.table.unlisted is not None:
             state = self._id(_RowState(False, self.table.unlisted.lag))
             self._state = np.append(self._state, np.full(more, state))
 
     def _id(self, state: _RowState) -> int:
-        """Return the number of a state; one that is new is worked out."""
+        """Return the number of a state; register a new one."""
         known = self._ids.get(state)
         if known is not None:
             return known
@@ -123,32 +126,32 @@ class TableLikelihood:
         self._states.append(state)
         self._bad, self._lag = np.append(self._bad, bad), np.append(self._lag, lag)
         self._good = np.append(self._good, good)
-        self._worth = np.append(self._worth, now)
-        self._delta = np.concatenate([self._delta, (then - now)[:, None]], axis=1)
+        self._row_value = np.append(self._row_value, now)
+        self._row_gain = np.concatenate([self._row_gain, (then - now)[:, None]], axis=1)
         self._ids[state] = len(self._states) - 1
         return self._ids[state]
 
-    def _move(self, column: int, rows: Int64s, factors: Floats | None) -> None:
-        """Put rows into the states that a column makes of theirs; None: that it leaves behind."""
+    def _move_rows(self, column: int, rows: Int64s, factors: Floats | None) -> None:
+        """Move rows into the states after a column is added, or removed (`factors` None)."""
         if not len(rows):
             return
         before = self._state[rows]
         if factors is None:
             pairs, place = np.unique(before, return_inverse=True)
             old = pairs
-            made = [self._without(state, column) for state in old.tolist()]
+            targets = [self._without(state, column) for state in old.tolist()]
         else:
             values, which = np.unique(factors, return_inverse=True)
             pairs, place = np.unique(before * len(values) + which, return_inverse=True)
             old, used = pairs // len(values), values[pairs % len(values)]
-            made = [
+            targets = [
                 self._with(state, column, factor)
                 for state, factor in zip(old.tolist(), used.tolist(), strict=True)
             ]
-        new = np.array(made, np.int64)
-        self._spread(rows, place, old, new)
+        new = np.array(targets, np.int64)
+        self._update_gains(rows, place, old, new)
         gained = np.bincount(place, self.table.weight[rows], len(pairs))
-        self.value += float(gained @ (self._worth[new] - self._worth[old]))
+        self.value += float(gained @ (self._row_value[new] - self._row_value[old]))
         self._state[rows] = new[place]
 
     def _with(self, state: int, column: int, factor: float) -> int:
@@ -161,24 +164,24 @@ class TableLikelihood:
         factors = tuple(f for f in before.factors if f[0] != column)
         return self._id(_RowState(before.bad, before.lag, factors))
 
-    def _spread(self, rows: Int64s, place: Int64s, old: Int64s | None, new: Int64s) -> None:
-        """Tell the gains that rows have gone from some states into others.
+    def _update_gains(self, rows: Int64s, place: Int64s, old: Int64s | None, new: Int64s) -> None:
+        """Update the gains for rows that change their states.
 
         Parameters
         ----------
         place
-            Which of the states a row goes from and into, shape (rows,).
+            Which of the moves each row makes, shape (rows,).
         old, new
-            The states, shape (kinds of moves,); None: the rows were not counted before.
+            States before and after each move, shape (moves,); `old` None: the rows are new.
         """
         table, width, kinds = self.table, self.table.width + 1, len(new)
         weight, crossed = table.weight[rows], table.crossed[rows]
-        delta = self._delta[:, new]
+        delta = self._row_gain[:, new]
         if old is not None:
-            delta = delta - self._delta[:, old]
+            delta = delta - self._row_gain[:, old]
         most = crossed.shape[1]
         if kinds <= len(self.grid):
-            # A sum for each kind of move serves all severities.
+            # One sum per move serves all severities.
             flat = (place[:, None] * width + crossed).ravel()
             sums = np.bincount(flat, np.repeat(weight, most), kinds * width)
             self.gains += delta @ sums.reshape(kinds, width)[:, :-1]
@@ -187,30 +190,32 @@ class TableLikelihood:
             for index, each in enumerate(delta):
                 one = np.repeat(weight * each[place], most)
                 self.gains[index] += np.bincount(flat, one, width)[:-1]
-        self._spread_maybes(table.group[rows] * kinds + place, weight, old, new)
+        self._update_possible_gains(table.group[rows] * kinds + place, weight, old, new)
 
-    def _spread_maybes(self, key: Int64s, weight: Floats, old: Int64s | None, new: Int64s) -> None:
-        """Tell them of what the rows may cross; `key`: group and kind of move in one."""
+    def _update_possible_gains(
+        self, key: Int64s, weight: Floats, old: Int64s | None, new: Int64s
+    ) -> None:
+        """Update the gains for possible crossings; `key` combines group and move."""
         kinds = len(new)
-        unsure = key >= kinds
-        if not unsure.any():
+        possible = key >= kinds
+        if not possible.any():
             return
-        keys, place = np.unique(key[unsure], return_inverse=True)
-        sums = np.bincount(place, weight[unsure])
+        keys, place = np.unique(key[possible], return_inverse=True)
+        sums = np.bincount(place, weight[possible])
         entries, which = self.table.possible.entries(keys // kinds)
         columns, odds = self.table.possible.columns[entries], self.table.possible.chance[entries]
         move = (keys % kinds)[which]
-        each = self._unsure(new[move], odds)
+        each = self._possible_gains(new[move], odds)
         if old is not None:
-            each -= self._unsure(old[move], odds)
+            each -= self._possible_gains(old[move], odds)
         each *= sums[which]
         width, most = self.table.width, len(self.grid)
         flat = (np.arange(most)[:, None] * width + columns).ravel()
         self.gains += np.bincount(flat, each.ravel(), most * width).reshape(most, width)
 
-    def _unsure(self, states: Int64s, odds: Floats) -> Floats:
-        """Return what rows gain by a column that they cross with a chance, (grid, entries)."""
+    def _possible_gains(self, states: Int64s, odds: Floats) -> Floats:
+        """Return what rows gain by columns that they cross with a probability, (grid, entries)."""
         bad, lag, good = self._bad[states], self._lag[states], self._good[states]
         then = log_likelihoods(bad, lag, good * (1.0 - odds * self._severity[:, None]))
-        gained: Floats = then - self._worth[states]
+        gained: Floats = then - self._row_value[states]
         return gained

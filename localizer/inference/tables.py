@@ -1,14 +1,12 @@
-"""Observations as sparse matrices.
+"""Observations as sparse tables: one row per observation, one column per candidate cause.
 
-The likelihoods of `localizer.inference.search`: an observation is good with probability
-(1 - e) * prod over the faults that it crosses of (1 - severity); where it crosses one
-with chance q only, the factor is 1 - q * severity.
+The likelihood is that of `localizer.inference.search`. An observation is good with probability
+(1 - e) * product over the faults that it crosses of (1 - severity); for a fault that it crosses
+only with probability q, the factor is 1 - q * severity.
 
-Observations as the search reads them: one row of columns each, listed as far as needed. Pure.
-
-A good 5-tuple matters one by one only when a column that it crosses is chosen: until then it
-is enough to know how many of them cross each column. So good ones may stay unlisted, and a
-column's are listed when it is tried first. Of a million, that is those of a few cables.
+The search needs a good 5-tuple as a row of its own only once a column that it crosses has been
+chosen. Until then the number of good 5-tuples per column is enough. So good rows stay unlisted, and
+those of a column are listed when the column is first tried: of a million, those of a few cables.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +19,13 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleCrossings:
-    """What observations cross with some chance only: `rows`, `columns`, `chance`, all (k,)."""
+    """Columns that observations cross with some probability only.
+
+    Attributes
+    ----------
+    rows, columns : (k,) int64
+    chance : (k,) float64, probability that the row crosses the column
+    """
 
     rows: Int64s
     columns: Int64s
@@ -29,17 +33,22 @@ class PossibleCrossings:
 
 
 def no_possible_crossings() -> PossibleCrossings:
-    """Return an empty one."""
+    """Return no entries."""
     none = np.empty(0, np.int64)
     return PossibleCrossings(rows=none, columns=none, chance=np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Observations of one sort, m of them, with n entries (observation, column).
+    """Observations of one sort: m rows with n entries (row, column).
 
-    `bad`, `weight`, `lag`: shape (m,); `rows`, `columns`: shape (n,), no entry of which
-    is one of `maybes` too.
+    Attributes
+    ----------
+    bad : (m,) bool
+    weight : (m,) float64, how many observations the row stands for
+    lag : (m,) float64, share of truly bad ones that are detected by now, see `detection_lag`
+    rows, columns : (n,) int64, what is crossed for certain
+    possible : what is crossed with some probability only; disjoint from the entries above
     """
 
     bad: Bools
@@ -51,36 +60,57 @@ class Block:
 
 
 def log_likelihoods(bad: Bools, lag: Floats, good: Floats) -> Floats:
-    """Return the log-likelihood of observations with P(good) as given, all of one shape."""
-    spoilt = np.maximum(1.0 - good, 1e-300)
-    return np.where(bad, np.log(spoilt), np.log1p(-np.minimum(lag * spoilt, 1 - 1e-12)))
+    """Return the log-likelihood of each observation.
+
+    Parameters
+    ----------
+    bad
+        Whether it is bad, shape (...).
+    lag
+        Share of truly bad observations that are detected by now, shape (...).
+    good
+        Probability that it is good, shape (...).
+
+    Examples
+    --------
+    >>> log_likelihoods(np.array([True, False]), np.ones(2), np.full(2, 0.5)).round(3)
+    array([-0.693, -0.693])
+    """
+    bad_chance = np.maximum(1.0 - good, 1e-300)
+    return np.where(bad, np.log(bad_chance), np.log1p(-np.minimum(lag * bad_chance, 1 - 1e-12)))
 
 
 class UnlistedRows(Protocol):
-    """Good observations of weight 1 that no row stands for yet."""
+    """Good observations of weight 1 that have no row in the table yet."""
 
     @property
     def total(self) -> int:
-        """How many."""
+        """How many there are."""
 
     @property
     def lag(self) -> float:
-        """As of a block, the same for all."""
+        """The lag of each, as in `Block`."""
 
     @property
     def counts(self) -> Floats:
         """How many of them cross each column, shape (columns,)."""
 
     def list_rows(self, column: int) -> Int64s:
-        """Return the columns of all that cross one, shape (k, w), padded; they are listed now."""
+        """List all that cross a column; return their columns, shape (k, w), padded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleGroups:
-    """What groups of rows cross with some chance only, entry by entry.
+    """Possible crossings, shared by groups of rows.
 
-    Group g has the entries `starts[g]` to `starts[g + 1]`; group 0 has none. `columns` and
-    `chance`: shape (entries,).
+    Rows of one group possibly cross the same columns with the same probabilities.
+
+    Attributes
+    ----------
+    starts : (groups + 1,) int64
+        Group g has the entries from `starts[g]` to `starts[g + 1]`; group 0 has none.
+    columns : (entries,) int64
+    chance : (entries,) float64
     """
 
     starts: Int64s
@@ -88,7 +118,7 @@ class PossibleGroups:
     chance: Floats
 
     def entries(self, groups: Int64s) -> tuple[Int64s, Int64s]:
-        """Return all entries of some groups, and for each the place of its group among them."""
+        """Return all entries of some groups, and for each entry the position of its group."""
         counts = self.starts[groups + 1] - self.starts[groups]
         which = np.repeat(np.arange(len(groups)), counts)
         first = np.cumsum(counts) - counts
@@ -96,24 +126,24 @@ class PossibleGroups:
 
 
 def no_possible_groups() -> PossibleGroups:
-    """Return those of rows that cross everything for certain."""
+    """Return the groups of rows that cross everything for certain."""
     none = np.empty(0, np.int64)
     return PossibleGroups(starts=np.zeros(2, np.int64), columns=none, chance=np.empty(0))
 
 
 class Table:
-    """Rows of observations, more of which may be listed in the course of a search.
+    """Rows of observations; the search lists further rows as it needs them.
 
     Attributes
     ----------
     width
-        How many columns there are; the number is also what rows are padded with.
+        Number of columns; rows are padded with this number.
     bad, weight, lag
-        Shape (rows,).
+        As in `Block`, shape (rows,).
     crossed
-        Columns of each row, shape (rows, most), padded.
+        Columns that each row crosses for certain, shape (rows, most), padded.
     group
-        Which group of `chances` holds of a row, shape (rows,).
+        Group of `possible` that each row belongs to, shape (rows,).
     """
 
     def __init__(
@@ -144,22 +174,22 @@ class Table:
 
     @classmethod
     def of(cls, block: Block, width: int) -> "Table":
-        """Return a block's rows."""
+        """Return the table of a block's rows."""
         count = len(block.bad)
         order = np.argsort(block.rows, kind="stable")
         rows, columns = block.rows[order], block.columns[order]
         place = np.arange(len(rows)) - np.searchsorted(rows, rows)
         crossed = np.full((count, int(place.max(initial=-1)) + 1), width, np.int64)
         crossed[rows, place] = columns
-        maybes = block.possible
-        order = np.argsort(maybes.rows, kind="stable")
-        unsure, sizes = np.unique(maybes.rows, return_counts=True)
+        possible = block.possible
+        order = np.argsort(possible.rows, kind="stable")
+        possible_rows, sizes = np.unique(possible.rows, return_counts=True)
         group = np.zeros(count, np.int64)
-        group[unsure] = 1 + np.arange(len(unsure))
+        group[possible_rows] = 1 + np.arange(len(possible_rows))
         chances = PossibleGroups(
             starts=np.concatenate([[0, 0], np.cumsum(sizes)]).astype(np.int64),
-            columns=maybes.columns[order],
-            chance=maybes.chance[order],
+            columns=possible.columns[order],
+            chance=possible.chance[order],
         )
         return cls(
             width,
@@ -172,26 +202,26 @@ class Table:
         )
 
     def rows(self, column: int) -> tuple[Int64s, Floats]:
-        """Return the rows that cross a column, with the chance; what is unlisted is listed."""
+        """Return the rows that cross a column, and the probability; lists unlisted ones first."""
         found = self._rows.get(column)
         if found is None:
             self._list(column)
-            sure = np.flatnonzero((self.crossed == column).any(axis=1))
+            certain = np.flatnonzero((self.crossed == column).any(axis=1))
             chances = self.possible
             entries = np.flatnonzero(chances.columns == column)
-            odds = np.zeros(len(chances.starts) - 1)
-            odds[np.searchsorted(chances.starts, entries, side="right") - 1] = chances.chance[
-                entries
-            ]
-            maybe = np.flatnonzero(odds[self.group]) if len(entries) else entries
+            chance_of_group = np.zeros(len(chances.starts) - 1)
+            chance_of_group[np.searchsorted(chances.starts, entries, side="right") - 1] = (
+                chances.chance[entries]
+            )
+            possible_rows = np.flatnonzero(chance_of_group[self.group]) if len(entries) else entries
             found = self._rows[column] = (
-                np.concatenate([sure, maybe]),
-                np.concatenate([np.ones(len(sure)), odds[self.group[maybe]]]),
+                np.concatenate([certain, possible_rows]),
+                np.concatenate([np.ones(len(certain)), chance_of_group[self.group[possible_rows]]]),
             )
         return found
 
     def columns_near(self, column: int) -> Int64s:
-        """Return all columns that share a row with a column, itself included."""
+        """Return all columns that share a row with a column, itself included, sorted."""
         found = self._near.get(column)
         if found is None:
             rows, _ = self.rows(column)

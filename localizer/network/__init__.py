@@ -1,1 +1,1 @@
-"""The network as a graph, the paths that 5-tuples take through it, and what traces show of them."""
+"""The network graph, the paths that 5-tuples take through it, and what traces show of them."""

@@ -1,7 +1,7 @@
-"""All 5-tuples that are probed now, by what they cross: where good paths come from.
+"""Index of all probed 5-tuples by what they cross, as rows of numbers.
 
-Kept up change by change: of a million 5-tuples a few have another path than a moment ago.
-What a 5-tuple crosses is a row of numbers, so that all good ones are counted at once.
+The localizer counts good 5-tuples per component over up to a million rows. The index is updated row
+by row, since between two decisions only a few 5-tuples change their paths.
 """
 
 from collections import defaultdict
@@ -16,34 +16,34 @@ from schemas.columns.arrays import Bools, Int64s
 
 Numbers = NDArray[np.int32]
 
-# What rows are padded with; also the responder whom nobody knows.
+# Pads the rows; also the number of an unknown responder.
 NOTHING: Final = 0
-# Places of the ends' agents in a row; components follow.
+# Columns of a row: prober, responder, then the components from `CROSSED` on.
 PROBER, RESPONDER, CROSSED = 0, 1, 2
 FIRST: Final = 1_024
-# The postings are made anew when one row in so many has changed since.
+# The sorted postings are rebuilt when one row in this many has changed.
 STALE_SHARE: Final = 64
 
 
 class FlowIndex:
-    """The 5-tuples on a ping list between registered endpoints whose path is known by trace.
+    """The 5-tuples on a ping list between registered endpoints whose path is known from a trace.
 
     Attributes
     ----------
-    rows
-        Numbers of prober, responder and components, shape (capacity, most), padded by 0.
-    ends
-        Numbers of the two endpoints, shape (capacity, 2).
-    live
-        Rows that are in use, shape (capacity,).
-    crossing
-        How many live rows have each number, shape (at least all numbers,).
+    rows : (capacity, most) int32
+        Numbers of prober, responder and components, padded with 0.
+    ends : (capacity, 2) int32
+        Numbers of the two endpoints.
+    live : (capacity,) bool
+        Rows in use.
+    crossing : (at least `number_count`,) int64
+        How many live rows have each number.
     components, probers, responders
-        Numbers by id; none is used twice.
+        Numbers by id; no number is used twice.
     endpoints
-        Numbers by id, apart from the others.
+        Numbers by id, counted separately.
     by_key
-        Rows in use, by 5-tuple.
+        Row of each 5-tuple.
     """
 
     def __init__(self) -> None:
@@ -57,19 +57,19 @@ class FlowIndex:
         self.endpoints: dict[str, int] = {}
         self.by_key: dict[FlowKey, int] = {}
         self._keys: list[FlowKey] = []
-        # As they were given, by row.
+        # What each row crosses, as the caller passed it.
         self._crossed: list[Iterable[str]] = []
         self._free: list[int] = []
-        # By number; nothing has none.
+        # Ids by number; number 0 has none.
         self._names: list[str] = [""]
-        # Rows in the order of their numbers as of a while ago; which of them have changed since,
-        # and where those are now, by number.
+        # Postings: rows sorted by number as of the last rebuild, the rows that changed since, and
+        # where these are now, by number.
         self._order: Int64s = np.empty(0, np.int64)
         self._starts: Int64s = np.zeros(1, np.int64)
         self._stale: Bools = np.zeros(FIRST, np.bool_)
         self._changed: set[int] = set()
         self._moved: defaultdict[int, set[int]] = defaultdict(set)
-        # So many have changed that the next who asks puts all in order.
+        # Whether so many rows changed that the next query rebuilds the postings.
         self._due = False
 
     def __len__(self) -> int:
@@ -78,7 +78,15 @@ class FlowIndex:
     def set_flow(
         self, key: FlowKey, components: Iterable[str], prober: str, responder: str | None
     ) -> bool:
-        """Add a 5-tuple, or say anew what it crosses and whose it is; return whether it is new."""
+        """Add or update a 5-tuple; return whether anything changed.
+
+        Parameters
+        ----------
+        components
+            What it crosses; kept as this object, see `row_of`.
+        responder
+            Agent of its target, None if not known.
+        """
         number = self._number
         found = [number(self.probers, prober)]
         found.append(NOTHING if responder is None else number(self.responders, responder))
@@ -90,18 +98,18 @@ class FlowIndex:
                 self._crossed[known] = components
                 return False
         self.drop_flow(key)
-        place = self._place(key, len(found))
+        place = self._allocate_row(key, len(found))
         self._crossed[place] = components
         self.rows[place, : len(found)] = found
         self.ends[place] = [self._endpoint(key[0]), self._endpoint(key[1])]
         self.live[place] = True
         for one in found:
             self.crossing[one] += one != NOTHING
-        self._change(place, found)
+        self._note_change(place, found)
         return True
 
     def drop_flow(self, key: FlowKey) -> bool:
-        """Forget a 5-tuple; return whether it was there."""
+        """Remove a 5-tuple; return whether it was there."""
         place = self.by_key.pop(key, None)
         if place is None:
             return False
@@ -113,11 +121,11 @@ class FlowIndex:
         self.rows[place] = NOTHING
         self.live[place] = False
         self._free.append(place)
-        self._change(place, ())
+        self._note_change(place, ())
         return True
 
     def renumber_endpoints(self) -> None:
-        """Give numbers to the endpoints of live rows alone: those that left had some, too."""
+        """Renumber the endpoints of live rows, so that endpoints that left take no numbers."""
         used = np.unique(self.ends[self.live])
         fresh = np.zeros(len(self.endpoints) + 1, np.int32)
         fresh[used] = np.arange(len(used))
@@ -127,16 +135,16 @@ class FlowIndex:
 
     @property
     def number_count(self) -> int:
-        """How many numbers are in use, nothing's included."""
+        """How many numbers are in use, `NOTHING` included."""
         return len(self._names)
 
     def row_of(self, key: FlowKey, components: Iterable[str]) -> int:
-        """Return the row of a 5-tuple if it crosses just these, as one object; else -1."""
+        """Return the row of a 5-tuple if it was set with this object of components, else -1."""
         place = self.by_key.get(key, -1)
         return place if place >= 0 and self._crossed[place] is components else -1
 
     def crossed(self, key: FlowKey) -> Iterable[str]:
-        """Return what a 5-tuple crosses; nothing if it is in no row."""
+        """Return what a 5-tuple crosses; empty if it has no row."""
         place = self.by_key.get(key)
         return () if place is None else self._crossed[place]
 
@@ -145,7 +153,7 @@ class FlowIndex:
         return self._keys[place]
 
     def name(self, number: int) -> str:
-        """Return the id that has a number."""
+        """Return the id of a number."""
         return self._names[number]
 
     def prober(self, place: int) -> str:
@@ -153,11 +161,11 @@ class FlowIndex:
         return self.name(int(self.rows[place, PROBER]))
 
     def count(self, component: str) -> int:
-        """Return how many cross a component."""
+        """Return how many 5-tuples cross a component."""
         return int(self.crossing[self.components.get(component, NOTHING)])
 
     def rows_with(self, number: int) -> Int64s:
-        """Return the live rows that have a number, in no order that matters."""
+        """Return the live rows with a number, in any order, shape (k,) int64."""
         if number == NOTHING or not self.crossing[number]:
             return np.empty(0, np.int64)
         self.sort_if_stale()
@@ -171,10 +179,7 @@ class FlowIndex:
         return found
 
     def sort_if_stale(self) -> None:
-        """Put all rows in the order of their numbers, if many have changed since the last time.
-
-        One sort of words of number and row; `at` does it, too, but in haste.
-        """
+        """Rebuild the postings if many rows have changed; `rows_with` does so, too, when needed."""
         if not self._due:
             return
         places = np.flatnonzero(self.live)
@@ -188,7 +193,7 @@ class FlowIndex:
         self._stale[:] = False
         self._due = False
 
-    def _change(self, place: int, numbers: Iterable[int]) -> None:
+    def _note_change(self, place: int, numbers: Iterable[int]) -> None:
         """Note that a row has these numbers now."""
         self._changed.add(place)
         self._stale[place] = True
@@ -211,8 +216,8 @@ class FlowIndex:
     def _endpoint(self, name: str) -> int:
         return self.endpoints.setdefault(name, len(self.endpoints))
 
-    def _place(self, key: FlowKey, most: int) -> int:
-        """Return a row for a 5-tuple that is in no row yet."""
+    def _allocate_row(self, key: FlowKey, most: int) -> int:
+        """Return a free row for a 5-tuple."""
         if self._free:
             place = self._free.pop()
             self._keys[place] = key

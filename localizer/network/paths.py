@@ -1,7 +1,7 @@
-"""Which components a 5-tuple crosses, and what its traces say about each of them.
+"""The traces of all 5-tuples, and the path of each: which components it crosses.
 
-A path is known from the newest complete trace, else from the topology as far as
-the topology alone decides it.
+In: path.trace.v1 records in any order. Out: a `KnownPath` per 5-tuple, from its newest complete
+trace, or else from the topology as far as that determines the path.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ from localizer.network.traces import (
     Trace,
     TraceFindings,
     TraceTimes,
-    keep,
+    insert_by_time,
     key_of,
     rise_ns_of,
     trace_of,
@@ -29,35 +29,36 @@ from schemas.records import PathTrace
 
 __all__ = ["EVIDENCE_NS", "FlowKey", "PathBook"]
 
-# Complete traces kept for each 5-tuple: one from before a fault survives those
-# that were made during it, and a baseline is the least of several.
+# Complete traces kept per 5-tuple: one from before a fault must survive those made during it, and a
+# latency baseline is the least of several.
 REFERENCES: Final = 4
-# Round trips of healthy hops are known from traces without a cause alone: those for
-# slowness, one every ten seconds, would soon be all that is kept.
-CALM_REFERENCES: Final = 2
-# Traces kept as evidence, and for how long: longer than any verdict waits.
+# Traces kept as latency baseline. Only traces without a cause count: traces that were triggered by
+# latency, one every ten seconds, would soon replace all others.
+BASELINE_REFERENCES: Final = 2
+# Traces kept as evidence.
 EVIDENCE: Final = 6
-# Of these, so many say what is passed now: more than one, since a hop may keep silent.
+# Number of latest traces that say what packets pass now: more than one, since a hop may miss a
+# probe.
 LATEST: Final = 2
-# Paths that traces share: for each 5-tuple another one than now, and some to begin with.
+# Cached paths that traces share: per 5-tuple one besides the current one, and a minimum.
 SHARED_EACH: Final = 2
 SHARED_LEAST: Final = 1_024
-# 5-tuples remembered. Eight targets of two 5-tuples for 65,536 RNICs are a million;
-# beyond the bound the one traced longest ago is forgotten.
+# 5-tuples kept. Eight targets with two 5-tuples each for 65,536 RNICs are a million; beyond the
+# bound the one traced longest ago is dropped.
 MAX_FLOWS: Final = 2_000_000
 
 
 @dataclass(slots=True)
 class _Flow:
     complete: list[Trace] = field(default_factory=list)
-    calm: list[Trace] = field(default_factory=list)
+    baseline: list[Trace] = field(default_factory=list)
     recent: list[Trace] = field(default_factory=list)
-    # As of a topology, since when, and whether there was a trace.
-    account: tuple[tuple[Basis, int, bool], TraceFindings] | None = None
+    # The findings, with the topology version, start time and trace flag they hold for.
+    findings: tuple[tuple[Basis, int, bool], TraceFindings] | None = None
 
 
 class PathBook:
-    """Traces of all 5-tuples.
+    """The traces of all 5-tuples.
 
     Attributes
     ----------
@@ -73,10 +74,10 @@ class PathBook:
         self._topology = topology
         self._max_flows = max_flows
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
-        # 5-tuples whose path may have changed, since last asked.
+        # 5-tuples whose path may have changed since `pop_changes`.
         self._changed: set[FlowKey] = set()
         self._times = TraceTimes()
-        # Traces that saw the same share their path.
+        # Paths of traces with equal hops, computed once.
         self._shared: dict[
             tuple[str, str, tuple[str | None, ...], bool], tuple[Basis, KnownPath]
         ] = {}
@@ -87,14 +88,14 @@ class PathBook:
         return len(self._flows)
 
     def add_trace(self, trace: PathTrace) -> None:
-        """Take in a trace; the order in which traces come does not matter."""
+        """Add a trace; the result does not depend on the order of traces."""
         key = key_of(trace.src, trace.dst, trace.flow)
         flow = self._flows.get(key)
         if flow is None:
             flow = self._flows[key] = _Flow()
         self._flows.move_to_end(key)
         made = trace_of(trace)
-        # The target need not be in the topology: the record names it.
+        # The target's address need not be in the topology: the record names the target.
         for address in made.addresses[:-1] if trace.complete else made.addresses:
             if address is not None and self._topology.at_address(address) is None:
                 self.unknown_addresses += 1
@@ -102,14 +103,14 @@ class PathBook:
             before = self.path(key) if flow.complete else None
             if before is not None and made.addresses == flow.complete[-1].addresses:
                 made.path = flow.complete[-1].path
-            keep(flow.complete, made, REFERENCES)
+            insert_by_time(flow.complete, made, REFERENCES)
             if trace.cause is TraceCause.DISCOVERY:
-                keep(flow.calm, made, CALM_REFERENCES)
-            # One that is the same, but another object, is renewed in the index at no cost.
+                insert_by_time(flow.baseline, made, BASELINE_REFERENCES)
+            # A path that is equal but another object is updated in the index, too, at no cost.
             if before is None or before.components is not self.path(key).components:
                 self._changed.add(key)
-        flow.account = None
-        keep(flow.recent, made, EVIDENCE)
+        flow.findings = None
+        insert_by_time(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
         self._times.record_trace(key, newest_ns)
@@ -120,23 +121,23 @@ class PathBook:
             self.forgotten += 1
 
     def pop_changes(self) -> set[FlowKey]:
-        """Return the 5-tuples whose path may have changed since the last call.
+        """Return the 5-tuples with a new path since the last call.
 
-        Not those whose path is another one by a change of the topology.
+        Changes by the topology are not included.
         """
         found, self._changed = self._changed, set()
         return found
 
     def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowKey]:
-        """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
+        """Return the 5-tuples traced since a time, sorted; of more than `most` the latest."""
         return self._times.traced_since(since_ns, most)
 
     def traced_ns(self, key: FlowKey) -> int | None:
-        """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
+        """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""
         return self._times.last_ns(key)
 
     def is_traced(self, key: FlowKey) -> bool:
-        """Say whether a complete trace of the 5-tuple is known."""
+        """Return whether a complete trace of the 5-tuple is known."""
         flow = self._flows.get(key)
         return flow is not None and bool(flow.complete)
 
@@ -146,8 +147,8 @@ class PathBook:
         Parameters
         ----------
         before_ns
-            Prefer the newest trace from before this time: what the path was when
-            something went wrong on it, not how traffic was routed around.
+            Prefer the newest trace from before this time: the path when the fault began, not after
+            traffic was rerouted.
         """
         flow = self._flows.get(key)
         if flow is None or not flow.complete:
@@ -160,55 +161,55 @@ class PathBook:
     def hop_probes(
         self, key: FlowKey, since_ns: int, healthy_ns: int, latest: int = EVIDENCE
     ) -> list[HopProbe]:
-        """Return what traces say of each hop.
+        """Return the single probes of a 5-tuple's traces.
 
-        A hop that is silent counts only where the path is known and that node
-        answered before: many never do.
+        A hop that does not answer counts only if the path is known and that node answered before:
+        many nodes never answer.
 
         Parameters
         ----------
         since_ns
-            Traces finished from then on are told.
+            Only traces finished from then on.
         healthy_ns
-            Those from before then say what is normal.
+            Traces from before then are the baseline.
         latest
-            At most so many of the latest traces are told.
+            Only this many of the latest traces.
         """
         flow = self._flows.get(key)
         if flow is None:
             return []
         before = [t for t in flow.complete if t.traced_ns < healthy_ns]
         model = (before or flow.complete[:1])[-1:]
-        # Of a cluster that was never calm: whatever was before.
-        calm = [t for t in flow.calm if t.traced_ns < healthy_ns] or before
+        # Without a trace from a baseline time, any earlier trace is the baseline.
+        baseline = [t for t in flow.baseline if t.traced_ns < healthy_ns] or before
         basis = (
             *self._topology.basis(key[0], key[1]),
-            len(calm),
-            *(t.traced_ns for t in (*calm, *model)),
+            len(baseline),
+            *(t.traced_ns for t in (*baseline, *model)),
         )
         found: list[HopProbe] = []
         for trace in flow.recent[-latest:]:
             if trace.traced_ns < since_ns:
                 continue
             if trace.probes is None or trace.probes[0] != basis:
-                trace.probes = (basis, self._probes(key, trace, calm, model))
+                trace.probes = (basis, self._probes(key, trace, baseline, model))
             found += trace.probes[1]
         return found
 
     def findings_since(self, key: FlowKey, since_ns: int) -> TraceFindings:
-        """Return what the traces since then say of a 5-tuple that is cut off.
+        """Return what the traces since a time say about a 5-tuple that is cut off.
 
-        Of those that broke off: everything before the last hop that answered has been passed.
-        Not that hop itself: a switch answers also when it forwards nothing.
+        An incomplete trace shows that everything before the last answering hop was passed. The hop
+        itself does not count: a switch may answer although it forwards nothing.
         """
         flow = None if self._times.none_since(key, since_ns) else self._flows.get(key)
         if flow is None:
             return UNTRACED
         traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
         basis = (self._topology.basis(key[0], key[1]), since_ns, traced)
-        if flow.account is None or flow.account[0] != basis:
+        if flow.findings is None or flow.findings[0] != basis:
             broken = list(self._broken_off(key, since_ns))
-            account = TraceFindings(
+            findings = TraceFindings(
                 traced=traced,
                 passed=frozenset(
                     component
@@ -218,16 +219,16 @@ class PathBook:
                 ),
                 only_target_silent=any(last == len(u.nodes) - 2 for u, last in broken),
             )
-            flow.account = basis, account if traced or broken else UNTRACED
-        return flow.account[1]
+            flow.findings = basis, findings if traced or broken else UNTRACED
+        return flow.findings[1]
 
     def _broken_off(self, key: FlowKey, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
-        """Yield traces that broke off since then: the usual path, the last hop that answered."""
+        """Yield incomplete traces since then: the usual path, and the last hop that answered."""
         flow = self._flows.get(key)
         if flow is None or not flow.complete:
             return
         usual = self._resolved(key, flow.complete[-1])
-        # What was passed a while ago may be broken since.
+        # An earlier trace is no evidence: what it passed may have failed since.
         for trace in flow.recent[-LATEST:]:
             if trace.traced_ns < since_ns or trace.complete:
                 continue
@@ -236,12 +237,12 @@ class PathBook:
                 last -= 1
             if not 0 <= last < len(usual.nodes):
                 continue
-            # Only along the way that was known before: another one is another matter.
+            # Only if the hop is on the usual path: another path says nothing about it.
             if self._topology.at_address(trace.addresses[last] or "") == usual.nodes[last]:
                 yield usual, last
 
     def _probes(
-        self, key: FlowKey, trace: Trace, calm: list[Trace], model: list[Trace]
+        self, key: FlowKey, trace: Trace, baseline: list[Trace], model: list[Trace]
     ) -> list[HopProbe]:
         own = self._resolved(key, trace)
         usual = self._resolved(key, model[0]) if model else NOTHING
@@ -256,10 +257,10 @@ class PathBook:
                 crossed = usual.prefixes[index]
             elif expected is not None and own.nodes[index] in (expected, None):
                 crossed = usual.prefixes[index]
-                late_ns = rise_ns_of(trace, index, calm)
+                late_ns = rise_ns_of(trace, index, baseline)
             else:
                 if expected is not None:
-                    # Another way than before: from here on only this trace counts.
+                    # The path differs from the usual one: from here on only this trace counts.
                     usual = NOTHING
                 crossed = own.prefixes[index]
                 target = trace.complete and index == len(trace.addresses) - 1

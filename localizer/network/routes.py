@@ -1,8 +1,7 @@
-"""From the addresses of a trace, or from the topology alone, to the components of a path. Pure.
+"""Derive the components of a path from the addresses of a trace, or from the topology alone.
 
-Traces need not be perfect: addresses that the topology does not know and hops
-that never answer leave gaps, which are filled where only one component fits and
-are otherwise left open (`whole` is False).
+Traces have gaps: unknown addresses, and hops that never answer. A gap is filled if only one
+component fits, else it stays open and the path is not `whole`.
 """
 
 from dataclasses import dataclass
@@ -14,10 +13,16 @@ from schemas.enums import ComponentKind
 
 @dataclass(frozen=True, slots=True)
 class KnownPath:
-    """Components of a path, in order.
+    """The components of a path, in order.
 
-    `nodes` are those of the hops, by ttl from 1, None where unknown; `prefixes`
-    the components that a packet must cross to reach that hop, itself included.
+    Attributes
+    ----------
+    nodes
+        Component of each hop, by ttl from 1; None where unknown.
+    prefixes
+        For each hop the components that a packet crosses to reach it, the hop included.
+    whole
+        Whether no part of the path is missing.
     """
 
     components: tuple[str, ...]
@@ -37,17 +42,17 @@ def traced(
     Parameters
     ----------
     addresses
-        What answered, by ttl from 1; None: no answer.
+        Address that answered, by ttl from 1; None: no answer.
     complete
         Whether the last address is the target's.
     """
-    # The target's own address need not be known, and is not asked for: it comes and goes.
+    # The target's address is not looked up: endpoints come and go, and their addresses with them.
     shown = addresses[:-1] if complete else addresses
     nodes = [None if a is None else topology.at_address(a) for a in shown]
     if complete and addresses:
         nodes.append(dst)
-    # What never answers stands at the ends of every path that came through; of one
-    # that broke off nobody knows what it has crossed beyond the hops that answered.
+    # Components that never answer stand at the ends of every complete path. Of an incomplete one it
+    # is unknown what lies beyond the hops that answered.
     near = _silent(topology, src, nodes) if complete else []
     crossed: dict[str, None] = dict.fromkeys(near)
     last = _rnic(topology, near)
@@ -77,7 +82,7 @@ def traced(
 
 
 def derived(topology: Topology, src: str, dst: str) -> KnownPath:
-    """Return as much of a path as the topology alone decides; it has no hops."""
+    """Return the part of a path that the topology alone determines; it has no hops."""
     crossed: dict[str, None] = {}
     leaves: list[str] = []
     for end in (src, dst):
@@ -95,7 +100,7 @@ def derived(topology: Topology, src: str, dst: str) -> KnownPath:
 
 
 def holders(topology: Topology, endpoint_id: str) -> list[str]:
-    """Return RNIC and virtual switches that carry an endpoint, by the topology alone."""
+    """Return the RNIC and virtual switches that carry an endpoint, from the topology alone."""
     found = []
     for parent in topology.parents(endpoint_id):
         if topology.kind(parent) in FORWARDING:
@@ -106,7 +111,7 @@ def holders(topology: Topology, endpoint_id: str) -> list[str]:
 
 
 def _silent(topology: Topology, endpoint_id: str, nodes: list[str | None]) -> list[str]:
-    """Return what an endpoint's packets cross for certain and no hop of the trace shows."""
+    """Return components that an endpoint's packets cross for certain and that no hop shows."""
     return [part for part in holders(topology, endpoint_id) if part not in nodes]
 
 
@@ -115,7 +120,7 @@ def _rnic(topology: Topology, parts: list[str]) -> str | None:
 
 
 def _between(topology: Topology, a: str, b: str, *, gap: bool) -> tuple[list[str], bool]:
-    """Return the links (and a silent node) between two hops; whether nothing is missing."""
+    """Return the links (and a silent node) between two hops, and whether nothing is missing."""
     direct = topology.link_between(a, b)
     if direct is not None:
         return [direct], True

@@ -1,7 +1,7 @@
-"""The network as a graph: components by id, by the addresses that traces show, links by their ends.
+"""The network as a graph: components by id and by address, links by their ends.
 
-Built from the records of `topology.v1`, one at a time and in any order; a record
-that contradicts itself is refused, the rest stays usable.
+In: topology.v1 records, one at a time and in any order. A record that contradicts itself is
+refused; the rest stays usable.
 """
 
 from collections import defaultdict
@@ -11,18 +11,18 @@ from typing import Final
 from schemas.enums import ComponentKind
 from schemas.records import Component
 
-# A host of a container of an RNIC: deeper nesting is a loop in the records.
+# Depth of nesting (endpoint, RNIC, host); deeper means a loop in the records.
 MAX_PARENTS: Final = 8
-# Kinds through which packets travel: the nodes of a path.
+# Kinds that forward packets: the nodes of a path.
 FORWARDING: Final = frozenset(
     {ComponentKind.SWITCH, ComponentKind.RNIC, ComponentKind.VSWITCH, ComponentKind.VTEP}
 )
-# Kinds that only stand at the ends of paths: containers come and go by the thousand a minute.
+# Kinds that are only at the ends of paths; containers come and go by the thousand a minute.
 ENDS: Final = frozenset({ComponentKind.ENDPOINT, ComponentKind.AGENT})
-# Addresses remembered as asked for; with more, every change counts as one of the fabric.
-MAX_ASKED: Final = 1_000_000
+# Addresses remembered as looked up; beyond the bound every change counts as one of the fabric.
+MAX_LOOKED_UP: Final = 1_000_000
 
-# What all that is said of paths between two ends is made of: version of the fabric, of each end.
+# Versions that a path between two ends depends on: of the fabric, and of each end.
 Basis = tuple[int, int, int]
 
 
@@ -31,10 +31,14 @@ class TopologyError(ValueError):
 
 
 class Topology:
-    """Components of one cluster.
+    """The components of one cluster.
 
-    `version` grows with each change, so that what was derived can be renewed; `fabric_version`
-    only with those that may alter other paths than those of one end.
+    Attributes
+    ----------
+    version
+        Grows with every change.
+    fabric_version
+        Grows only with changes that may affect paths beyond those of one end.
     """
 
     def __init__(self) -> None:
@@ -45,12 +49,12 @@ class Topology:
         self._link_of: dict[tuple[str, str], str] = {}
         self._links_at: defaultdict[str, set[str]] = defaultdict(set)
         self._children: defaultdict[tuple[str, ComponentKind], set[str]] = defaultdict(set)
-        # Of the ends that are there, the version at which they came to be as they are.
+        # Version at which each present end was last changed.
         self._since: dict[str, int] = {}
-        # Ends that came, went or moved since last asked.
+        # Ends that came, went or moved since `pop_moved_ends`.
         self._moved: set[str] = set()
-        # Addresses that were asked for since the fabric changed.
-        self._asked: set[str] = set()
+        # Addresses that were looked up since the fabric changed.
+        self._looked_up: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._components)
@@ -78,7 +82,7 @@ class Topology:
         known = self._components.get(component.component_id)
         if known is not None and _same(known, component):
             return False
-        self._take_out(component.component_id)
+        self._unlink(component.component_id)
         self._components[component.component_id] = component
         for address in component.addresses:
             self._by_address[address] = component.component_id
@@ -87,29 +91,26 @@ class Topology:
             self._links_at[a].add(component.component_id)
         if component.parent is not None:
             self._children[component.parent, component.kind].add(component.component_id)
-        self._note(component.component_id, known, component)
+        self._record_change(component.component_id, known, component)
         return True
 
     def remove_component(self, component_id: str) -> None:
-        """Forget a component; one that is not there is no fault."""
-        known = self._take_out(component_id)
+        """Remove a component; does nothing if there is none of that id."""
+        known = self._unlink(component_id)
         if known is not None:
-            self._note(component_id, known, None)
+            self._record_change(component_id, known, None)
 
     def basis(self, src: str, dst: str) -> Basis:
-        """Return what is another one when a path between two ends may be another one."""
+        """Return the versions that a path between two ends depends on."""
         since = self._since.get
         return self.fabric_version, since(src, 0), since(dst, 0)
 
     def pop_moved_ends(self) -> set[str]:
-        """Return the ends that came, went or moved since the last call.
-
-        Not those from before the last change of the fabric.
-        """
+        """Return the ends that came, went or moved since the last call or fabric change."""
         found, self._moved = self._moved, set()
         return found
 
-    def _take_out(self, component_id: str) -> Component | None:
+    def _unlink(self, component_id: str) -> Component | None:
         component = self._components.pop(component_id, None)
         if component is None:
             return None
@@ -127,27 +128,29 @@ class Topology:
                 del self._children[component.parent, component.kind]
         return component
 
-    def _note(self, component_id: str, before: Component | None, now: Component | None) -> None:
-        """Take note of a change: of one end, or of the fabric."""
+    def _record_change(
+        self, component_id: str, before: Component | None, now: Component | None
+    ) -> None:
+        """Record a change: of one end, or of the fabric."""
         self.version += 1
         if now is not None and now.kind in ENDS:
             self._since[component_id] = self.version
         else:
             self._since.pop(component_id, None)
-        if all(c is None or self._stands_at_end(c) for c in (before, now)):
+        if all(c is None or self._is_end(c) for c in (before, now)):
             self._moved.add(component_id)
             return
         self.fabric_version = self.version
         self._moved.clear()
-        self._asked.clear()
+        self._looked_up.clear()
 
-    def _stands_at_end(self, component: Component) -> bool:
-        """Say whether paths from and to a component are all that depends on it."""
+    def _is_end(self, component: Component) -> bool:
+        """Return whether only paths from and to the component depend on it."""
         return (
             component.kind in ENDS
             and not any((component.component_id, kind) in self._children for kind in ComponentKind)
-            and len(self._asked) < MAX_ASKED
-            and self._asked.isdisjoint(component.addresses)
+            and len(self._looked_up) < MAX_LOOKED_UP
+            and self._looked_up.isdisjoint(component.addresses)
         )
 
     def get(self, component_id: str) -> Component | None:
@@ -155,18 +158,18 @@ class Topology:
         return self._components.get(component_id)
 
     def kind(self, component_id: str) -> ComponentKind:
-        """Return its kind; UNKNOWN for a component that is not known."""
+        """Return the kind of a component; UNKNOWN if there is none of that id."""
         found = self._components.get(component_id)
         return ComponentKind.UNKNOWN if found is None else found.kind
 
     def at_address(self, address: str) -> str | None:
-        """Return the component that answers traces with that address."""
-        if len(self._asked) < MAX_ASKED:
-            self._asked.add(address)
+        """Return the component that has an address, None if there is none."""
+        if len(self._looked_up) < MAX_LOOKED_UP:
+            self._looked_up.add(address)
         return self._by_address.get(address)
 
     def link_between(self, a: str, b: str) -> str | None:
-        """Return the link that joins the two, in whichever order they are given."""
+        """Return the link that joins two components, in either order."""
         return self._link_of.get((a, b))
 
     def links_at(self, component_id: str) -> list[str]:
@@ -182,7 +185,7 @@ class Topology:
         return sorted(end for end in found if end is not None)
 
     def parents(self, component_id: str) -> list[str]:
-        """Return what holds the component, nearest first: RNIC, then host, of an endpoint."""
+        """Return what contains the component, nearest first: an endpoint's RNIC, then host."""
         found: list[str] = []
         at = self._components.get(component_id)
         while at is not None and at.parent is not None and len(found) < MAX_PARENTS:
@@ -193,14 +196,14 @@ class Topology:
         return found
 
     def host_of(self, component_id: str) -> str | None:
-        """Return the host that holds the component; None where the records do not say."""
+        """Return the host of a component; None if the records do not say."""
         for parent in self.parents(component_id):
             if self.kind(parent) is ComponentKind.HOST:
                 return parent
         return None
 
     def children(self, parent_id: str, kind: ComponentKind) -> list[str]:
-        """Return the components of that kind that name `parent_id` as their parent, sorted."""
+        """Return the components of a kind whose parent is `parent_id`, sorted."""
         return sorted(self._children.get((parent_id, kind), ()))
 
 
@@ -211,7 +214,7 @@ def _ends(component: Component) -> tuple[tuple[str, str], ...]:
 
 
 def _same(known: Component, new: Component) -> bool:
-    """Say whether nothing but the time and the writer's version differs."""
+    """Return whether only the time and the writer's version differ."""
     return (known.kind, known.layer, known.a, known.b, known.parent, known.tier) == (
         new.kind,
         new.layer,

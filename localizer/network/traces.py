@@ -1,6 +1,6 @@
-"""What a trace shows of its hops, and what is kept of it.
+"""What is kept of path.trace.v1 records, and what the probes of a trace say.
 
-When 5-tuples were traced last: as long as it is evidence.
+Also the times of the latest traces per 5-tuple, for as long as traces count as evidence.
 """
 
 from collections import defaultdict
@@ -21,11 +21,15 @@ MAX_HOPS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HopProbe:
-    """One probe of a trace: what it had to cross, and what became of it.
+    """One probe of a trace: what it had to cross, and the outcome.
 
-    `late_ns` is its round trip less the least seen to that hop in calm traces before; None
-    where it did not answer or nothing is known from before. `target`: the last
-    hop, the endpoint itself.
+    Attributes
+    ----------
+    rise_ns
+        Round trip less the least one to that hop in the baseline traces; None if unanswered or
+        without a baseline.
+    target
+        Whether the hop is the endpoint itself.
     """
 
     flow: FlowKey
@@ -38,11 +42,17 @@ class HopProbe:
 
 @dataclass(frozen=True, slots=True)
 class TraceFindings:
-    """What traces say of a 5-tuple that is cut off, since that began.
+    """What the traces since a cut began say about the 5-tuple.
 
-    `traced`: there is one; `passed`: what packets have passed for certain while the target did
-    not answer; `only_target_silent`: every hop answered but the last, in one of several, since
-    a hop that forwards may keep silent now and then.
+    Attributes
+    ----------
+    traced
+        Whether there is a trace.
+    passed
+        Components that packets have certainly passed while the target did not answer.
+    only_target_silent
+        Whether in one of several traces every hop but the target answered; a forwarding hop may
+        miss a probe now and then.
     """
 
     traced: bool
@@ -61,24 +71,24 @@ class Trace:
     addresses: tuple[str | None, ...]
     rtts_ns: tuple[int | None, ...]
     complete: bool
-    # What was derived last, with what it was derived from.
+    # Cached results with the versions that they depend on.
     path: tuple[Basis, KnownPath] | None = None
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
 
 
 def key_of(src: str, dst: str, flow: int) -> FlowKey:
-    """Return a 5-tuple's key; all of an endpoint share its name: to compare, and to hold."""
+    """Return the key of a 5-tuple; ids are interned, which saves memory and speeds comparison."""
     return intern(src), intern(dst), flow
 
 
 def trace_of(trace: PathTrace) -> Trace:
-    """Return what a record tells of each hop; hops may be missing, or in any order."""
+    """Return the trace of a record; its hops may be incomplete and in any order."""
     hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
     most = max(hops, default=0)
     found = [hops.get(ttl) for ttl in range(1, most + 1)]
     return Trace(
         traced_ns=us_to_ns(trace.traced_at),
-        # Of a million traces few addresses are different ones.
+        # A million traces have few distinct addresses.
         addresses=tuple(
             [None if hop is None or hop.address is None else intern(hop.address) for hop in found]
         ),
@@ -87,8 +97,8 @@ def trace_of(trace: PathTrace) -> Trace:
     )
 
 
-def keep(traces: list[Trace], new: Trace, most: int) -> None:
-    """Insert by time what is not there yet; of too many, the oldest go."""
+def insert_by_time(traces: list[Trace], new: Trace, most: int) -> None:
+    """Insert a trace by time unless it is there already; drop the oldest beyond `most`."""
     if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
         return
     late = bool(traces) and new.traced_ns <= traces[-1].traced_ns
@@ -98,12 +108,12 @@ def keep(traces: list[Trace], new: Trace, most: int) -> None:
     del traces[: max(0, len(traces) - most)]
 
 
-def rise_ns_of(trace: Trace, index: int, calm: list[Trace]) -> int | None:
-    """Return a hop's round trip less the least in calm traces before; None: not known."""
+def rise_ns_of(trace: Trace, index: int, baseline: list[Trace]) -> int | None:
+    """Return how much a hop's round trip exceeds the baseline; None if unknown."""
     rtt_ns = trace.rtts_ns[index]
     earlier = [
         known
-        for t in calm
+        for t in baseline
         if index < len(t.rtts_ns)
         and (known := t.rtts_ns[index]) is not None
         and t.addresses[index] == trace.addresses[index]
@@ -111,12 +121,12 @@ def rise_ns_of(trace: Trace, index: int, calm: list[Trace]) -> int | None:
     return None if rtt_ns is None or not earlier else rtt_ns - min(earlier)
 
 
-# Longer than any verdict waits.
+# Time for which traces are evidence: longer than any verdict waits.
 EVIDENCE_NS: Final = 120 * SECOND_NS
 
 
 class TraceTimes:
-    """Times of the latest traces, second by second."""
+    """When each 5-tuple was last traced, grouped by second."""
 
     def __init__(self) -> None:
         self._newest_ns = 0
@@ -125,7 +135,7 @@ class TraceTimes:
         self._traced_in: defaultdict[int, set[FlowKey]] = defaultdict(set)
 
     def record_trace(self, key: FlowKey, traced_ns: int) -> None:
-        """Remember when a 5-tuple was traced; forget what is no evidence any more."""
+        """Record the time of a 5-tuple's latest trace; forget times beyond `EVIDENCE_NS`."""
         before_ns = self._traced_ns.get(key)
         if before_ns is not None and before_ns // SECOND_NS != traced_ns // SECOND_NS:
             self._traced_in[before_ns // SECOND_NS].discard(key)
@@ -136,11 +146,11 @@ class TraceTimes:
         while self._oldest_s < oldest:
             for gone in self._traced_in.pop(self._oldest_s, ()):
                 del self._traced_ns[gone]
-            # Seconds without a trace are skipped.
+            # Skip seconds without a trace.
             self._oldest_s = min(oldest, min(self._traced_in, default=oldest))
 
     def traced_since(self, since_ns: int, most: int) -> list[FlowKey]:
-        """Return the 5-tuples that were traced since then, sorted: of more, the latest."""
+        """Return the 5-tuples traced since a time, sorted; of more than `most` the latest."""
         found: list[FlowKey] = []
         for second in sorted(self._traced_in, reverse=True):
             if second < since_ns // SECOND_NS or len(found) >= most:
@@ -149,11 +159,11 @@ class TraceTimes:
         return sorted(found[:most])
 
     def last_ns(self, key: FlowKey) -> int | None:
-        """Return when a 5-tuple was traced last; None: never, or so long ago that it is over."""
+        """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""
         return self._traced_ns.get(key)
 
     def none_since(self, key: FlowKey, since_ns: int) -> bool:
-        """Say whether it is certain that a 5-tuple was not traced since then."""
+        """Return whether a 5-tuple was certainly not traced since a time."""
         at_ns = self._traced_ns.get(key)
         return (self._oldest_s * SECOND_NS if at_ns is None else at_ns + 1) <= since_ns
 

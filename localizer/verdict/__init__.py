@@ -1,1 +1,1 @@
-"""From explanations to fault verdicts: kinds, claims, and the life cycle of an incident."""
+"""From explanations to verdicts: kinds of fault, claims, and the life cycle of an incident."""

@@ -1,4 +1,7 @@
-"""What each suspect of an explanation accounts for, and what can be said of it. Pure."""
+"""What each suspect of an explanation accounts for, and the facts that support it.
+
+In: `Evidence` and the `Explanation` found for it. Out: one `Case` per suspect.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +17,19 @@ from schemas.enums import AnomalyKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A suspect with what it explains; `open`: those of the bad ones that are bad now."""
+    """A suspect with the bad 5-tuples that it explains.
+
+    Attributes
+    ----------
+    shares
+        (cause, posterior probability) of the suspect and its rivals, best first.
+    doubt
+        Posterior probability that none of them is at fault.
+    open
+        Those of `bad` that are bad now.
+    good
+        Number of good 5-tuples that cross the cause.
+    """
 
     evidence: Evidence
     cause: Cause
@@ -26,12 +41,12 @@ class Case:
 
     @property
     def own(self) -> tuple[BadFlow, ...]:
-        """Those that are bad now, and not perhaps by replies through another open fault."""
+        """Those bad now whose replies cannot have been lost at another open fault."""
         return tuple(flow for flow in self.open if flow.key not in self.evidence.echoing)
 
     @property
     def onset_ns(self) -> int:
-        """When it began: with what no open fault of another component accounts for."""
+        """Onset of the fault, without 5-tuples that an open fault of another component explains."""
         others = self.evidence.known - {self.cause.name}
         own = [
             f.onset_ns
@@ -42,13 +57,13 @@ class Case:
 
     @property
     def share(self) -> float:
-        """Share of the belief in the cause itself."""
+        """Posterior probability of the cause."""
         return dict(self.shares).get(self.cause, 0.0)
 
 
 def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
-    """Return what each suspect of an explanation accounts for."""
-    # The best rival may be better than the chosen one by a hair: ties go by name.
+    """Return one case for each suspect of an explanation."""
+    # The best rival may score marginally better than the chosen column: ties go by name.
     best = [s.shares[0][0] if s.shares else s.column for s in explanation.suspects]
     blamed = {c.name for c in (evidence.causes[b] for b in best) if c.reason is Reason.COMPONENT}
     through: defaultdict[str, list[BadFlow]] = defaultdict(list)
@@ -95,7 +110,7 @@ def _hits(cause: Cause, flow: BadFlow) -> bool:
 
 
 def common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
-    """Return the agents that every one of the 5-tuples has at an end."""
+    """Return the agents at an end of every one of the 5-tuples."""
     found: set[str | None] = {flows[0].prober, flows[0].responder} if flows else set()
     for flow in flows:
         found &= {flow.prober, flow.responder}
@@ -105,7 +120,7 @@ def common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
 
 
 def loss_counts(case: Case) -> list[str]:
-    """Say how many probes the lossy 5-tuples have lost of late."""
+    """Return a sentence on how many probes the lossy 5-tuples recently lost, if any did."""
     lossy = [s for f in case.open for s in f.symptoms if s.kind is AnomalyKind.LOSS and s.sent > 0]
     if not lossy:
         return []
@@ -114,7 +129,7 @@ def loss_counts(case: Case) -> list[str]:
 
 
 def hop_facts(case: Case) -> list[str]:
-    """Say what single probes of traces tell about the cause."""
+    """Return a sentence on the single probes of traces that crossed the cause, if any did."""
     evidence = case.evidence
     hops = evidence.problem.hops
     rows = hops.rows[hops.columns == evidence.causes.index(case.cause)]

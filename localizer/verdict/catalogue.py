@@ -1,6 +1,6 @@
-"""The kinds of fault as data: what they are called, how grave they are, what to do about them.
+"""The kinds of fault as data: name, severity, symptom, and the first step of the runbook.
 
-Which kind of fault a component that loses packets has, as far as probes alone can tell.
+`kind_of_loss` picks the kind for a component that loses packets, as far as probes can tell.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,16 @@ from schemas.enums import ComponentKind, Layer
 class FaultKind:
     """One kind of fault.
 
-    `layer` None: that of the component. `symptom` completes "<component>: ...";
-    `runbook` says what to do first.
+    Attributes
+    ----------
+    group
+        Faults of one component and one group are one fault.
+    layer
+        None: the layer of the component.
+    symptom
+        Completes "<component>: ...".
+    runbook
+        What to do first.
     """
 
     name: str
@@ -224,16 +232,16 @@ LAYER_OF: Final = {
     ComponentKind.HOST: Layer.HOST,
 }
 
-# What "nothing gets through" is called where the component itself must be down.
+# Name of the kind for a component that lets nothing pass and must be down itself.
 DOWN: Final = {
     ComponentKind.SWITCH: "switch_down",
     ComponentKind.RNIC: "rnic_unreachable",
     ComponentKind.VSWITCH: "vswitch_down",
 }
-# Kinds that lose a share of the packets and let the rest pass.
+# Kinds that lose a share of the packets and pass the rest.
 PARTIAL: Final = frozenset({"packet_loss", "crc_error", "buffer_loss"})
-# Share of the 5-tuples that are cut off from which it is a cut and not loss, and
-# share of all that cross a component from which it is down and not partly so.
+# From this share of cut-off 5-tuples it is a cut and not loss; from that share of bad 5-tuples
+# among all through a component, the component is down and not partly broken.
 CUT_SHARE: Final = 0.6
 DOWN_SHARE: Final = 0.8
 
@@ -243,10 +251,19 @@ def kind_of_loss(component: ComponentKind, cut_share: float, bad_share: float) -
 
     Parameters
     ----------
+    component
+        Kind of the component.
     cut_share
-        Share of the bad 5-tuples that get nothing through.
+        Share of the bad 5-tuples that are cut off, 0 to 1.
     bad_share
-        Share of the 5-tuples through the component that are bad.
+        Share of the 5-tuples through the component that are bad, 0 to 1.
+
+    Examples
+    --------
+    >>> kind_of_loss(ComponentKind.SWITCH, cut_share=1.0, bad_share=1.0).name
+    'switch_down'
+    >>> kind_of_loss(ComponentKind.LINK, cut_share=0.1, bad_share=1.0).name
+    'packet_loss'
     """
     if cut_share < CUT_SHARE:
         return KINDS["packet_loss"]

@@ -1,8 +1,7 @@
-"""What the core holds to be wrong at one instant: the input of the incidents' life cycle.
+"""Claims: what is wrong at one instant, with its evidence. Input of the incidents' life cycle.
 
-Claims of agents that are silent: of the host layer, and no page.
-
-Claims from the overlay's flow tables: what the replay of chains finds broken.
+`make_claim` builds any claim. `dead_agents` claims agents without heartbeats. `ChainClaims` claims
+broken forwarding chains of the overlay.
 """
 
 from collections import defaultdict
@@ -20,11 +19,11 @@ from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
 from schemas.enums import ComponentKind, Layer
 from schemas.units import SECOND_NS
 
-# As fault.event.v1 holds them.
+# Bounds of fault.event.v1.
 MAX_TASKS: Final = 4_096
 MAX_CANDIDATES: Final = 64
 MAX_EVIDENCE: Final = 64
-# A candidate with less belief than this is none.
+# Candidates below this probability are left out.
 LEAST_SHARE: Final = 0.01
 
 
@@ -35,13 +34,13 @@ class Claim:
     Attributes
     ----------
     candidates
-        (component, share of the belief), best first; the first is `component_id`.
+        (component, posterior probability), best first; the first is `component_id`.
     keys
         5-tuples that it explains.
     near
-        What it is joined to: the ends of a cable, the cables of a switch.
+        Adjacent components: the ends of a cable, the cables of a switch.
     ready
-        Whether the evidence suffices to open a fault; an open one is updated anyway.
+        Whether the evidence suffices to open a fault; an open one is updated in any case.
     """
 
     component_id: str
@@ -92,7 +91,7 @@ def make_claim(
     component_kind: ComponentKind | None = None,
     tasks: frozenset[str] = frozenset(),
 ) -> Claim:
-    """Return a claim with what follows from its parts: layer, jobs hit, bounds."""
+    """Return a claim; derives layer, affected jobs and adjacent components."""
     found = component_kind or sources.topology.kind(component_id)
     known = sources.topology.get(component_id)
     layer = kind.layer or LAYER_OF.get(found) or (known.layer if known else Layer.UNKNOWN)
@@ -119,7 +118,7 @@ def make_claim(
 
 
 def _near(topology: Topology, component_id: str) -> frozenset[str]:
-    """Return what a component is joined to; by an RNIC's cable also the RNIC's others."""
+    """Return what is adjacent to a component; of an RNIC's cable also the RNIC's other cables."""
     known = topology.get(component_id)
     ends = [] if known is None else [end for end in (known.a, known.b) if end is not None]
     bonded = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
@@ -134,7 +133,7 @@ SILENCE_CONFIDENCE = 0.99
 
 
 def dead_agents(sources: Sources) -> list[Claim]:
-    """Claim the agents that sent no heartbeat when one was due."""
+    """Return a claim for each agent that is declared dead."""
     if not sources.liveness.dead:
         return []
     failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
@@ -169,23 +168,23 @@ def dead_agents(sources: Sources) -> list[Claim]:
     return claims
 
 
-# A table that lacks the entry that lost packets need leaves little doubt.
+# A flow table that lacks the entry which lost packets need leaves little doubt.
 REPLAY_CONFIDENCE = 0.99
 
 
 class ChainClaims:
-    """Replays the chains of what is cut off."""
+    """Replays the forwarding chains of cut-off 5-tuples."""
 
     def __init__(self, sources: Sources, tables: FlowTables, flows: BadFlows) -> None:
         self._sources = sources
         self._tables = tables
         self._flows = flows
-        # By pair, as of some tables and a topology.
+        # Results by pair, valid for these versions of tables and topology.
         self._versions = (-1, -1)
         self._replayed: dict[tuple[str, str], ChainFault | None] = {}
 
     def find(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowKey]]:
-        """Replay the chains of all that is cut off; return claims, and what they explain."""
+        """Replay the chains of all cut-off 5-tuples; return claims, and what they explain."""
         found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
         broken: set[FlowKey] = set()
         if not len(self._tables):
@@ -203,7 +202,7 @@ class ChainClaims:
         return [self._claim(*place, found[place]) for place in places], frozenset(broken)
 
     def _round_trip(self, src: str, dst: str) -> ChainFault | None:
-        """Replay the chains of a pair, once as long as no table and no component changes."""
+        """Replay the chains of a pair; cached until a table or a component changes."""
         versions = (self._tables.version, self._sources.topology.version)
         if versions != self._versions:
             self._versions, self._replayed = versions, {}
@@ -212,7 +211,7 @@ class ChainClaims:
         return self._replayed[src, dst]
 
     def _of_switch(self, fault: ChainFault) -> ChainFault:
-        """Name the virtual switch of a loop: its table is what all loops of a host share."""
+        """Blame the virtual switch of a loop: all loops of a host share its table."""
         members = (fault.node, *fault.others)
         kinds = self._sources.topology.kind
         switches = [m for m in members if kinds(m) is ComponentKind.VSWITCH]
@@ -243,6 +242,6 @@ class ChainClaims:
             good=0,
             onset_ns=onset_ns,
             evidence=facts,
-            # A container that is being removed loses its entries before it signs off.
+            # A container that is being removed loses its entries before its agent signs off.
             ready=alive,
         )

@@ -1,4 +1,4 @@
-"""One decision: from everything that is known at a grid point to claims and transitions."""
+"""One decision: from everything known at a grid point to claims and transitions of faults."""
 
 from dataclasses import replace
 
@@ -22,19 +22,19 @@ from localizer.verdict.lifecycle import Lifecycle, Situation
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
-# A fault that lasts is looked at less often: nothing began or ended for so long.
+# After this time without a change, decisions are made on a coarser grid.
 CALM_NS = 30 * SECOND_NS
 CALM_GRID_NS = 2 * SECOND_NS
-# As many bad 5-tuples more make the next decision a grid step later, up to the greatest step:
-# half of a core at most, so that the other half takes in what a storm brings.
+# Each further this many bad 5-tuples delay the next decision by one grid step, up to the largest
+# step: decisions take half of a core at most, the other half reads the storm's records.
 STORM_FLOWS = 2_048
 STORM_GRID_NS = 16 * SECOND_NS
-# Latency that begins within this time after a fault was resolved belongs to its end.
+# Latency that begins within this time after a fault's resolution belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
 
 
 class Decider:
-    """Makes claims and passes them to the faults' life cycle."""
+    """Derives claims and passes them to the life cycle of faults."""
 
     def __init__(
         self, config: CoreConfig, sources: Sources, tables: FlowTables, lifecycle: Lifecycle
@@ -55,7 +55,7 @@ class Decider:
 
     @property
     def idle(self) -> bool:
-        """Whether time alone changes nothing: no agent, no anomaly, no fault is known."""
+        """Whether the passing of time changes nothing: no agent, anomaly or fault is known."""
         sources = self._sources
         return (
             not len(sources.liveness)
@@ -65,9 +65,17 @@ class Decider:
         )
 
     def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
-        """Decide at a grid point; `silent`: follow the evidence, but make no transitions."""
+        """Decide at a grid point.
+
+        Parameters
+        ----------
+        now_ns
+            Event time of the grid point.
+        silent
+            Follow the evidence but make no transitions: a former process has published this time.
+        """
         self._tidier.tidy_before_decision(now_ns)
-        if self._settled(now_ns):
+        if self._can_skip(now_ns):
             return []
         if (
             self._sources.anomalies.empty
@@ -84,12 +92,11 @@ class Decider:
             return []
         return self._lifecycle.step(claims, situation, now_ns)
 
-    def _settled(self, now_ns: int) -> bool:
-        """Say whether this grid point can be left out.
+    def _can_skip(self, now_ns: int) -> bool:
+        """Return whether this grid point can be skipped.
 
-        It is when nothing has begun or ended for long, and when so much is wrong that deciding
-        takes longer than time does: the first verdict of a storm comes at once, what follows
-        it later.
+        It can if nothing began or ended for long, or if so much is wrong that a decision takes
+        longer than a grid step. The first decision of a storm is made at once, the next ones later.
         """
         sources = self._sources
         state = (
@@ -114,7 +121,7 @@ class Decider:
         claims = dead_agents(self._sources)
         overlay, broken = self._chains.find(now_ns)
         for incident in self._lifecycle.open_faults():
-            # An entry that is back leaves anomalies that three rounds must clear yet.
+            # An entry that was reinstalled leaves anomalies that three rounds must clear first.
             if incident.group == OVERLAY:
                 broken |= incident.keys or frozenset()
         claims += overlay
@@ -183,9 +190,9 @@ class Decider:
         return [i for i in faults if i.group == LOSS and i.event.decided]
 
     def _note_echoes(self, found: list[Case]) -> None:
-        """Remember which 5-tuples only lose the replies of what open faults lose.
+        """Remember the 5-tuples that only lose replies because of open faults.
 
-        While a fault clears, less and less shows that they are its.
+        While a fault clears, the evidence for this fades.
         """
         if not self._known(Family.LOSS):
             self._echoes = frozenset()
@@ -194,11 +201,11 @@ class Decider:
                 self._echoes |= {flow.key for flow in case.bad}
 
     def _owned(self, family: Family) -> frozenset[FlowKey]:
-        """Return the 5-tuples of open faults of a family: while one clears, few are left of it."""
+        """Return the 5-tuples of open faults of a family; few remain bad while a fault clears."""
         group = LOSS if family is Family.LOSS else LATENCY
         faults = self._lifecycle.open_faults()
-        told = frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
-        return told | self._echoes if family is Family.LOSS else told
+        owned = frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
+        return owned | self._echoes if family is Family.LOSS else owned
 
     def _known(self, family: Family) -> frozenset[str]:
         """Return the components of decided open faults of a family."""
@@ -210,7 +217,7 @@ class Decider:
         )
 
     def _aftermath(self, now_ns: int) -> frozenset[FlowKey]:
-        """Return 5-tuples whose latency belongs to a fault that loses or lost packets."""
+        """Return 5-tuples whose latency is a consequence of a fault that loses or lost packets."""
         open_now: set[str] = set()
         until_ns: dict[str, int] = {}
         for incident in self._lifecycle.open_faults():
@@ -268,13 +275,13 @@ class Decider:
         )
 
     def _is_agents(self, agent: str | None, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
-        """Say whether all symptoms are the target's agent's own matter."""
+        """Return whether all symptoms are attributed to the target's agent."""
         excused = self._sources.liveness.excused
         return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
 
 
 def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
-    """Note which faults on its way had let a 5-tuple pass."""
+    """Note the older faults on a 5-tuple's path that had let it pass."""
     late = (
         frozenset(
             i.event.component_id

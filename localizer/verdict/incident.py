@@ -1,4 +1,4 @@
-"""One fault from its opening to its resolve, and the table of its transitions."""
+"""One fault from its opening to its resolution, and the table of its transitions."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from schemas.records import Candidate, FaultEvent
 from schemas.units import SECOND_NS, ns_to_us, us_to_ns
 from schemas.version import VERSION
 
-# A fault has hit by then what it is going to hit: three rounds, a trace, and time to spare.
-FIRST_NS: Final = 10 * SECOND_NS
+# Time in which a fault hits everything that it is going to hit: three rounds, a trace, and slack.
+SPREAD_NS: Final = 10 * SECOND_NS
 
 
 class Trigger(Enum):
@@ -27,7 +27,7 @@ class Trigger(Enum):
     CLEARED = "no evidence for long enough"
 
 
-# The life of a fault. Anything not in the table is a mistake of the program.
+# The life cycle of a fault; any transition not in this table is a programming error.
 TRANSITIONS: Final[dict[tuple[FaultLifecycle | None, Trigger], FaultLifecycle]] = {
     (None, Trigger.OPENED): FaultLifecycle.OPEN,
     (FaultLifecycle.OPEN, Trigger.REFINED): FaultLifecycle.UPDATED,
@@ -41,10 +41,10 @@ TRANSITIONS: Final[dict[tuple[FaultLifecycle | None, Trigger], FaultLifecycle]] 
 
 
 def fault_id(cluster: str, component_id: str, group: str, *, onset_ns: int, opened_ns: int) -> str:
-    """Return the id of a fault: the same inputs, the same id, on every machine.
+    """Return the id of a fault; equal inputs give the same id on every machine.
 
-    The time of opening is part of it, since evidence that nobody clears can open a
-    second fault with the onset of the first.
+    The time of opening is part of it, since evidence that nobody clears can open a second fault
+    with the onset of the first.
 
     >>> fault_id("lab", "spine:0", "loss", onset_ns=10**18, opened_ns=10**18 + 10**9)
     'f-2e02b90120121261'
@@ -56,12 +56,18 @@ def fault_id(cluster: str, component_id: str, group: str, *, onset_ns: int, open
 
 @dataclass(slots=True)
 class Incident:
-    """A fault: its last published event, and what only matters until the next.
+    """A fault: its last published event, and what matters only until the next one.
 
-    `keys`: bad 5-tuples that are its own; None: taken over from a former process,
-    not known yet. `first`: those that were its own soon after it opened or came back; None: not
-    known. `quiet_ns`: since when there has been no evidence; None: there is. `back_ns`: when
-    it came back last; None: it never did.
+    Attributes
+    ----------
+    keys
+        Bad 5-tuples that belong to it; None: taken over from a former process, not known yet.
+    first
+        Those that belonged to it soon after it opened or came back; None: not known.
+    quiet_ns
+        Since when there has been no evidence; None: there is evidence.
+    back_ns
+        When it last came back; None: it never did.
     """
 
     event: FaultEvent
@@ -72,23 +78,23 @@ class Incident:
     back_ns: int | None = None
 
     def note(self, now_ns: int) -> None:
-        """Remember which 5-tuples were its own soon after it opened or came back."""
-        if self.keys is not None and now_ns <= self.began_ns + FIRST_NS:
+        """Remember the 5-tuples that belong to it soon after it opened or came back."""
+        if self.keys is not None and now_ns <= self.began_ns + SPREAD_NS:
             self.first = (self.first or frozenset()) | self.keys
 
     def come_back(self, now_ns: int) -> None:
-        """Begin anew: what it hit before says little about what it hits now."""
+        """Start over: what it hit before says little about what it hits now."""
         self.back_ns, self.first = now_ns, None
 
     def let_pass(self, key: FlowKey, onset_ns: int) -> bool:
-        """Say whether a 5-tuple that crosses it became bad long after it had begun.
+        """Return whether a 5-tuple that crosses it became bad long after the fault began.
 
-        What loses a share of the packets shows itself on one 5-tuple after the other.
+        Not for partial loss: it shows on one 5-tuple after another.
         """
         return (
             self.first is not None
             and self.event.fault_kind not in PARTIAL
-            and onset_ns > self.began_ns + FIRST_NS
+            and onset_ns > self.began_ns + SPREAD_NS
             and key not in self.first
         )
 
@@ -99,7 +105,7 @@ class Incident:
 
     @property
     def changed_ns(self) -> int:
-        """When it was published last."""
+        """When it was last published."""
         return us_to_ns(self.event.event_at)
 
     @property
@@ -109,12 +115,12 @@ class Incident:
 
     @property
     def began_ns(self) -> int:
-        """When it was opened, or came back last."""
+        """When it was opened, or last came back."""
         return self.opened_ns if self.back_ns is None else self.back_ns
 
     @property
     def components(self) -> frozenset[str]:
-        """What it blames: the component, and all candidates while undecided."""
+        """Components that it blames: one, or all candidates while undecided."""
         event = self.event
         if event.decided:
             return frozenset((event.component_id,))
@@ -122,7 +128,7 @@ class Incident:
 
     @classmethod
     def restored(cls, event: FaultEvent) -> "Incident":
-        """Return the incident whose last event that was."""
+        """Return the incident whose last published event this is."""
         kind = KINDS.get(event.fault_kind)
         return cls(event, kind.group if kind else "unknown")
 
@@ -161,7 +167,7 @@ def opened(cluster: str, claim: Claim, now_ns: int) -> Incident:
 
 
 def follow(incident: Incident, trigger: Trigger, claim: Claim, now_ns: int) -> FaultEvent:
-    """Move a fault on by what a claim says; return and remember the event.
+    """Apply a claim to a fault; return and remember the event.
 
     Raises
     ------
@@ -180,7 +186,7 @@ def follow(incident: Incident, trigger: Trigger, claim: Claim, now_ns: int) -> F
 
 
 def resolve(incident: Incident, now_ns: int) -> FaultEvent:
-    """End a fault; return and remember the event; raises ValueError as `follow`."""
+    """Resolve a fault; return and remember the event; raises ValueError as `follow`."""
     event = incident.event
     state = _next(incident, Trigger.CLEARED)
     incident.event = replace(
@@ -212,7 +218,7 @@ def _with_claim(event: FaultEvent, claim: Claim, state: FaultLifecycle, now_ns: 
         state=state,
         seq=event.seq + 1,
         event_at=ns_to_us(now_ns),
-        # The first evidence may turn out to be older than was known at first.
+        # The onset may move to an earlier time as evidence comes in.
         onset_at=min(event.onset_at, ns_to_us(claim.onset_ns))
         if event.resolved_at is None
         else event.onset_at,

@@ -1,15 +1,15 @@
-"""From an explanation to claims: when the evidence suffices, and when to wait for more.
+"""From cases to claims: when evidence suffices, and when to wait for more.
 
-Waiting has reasons, each a false page that was avoided:
+Each reason to wait avoids a false alarm:
 
-* One agent's endpoints only: it may have died; a heartbeat from after the onset
-  must show that it lives (or its death is declared).
-* Everything that reaches one agent is bad: a stalled process looks the same until
-  it is back and three rounds were answered.
-* Few 5-tuples: three losses in a row happen to one 5-tuple by partial loss, and a
-  black hole for a single 5-tuple lasts.
-* Loss and latency show themselves on one 5-tuple after the other: their detectors
-  need some probes or a window.
+* All bad 5-tuples have one agent in common: it may have died. A heartbeat from after the onset must
+  show that it lives, or its death is declared.
+* Everything that reaches one agent is bad: a stalled process looks the same until it is back and
+  three rounds were answered.
+* Few 5-tuples: partial loss causes three consecutive losses on one 5-tuple now and then; a black
+  hole for a single 5-tuple lasts.
+* Loss and latency appear on one 5-tuple after another: their detectors need several probes or a
+  window.
 """
 
 from statistics import median
@@ -29,16 +29,16 @@ from localizer.verdict.refinement import Specifier
 from schemas.enums import AnomalyKind, ComponentKind
 from schemas.units import MS_NS, SECOND_NS
 
-# Traces of lost 5-tuples are there after so long: two timeouts, and as much for the rest.
+# Traces of lost 5-tuples are available after this time: two timeouts, and slack.
 TRACE_NS = 2_500 * MS_NS
-# The next trace of the same 5-tuple comes so much later at the latest.
+# The next trace of the same 5-tuple comes at most this much later.
 SECOND_TRACE_NS = 12 * SECOND_NS
-# Share of an agent's 5-tuples that are bad from which its stall explains them.
+# From this share of bad 5-tuples at an agent, a stall of the agent explains them.
 STALL_SHARE = 0.9
-# More doubt than this that there is a fault at all, and none is opened.
+# No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
-# A delay that one component adds is the same on all that crosses it: at least this
-# share of the rises lies within a factor of two of their median.
+# A delay at one component is equal for everything that crosses it: at least this share of the rises
+# must lie within a factor of two of their median.
 COHERENT_SHARE = 0.6
 
 
@@ -54,26 +54,26 @@ class Judge:
         self,
         case: Case,
         now_ns: int,
-        told: frozenset[FlowKey] = frozenset(),
+        owned: frozenset[FlowKey] = frozenset(),
         *,
         others: frozenset[str] = frozenset(),
     ) -> Claim | None:
-        """Return what the case claims; None where it is no fault of anything.
+        """Return what a case claims; None if no component and no agent is at fault.
 
         Parameters
         ----------
-        told
+        owned
             5-tuples of the network's open faults.
         others
-            What else is at fault at the same time.
+            Other components that are at fault at the same time.
         """
         if not case.open or case.cause.reason in (Reason.GLOBAL, Reason.REPLY):
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is Family.LOSS:
-                return self._loss(case, now_ns, others, beside=bool(others or told))
+                return self._loss(case, now_ns, others, beside=bool(others or owned))
             return self._latency(case, now_ns, others)
-        return self._agent(case, now_ns, told)
+        return self._agent(case, now_ns, owned)
 
     def _loss(self, case: Case, now_ns: int, others: frozenset[str], *, beside: bool) -> Claim:
         config = self._config
@@ -82,20 +82,20 @@ class Judge:
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
         count = len(case.open)
         if share >= CUT_SHARE:
-            # Beside another fault, what looks like a second one may be the replies that
-            # the first one loses: traces tell, and are made at once; for a few, two of them.
-            few_ns = config.few_ns + (SECOND_TRACE_NS if beside else 0)
-            enough = count >= config.min_flows or age_ns >= few_ns
+            # Beside another fault, an apparent second one may be replies that the first one loses.
+            # Traces can tell and are made at once; few 5-tuples need two of them.
+            wait_ns = config.few_ns + (SECOND_TRACE_NS if beside else 0)
+            enough = count >= config.min_flows or age_ns >= wait_ns
             untraced = sum(not flow.traced for flow in case.open)
             if beside and age_ns < TRACE_NS and 2 * untraced > count:
                 enough = False
             due = decided or age_ns >= config.settle_ns
         else:
-            # Lossy 5-tuples of one path were flagged together: they count once. Those that
-            # have lost nothing of late only wait to be cleared.
+            # Lossy 5-tuples of one pair were flagged together and count once. Those without recent
+            # losses only wait to be cleared.
             witnesses = case.open if decided else case.own
             pairs = len({flow.key[:2] for flow in witnesses if _loses(flow)})
-            # Two of them do for what lasts.
+            # For lasting loss, one pair less is enough.
             enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
             due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
         ready = (
@@ -141,7 +141,7 @@ class Judge:
         generic = KINDS["high_latency" if sudden else "latency_drift"]
         return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
 
-    def _agent(self, case: Case, now_ns: int, told: frozenset[FlowKey]) -> Claim | None:
+    def _agent(self, case: Case, now_ns: int, owned: frozenset[FlowKey]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
         if (
             case.evidence.family is not Family.LOSS
@@ -149,13 +149,13 @@ class Judge:
             or len(case.open) < self._config.min_flows
         ):
             return None
-        # Of those that are open and not some fault's: neither a brief cut from before nor
-        # what another component has cut off says anything about "for long", nor do those that
-        # could not be cleared while it was away.
+        # Only 5-tuples that are bad now and belong to no other fault count: neither brief cuts, nor
+        # those that another component cut off, nor those that could not be cleared while the agent
+        # was away.
         before_ns = now_ns - self._config.everything_ns
         if (self._sources.liveness.returned_ns(case.cause.name) or 0) > before_ns:
             return None
-        own = [flow for flow in case.open if flow.key not in told and flow.seen_ns <= before_ns]
+        own = [flow for flow in case.open if flow.key not in owned and flow.seen_ns <= before_ns]
         if 2 * len(own) < len(case.open) or len(own) < self._config.min_flows:
             return None
         facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
@@ -175,13 +175,13 @@ class Judge:
         )
 
     def _agents_live(self, case: Case) -> bool:
-        """Say whether every agent that all of it points to lived after it began."""
+        """Return whether every agent common to all open 5-tuples lived after the onset."""
         onset_ns = min(flow.onset_ns for flow in case.open)
         alive = self._sources.liveness.alive_after
         return all(alive(agent, onset_ns) for agent in common_agents(case.open))
 
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
-        """Say whether a process that did not run for a moment explains it just as well."""
+        """Return whether a process that paused for a moment explains the case as well."""
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         onset_ns = min(flow.onset_ns for flow in case.open)
         for agent in common_agents(case.open):
@@ -194,7 +194,7 @@ class Judge:
         return False
 
     def _both_ways(self, case: Case) -> bool:
-        """Say whether latency at one agent shows in both directions: a busy process's does not."""
+        """Return whether latency at an agent shows in both directions; a busy process's does not."""
         return all(
             any(flow.prober == agent for flow in case.open)
             and any(flow.responder == agent for flow in case.open)
@@ -219,7 +219,7 @@ class Judge:
             kind = specific.kind
             facts.insert(0, specific.fact)
             if specific.component_id != name and specific.fresh:
-                # What is as good as the same place for the probes, and shows why.
+                # For the probes this component is the same place, and its state shows the reason.
                 name = specific.component_id
                 together = sum(s for _, s in candidates[:2])
                 confidence = max(confidence, together)

@@ -1,4 +1,4 @@
-"""Faults over time: which claim belongs to which fault, and what is worth telling about it."""
+"""Faults over time: which claim belongs to which fault, and which changes are published."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,21 +14,21 @@ from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
 
-# Faults that are open or may return; beyond it no new one is opened, and counted.
+# Faults that are open or may return; beyond this no new one is opened, and counted as refused.
 MAX_INCIDENTS: Final = 4_096
 # A resolved fault is remembered at least this long, for latency that follows it.
 REMEMBER_NS: Final = 120 * SECOND_NS
-# A claim takes a young fault over when it explains this share of what that one did.
+# A claim replaces a young fault if it explains this share of the fault's 5-tuples.
 OVERLAP: Final = 0.5
-# A claim beside an old fault is a fault of its own when this share of it is news.
+# A claim beside an old fault is a separate fault if this share of its 5-tuples is new.
 FRESH: Final = 0.3
-# Faults that begin within so short a time next to each other are one.
+# Adjacent faults that begin within this time are one.
 TOGETHER_NS: Final = 3 * SECOND_NS
-# What is worth an update beside the essentials: the number of bad 5-tuples grew or
-# fell by half, or the belief moved by this much.
+# Changes that are published although the verdict stays: the number of bad 5-tuples changed by this
+# factor, or the confidence by this step.
 GROWTH: Final = 1.5
 CONFIDENCE_STEP: Final = 0.15
-# Essentials change at most this often: a verdict that swings settles by itself.
+# Minimum time between changes of the verdict itself: one that swings settles by itself.
 ESSENTIAL_GAP_NS: Final = SECOND_NS // 2
 
 
@@ -36,10 +36,16 @@ ESSENTIAL_GAP_NS: Final = SECOND_NS // 2
 class Situation:
     """What is wrong at one instant, beside the claims.
 
-    `bad_loss`, `bad_latency`: 5-tuples with an open anomaly, less those that their
-    target's agent accounts for. `crossing` returns which of a group's go through
-    some components. `unexplained`: how many of all no claim accounts for. `echoes`:
-    those that only lose the replies of what open faults lose.
+    Attributes
+    ----------
+    bad_loss, bad_latency
+        5-tuples with an open anomaly that is not attributed to their target's agent.
+    crossing
+        Returns which of a group's bad 5-tuples cross some components.
+    unexplained
+        Number of bad 5-tuples that no claim accounts for.
+    echoes
+        5-tuples that only lose replies because of open faults.
     """
 
     bad_loss: frozenset[FlowKey]
@@ -50,7 +56,7 @@ class Situation:
     echoes: frozenset[FlowKey] = frozenset()
 
     def bad(self, group: str) -> frozenset[FlowKey]:
-        """Return the bad 5-tuples that can speak for a fault of a group."""
+        """Return the bad 5-tuples that can be evidence of a fault of a group."""
         return self.bad_latency if group == LATENCY else self.bad_loss
 
 
@@ -77,7 +83,7 @@ class Lifecycle:
         return [i for _, i in sorted(self._incidents.items()) if not i.open]
 
     def force(self, event: FaultEvent) -> None:
-        """Take over a transition that a former process has published."""
+        """Apply a transition that a former process has published."""
         known = self._incidents.get(event.fault_id)
         if known is None:
             self._incidents[event.fault_id] = Incident.restored(event)
@@ -88,7 +94,7 @@ class Lifecycle:
             known.event, known.group = event, group
 
     def observe(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> None:
-        """Take note which faults have evidence: what `step` does, but without transitions."""
+        """Update which faults have evidence: what `step` does, but without transitions."""
         by_place = {(c.component_id, c.group): c for c in claims}
         for incident in self.open_faults():
             event = incident.event
@@ -111,22 +117,22 @@ class Lifecycle:
     def step(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> list[FaultEvent]:
         """Match claims with faults; return the transitions, in a fixed order."""
         changed: list[Incident] = []
-        taken: set[str] = set()
+        matched: set[str] = set()
         fresh: list[Claim] = []
         for claim in sorted(claims, key=lambda c: (c.group, c.component_id)):
             known = self._known(claim)
             if known is None:
                 fresh.append(claim)
             else:
-                taken.add(known.event.fault_id)
+                matched.add(known.event.fault_id)
                 changed += self._update(known, claim, now_ns)
         for claim in fresh:
-            young = self._young(claim, taken, now_ns)
+            young = self._young(claim, matched, now_ns)
             if young is not None:
-                taken.add(young.event.fault_id)
+                matched.add(young.event.fault_id)
                 changed += self._take_over(young, claim, now_ns)
-            elif claim.ready and self._is_news(claim, situation.echoes):
-                changed += self._open(claim, taken, now_ns)
+            elif claim.ready and self._is_new(claim, situation.echoes):
+                changed += self._open(claim, matched, now_ns)
         for incident in changed:
             incident.event = replace(incident.event, unexplained_paths=situation.unexplained)
         self.observe(claims, situation, now_ns)
@@ -138,28 +144,28 @@ class Lifecycle:
         return [incident.event for incident in changed]
 
     def _known(self, claim: Claim) -> Incident | None:
-        """Return the open fault of the same component; of the same group rather than another."""
+        """Return the open fault of the same component, preferably of the same group."""
         same = [i for i in self.open_faults() if i.event.component_id == claim.component_id]
         return min(same, key=lambda i: (i.group != claim.group, i.opened_ns), default=None)
 
-    def _young(self, claim: Claim, taken: set[str], now_ns: int) -> Incident | None:
-        """Return the open fault that the claim only names better."""
+    def _young(self, claim: Claim, matched: set[str], now_ns: int) -> Incident | None:
+        """Return the open fault for which the claim is only a better answer."""
         for incident in self.open_faults():
             young = now_ns - incident.opened_ns <= self._config.refine_ns
             apart = AGENT in (claim.group, incident.group) or (
                 (claim.group == LATENCY) != (incident.group == LATENCY)
             )
-            if incident.event.fault_id in taken or apart or not incident.keys:
+            if incident.event.fault_id in matched or apart or not incident.keys:
                 continue
-            # While nothing is decided, it stays open to a better answer.
+            # An undecided fault stays open to a better answer.
             if not young and incident.event.decided:
                 continue
             if len(claim.keys & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None
 
-    def _is_news(self, claim: Claim, echoes: frozenset[FlowKey]) -> bool:
-        """Say whether enough of what a claim explains is not some open fault's already."""
+    def _is_new(self, claim: Claim, echoes: frozenset[FlowKey]) -> bool:
+        """Return whether enough of a claim's 5-tuples belong to no open fault."""
         if claim.group == AGENT:
             return True
         if any(self._shadows(incident, claim) for incident in self.open_faults()):
@@ -170,16 +176,16 @@ class Lifecycle:
             return False
         owned = echoes.union(*(i.keys or () for i in self.open_faults()))
         fresh = len(claim.keys - owned)
-        # A state that is out of order vouches for what few 5-tuples show.
+        # With a state out of order one 5-tuple is enough.
         least = 1 if claim.kind.name in SPECIFIC else self._config.min_flows
         return fresh == len(claim.keys) or fresh >= max(least, FRESH * len(claim.keys))
 
     @staticmethod
     def _shadows(incident: Incident, claim: Claim) -> bool:
-        """Say whether an open fault next door began at the same time.
+        """Return whether an open fault of an adjacent component began at the same time.
 
-        Replies may take another way than probes: what they lose to the same fault has
-        no component in common with it but those next to it.
+        Replies may take another way than probes. Those lost at the same fault share no component
+        with it except adjacent ones.
         """
         event = incident.event
         return (
@@ -190,9 +196,9 @@ class Lifecycle:
 
     @staticmethod
     def _left_over(incident: Incident, claim: Claim) -> bool:
-        """Say whether a claim is what a resolved fault left behind.
+        """Return whether a claim is the remainder of a resolved fault.
 
-        A 5-tuple whose prober was away, or its clock wrong, is cleared late.
+        A 5-tuple whose prober was away, or whose clock was wrong, is cleared late.
         """
         return (
             claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.changed_ns
@@ -232,14 +238,14 @@ class Lifecycle:
         follow(incident, Trigger.CHANGED, claim, now_ns)
         return [incident]
 
-    def _open(self, claim: Claim, taken: set[str], now_ns: int) -> list[Incident]:
+    def _open(self, claim: Claim, matched: set[str], now_ns: int) -> list[Incident]:
         for incident in self.resolved_faults():
             event = incident.event
             back = now_ns - incident.changed_ns <= self._config.flap_ns
-            # What was undecided may come back with a better answer.
+            # A fault that was undecided may return with a better answer.
             same = incident.group == claim.group and claim.component_id in incident.components
             if back and same and event.state is FaultLifecycle.RESOLVED:
-                taken.add(event.fault_id)
+                matched.add(event.fault_id)
                 follow(incident, Trigger.RETURNED, claim, now_ns)
                 return [incident]
         if len(self._incidents) >= MAX_INCIDENTS:
@@ -247,20 +253,20 @@ class Lifecycle:
             return []
         incident = opened(self._config.cluster, claim, now_ns)
         self._incidents[incident.event.fault_id] = incident
-        taken.add(incident.event.fault_id)
+        matched.add(incident.event.fault_id)
         return [incident]
 
     def _resolve_ns(self, incident: Incident) -> int:
-        """Return how long a fault must be quiet: longer each time that it came back."""
+        """Return how long a fault must be quiet; doubles each time it comes back."""
         longest = max(self._config.resolve_ns, self._config.flap_resolve_max_ns)
         return min(longest, self._config.resolve_ns << min(incident.event.flaps, 20))
 
 
 def _kind(event: FaultEvent, claim: Claim) -> FaultKind:
-    """Return the kind of a fault that goes on: what was known of it at its fullest.
+    """Return the kind of a continuing fault: that of its largest extent.
 
-    A fault that ends shows less and less: its state is in order again, fewer of its
-    5-tuples are bad, and some of those that were cut off only lose packets.
+    A fault that is ending shows less and less: its state is in order again, fewer 5-tuples are
+    bad, and some that were cut off now only lose packets.
     """
     known = KINDS.get(event.fault_kind)
     if known is None or known.name == claim.kind.name:

@@ -1,7 +1,7 @@
-"""From "nothing gets through here" to a kind of fault: what the states on the spot say of it.
+"""Refine a generic kind of fault ("nothing gets through here") by component states.
 
-The probes find where and how bad; states of the component found, or of what belongs to it
-so closely that probes cannot tell the two apart, give the fault its name.
+Probes find where a fault is and how bad. States of the component, or of components that probes
+cannot tell apart from it, say which kind it is.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Specific:
 
 
 class Specifier:
-    """Looks for states that explain what was found."""
+    """Finds states that explain a fault."""
 
     def __init__(self, topology: Topology, states: StateBook, tables: FlowTables) -> None:
         self._topology = topology
@@ -39,10 +39,10 @@ class Specifier:
         onset_ns: int,
         others: frozenset[str] = frozenset(),
     ) -> Specific | None:
-        """Return what a state makes of a fault at a component; None: no state does.
+        """Return the kind that a state gives to a fault at a component; None: no state does.
 
-        States that became so about then come before older ones, those of the component
-        itself before those of its neighbours; those of `others` explain faults of their own.
+        States that changed at about the onset come before older ones, those of the component itself
+        before those of components close to it. States of `others` explain other faults.
         """
         places = [component_id, *(c for c in self._close(component_id) if c not in others)]
         for place in places:
@@ -51,14 +51,14 @@ class Specifier:
                 return _specific(fresh[0], fresh=True)
         found = self._port(component_id, family, onset_ns, others)
         if found is None and family is Family.LATENCY:
-            found = self._software(component_id, onset_ns)
+            found = self._not_offloaded(component_id, onset_ns)
         if found is not None:
             return found
         old = self._states.findings(component_id, family)
         return _specific(old[0], fresh=False) if old else None
 
     def in_maintenance(self, component_id: str) -> bool:
-        """Say whether an operator works on the component, its host, or an end of the cable."""
+        """Return whether an operator works on the component, its host, or an end of the cable."""
         places = {component_id, *self._close(component_id), *self._topology.parents(component_id)}
         return any(self._states.in_maintenance(place) for place in places)
 
@@ -82,10 +82,10 @@ class Specifier:
     def _port(
         self, component_id: str, family: Family, onset_ns: int, others: frozenset[str]
     ) -> Specific | None:
-        """Return the one cable of a switch that shows why packets are lost or late.
+        """Return the single cable of a switch whose state explains the symptoms.
 
-        Replies that suffer from it come to the switch from other ports: to the probes it is
-        the switch. Two cables that show it are the switch's own matter.
+        Replies reach the switch by other ports, so probes blame the switch instead of the cable. If
+        two cables have such states, the switch itself is at fault.
         """
         if self._topology.kind(component_id) is not ComponentKind.SWITCH:
             return None
@@ -96,8 +96,8 @@ class Specifier:
         ]
         return _specific(found[0], fresh=True) if len(found) == 1 else None
 
-    def _software(self, component_id: str, onset_ns: int) -> Specific | None:
-        """Return what the flow tables say: entries that the RNIC does not forward itself."""
+    def _not_offloaded(self, component_id: str, onset_ns: int) -> Specific | None:
+        """Return what the flow tables say: entries that the RNIC does not forward in hardware."""
         if self._topology.kind(component_id) is not ComponentKind.VSWITCH:
             return None
         found = self._tables.not_offloaded(component_id)

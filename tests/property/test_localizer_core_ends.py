@@ -46,11 +46,11 @@ def churn(changes: list[tuple[int, int, str, str]]) -> tuple[tuple[Event, ...], 
 
 def said(events: tuple[Event, ...], end: int, most: int) -> list[FaultEvent]:
     """Return what a core says; with `most` 0 each change of an end is one of the fabric."""
-    before, topology.MAX_ASKED = topology.MAX_ASKED, most  # type: ignore[misc]
+    before, topology.MAX_LOOKED_UP = topology.MAX_LOOKED_UP, most  # type: ignore[misc]
     try:
         return run(events, [end])
     finally:
-        topology.MAX_ASKED = before  # type: ignore[misc]
+        topology.MAX_LOOKED_UP = before  # type: ignore[misc]
 
 
 @settings(max_examples=12)
@@ -60,6 +60,6 @@ def test_ends_that_come_and_go_change_nothing_of_what_is_said(
 ) -> None:
     """Among two faults' anomalies and traces, transitions are the same to the last digit."""
     events, end = churn(changes)
-    kept = said(events, end, topology.MAX_ASKED)
+    kept = said(events, end, topology.MAX_LOOKED_UP)
     assert kept
     assert kept == said(events, end, 0)

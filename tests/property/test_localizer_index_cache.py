@@ -163,7 +163,7 @@ def test_what_is_kept_up_is_what_is_made_anew(more: list[Step], first: int) -> N
     With endpoints numbered anew whenever some left, or never.
     """
     steps = [*SETUP, *more]
-    before, index_cache.SPARE = index_cache.SPARE, first  # type: ignore[misc]
+    before, index_cache.SPARE_NUMBERS = index_cache.SPARE_NUMBERS, first  # type: ignore[misc]
     try:
         kept = Kept()
         for number, one in enumerate(steps):
@@ -174,7 +174,7 @@ def test_what_is_kept_up_is_what_is_made_anew(more: list[Step], first: int) -> N
         for key, place in kept.cache.refresh().by_key.items():
             assert kept.cache.refresh().row_of(key, kept.paths.path(key).components) == place
     finally:
-        index_cache.SPARE = before  # type: ignore[misc]
+        index_cache.SPARE_NUMBERS = before  # type: ignore[misc]
 
 
 def anew(steps: list[Step]) -> dict[str, Any]:

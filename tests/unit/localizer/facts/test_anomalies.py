@@ -1,6 +1,6 @@
 """Folding of anomalies."""
 
-from localizer.facts.anomalies import MEMORY_NS, STALE_NS, Family, OpenAnomalies
+from localizer.facts.anomalies import BRIEF_CUT_MEMORY_NS, STALE_NS, Family, OpenAnomalies
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.units import SECOND_NS
 from tests.unit.localizer.made import START, anomaly
@@ -41,7 +41,7 @@ def test_a_brief_cut_speaks_for_loss_for_a_while() -> None:
     board.apply_anomaly(anomaly(at=START, onset=START))
     board.apply_anomaly(anomaly(state=AnomalyState.CLEARED, at=START + 3 * SECOND_NS, onset=START))
     assert [key for key, _ in board.brief_cuts()] == [KEY]
-    board.expire(START + 3 * SECOND_NS + MEMORY_NS + 1, NONE)
+    board.expire(START + 3 * SECOND_NS + BRIEF_CUT_MEMORY_NS + 1, NONE)
     assert board.empty
     board.apply_anomaly(anomaly(at=START, onset=START))
     board.apply_anomaly(anomaly(state=AnomalyState.CLEARED, at=START + 30 * SECOND_NS, onset=START))
