@@ -1,13 +1,4 @@
-"""A training job as the platform knows it: which RNICs it has, and where they are.
-
-Who exchanges data, given groups and stages.
-
-Counters do not show who is whose neighbour in the ring of a gradient group: all
-members carry the same bytes at the same time. Small groups are meshed. In
-larger ones each member gets peers at fixed distances in the platform's order:
-1, since ranks follow that order and rings are built along ranks; 2 and 4, which
-with 1 are the edges that binary trees and rings that skip a host use most.
-"""
+"""A training job as the platform knows it: which RNICs it has, and where they are."""
 
 import re
 from dataclasses import dataclass
@@ -22,10 +13,10 @@ NaturalKey = tuple[tuple[int, int, str], ...]
 
 
 def natural_key(name: str) -> NaturalKey:
-    """Return a sort key that reads the numbers in a name as numbers.
+    """Return a sort key that compares the numbers in a name as numbers.
 
-    The container platform numbers the containers of a job; their order is what
-    frameworks number their ranks by, so `w2` has to stand before `w10`.
+    The platform numbers the containers of a job, and frameworks number their ranks in that order:
+    so `w2` comes before `w10`.
 
     >>> sorted(["w10", "w2"], key=natural_key)
     ['w2', 'w10']
@@ -40,7 +31,7 @@ def natural_key(name: str) -> NaturalKey:
 
 @dataclass(frozen=True, slots=True)
 class Rnic:
-    """One endpoint of a job."""
+    """One endpoint of a job: an RNIC in a container on a host."""
 
     endpoint_id: str
     container_id: str
@@ -50,7 +41,7 @@ class Rnic:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The RNICs of a job; `gpus` is their number of GPUs where it is known."""
+    """The RNICs of a job, and its number of GPUs where that is known."""
 
     task_id: str
     rnics: tuple[Rnic, ...]
@@ -58,7 +49,7 @@ class Job:
 
     @cached_property
     def ordered(self) -> tuple[Rnic, ...]:
-        """The RNICs in the platform's order, whatever order they were given in."""
+        """The RNICs in the platform's order: by container, host and rail."""
         return tuple(
             sorted(
                 self.rnics,
@@ -73,7 +64,7 @@ class Job:
 
     @classmethod
     def from_task(cls, task: Task) -> "Job":
-        """Return the job that a task.v1 record describes; double endpoints count once."""
+        """Return the job that a task.v1 record describes; a repeated endpoint counts once."""
         rnics = {
             e.endpoint_id: Rnic(
                 endpoint_id=e.endpoint_id, container_id=e.container_id, host=e.host_id, rail=e.rail

@@ -194,7 +194,7 @@ class Judge:
         return False
 
     def _both_ways(self, case: Case) -> bool:
-        """Return whether latency at an agent shows in both directions; a busy process's does not."""
+        """Return whether latency at an agent shows both ways; that of a busy process does not."""
         return all(
             any(flow.prober == agent for flow in case.open)
             and any(flow.responder == agent for flow in case.open)

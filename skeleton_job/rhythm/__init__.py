@@ -1,1 +1,1 @@
-"""When a job repeats itself, and which RNICs do it together."""
+"""When a job iterates, and what each RNIC does in an iteration: signal processing of rates."""

@@ -1,4 +1,4 @@
-"""Which replicas of neighbouring pipeline stages are joined."""
+"""Matches the replicas of neighbouring pipeline stages: which of them form one pipeline."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ from scipy.optimize import linear_sum_assignment
 
 from schemas.columns.arrays import Floats
 
-# Chains count as seen when they correlate so much more than the other pairs do.
+# Chains are recognised if their correlation exceeds that of other pairs by this much.
 MIN_CHAIN_GAIN: Final = 0.15
-# To overrule the platform's order takes more: smeared samples correlate by chance.
+# Overruling the platform's order takes more: blurred samples correlate by chance.
 OVERRULE_GAIN: Final = 0.55
-# The platform's order is believed when it explains nearly as much as the best match.
+# The platform's order is accepted if it explains this share of what the best match explains.
 INDEX_TRUSTED: Final = 0.8
 MIN_CHAIN_ITERATIONS: Final = 4
-# Of fewer blocks a common effect of clocks is not told from what each has of its own.
+# With fewer blocks, a common effect of clocks cannot be separated from what each block does.
 MIN_FOR_CLOCKS: Final = 6
 
 
@@ -24,11 +24,10 @@ def match_chains(
 ) -> tuple[NDArray[np.int64], bool]:
     """Return which replica of stage b each replica of stage a is joined to.
 
-    Replicas do the same work, but each has its own small delays, and these
-    travel along its own chain only. What is left of each iteration after the
-    mean over replicas and the mean over iterations are taken away is compared
-    between sender and receiver. Where this does not speak clearly, the
-    platform's order of the hosts decides.
+    Replicas do the same work, but each has small delays of its own, which travel along its own
+    pipeline only. The residual of each iteration, after the means over replicas and over iterations
+    are removed, is compared between sender and receiver. Where that is not clear, the platform's
+    order decides.
 
     Parameters
     ----------
@@ -38,7 +37,7 @@ def match_chains(
     Returns
     -------
     partner : (n_replicas,) int64
-    seen : whether the traffic says so
+    seen : whether the traffic shows it
     """
     n = tx_a.shape[0]
     by_index = np.arange(n, dtype=np.int64)
@@ -53,7 +52,7 @@ def match_chains(
         return by_index, False
     if index_gain >= INDEX_TRUSTED * (top - rest):
         return by_index, True
-    # All chains must speak: a best match that is weak for some is chance.
+    # All chains must be clear: a best match that is weak for some is chance.
     clear = likeness[rows, columns] - rest >= OVERRULE_GAIN
     if not clear.all():
         return by_index, False
@@ -63,24 +62,26 @@ def match_chains(
 
 
 def likeness_of(tx_a: Floats, rx_a: Floats, tx_b: Floats, rx_b: Floats) -> Floats:
-    """Return how alike the own delays of replicas of two stages are, (n, n); see `match_chains`."""
-    both = _correlation(_own(tx_a), _own(rx_b)) + _correlation(_own(rx_a), _own(tx_b))
+    """Return how two stages' replicas correlate in their residuals, (n, n); see `match_chains`."""
+    both = _correlation(_own_residual(tx_a), _own_residual(rx_b)) + _correlation(
+        _own_residual(rx_a), _own_residual(tx_b)
+    )
     out: Floats = both / 2
     return out
 
 
 def best_chains(likeness: Floats) -> NDArray[np.int64]:
-    """Return the partner of each replica that makes all together most alike."""
+    """Return the one-to-one matching with the highest total correlation, (n,) int64."""
     rows, columns = linear_sum_assignment(-likeness)
     partner = np.empty(rows.size, dtype=np.int64)
     partner[rows] = columns
     return partner
 
 
-def _own(pieces: Floats) -> Floats:
-    """Return what is one replica's own: no mean over replicas, no mean over iterations.
+def _own_residual(pieces: Floats) -> Floats:
+    """Return each replica's residual: without the means over replicas and over iterations.
 
-    Iterations that miss samples of any replica are left out.
+    Iterations with missing samples of any replica are 0.
     """
     whole = ~np.isnan(pieces).any(axis=(0, 2))
     if int(whole.sum()) < MIN_CHAIN_ITERATIONS:
@@ -93,14 +94,18 @@ def _own(pieces: Floats) -> Floats:
 
 
 def own_delays(pieces: Floats) -> Floats:
-    """Return what is one block's own in each iteration.
+    """Return each block's residual in each iteration.
 
-    No mean over blocks, no mean over iterations, and not what a clock's offset makes of the
-    delays that all share: a shift of the common course.
+    The means over blocks and over iterations are removed, and what a clock offset makes of the
+    shared delays: a shift of the common profile.
 
     Parameters
     ----------
     pieces : (n_blocks, n_iterations, points), none missing
+
+    Returns
+    -------
+    Same shape
     """
     common = pieces.mean(axis=0)
     own = pieces - common
@@ -111,7 +116,7 @@ def own_delays(pieces: Floats) -> Floats:
     if len(own) >= MIN_FOR_CLOCKS and np.linalg.matrix_rank(square) == 2:
         factors = np.linalg.solve(square, steps @ own.reshape(len(own), -1).T)
         shift = factors.sum(axis=0) - factors.sum(axis=0).mean()
-        # What a shift does between the points is not known, but the same for all blocks.
+        # The effect of a shift between the points is unknown, but the same for all blocks.
         flat_own = own.reshape(len(own), -1)
         effect = shift @ flat_own / max(float(shift @ shift), 1e-300)
         own = (flat_own - shift[:, None] * effect).reshape(own.shape)
@@ -120,7 +125,7 @@ def own_delays(pieces: Floats) -> Floats:
 
 
 def _correlation(a: Floats, b: Floats) -> Floats:
-    """Return the correlation of each row of a with each row of b, 0 for a flat row."""
+    """Return the correlation of each row of a with each row of b; 0 for a flat row."""
     if a.shape[1] != b.shape[1]:
         return np.zeros((a.shape[0], b.shape[0]))
     scale = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]

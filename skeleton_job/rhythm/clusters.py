@@ -1,10 +1,9 @@
-"""Blocks of RNICs, and their assignment to equally large classes.
+"""Blocks of alike RNICs, and their assignment to classes of equal size.
 
-The unit that is classified is a block: the RNICs of one host that carry one
-tensor-parallel group, which look alike. The classes of blocks are the pipeline
-stages; the RNICs of a class with the same place in their block form a group.
-Groups are equally large, and no two RNICs of a host share one, unless the host is seen to
-hold several replicas.
+A block is the RNICs of one host that carry one tensor-parallel group (TP) and look alike. Classes
+of blocks are pipeline stages (PP); the RNICs of a class with the same place in their blocks form a
+replica group (DP). Classes have equal sizes, and no two blocks of a host share a class unless the
+host is seen to hold several replicas. These are the constraints of SkeletonHunter (SIGCOMM 2025).
 """
 
 from typing import Any, Final
@@ -18,9 +17,9 @@ from schemas.columns.arrays import Bools, Floats
 
 Labels = NDArray[np.int64]
 
-# Sub-blocks of a host count as different from this ratio of standard errors on.
+# Sub-blocks of a host differ from this many standard errors on.
 MIN_SPLIT: Final = 4.0
-# Real copies of the same traffic differ by some per cent (retransmissions, storage).
+# Copies of the same traffic differ by some per cent (retransmissions, storage).
 AMPLITUDE_FLOOR: Final = 0.03
 MAX_ROUNDS: Final = 12
 
@@ -35,22 +34,21 @@ def divisors(n: int) -> list[int]:
 
 
 def block_width(rails: Floats, known: Bools, noise: float) -> tuple[int, float]:
-    """Return how many neighbouring RNICs of a host look alike, and how sure that is.
+    """Return how many neighbouring RNICs of a host look alike, and how certain that is.
 
-    RNICs of one tensor-parallel group carry the same bytes under the same clock.
-    An analysis of variance: sub-blocks differ if their means vary more than the
-    RNICs inside them allow.
+    RNICs of one tensor-parallel group carry the same bytes under the same clock. An analysis of
+    variance: sub-blocks differ if their means vary more than the RNICs inside them allow.
 
     Parameters
     ----------
     rails : (n_hosts, n_rails, n_features)
-    known : (n_hosts, n_rails), where there is data
+    known : (n_hosts, n_rails) bool, where there is data
     noise : expected norm of one RNIC's error
 
     Returns
     -------
     width : a divisor of n_rails
-    margin : ratio of what decided to its threshold, above 1
+    margin : ratio of the deciding score to its threshold, above 1
     """
     n_rails = rails.shape[1]
     complete = rails[known.all(axis=1)]
@@ -67,7 +65,7 @@ def block_width(rails: Floats, known: Bools, noise: float) -> tuple[int, float]:
 
 
 def _split_score(rails: Floats, width: int, noise: float) -> float:
-    """Return the variation between sub-blocks of that width in standard errors."""
+    """Return the variation between sub-blocks of that width, in standard errors."""
     n_hosts, n_rails, n_features = rails.shape
     parts = rails.reshape(n_hosts, n_rails // width, width, n_features)
     means = parts.mean(axis=2)
@@ -83,7 +81,17 @@ def _split_score(rails: Floats, width: int, noise: float) -> float:
 
 
 def assign(cost: Floats, hosts: Labels, count: int) -> Labels | None:
-    """Return the cheapest equal classes without two blocks of a host, None if there are none."""
+    """Return the cheapest classes of equal size without two blocks of a host in one class.
+
+    Parameters
+    ----------
+    cost : (n_blocks, count) cost of each block in each class
+    hosts : (n_blocks,) host of each block
+
+    Returns
+    -------
+    (n_blocks,) class of each block; None if there is no such assignment
+    """
     n = cost.shape[0]
     size = n // count
     if np.unique(hosts).size == n:
@@ -91,8 +99,8 @@ def assign(cost: Floats, hosts: Labels, count: int) -> Labels | None:
         labels = np.empty(n, dtype=np.int64)
         labels[rows] = columns // size
         return labels
-    # A transport problem; its constraint matrix is totally unimodular, so the
-    # simplex method ends at whole numbers.
+    # A transport problem: its constraint matrix is totally unimodular, so the simplex method ends
+    # at integers.
     block = np.repeat(np.arange(n), count)
     klass = np.tile(np.arange(count), n)
     ones = np.ones(n * count)

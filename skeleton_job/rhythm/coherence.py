@@ -1,10 +1,10 @@
-"""Which RNICs beat together: jobs told apart without knowing them.
+"""Separates the jobs behind a set of RNICs, without knowing any job.
 
-All RNICs of a job share its iterations, with every delay and pause in them. In the spectrum over
-the whole window, that is the fine structure of each line: `X(f) = H(f) J(f)`, where `J` is the
-job's and the RNIC's own part `H` changes slowly with frequency. So inside narrow bands the
-spectra of two RNICs of one job are the same up to a factor, whatever their phases; those of two
-jobs are not, even if their periods agree to some per cent: their phases drift apart.
+All RNICs of a job share its iterations with every delay and pause. In the spectrum over the whole
+window this is the fine structure of each line: X(f) = H(f) J(f), where J is the job's and the
+RNIC's own part H changes slowly with frequency. So inside narrow bands the spectra of two RNICs of
+one job are equal up to a factor, whatever their phases. Those of two jobs are not, even if their
+periods agree to some per cent: their phases drift apart.
 """
 
 from dataclasses import replace
@@ -21,21 +21,22 @@ from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# Frequencies of a band: the longest delay inside an iteration must turn little over it.
+# Frequencies per band: over a band, the longest delay inside an iteration must turn the phase
+# little.
 BAND: Final = 6
-# Slower than this share of the window is drift, not iterations.
+# Frequencies below this line are drift, not iterations.
 FIRST_LINE: Final = 4
 MAX_BANDS: Final = 64
-# RNICs less coherent than this are of different jobs.
+# RNICs less coherent than this belong to different jobs.
 MIN_COHERENCE: Final = 0.62
-# 1 Mbit/s each way: a port that carries less takes no part in anything.
+# 1 Mbit/s each way: a port with less traffic takes no part in a job.
 BUSY_BYTES_PER_S: Final = 250_000.0
-# Of more RNICs, some of each host stand for it.
+# With more RNICs than this, some represent their host.
 MAX_SERIES: Final = 640
 
 
 def coherence(rates: Floats) -> Floats:
-    """Return how much each two series beat together, (n, n), 0..1.
+    """Return the coherence of each two series, (n, n), 0 to 1.
 
     Parameters
     ----------
@@ -51,12 +52,12 @@ def coherence(rates: Floats) -> Floats:
     bands = spectrum[:, : count * BAND].reshape(n, count, BAND)
     power = (np.abs(bands) ** 2).sum(axis=2)
     share = power / np.maximum(power.sum(axis=1, keepdims=True), 1e-300)
-    # The bands that say most, of any series.
+    # The bands with the most power, on average over the series.
     chosen = np.argsort(-share.mean(axis=0), kind="stable")[:MAX_BANDS]
     total, weight = np.zeros((n, n)), np.zeros((n, n))
     for band in np.sort(chosen):
         rows = bands[:, band] / np.sqrt(np.maximum(power[:, band], 1e-300))[:, None]
-        # Higher lines are weaker, but tell more of how phases drift.
+        # Higher lines are weaker, but show phase drift better.
         both = share[:, band] ** 0.25
         common = both[:, None] * both[None]
         total += common * np.abs(rows @ rows.conj().T)
@@ -65,8 +66,8 @@ def coherence(rates: Floats) -> Floats:
     return out
 
 
-def filled(matrix: RateMatrix, rows: Labels) -> Floats:
-    """Return tx and rx of RNICs together, missing bins at the mean, (n, n_bins)."""
+def filled_rates(matrix: RateMatrix, rows: Labels) -> Floats:
+    """Return tx + rx of RNICs, missing bins replaced by the mean, (n, n_bins)."""
     both = matrix.tx[rows] + matrix.rx[rows]
     there = ~matrix.missing[rows]
     count = np.maximum(there.sum(axis=1, keepdims=True), 1)
@@ -74,8 +75,13 @@ def filled(matrix: RateMatrix, rows: Labels) -> Floats:
     return np.where(there, both, mean)
 
 
-def beating_together(similar: Floats) -> Labels:
-    """Return a label for each series; those with one label beat together."""
+def coherent_labels(similar: Floats) -> Labels:
+    """Return a label for each series; coherent series share a label.
+
+    Parameters
+    ----------
+    similar : (n, n) as `coherence` returns it
+    """
     n = similar.shape[0]
     if n == 1:
         return np.zeros(1, dtype=np.int64)
@@ -87,15 +93,15 @@ def beating_together(similar: Floats) -> Labels:
 
 
 def split(job: Job, matrix: RateMatrix) -> list[Job]:
-    """Return the jobs that the RNICs of one seem to be, each on two hosts or more.
+    """Return the jobs that the RNICs of a job seem to belong to, each on two hosts or more.
 
-    The first keeps the name, the others get numbers; the largest comes first. Where nothing
-    beats, or all beat together, the job itself. RNICs that carry next to nothing stay with the
-    first job only where there is one.
+    The largest comes first and keeps the name; the others get numbers. If nothing is periodic, or
+    all are coherent, the job itself is returned. RNICs with hardly any traffic stay only if there
+    is one job.
 
     Parameters
     ----------
-    job : whose RNICs nobody told apart
+    job : RNICs of unknown membership
     matrix : with a row for each
     """
     row_of = {endpoint: row for row, endpoint in enumerate(matrix.endpoints)}
@@ -128,7 +134,7 @@ def split(job: Job, matrix: RateMatrix) -> list[Job]:
 
 
 def _labels(job: Job, matrix: RateMatrix, rows: Labels, busy: Bools) -> Labels:
-    """Return a label for each RNIC of the job, in its order; -1 for those that carry nothing."""
+    """Return a label for each RNIC, in the job's order; -1 for those without traffic."""
     names = {host: i for i, host in enumerate(job.hosts)}
     hosts = np.array([names[r.host] for r in job.ordered], dtype=np.int64)
     at = np.flatnonzero(busy)
@@ -138,24 +144,24 @@ def _labels(job: Job, matrix: RateMatrix, rows: Labels, busy: Bools) -> Labels:
         chosen = np.unique(np.concatenate([at[first], at[first + size // 2]]))
     else:
         chosen = at
-    series = filled(matrix, rows[chosen])
-    found = beating_together(coherence(series))
+    series = filled_rates(matrix, rows[chosen])
+    found = coherent_labels(coherence(series))
     if int(found.max()) + 1 > max(2, np.unique(hosts[chosen]).size // 2):
-        # Too noisy one by one: the hosts as a whole.
+        # Too noisy one by one: compare the hosts' sums.
         places, inside = np.unique(hosts[chosen], return_inverse=True)
         total = np.zeros((places.size, series.shape[1]))
         np.add.at(total, inside, series)
-        found = beating_together(coherence(total))[inside]
+        found = coherent_labels(coherence(total))[inside]
     labels = np.full(rows.size, -1, dtype=np.int64)
     for i in at:
-        # An RNIC that was not looked at goes with the nearest of its host that was.
+        # An RNIC that was not compared gets the label of the nearest one of its host.
         mine = np.flatnonzero(hosts[chosen] == hosts[i])
         labels[i] = found[mine[int(np.argmin(np.abs(chosen[mine] - i)))]]
     return _whole_hosts(labels, hosts)
 
 
 def _whole_hosts(labels: Labels, hosts: Labels) -> Labels:
-    """Return labels in which no RNIC stands alone: a label seen on one host only is its host's."""
+    """Return labels in which no RNIC stands alone: one on a single host gets its host's label."""
     out = labels.copy()
     for label in np.unique(labels[labels >= 0]):
         places = np.unique(hosts[labels == label])

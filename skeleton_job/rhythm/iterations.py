@@ -1,6 +1,8 @@
-"""At which lags a job's series repeat.
+"""Finds the iterations of a job: their period, and where each one begins.
 
-The iterations of a job: how long they are, and where each one begins.
+In: the byte rates of its RNICs (`channels` condenses them to a few series). Out: a `Rhythm`. The
+period is a peak of the autocorrelation; each start is where a template of the mean iteration
+matches best, since iterations jitter and pause.
 """
 
 from dataclasses import dataclass, field
@@ -14,28 +16,28 @@ from scipy.signal import find_peaks
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.series.rates import RateMatrix
 
-# An iteration needs some bins to have a shape.
+# Shortest iteration, in bins: it needs some bins to have a shape.
 MIN_PERIOD_BINS: Final = 5
-# Below this autocorrelation there is no iteration: white noise of 300 bins stays
-# below 0.25 at every lag in 99 of 100 runs.
+# Below this autocorrelation there is no period: white noise of 300 bins stays below 0.25 at every
+# lag in 99 of 100 runs.
 MIN_STRENGTH: Final = 0.3
-# Lags that are tried; peaks far below the highest are not.
+# Number of lags tried; peaks far below the highest are not.
 CANDIDATES: Final = 6
 MIN_PEAK: Final = 0.4
 
 
-# Components that are looked at, and RNICs that they are made from.
+# Series per job, and RNICs they are computed from.
 CHANNELS: Final = 4
 MAX_ROWS: Final = 256
 
 
 def job_sum(matrix: RateMatrix, rows: Bools) -> Floats:
-    """Return the mean rate over the chosen RNICs at each bin, (n_bins,).
+    """Return the mean rate over the chosen RNICs at each bin, (n_bins,), bytes per second.
 
-    A missing sample does not dent it: each bin is the mean of what is there;
-    bins without any are the mean of all.
+    A missing sample does not lower it: each bin is the mean of the samples present; a bin without
+    any is the mean over all bins.
     """
-    # Where something is missing the rates are 0.
+    # Missing rates are 0.
     chosen = slice(None) if rows.all() else rows
     count = int(rows.sum()) - matrix.missing[chosen].sum(axis=0)
     rates = (matrix.tx[chosen] + matrix.rx[chosen]).sum(axis=0)
@@ -49,7 +51,9 @@ def job_sum(matrix: RateMatrix, rows: Bools) -> Floats:
 def channels(matrix: RateMatrix, rows: NDArray[np.int64]) -> Floats:
     """Return the mean rate and the main components of the RNICs' rates, (n_channels, n_bins).
 
-    All in bytes per second of one RNIC, so that their squares add up to what they explain.
+    The sum over all RNICs may be flat although each one has bursts (stages take turns, sharded
+    models send all the time), so the principal components of the rest are added. All are in bytes
+    per second of one RNIC, so that their squares add up to what they explain.
     """
     if rows.size > MAX_ROWS:
         rows = rows[np.linspace(0, rows.size - 1, MAX_ROWS).round().astype(np.int64)]
@@ -64,24 +68,33 @@ def channels(matrix: RateMatrix, rows: NDArray[np.int64]) -> Floats:
     both = np.vstack(parts)
     main = job_sum(matrix, chosen)
     total = main - main.mean()
-    # What the sum already says is taken out first.
+    # Remove what the mean already explains.
     weight = both @ total / max(float(total @ total), 1e-300)
     rest = both - weight[:, None] * total
     values, vectors = np.linalg.eigh(rest @ rest.T / rows.size)
     top = np.argsort(values)[::-1][: min(CHANNELS - 1, rows.size)]
     components = vectors[:, top].T @ rest / np.sqrt(rows.size)
-    # Fixed signs, so that nothing depends on the solver.
+    # Fix the signs, so that nothing depends on the solver.
     signs = np.where(components.sum(axis=1) < 0, -1.0, 1.0)
     out: Floats = np.vstack([main[None], signs[:, None] * components])
     return out
 
 
 def autocorrelation(series: Floats) -> Floats:
-    """Return the autocorrelation of series at lags 0 … n - 1; zeros for flat ones.
+    """Return the autocorrelation of series at lags 0 to n - 1; zeros for flat ones.
 
     Parameters
     ----------
     series : (n,), or (channels, n): their powers are added
+
+    Returns
+    -------
+    (n,) float64, unbiased, 1 at lag 0
+
+    Examples
+    --------
+    >>> autocorrelation(np.tile([1.0, 0.0], 50))[:3].round(6).tolist()
+    [1.0, -1.0, 1.0]
     """
     rows = np.atleast_2d(series)
     n = rows.shape[1]
@@ -96,27 +109,27 @@ def autocorrelation(series: Floats) -> Floats:
 
 
 def repeats(series: Floats) -> bool:
-    """Return whether anything repeats at least once, if too seldom for an iteration."""
+    """Return whether anything repeats at least once, perhaps too seldom for an iteration."""
     acf = autocorrelation(series)
     peaks, _ = find_peaks(acf[: acf.size // 2 + 2])
     return bool(np.any(acf[peaks[peaks >= MIN_PERIOD_BINS]] >= MIN_STRENGTH))
 
 
 def candidates(acf: Floats) -> list[tuple[float, float]]:
-    """Return lags at which an autocorrelation peaks, and the peaks' heights."""
+    """Return lags at which an autocorrelation peaks, and the heights of these peaks."""
     peaks, _ = find_peaks(acf)
     peaks = peaks[peaks >= MIN_PERIOD_BINS]
     if not peaks.size or float(acf[peaks].max()) < MIN_STRENGTH:
         return []
     peaks = peaks[acf[peaks] >= MIN_PEAK * float(acf[peaks].max())]
-    # The highest peaks, and the shortest: multiples are higher by chance as often as not.
+    # The highest peaks and the shortest lags: multiples of the period are often higher by chance.
     highest = peaks[np.argsort(-acf[peaks], kind="stable")][:CANDIDATES]
     chosen = sorted({int(p) for p in (*highest, *peaks[:CANDIDATES])})
     return [(refined(acf, p), float(acf[p])) for p in chosen]
 
 
 def refined(values: Floats, at: int) -> float:
-    """Return the top of the parabola through a maximum and its neighbours."""
+    """Return the position of the vertex of the parabola through a maximum and its neighbours."""
     if not 0 < at < values.size - 1:
         return float(at)
     left, top, right = values[at - 1 : at + 2]
@@ -124,29 +137,31 @@ def refined(values: Floats, at: int) -> float:
     return float(at) if bend >= 0 else at + 0.5 * float((left - right) / bend)
 
 
-# Fewer whole iterations than this in the window are not told from chance.
+# Fewer whole iterations cannot be told from chance.
 MIN_ITERATIONS: Final = 4
-# Multiples of the iteration fit as well as itself: the shortest that is nearly best is it.
+# Multiples of the period fit as well as the period: the shortest lag with this share of the best
+# fit wins.
 NEARLY_BEST: Final = 0.85
-# Bins over which the series are averaged, and how many must be left.
+# Widths of moving averages in bins, and how many independent bins must remain.
 BLURS: Final = (1, 4, 10)
 MIN_BLURRED: Final = 200
-# Iterations that a first template is made from.
+# Number of iterations in the first template.
 ALIGNED: Final = 3
-# Points of a folded profile: about twice the samples of an iteration, since
-# iterations fall differently on the ticks and so see between them.
+# Points of a folded profile: about two per sample of an iteration, since the samples of different
+# iterations fall on different phases.
 MIN_POINTS: Final = 24
 MAX_POINTS: Final = 96
-# A stretch of the series is an iteration when it looks like the mean one.
+# Correlation with the template from which a section is an iteration.
 MIN_MATCH: Final = 0.5
-# Iterations may be this much shorter than the usual one.
+# Shortest distance of iterations, as a share of the period.
 MIN_DISTANCE: Final = 0.75
-# … and are stretched by up to so much, in steps finer than a point.
+# Largest change of an iteration's length, tried in steps finer than a point.
 MAX_STRETCH: Final = 0.12
 STRETCH_STEPS: Final = 25
-# An iteration that is further (squared) from the usual one than this many times the median is odd.
+# An iteration is unusual if its squared distance from the median one exceeds this many times the
+# median distance
 MAX_ODD: Final = 4.0
-# … and by more than this share of its power.
+# … and this share of the median iteration's power.
 ALIKE: Final = 0.05
 
 
@@ -154,9 +169,12 @@ ALIKE: Final = 0.05
 class Rhythm:
     """The iterations of a job.
 
-    `starts` are bin positions (float) of the whole iterations, `period_bins`
-    their usual distance, `strength` (0..1) how alike they are, `stretch` the length of each
-    over the usual one (empty: all 1).
+    Attributes
+    ----------
+    period_bins : usual length in bins
+    starts : (iterations,) float64, positions of the whole iterations in bins
+    strength : how alike they are, 0 to 1
+    stretch : (iterations,) length of each over the usual one; empty: all 1
     """
 
     period_bins: float
@@ -166,20 +184,20 @@ class Rhythm:
 
     @property
     def iterations(self) -> int:
-        """How many whole iterations were found."""
+        """Number of whole iterations."""
         return int(self.starts.size)
 
     @property
     def lengths(self) -> Floats:
-        """Bins that each iteration takes, (iterations,)."""
+        """Length of each iteration in bins, (iterations,)."""
         stretch = self.stretch if self.stretch.size else np.ones(self.starts.size)
         return self.period_bins * stretch
 
 
 def _iterations(rows: Floats) -> Rhythm | None:
-    """Return the iterations, not stretched, of the period that explains most.
+    """Return the iterations, not stretched, with the period that explains most of the series.
 
-    Iterations that wander by more than their bursts last agree in a blurred view only.
+    If iterations jitter by more than the length of their bursts, they match only after averaging.
     """
     n = rows.shape[1]
     longest = n // MIN_ITERATIONS
@@ -206,18 +224,18 @@ def _iterations(rows: Floats) -> Rhythm | None:
         return None
     most = max(share for share, _ in tried)
     if most <= 0:
-        # Adjusted for its points: what explains less than chance would is no period.
+        # Adjusted for the number of points: what explains less than chance would is no period.
         return None
     good = [(share, r) for share, r in tried if share >= NEARLY_BEST * most]
     shortest = min(r.period_bins for _, r in good)
-    # Peaks beside each other are one that noise has split: take its best.
+    # Adjacent peaks are one that noise has split: take the best of them.
     return max(
         ((share, r) for share, r in good if r.period_bins < 1.1 * shortest), key=lambda x: x[0]
     )[1]
 
 
 def _finer(rows: Floats, period: float) -> Floats:
-    """Return the series less their means at the points of a folded profile."""
+    """Return the series less their means, sampled at the points of a folded profile."""
     at = np.arange(0, rows.shape[1] - 1, period / profile_points(period))
     return np.array([np.interp(at, np.arange(row.size), row - row.mean()) for row in rows])
 
@@ -228,13 +246,13 @@ def _starts(fine: Floats, period: float) -> Floats | None:
     count = fine.shape[1] // points
     template = fine[:, : count * points].reshape(len(fine), count, points).mean(axis=1)
     if count > ALIGNED:
-        # Iterations drift: a few in a row agree better on what one looks like.
+        # Iterations drift: a few successive ones give a sharper template than all.
         first = fine[:, : ALIGNED * points].reshape(len(fine), ALIGNED, points).mean(axis=1)
         template = first if (first**2).sum() > (template**2).sum() else template
     starts = np.empty(0)
     for _ in range(3):
         match = _match(fine, template)
-        # A match that still rises at the border is of an iteration cut in two: no peak.
+        # A match that still rises at the border is of an incomplete iteration, and no peak.
         peaks, _ = find_peaks(match, height=MIN_MATCH, distance=max(1, int(MIN_DISTANCE * points)))
         if peaks.size < MIN_ITERATIONS:
             return None
@@ -244,9 +262,9 @@ def _starts(fine: Floats, period: float) -> Floats | None:
 
 
 def _explained(fine: Floats, starts: Floats, points: int) -> float:
-    """Return the share of the series' power that each half of the iterations tells of the other.
+    """Return the share of the series' power that each half of the iterations predicts of the other.
 
-    What lies in no iteration is not explained.
+    Parts of the series outside of iterations are not explained.
     """
     whole = starts[(starts >= 0) & (starts + points <= fine.shape[1])]
     if whole.size < MIN_ITERATIONS:
@@ -255,21 +273,25 @@ def _explained(fine: Floats, starts: Floats, points: int) -> float:
     odd, even = pieces[:, 1::2], pieces[:, ::2]
     left = ((odd - even.mean(axis=1, keepdims=True)) ** 2).sum()
     left += ((even - odd.mean(axis=1, keepdims=True)) ** 2).sum()
-    # Iterations that overlap count once.
+    # Overlapping iterations count once.
     share = min(1.0, float(np.median(np.diff(whole))) / points) if whole.size > 1 else 1.0
     return share * (float((pieces**2).sum()) - float(left)) / max(float((fine**2).sum()), 1e-300)
 
 
 def profile_points(period_bins: float) -> int:
-    """Return how many points a folded iteration of that length has."""
+    """Return how many points a folded iteration of that length has.
+
+    >>> profile_points(20.0)
+    40
+    """
     return int(np.clip(2 * round(period_bins), MIN_POINTS, MAX_POINTS))
 
 
 def find_rhythm(series: Floats) -> Rhythm | None:
     """Return the iterations of a job, None where there are none.
 
-    Iterations are not equally long: the starts and lengths are where the mean iteration
-    matches the series best, so that neither jitter nor a pause blurs the fold.
+    Iterations differ in length: starts and lengths are where the mean iteration matches the series
+    best, so neither jitter nor a pause blurs the fold.
 
     Parameters
     ----------
@@ -294,7 +316,7 @@ def find_rhythm(series: Floats) -> Rhythm | None:
 
 
 def _alike(pieces: Floats) -> float:
-    """Return the part of the iterations' amplitude that one half tells of the other, 0..1."""
+    """Return the share of the amplitude that each half of the iterations predicts, 0 to 1."""
     odd, even = pieces[:, 1::2], pieces[:, ::2]
     left = ((odd - even.mean(axis=1, keepdims=True)) ** 2).sum()
     left += ((even - odd.mean(axis=1, keepdims=True)) ** 2).sum()
@@ -303,7 +325,7 @@ def _alike(pieces: Floats) -> float:
 
 
 def _usual(pieces: Floats) -> Bools:
-    """Return which iterations are like most: no checkpoint, evaluation or outage in them.
+    """Return which iterations are like most: without a checkpoint, an evaluation or an outage.
 
     Parameters
     ----------
@@ -330,14 +352,14 @@ def _pieces(fine: Floats, starts: Floats, stretch: Floats, points: int) -> Float
 
 
 def _stretched(fine: Floats, template: Floats, starts: Floats) -> tuple[Floats, Floats]:
-    """Return starts and stretches that fit the template best, tried on a grid."""
+    """Return the starts and stretches that fit the template best, by grid search."""
     points = template.shape[1]
     shape = template - template.mean(axis=1, keepdims=True)
     best = np.full(starts.size, -np.inf)
     out_start, out_stretch = starts.copy(), np.ones(starts.size)
     reach = MAX_STRETCH * points / 2
     for factor in np.linspace(1 - MAX_STRETCH, 1 + MAX_STRETCH, STRETCH_STEPS):
-        # The middle stays about where it is; the begin moves by half of the change.
+        # The middle stays in place; the begin moves by half of the change.
         middle = (1 - factor) * points / 2
         for shift in np.linspace(-reach, reach, 13):
             begin = starts + middle + shift
@@ -345,7 +367,7 @@ def _stretched(fine: Floats, template: Floats, starts: Floats) -> tuple[Floats, 
             pieces = pieces - pieces.mean(axis=2, keepdims=True)
             energy = np.sqrt((pieces**2).sum(axis=(0, 2)) * float((shape**2).sum()))
             score = (pieces * shape[:, None]).sum(axis=(0, 2)) / np.maximum(energy, 1e-300)
-            # Without need nothing is stretched or moved.
+            # A small penalty: nothing is stretched or moved without need.
             score -= 0.02 * abs(factor - 1) / MAX_STRETCH + 0.005 * abs(shift) / max(reach, 1e-9)
             inside = (begin >= 0) & (begin + factor * points <= fine.shape[1])
             better = inside & (score > best)

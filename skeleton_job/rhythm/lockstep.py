@@ -1,8 +1,8 @@
-"""Blocks that run in lock step: tensor-parallel groups in a host, expert and context groups.
+"""Finds blocks that run in lock step: TP groups in a host, expert (EP) and context (CP) groups.
 
-Replicas do the same work, each with small delays of its own. What shares these delays exchanges
-data all along: a tensor-parallel group inside a host, an expert- or context-parallel group inside
-a stage.
+Replicas do the same work, each with small delays of its own. Blocks that share these delays
+exchange data throughout the iteration: a tensor-parallel group inside a host, an expert- or
+context-parallel group inside a stage.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,15 @@ from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# RNICs of one tensor-parallel group vary so little more than neighbours do.
+# RNICs of one tensor-parallel group vary by at most this factor more than neighbours do.
 MAX_EXTRA: Final = 1.35
-# RNICs of a host are read one after the other: some 0.4 ms between readings a tenth of a second
-# apart make them differ by this share of their variance.
+# RNICs of a host are read one after the other: 0.4 ms between readings that are 0.1 s apart cause
+# this share of their variance.
 READ_SHARE: Final = 2e-5
 # Blocks whose own delays correlate more than this run in lock step.
 MIN_CORRELATION: Final = 0.2
-# Experts get more or fewer tokens each time: sent and received differ by this share and more.
+# Experts receive changing numbers of tokens: what they send and receive differs by this share at
+# least.
 MIN_IMBALANCE: Final = 0.01
 MIN_ITERATIONS: Final = 6
 
@@ -35,13 +36,13 @@ MIN_ITERATIONS: Final = 6
 def host_width(matrix: RateMatrix, rows: Labels, known: Bools) -> int:
     """Return how many neighbouring RNICs of a host move the same bytes at the same time.
 
-    Compared sample by sample under the host's one clock, not in the mean iteration: replicas on
-    one host are alike in the mean, but not in their delays.
+    Compared sample by sample under the host's one clock, not in the mean iteration: replicas on one
+    host are alike in the mean, but not in their delays.
 
     Parameters
     ----------
-    rows : (n_hosts, n_rails), rows of the matrix
-    known : (n_hosts, n_rails)
+    rows : (n_hosts, n_rails) rows of the matrix
+    known : (n_hosts, n_rails) bool
     """
     n_rails = int(rows.shape[1])
     widths: list[int] = [w for w in divisors(n_rails) if w > 1]
@@ -73,11 +74,11 @@ def host_width(matrix: RateMatrix, rows: Labels, known: Bools) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lockstep:
-    """Groups inside a class that run in lock step.
+    """Groups of blocks of a class that run in lock step.
 
     Attributes
     ----------
-    size : members of each group; 1: none show
+    size : members of each group; 1: no groups
     groups : (n,) group of each block
     uneven : whether members send and receive different amounts, as experts do
     """
@@ -88,7 +89,7 @@ class Lockstep:
 
 
 def find_lockstep(tx: Floats, rx: Floats) -> Lockstep:
-    """Return the groups of a class's blocks whose delays agree, equally large.
+    """Return groups of equal size of a class's blocks whose delays correlate.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def find_lockstep(tx: Floats, rx: Floats) -> Lockstep:
     whole = ~np.isnan(tx).any(axis=(0, 2)) & ~np.isnan(rx).any(axis=(0, 2))
     if n < MIN_FOR_CLOCKS or int(whole.sum()) < MIN_ITERATIONS:
         return none
-    # What is one block's own, and new in each iteration.
+    # What is particular to one block and one iteration.
     parts = [own_delays(pieces[:, whole]).reshape(n, -1) for pieces in (tx, rx)]
     own = np.hstack(parts)
     size = np.linalg.norm(own, axis=1)

@@ -1,8 +1,8 @@
-"""Each RNIC's part in the job's iteration.
+"""The mean iteration of each RNIC: its rates folded at the job's iterations.
 
-The magnitude of a short-time Fourier transform throws the phase away, which is what tells
-pipeline stages apart. So the series are folded at the job's own iterations instead
-(`skeleton_job.rhythm.iterations`).
+SkeletonHunter (SIGCOMM 2025) compares magnitudes of a short-time Fourier transform. These lose the
+phase, which distinguishes pipeline stages. So the rates are folded at the iterations found by
+`skeleton_job.rhythm.iterations` instead.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.iterations import Rhythm, profile_points
 from skeleton_job.series.rates import RateMatrix
 
-# Endpoints folded at a time: what is worked on stays in the processor's cache.
+# Endpoints folded together: the data in work stays in the processor's cache.
 CHUNK: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """Mean iteration of each RNIC.
+    """The mean iteration of each RNIC.
 
     Attributes
     ----------
     tx, rx : (n, points) bytes per second at each point of the iteration
-    odd, even : (n, 2 * points) tx and rx of every other iteration, for the noise
+    odd, even : (n, 2 * points) tx and rx of every other iteration, to estimate noise
     """
 
     tx: Floats
@@ -40,10 +40,7 @@ class Profiles:
         return np.hstack([self.tx, self.rx])
 
     def repeatability(self) -> Floats:
-        """Return how alike odd and even iterations are, a correlation for each RNIC, (n,).
-
-        0 where an RNIC carries nothing.
-        """
+        """Return the correlation of odd and even iterations of each RNIC, (n,); 0 if idle."""
         odd = self.odd - self.odd.mean(axis=1, keepdims=True)
         even = self.even - self.even.mean(axis=1, keepdims=True)
         scale = np.linalg.norm(odd, axis=1) * np.linalg.norm(even, axis=1)
@@ -61,7 +58,7 @@ def _edges(n_bins: int, rhythm: Rhythm) -> Floats:
 
 
 def iterations_of(rates: Floats, rhythm: Rhythm) -> Floats:
-    """Return every iteration of each series, cut out on cumulated bytes.
+    """Return every iteration of each series, resampled by way of cumulated bytes.
 
     Parameters
     ----------
@@ -75,7 +72,7 @@ def iterations_of(rates: Floats, rhythm: Rhythm) -> Floats:
     low = np.minimum(edges.astype(np.int64), rates.shape[1] - 1)
     curve = np.zeros((rates.shape[0], rates.shape[1] + 1))
     np.cumsum(rates, axis=1, out=curve[:, 1:])
-    out: Floats = np.diff(_at(curve, low, edges - low), axis=2)
+    out: Floats = np.diff(_interpolate(curve, low, edges - low), axis=2)
     out *= profile_points(rhythm.period_bins) / rhythm.period_bins
     return out
 
@@ -83,7 +80,7 @@ def iterations_of(rates: Floats, rhythm: Rhythm) -> Floats:
 def fold(matrix: RateMatrix, rhythm: Rhythm) -> Profiles:
     """Return the mean iteration of each RNIC.
 
-    An iteration of which an RNIC misses samples counts only where they are there.
+    Points of an iteration with missing samples of an RNIC do not count for that RNIC.
     """
     n = len(matrix.endpoints)
     points = profile_points(rhythm.period_bins)
@@ -105,8 +102,8 @@ def fold(matrix: RateMatrix, rhythm: Rhythm) -> Profiles:
     return Profiles(tx=tx, rx=rx, odd=odd, even=even)
 
 
-def _at(curve: Floats, low: NDArray[np.int64], part: Floats) -> Floats:
-    """Return curves, given at the bins' edges, at positions low + part."""
+def _interpolate(curve: Floats, low: NDArray[np.int64], part: Floats) -> Floats:
+    """Return curves, given at the bin edges, at the positions low + part."""
     value: Floats = np.take(curve, low, axis=1)
     value *= 1 - part
     rest = np.take(curve, low + 1, axis=1)
@@ -116,7 +113,7 @@ def _at(curve: Floats, low: NDArray[np.int64], part: Floats) -> Floats:
 
 
 def _mean(values: Floats, weight: Floats | None) -> Floats:
-    """Return the weighted mean over iterations, 0 without any; weight None: each counts."""
+    """Return the weighted mean over iterations, 0 without any; weight None: all equal."""
     if weight is None:
         n, count, points = values.shape
         return values.sum(axis=1) / count if count else np.zeros((n, points))

@@ -1,1 +1,1 @@
-"""From counter batches to byte rates: the counters of the last minutes, unwrapped and binned."""
+"""Counters as they come from the agents, and the byte rates made from them."""

@@ -1,4 +1,7 @@
-"""The counters of the last minutes, as they come from the agents."""
+"""Holds the counter readings of the last minutes, packed, by agent.
+
+In: rnic.counters.v1 batches, as records or as columns. Out: `Readings` of the endpoints of a job.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -16,17 +19,17 @@ from skeleton_job.series.readings import Readings, in_order
 from skeleton_job.series.unwrapping import UNDECLARED
 
 MAX_BYTES: Final = 2**64
-# Pages of an agent within the horizon.
+# Pages that an agent has within the horizon.
 PAGES: Final = 20
-# Agents are looked through for silent ones after so many batches: a second of a large cluster.
+# Silent agents are looked for after this many batches: a second of a large cluster.
 SWEEP_BATCHES: Final = 4096
 
 
 class _Agent:
     """The pages of one agent, and its latest reading.
 
-    `pattern` holds the names and widths of its latest batch as bytes, `coded` their numbers and
-    in which pages these count.
+    `pattern` identifies the endpoints and widths of its latest batch; `coded` holds their numbers
+    and the page codes these refer to.
     """
 
     __slots__ = ("coded", "latest_ns", "pages", "pattern")
@@ -41,19 +44,19 @@ class _Agent:
 class CounterStore:
     """Holds `horizon_ns` of event time of each agent's readings.
 
-    An agent that has been silent for two horizons is forgotten.
+    An agent that is silent for two horizons is forgotten.
     """
 
     def __init__(self, horizon_ns: int) -> None:
         self._horizon_ns = horizon_ns
-        # Pages are dropped as a whole: so much outlives the horizon.
+        # Pages are dropped as a whole, so readings outlive the horizon by up to this time.
         self._page_ns = max(SECOND_NS, horizon_ns // PAGES)
         self._agents: dict[str, _Agent] = {}
         self._latest_ns = 0
         self._batches = 0
 
     def add_batch(self, batch: CounterBatch) -> int:
-        """Take a batch; return how many of its samples are of no use."""
+        """Add a batch; return how many of its samples cannot be used."""
         start_ns = batch.started_at * 1000
         rows: list[tuple[int, str, int, int, int]] = []
         for s in batch.samples:
@@ -73,11 +76,11 @@ class CounterStore:
             agent = self._agents.get(batch.agent_id)
             if agent is None:
                 agent = self._agents[intern(batch.agent_id)] = _Agent()
-            self._put(agent, rows)
+            self._store_rows(agent, rows)
         return len(batch.samples) - len(rows)
 
     def add_columns(self, batch: CounterColumns) -> None:
-        """Take a batch whose samples are all of use."""
+        """Add a batch whose samples can all be used."""
         agent = self._agents.get(batch.agent_id)
         key = batch.names.tobytes() + batch.bits.tobytes()
         begin_ns, end_ns = int(batch.time_ns.min()), int(batch.time_ns.max())
@@ -89,15 +92,15 @@ class CounterStore:
                 and page.has_room_for(begin_ns, end_ns, self._page_ns)
             ):
                 page.add_batch(batch.time_ns, agent.coded[1], batch.tx_bytes, batch.rx_bytes)
-                self._seen(agent, end_ns)
+                self._note_batch(agent, end_ns)
                 return
         if agent is None:
             agent = self._agents[intern(batch.agent_id)] = _Agent()
         names, widths = batch.endpoints(), batch.bits.tolist()
         columns = batch.time_ns, batch.tx_bytes, batch.rx_bytes
         times, tx, rx = (column.tolist() for column in columns)
-        self._put(agent, list(zip(times, names, widths, tx, rx, strict=True)))
-        # The next one will have the same endpoints in the same order.
+        self._store_rows(agent, list(zip(times, names, widths, tx, rx, strict=True)))
+        # The next batch will have the same endpoints in the same order.
         codes = agent.pages[-1].codes
         wanted = list(zip(names, widths, strict=True))
         if all(name in codes for name in wanted):
@@ -110,9 +113,9 @@ class CounterStore:
         return None if agent is None else agent.latest_ns
 
     def latest_ns(self, agents: Iterable[str]) -> int | None:
-        """Return the time that half of these agents' readings have reached, None without any.
+        """Return the median of these agents' latest readings, None without any.
 
-        The median: neither a dead agent nor one with a fast clock decides.
+        The median, so that neither a dead agent nor one with a fast clock decides.
         """
         latest = [self._agents[a].latest_ns for a in agents if a in self._agents]
         return median_low(latest) if latest else None
@@ -122,11 +125,11 @@ class CounterStore:
     ) -> Readings:
         """Return the readings of these endpoints by these agents.
 
-        Whole batches that touch the time between start_ns and end_ns.
+        Whole batches that overlap the time from start_ns to end_ns.
         """
         row_of = {endpoint: row for row, endpoint in enumerate(endpoints)}
         bits = np.full(len(endpoints), UNDECLARED, dtype=np.int64)
-        # Pages share their numbers of names.
+        # Rows of the endpoints by page codes, which several pages share.
         known: dict[int, np.ndarray] = {}
         parts = []
         for agent_id in sorted(set(agents)):
@@ -152,15 +155,16 @@ class CounterStore:
         row, time_ns, tx, rx = (np.concatenate(list(column)) for column in columns)
         return in_order(endpoints, row, time_ns=time_ns, tx_bytes=tx, rx_bytes=rx, bits=bits)
 
-    def _put(self, agent: _Agent, rows: list[tuple[int, str, int, int, int]]) -> None:
+    def _store_rows(self, agent: _Agent, rows: list[tuple[int, str, int, int, int]]) -> None:
         times, names, widths, tx, rx = zip(*rows, strict=True)
         begin_ns, end_ns = min(times), max(times)
         wanted = set(zip(names, widths, strict=True))
         if end_ns - begin_ns >= SPAN_NS or len(wanted) > MAX_NAMES:
-            # Hosts have fewer RNICs, and batches take a second: halves until each fits a page.
+            # Split until each half fits a page; real hosts have fewer RNICs, and batches last a
+            # second.
             rows = sorted(rows)
-            self._put(agent, rows[: len(rows) // 2])
-            self._put(agent, rows[len(rows) // 2 :])
+            self._store_rows(agent, rows[: len(rows) // 2])
+            self._store_rows(agent, rows[len(rows) // 2 :])
             return
         page = agent.pages[-1] if agent.pages else None
         if (
@@ -179,9 +183,9 @@ class CounterStore:
             np.array(tx, dtype=np.uint64),
             np.array(rx, dtype=np.uint64),
         )
-        self._seen(agent, end_ns)
+        self._note_batch(agent, end_ns)
 
-    def _seen(self, agent: _Agent, end_ns: int) -> None:
+    def _note_batch(self, agent: _Agent, end_ns: int) -> None:
         agent.latest_ns = max(agent.latest_ns, end_ns)
         self._latest_ns = max(self._latest_ns, end_ns)
         self._batches += 1
@@ -192,7 +196,7 @@ class CounterStore:
         codes: Codes = {}
         if last is not None:
             last.close()
-            # Names that are gone do not stay for ever.
+            # Start new codes if the names changed, so that old names do not stay for ever.
             codes = last.codes if wanted == last.codes.keys() else {}
         while agent.pages and agent.pages[0].end_ns < agent.latest_ns - self._horizon_ns:
             agent.pages.popleft()

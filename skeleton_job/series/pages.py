@@ -1,9 +1,7 @@
-"""Counters of 64 bits in fewer bytes: those of one endpoint are close to each other.
+"""Counter readings of an agent, packed into pages of some seconds, 15 bytes per reading.
 
-Readings of an agent's counters, packed: 15 bytes each, in columns of some seconds.
-
-A large cluster keeps a hundred million of them. Nothing is rounded: what comes out is what
-came in.
+A large cluster keeps a hundred million readings. 64-bit counters are stored as the difference to
+the first reading of their endpoint, in as few bytes as needed. Nothing is rounded.
 """
 
 from array import array
@@ -19,13 +17,13 @@ LOW_BITS: Final = np.uint64(32)
 
 
 class Narrow(NamedTuple):
-    """Numbers as what each is above the first of its group, modulo 2**64; nothing is lost.
+    """Numbers as differences to the first number of their group, modulo 2**64; lossless.
 
     Attributes
     ----------
     first : (n_groups,) uint64
-    low : (n,) uint32, the lower half of the difference
-    high : (n,), the upper half in as few bytes as hold it; None where all are 0
+    low : (n,) uint32, lower half of the difference
+    high : (n,) upper half, in the smallest unsigned type that holds it; None if all are 0
     """
 
     first: UInt64s
@@ -33,7 +31,7 @@ class Narrow(NamedTuple):
     high: NDArray[np.unsignedinteger] | None
 
     def widened(self, group: NDArray[np.integer]) -> UInt64s:
-        """Return the numbers, (n,), of these groups."""
+        """Return the numbers, (n,) uint64; `group` as given to `narrow`."""
         out: UInt64s = self.low.astype(np.uint64)
         if self.high is not None:
             out += self.high.astype(np.uint64) << LOW_BITS
@@ -42,15 +40,21 @@ class Narrow(NamedTuple):
 
 
 def narrow(values: UInt64s, group: NDArray[np.integer]) -> Narrow:
-    """Return numbers in fewer bytes; five each, say, where they grow by less than 2**40.
+    """Return numbers as differences: five bytes each if they grow by less than 2**40.
 
     Parameters
     ----------
-    values : (n,)
-    group : (n,) non-negative and small, of whom each is
+    values : (n,) uint64
+    group : (n,) small non-negative integers, the group of each number
+
+    Examples
+    --------
+    >>> packed = narrow(np.array([7, 2**40, 9], np.uint64), np.array([0, 1, 0]))
+    >>> packed.low.tolist(), packed.widened(np.array([0, 1, 0])).tolist()
+    ([0, 0, 2], [7, 1099511627776, 9])
     """
     first = np.zeros(int(group.max(initial=0)) + 1, dtype=np.uint64)
-    # From behind: what is written last stays.
+    # Assign in reverse order, so that the first number of each group remains.
     first[group[::-1]] = values[::-1]
     above = values - first[group]
     high = (above >> LOW_BITS).astype(np.uint32)
@@ -60,25 +64,25 @@ def narrow(values: UInt64s, group: NDArray[np.integer]) -> Narrow:
     )
 
 
-# Readings lie less than this behind the first of their batch: four bytes.
+# Readings are stored as offsets from the first one of their batch, in four bytes.
 SPAN_NS: Final = 2**32
 # Names are numbered by one byte.
 MAX_NAMES: Final = 256
 FIRST_ROWS: Final = 64
 
-# An endpoint, and the width of its counters.
+# An endpoint, and the width of its counters in bits.
 Name = tuple[str, int]
 # Numbers of names; pages share them.
 Codes = dict[Name, int]
-# Time, number of the name, tx and rx of each reading.
+# Per reading: time, number of the name, tx and rx.
 Numbers = NDArray[np.uint8]
 Columns = tuple[Int64s, Numbers, UInt64s, UInt64s]
 
 
 class Page:
-    """Batches of one agent, as they came.
+    """Batches of one agent in the order of arrival.
 
-    A page that takes no more holds its counters in fewer bytes, in `_narrow` (tx, rx).
+    A closed page accepts no more batches and packs its counters in `_narrow` (tx, rx).
     """
 
     __slots__ = (
@@ -102,25 +106,25 @@ class Page:
         self._tx = np.empty(FIRST_ROWS, dtype=np.uint64)
         self._rx = np.empty(FIRST_ROWS, dtype=np.uint64)
         self._narrow: tuple[Narrow, Narrow] | None = None
-        # Of each batch: where it begins, its first and its last time.
+        # Per batch: its first row, its first and its last time.
         self._begin = array("q")
         self._base_ns = array("q")
         self._end_ns = array("q")
 
     @property
     def end_ns(self) -> int:
-        """The latest reading."""
+        """Time of the latest reading."""
         return max(self._end_ns)
 
     def has_room_for(self, begin_ns: int, end_ns: int, page_ns: int) -> bool:
-        """Whether a batch of that time belongs here, in a page that lasts so long."""
+        """Return whether a batch of that time belongs into this page of length `page_ns`."""
         first_ns = self._base_ns[0]
         return first_ns - page_ns < begin_ns and end_ns < first_ns + page_ns
 
     def add_batch(
         self, time_ns: Int64s, code: Sequence[int] | Numbers, tx: ArrayLike, rx: ArrayLike
     ) -> None:
-        """Take a batch; the times lie within `SPAN_NS`."""
+        """Append a batch; its times span less than `SPAN_NS`."""
         begin_ns = int(time_ns.min())
         begin, end = self._size, self._size + time_ns.size
         if end > self._offset.size:
@@ -135,7 +139,7 @@ class Page:
         self._end_ns.append(int(time_ns.max()))
 
     def close(self) -> None:
-        """Take no more, and give back what is not needed for that."""
+        """Accept no more batches, and free the memory that only those would need."""
         if self._narrow is not None:
             return
         self._resize(self._size)
@@ -143,7 +147,7 @@ class Page:
         self._tx = self._rx = self._tx[:0].copy()
 
     def columns(self, start_ns: int, end_ns: int) -> Columns:
-        """Return the readings of whole batches that touch the time between."""
+        """Return the readings of whole batches that overlap the time from start_ns to end_ns."""
         base = np.array(self._base_ns, dtype=np.int64)
         chosen = (np.array(self._end_ns) >= start_ns) & (base <= end_ns)
         if not chosen.any():

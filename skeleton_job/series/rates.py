@@ -1,9 +1,8 @@
-"""Byte counters to byte rates: what the inference sees of the network.
+"""From byte counters to byte rates on a common grid of bins.
 
-Counters are cumulative, wrap, reset, stand still and go missing. Everything is
-computed on cumulated bytes, interpolated at common bin edges: a single
-difference of a counter means little (on real ports under training a busy
-counter stood still in a third of the polls).
+Counters are cumulative, wrap, reset, stand still and go missing. Rates are computed from cumulated
+bytes, interpolated at the bin edges: a single difference of a counter means little (on real ports
+under training, a busy counter stood still in a third of the polls).
 """
 
 from collections.abc import Sequence
@@ -17,15 +16,14 @@ from schemas.units import SECOND_NS
 from skeleton_job.series.readings import Readings
 from skeleton_job.series.unwrapping import UNDECLARED, Table, cumulated, guess_bits
 
-# 800 Gbit/s: the fastest RNIC port there is. More bytes than that between two
-# readings are no traffic but a reset or garbage.
+# 800 Gbit/s, the fastest RNIC port: more bytes between two readings are a reset or garbage.
 MAX_RATE_BYTES_PER_S: Final = 100e9
-# Between two readings further apart than this many bins, what happened when is
-# not known: the bins between them are missing rather than smeared.
+# If two readings are more than this many bins apart, the bins between them are missing: when the
+# bytes moved is unknown.
 MAX_GAP_BINS: Final = 3
-# A series with less than this share of its bins says nothing.
+# A series with a smaller share of its bins is not used.
 MIN_COVERAGE: Final = 0.5
-# Endpoints whose counters are unwrapped at a time: their tables stay in the processor's cache.
+# Endpoints processed together: their tables stay in the processor's cache.
 ROWS: Final = 16
 
 
@@ -38,8 +36,8 @@ class RateMatrix:
     tx, rx : (n_endpoints, n_bins) float64
         Bytes per second; 0 where missing.
     missing : (n_endpoints, n_bins) bool
-        Where tx or rx is not known.
-    reasons : per endpoint, None or why its series cannot be used.
+        Where tx or rx is unknown.
+    reasons : per endpoint, None or why its series cannot be used
     """
 
     endpoints: tuple[str, ...]
@@ -57,7 +55,7 @@ class RateMatrix:
 
     @property
     def level(self) -> Floats:
-        """Mean rate of each endpoint, both ways together, bytes per second, (n_endpoints,)."""
+        """Mean rate of each endpoint, tx and rx together, bytes per second, (n_endpoints,)."""
         total = np.where(self.missing, 0.0, self.tx + self.rx).sum(axis=1)
         out: Floats = total / np.maximum((~self.missing).sum(axis=1), 1)
         return out
@@ -81,9 +79,9 @@ def rate_matrix(
     Parameters
     ----------
     start_ns, end_ns, bin_ns
-        The grid: whole bins from start_ns.
+        The grid: whole bins from start_ns, in nanoseconds.
     max_rate
-        Bytes per second; more between two readings is a reset.
+        Bytes per second; a higher rate between two readings is a reset.
 
     Raises
     ------
@@ -93,7 +91,7 @@ def rate_matrix(
     n_bins = (end_ns - start_ns) // bin_ns
     if n_bins < 1:
         raise ValueError(f"from {start_ns} to {end_ns} there is no bin of {bin_ns} ns")
-    # One bin more at both ends lets the edges be interpolated.
+    # A margin at both ends lets the edges be interpolated.
     margin = MAX_GAP_BINS * bin_ns
     edges = start_ns + bin_ns * np.arange(n_bins + 1, dtype=np.int64)
     inside = readings.between(start_ns - margin, end_ns + margin)
@@ -131,7 +129,13 @@ def rate_matrix(
 
 
 def _reason(read: bool, gone: float) -> str | None:
-    """Return why an endpoint of which that share of the samples is missing says nothing."""
+    """Return why the series of an endpoint cannot be used, None if it can.
+
+    Parameters
+    ----------
+    read : whether there is any reading
+    gone : share of the samples that are missing
+    """
     if not read:
         return "no counter was read"
     if 1.0 - gone >= MIN_COVERAGE:
@@ -140,7 +144,7 @@ def _reason(read: bool, gone: float) -> str | None:
 
 
 def rows_of(matrix: RateMatrix, endpoints: Sequence[str]) -> RateMatrix:
-    """Return the rows of these endpoints, in this order."""
+    """Return the matrix of these endpoints, in this order."""
     if tuple(endpoints) == matrix.endpoints:
         return matrix
     at = {endpoint: row for row, endpoint in enumerate(matrix.endpoints)}

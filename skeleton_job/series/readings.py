@@ -1,4 +1,4 @@
-"""The readings of endpoints' counters, endpoint after endpoint: what rates are made of."""
+"""Counter readings of several endpoints as columns, ordered by endpoint and time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s, UInt64s
 
-# The tick is looked for in the readings of so many endpoints.
+# The sampling interval is estimated from this many endpoints.
 TICK_ENDPOINTS: Final = 64
 T = TypeVar("T", np.int64, np.uint64)
 
-# Numbers below this are sorted by two passes of a radix sort.
+# Numbers below this fit two bytes, which a radix sort orders in two passes.
 SMALL: Final = 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """Readings of `endpoints`, each one's in a row and by time.
+    """Readings of `endpoints`, ordered by endpoint and time.
 
     Attributes
     ----------
     endpoints : their ids
-    begin, end : (n_endpoints,) int64, where each one's readings are in the columns
+    begin, end : (n_endpoints,) int64, range of each endpoint's readings in the columns
     time_ns : (n,) int64, strictly increasing within an endpoint
     tx_bytes, rx_bytes : (n,) uint64
-    bits : (n_endpoints,) int64, width of the counters, `UNDECLARED` where nobody said
+    bits : (n_endpoints,) int64, width of the counters, `UNDECLARED` where not declared
     """
 
     endpoints: tuple[str, ...]
@@ -39,7 +39,7 @@ class Readings:
     bits: Int64s
 
     def between(self, start_ns: int, end_ns: int) -> "Readings":
-        """Return those at start_ns and later, and at end_ns and before."""
+        """Return the readings from start_ns to end_ns, both included."""
         if not self.time_ns.size:
             return self
         begin, end = self.begin.copy(), self.end.copy()
@@ -51,7 +51,7 @@ class Readings:
         return replace(self, begin=begin, end=end)
 
     def of(self, endpoints: Sequence[str]) -> "Readings":
-        """Return those of some endpoints, in this order.
+        """Return the readings of some endpoints, in this order.
 
         Raises
         ------
@@ -69,14 +69,14 @@ class Readings:
         )
 
     def none(self) -> "Readings":
-        """Return no readings of nobody."""
+        """Return an empty selection that holds no memory of this one."""
         return replace(
             self.of(()), time_ns=self.time_ns[:0].copy(), tx_bytes=self.tx_bytes[:0].copy(),
             rx_bytes=self.rx_bytes[:0].copy(),
         )  # fmt: skip
 
     def padded(self, column: NDArray[T], rows: Int64s) -> NDArray[T]:
-        """Return what a column says of some rows, each one's last reading repeated to its end."""
+        """Return a column as a table of these rows, padded by each one's last reading."""
         out = np.empty((rows.size, int((self.end - self.begin)[rows].max())), dtype=column.dtype)
         for line, row in zip(out, rows, strict=True):
             mine = column[self.begin[row] : self.end[row]]
@@ -96,7 +96,7 @@ class Readings:
 
 
 def usual_tick_ns(steps_ns: Int64s) -> int | None:
-    """Return the usual one of steps between readings, None where there is none above 0.
+    """Return the median of the positive steps between readings; None if there is none.
 
     Rounded to a millisecond, since readings jitter around their tick.
     """
@@ -115,17 +115,17 @@ def in_order(
     rx_bytes: UInt64s,
     bits: Int64s,
 ) -> Readings:
-    """Return readings that come in any order; of two of one endpoint at one time the last counts.
+    """Return readings from columns in any order; of equal times of one endpoint the last counts.
 
     Parameters
     ----------
-    row : (n,) which endpoint each is of
+    row : (n,) index of the endpoint of each reading
     time_ns, tx_bytes, rx_bytes : (n,)
-    bits : (n_endpoints,) width of each one's counters
+    bits : (n_endpoints,) width of each endpoint's counters
     """
-    # Where another endpoint's readings begin; most tables hold each one's together.
-    turns = _turns(row)
-    if turns.size > np.unique(row[turns]).size:
+    # Begin of each run of one endpoint; most inputs hold each endpoint's readings together.
+    runs = _run_starts(row)
+    if runs.size > np.unique(row[runs]).size:
         order = np.argsort(row.astype(np.uint16) if len(endpoints) <= SMALL else row, kind="stable")
         row, time_ns, tx_bytes, rx_bytes = (
             row[order],
@@ -133,28 +133,28 @@ def in_order(
             tx_bytes[order],
             rx_bytes[order],
         )
-        turns = _turns(row)
+        runs = _run_starts(row)
     inside = np.ones(max(row.size - 1, 0), dtype=np.bool_)
-    inside[turns[1:] - 1] = False
+    inside[runs[1:] - 1] = False
     if np.any(inside & (time_ns[1:] < time_ns[:-1])):
-        # By place in the table rather than by number: the turns stay where they are.
-        place = np.repeat(np.arange(turns.size), np.diff(np.append(turns, row.size)))
+        # Sort within runs, not by endpoint number: the runs stay where they are.
+        place = np.repeat(np.arange(runs.size), np.diff(np.append(runs, row.size)))
         order = np.lexsort((time_ns, place))
         time_ns, tx_bytes, rx_bytes = time_ns[order], tx_bytes[order], rx_bytes[order]
     double = inside & (time_ns[1:] == time_ns[:-1])
     if double.any():
         kept = np.append(~double, True)
-        turns = np.append(0, np.cumsum(kept))[turns]
+        runs = np.append(0, np.cumsum(kept))[runs]
         row, time_ns, tx_bytes, rx_bytes = row[kept], time_ns[kept], tx_bytes[kept], rx_bytes[kept]
     begin = np.zeros(len(endpoints), dtype=np.int64)
     end = np.zeros(len(endpoints), dtype=np.int64)
-    begin[row[turns]] = turns
-    end[row[turns]] = np.append(turns[1:], row.size)
+    begin[row[runs]] = runs
+    end[row[runs]] = np.append(runs[1:], row.size)
     return Readings(tuple(endpoints), begin, end, time_ns, tx_bytes, rx_bytes, bits)
 
 
-def _turns(row: NDArray[np.integer]) -> Int64s:
-    """Return where another number than before begins."""
+def _run_starts(row: NDArray[np.integer]) -> Int64s:
+    """Return the indices at which a new value begins."""
     if not row.size:
         return np.zeros(0, dtype=np.int64)
     return np.append(0, np.flatnonzero(row[1:] != row[:-1]) + 1)

@@ -1,8 +1,8 @@
-"""Counters of many endpoints at once: unwrapped, cumulated, and read at the edges of bins.
+"""Unwraps and cumulates the counters of many endpoints at once, and reads them at bin edges.
 
-Tables have a row for each endpoint, padded by repeating its last reading: between two equal
-readings nothing moves. The floating-point operations and their order are those of `np.interp` on
-one endpoint's own readings, so that a result does not depend on who shares the table.
+Tables have a row per endpoint, padded by repeating its last reading: nothing moves between equal
+readings. The floating-point operations and their order are those of `np.interp` on one endpoint's
+readings, so a result does not depend on which endpoints share the table.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ import numpy as np
 from schemas.columns.arrays import Bools, Floats, Int64s, UInt64s
 from schemas.units import SECOND_NS
 
-# Widths of real counters in bytes: 64 bits, and 32 bits of 4-byte words.
+# Widths of real counters: 64 bits, and 32 bits that count bytes or words of 4 bytes.
 COUNTER_BITS: Final = (64, 34, 32)
-# The width of a counter that nobody declared.
+# Width of a counter that nobody declared.
 UNDECLARED: Final = 0
 
 
@@ -25,20 +25,29 @@ def increments(
 ) -> tuple[Floats, Bools]:
     """Return the bytes between successive readings and whether they are known.
 
-    A decrease is a wrap at 2^bits where that gives a rate that a port can have;
-    otherwise the counter was reset, and what it lost is not known.
+    A decrease is a wrap at 2**bits if that gives a rate that a port can have. Otherwise the counter
+    was reset, and the bytes lost by the reset are unknown.
 
     Parameters
     ----------
     time_ns : (..., m) int64, increasing
     value : (..., m) uint64
-    bits : width of the counter in bytes, one or (..., )
+    bits : width of the counter, one for all or (...,)
     max_rate : bytes per second
 
     Returns
     -------
-    bytes : (..., m - 1) float64, 0 where not known
+    bytes : (..., m - 1) float64, 0 where unknown
     known : (..., m - 1) bool
+
+    Examples
+    --------
+    A counter of 32 bits that wraps within a second:
+
+    >>> time_ns = np.array([0, 10**9])
+    >>> moved, known = increments(time_ns, np.array([2**32 - 10, 5], np.uint64), 32, 1e9)
+    >>> moved.tolist(), known.tolist()
+    ([15.0], [True])
     """
     bound = np.diff(time_ns) / SECOND_NS
     bound *= max_rate
@@ -58,10 +67,10 @@ def increments(
 
 
 def guess_bits(value: UInt64s) -> int:
-    """Return the width of a counter that nobody declared.
+    """Return the likely width of a counter that nobody declared.
 
-    The narrowest that holds the largest reading, if a decrease came from its
-    upper half, as a wrap does; 64 otherwise.
+    The narrowest width that holds the largest reading, if a decrease started from its upper half as
+    a wrap does; 64 otherwise.
     """
     if value.size < 2 or not np.any(value[1:] < value[:-1]):
         return 64
@@ -74,13 +83,13 @@ def guess_bits(value: UInt64s) -> int:
 
 @dataclass(frozen=True)
 class Table:
-    """When some endpoints were read, and the edges of the bins that are wanted.
+    """When some endpoints were read, and the bin edges of interest.
 
     Attributes
     ----------
     time_ns : (n, m) int64, increasing up to the padding
-    count : (n,) int64, readings of each row, 1 or more
-    edges_ns : (n_bins + 1,) int64, evenly apart, by more than a microsecond
+    count : (n,) int64, number of readings of each row, at least 1
+    edges_ns : (n_bins + 1,) int64, equally spaced, more than a microsecond apart
     """
 
     time_ns: Int64s
@@ -89,29 +98,29 @@ class Table:
 
     @cached_property
     def times(self) -> Floats:
-        """The times as `np.interp` sees them."""
+        """The times as float64, as `np.interp` uses them."""
         return self.time_ns.astype(np.float64)
 
     @cached_property
     def steps(self) -> Floats:
-        """From each reading to the next, (n, m - 1); 1 in the padding."""
+        """Differences of successive times, (n, m - 1); 1 in the padding."""
         steps: Floats = np.diff(self.times)
         steps[steps == 0.0] = 1.0
         return steps
 
     @cached_property
     def before(self) -> tuple[Int64s, Floats]:
-        """The last reading at or before each edge, and how far behind it the edge lies.
+        """The last reading at or before each edge, and the distance of the edge from it.
 
-        A flat index into the table and nanoseconds, each (n, n_bins + 1). Edges outside of
-        a row's readings get the first or the last of them, at distance 0.
+        A flat index into the table and nanoseconds, each (n, n_bins + 1). Edges outside of a row's
+        readings get the first or the last of them, at distance 0.
         """
         n, m = self.time_ns.shape
         edges = self.edges_ns.astype(np.float64)
         padded = np.append(edges, np.inf)
         bin_ns = int(self.edges_ns[1] - self.edges_ns[0])
-        # The first edge at or after each reading. Floats of today's nanoseconds are rounded to
-        # 256 of them: the two may change places.
+        # The first edge at or after each reading. Float times are rounded to 256 ns today, so an
+        # edge and a reading may change places: correct for both cases.
         behind = np.ceil((self.time_ns - self.edges_ns[0]) / bin_ns)
         first = np.clip(behind, 0, edges.size).astype(np.int64)
         first -= (first > 0) & (padded[first - 1] >= self.times)
@@ -136,12 +145,13 @@ def cumulated(
     ----------
     value : (n, m) uint64, the counters when they were read
     bits : (n,) their widths
+    max_gap_ns : readings further apart leave a gap
+    max_rate : bytes per second
 
     Returns
     -------
     at_edges : (n, n_bins + 1) float64, bytes since the first reading
-    missing : (n, n_bins) bool
-        Bins not wholly between readings, or touched by a gap or a reset.
+    missing : (n, n_bins) bool, bins not wholly between readings, or touched by a gap or a reset
     """
     n, m = value.shape
     edges_ns = table.edges_ns

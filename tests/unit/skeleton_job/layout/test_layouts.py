@@ -13,7 +13,7 @@ from skeleton_job.layout.layouts import choose, regular_layouts
 from skeleton_job.layout.pairs import group_pairs
 from skeleton_job.rhythm.chains import own_delays
 from skeleton_job.rhythm.clusters import divisors
-from skeleton_job.rhythm.coherence import beating_together, coherence, split
+from skeleton_job.rhythm.coherence import coherence, coherent_labels, split
 from skeleton_job.rhythm.lockstep import find_lockstep, host_width
 from skeleton_job.series.rates import RateMatrix, rows_of
 
@@ -81,7 +81,7 @@ def test_coherence_is_symmetric_and_sees_no_phase() -> None:
     assert np.diag(found) == pytest.approx(1.0)
     assert found[0, 1] > 0.85
     assert found[0, 2] < 0.66
-    assert len(set(beating_together(found).tolist())) == 2
+    assert len(set(coherent_labels(found).tolist())) == 2
 
 
 @given(n=st.integers(1, 48))
