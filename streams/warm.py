@@ -21,7 +21,7 @@ from streams.core.machine import Identity, PartitionMachine
 from streams.core.published import Reader, make_reader
 from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
-from streams.detectors.latency import MIN_ANSWERS
+from streams.detectors.base import MIN_ANSWERS
 
 US_PER_S: Final = 10**6
 # The look-back and the lateness, in windows of a second; then other rounds, until the 5-tuple of

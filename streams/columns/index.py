@@ -253,7 +253,7 @@ class Names:
 
 
 class FlowIndex:
-    """The 5-tuples that a kernel finds; rows are somebody else's (`streams.core.recent`)."""
+    """The 5-tuples that a kernel finds; rows are somebody else's (`streams.detectors.recent`)."""
 
     def __init__(self, seed: int) -> None:
         self.seed = np.uint64(seed)

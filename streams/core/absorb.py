@@ -2,7 +2,7 @@
 
 A plain round is new, on time and whole: nearly all are. Most of them only count. Where a probe
 was lost, or one of a 5-tuple that lost some lately came back, the kernel notes these results
-beside, for `streams.core.probe_alarms`; it goes on where that can wait, and stops where it
+beside, for the detectors of probes; it goes on where that can wait, and stops where it
 cannot. It also stops before a round that is not plain, which it leaves untouched to
 `streams.core.machine`, and where time comes to a place at which something is due.
 """
@@ -20,9 +20,8 @@ from streams.columns.plan import Field, Item, Plan
 from streams.columns.rounds import MAX_TIME_US, MISSING
 from streams.columns.slots import MOST
 from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS
-from streams.core.recent import SLOTS
 from streams.detectors.connectivity import CUT
-from streams.detectors.loss import OUTAGE_PROBES, RING_S
+from streams.detectors.recent import OUTAGE_PROBES, RING_S, SLOTS
 
 # Windows that a round can lie in at a time; one of a second may have more, which are rare.
 LANES: Final = 4
@@ -92,13 +91,13 @@ class Bounds(NamedTuple):
 
 
 class RecentArrays(NamedTuple):
-    """The arrays of `streams.core.recent`: by row, the last two by second and row."""
+    """The arrays of `streams.detectors.recent`: by row, the last two by second and row."""
 
     last_ns: NDArray[np.int64]
     transport: NDArray[np.int8]
     cut_off: NDArray[np.int8]
     watched: NDArray[np.int8]
-    mark: NDArray[np.int64]
+    last_round: NDArray[np.int64]
     probes: NDArray[np.int32]
     losses: NDArray[np.int32]
     sampled: NDArray[np.uint16]
@@ -304,7 +303,7 @@ def _count(
 
     Returns whether one was lost, or one of a 5-tuple came back of which the latest were lost. The
     first probe of a 5-tuple is a sample, unless the round or the one before it tells of an
-    outage, as `streams.core.recent` has it.
+    outage, as `streams.detectors.recent` has it.
     """
     now[SERIAL] += 1
     serial = now[SERIAL]
@@ -314,8 +313,8 @@ def _count(
         row = rows[place]
         lost = 1 if _is_lost(items, place) else 0
         lost_probes += lost
-        if recent.mark[row] != serial:
-            recent.mark[row] = serial
+        if recent.last_round[row] != serial:
+            recent.last_round[row] = serial
             recent.probes[row] = 1
             recent.losses[row] = lost
         else:
@@ -332,9 +331,9 @@ def _count(
         if lost_here:
             recent.lost[slot, row] += 1
         sampled = False
-        if recent.mark[row] == serial:
-            # The first of this row; the mark of the others is another.
-            recent.mark[row] = -serial
+        if recent.last_round[row] == serial:
+            # The first of this row; for its others the number differs now.
+            recent.last_round[row] = -serial
             losses = recent.losses[row]
             outage = recent.probes[row] >= OUTAGE_PROBES and losses == recent.probes[row]
             if not outage and recent.cut_off[row] == 0:

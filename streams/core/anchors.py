@@ -15,7 +15,7 @@ from schemas.units import SECOND_NS
 from streams.config import MAX_ROUND_SPAN_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.core.clock import ClockState
 from streams.detectors.connectivity import RUN_NS
-from streams.detectors.loss import RING_S
+from streams.detectors.recent import RING_S
 
 ANCHOR_STEP_NS: Final = 5 * SECOND_NS
 

@@ -6,27 +6,28 @@ what its probes show; windows that its time closes and what they show; on the
 refresh grid, the open anomalies once more; on the progress grid, how far the
 partition is decided.
 
-While it is not `live`, rounds have an effect on the state only: a restart gives the
-machine the look-back so, then the published tail by `restore`, or by `rebuild` and `expect`.
+While it is not `live`, rounds have an effect on the state only. After a restart the machine
+processes the look-back this way; then it gets the published tail by `restore`, or by `rebuild`
+and `expect`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from schemas.columns.arrays import Bools, Int64s
+from schemas.columns.arrays import Int64s
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import US_NS
-from streams.columns.rounds import NEVER_NS, RoundColumns, round_columns
+from streams.columns.rounds import RoundColumns, round_columns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.core.anchors import Anchor, Anchors, horizon_ns, retire_ns
-from streams.core.board import Alarm, Board
 from streams.core.clock import ClockState, SeenRounds, step
-from streams.core.long_term import Earlier
+from streams.core.detection import Detection
+from streams.core.history import Earlier
 from streams.core.metrics import Metric
 from streams.core.outputs import (
     Output,
@@ -34,12 +35,12 @@ from streams.core.outputs import (
     progress,
     window_output,
 )
-from streams.core.probe_alarms import ProbeAlarms
 from streams.core.published import WindowColumns, columns_of
-from streams.core.recent import RecentProbes
-from streams.core.window_alarms import WindowAlarms
 from streams.core.window_records import WindowBatch, window_batch
 from streams.core.windows import ClosedWindow, Windows
+from streams.detectors.base import Detector, ResultBatch
+from streams.detectors.recent import RecentProbes
+from streams.detectors.registry import DETECTORS
 
 START: Final = ClockState()
 
@@ -73,6 +74,8 @@ class PartitionMachine:
         Results before this time are in published windows already.
     publish_windows
         Whether windows are among the outputs; their anomalies are in any case.
+    detectors
+        What observes the partition.
 
     Attributes
     ----------
@@ -90,6 +93,7 @@ class PartitionMachine:
         floor_ns: int = 0,
         *,
         publish_windows: bool = True,
+        detectors: Sequence[type[Detector]] = DETECTORS,
     ) -> None:
         self.config = config
         self._publish_windows = publish_windows
@@ -102,16 +106,11 @@ class PartitionMachine:
         self.seen = SeenRounds(horizon_ns(config))
         self.windows = Windows(config.window_ns, floor_ns)
         self.recent = RecentProbes(anchor.clock.reach_ns)
-        self._board = Board(identity.cluster)
-        self._window_alarms = WindowAlarms(config, self._board, self.recent.flows)
         if anchor.clock.watermark_ns is not None:
             self.windows.close(anchor.clock.watermark_ns - config.lateness_ns)
         self._first_open = self.windows.first_open
-        self._probe_alarms = ProbeAlarms(
-            config,
-            self.recent,
-            self._board,
-            lambda key: self._window_alarms.baseline_p50_ns(key, self.windows.first_open),
+        self.detection = Detection(
+            config, identity.cluster, self.recent, lambda: self.windows.first_open, detectors
         )
 
     @property
@@ -127,7 +126,7 @@ class PartitionMachine:
     def history_starts_ns(self) -> tuple[int, int]:
         """Return from which event times on `restore` needs published windows and anomalies."""
         config = self.config
-        windows_ns = self.closed_ns - self._window_alarms.history_ns
+        windows_ns = self.closed_ns - self.detection.history_ns
         # Clearings within the look-back windows, and the last refresh.
         span_ns = (config.lookback_windows + 4) * config.window_ns + 2 * REFRESH_STEP_NS
         return max(windows_ns, 0), max(self.closed_ns - span_ns, 0)
@@ -135,12 +134,12 @@ class PartitionMachine:
     @property
     def lookback_start_ns(self) -> int:
         """Event time from which on `rebuild` needs published windows."""
-        return max(self.closed_ns - self._window_alarms.lookback_ns, 0)
+        return max(self.closed_ns - self.detection.lookback_ns, 0)
 
     @property
     def open_anomalies(self) -> int:
         """Number of open anomalies."""
-        return len(self._board)
+        return len(self.detection)
 
     @property
     def progress_at(self) -> int | None:
@@ -152,7 +151,7 @@ class PartitionMachine:
     def process(
         self, datum: dict[str, Any], offset: int, columns: RoundColumns | None = None
     ) -> list[Output]:
-        """Take the round at `offset`; return what it makes known, in order.
+        """Process the round at `offset`; return what is published of it, in order.
 
         Parameters
         ----------
@@ -167,50 +166,48 @@ class PartitionMachine:
             If the round cannot count; the state knows it was there.
         """
         before = self.clock
-        self._board.next_round()
-        taken = self._take(datum, offset, columns)
-        if taken is None:
+        self.detection.begin_round()
+        observed = self._observe_round(datum, offset, columns)
+        if observed is None:
             return []
-        anomalies, closed = taken
-        return self._told(before, anomalies, closed)
+        anomalies, closed = observed
+        return self._outputs(before, anomalies, closed)
 
-    def on_round(
-        self, before: ClockState, rows: Int64s, sent_ns: Int64s, ok: Bools, before_ns: Int64s
-    ) -> list[Output]:
-        """Return what a round makes known that is in windows and rings already.
+    def finish_round(self, before: ClockState, results: ResultBatch) -> list[Output]:
+        """Return what is published of a round that is in windows and rings already.
 
-        For a caller that takes rounds in itself (`streams.columnar`), as the two methods below.
+        For a caller that enters rounds there itself (`streams.core.plain_rounds`), as the next
+        two methods are.
 
         Parameters
         ----------
         before
             The clock before the round.
-        rows, sent_ns, ok, before_ns
-            Its results that are to be looked at, as `ProbeAlarms.on_results` takes them: all
-            of a 5-tuple that lost a probe in it or is watched.
+        results
+            All of its results of 5-tuples that lost a probe in it or are watched.
         """
-        self._board.next_round()
-        anomalies = self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=self.live)
+        self.detection.begin_round()
+        anomalies = self.detection.observe_results(results, decide=self.live)
         watermark_ns = self.clock.watermark_ns or 0
         closed = self.windows.close(watermark_ns - self.config.lateness_ns)
-        return self._told(before, anomalies, closed)
+        return self._outputs(before, anomalies, closed)
 
-    def answered(self, rows: Int64s, sent_ns: Int64s, before_ns: Int64s) -> None:
-        """Note answers of watched 5-tuples, while no anomaly is open."""
+    def observe_answers(self, rows: Int64s, sent_ns: Int64s, before_ns: Int64s) -> None:
+        """Observe answers of watched 5-tuples, of rounds in which no anomaly was open."""
         if len(rows):
-            ok = np.ones(len(rows), np.bool_)
-            self._probe_alarms.on_results(rows, sent_ns, ok, before_ns, live=False)
+            answers = ResultBatch(rows, sent_ns, np.ones(len(rows), np.bool_), before_ns)
+            self.detection.observe_results(answers, decide=False)
 
-    def passed(self, grid_ns: Iterable[int]) -> list[Output]:
-        """Return the progress marks of grid points that were passed while no anomaly was open."""
+    def progress_marks(self, grid_ns: Iterable[int]) -> list[Output]:
+        """Return the marks of grid points that were reached while no anomaly was open."""
         if not self.live:
             return []
         return [anomaly_output(self._progress(point)) for point in grid_ns]
 
-    def _told(
+    def _outputs(
         self, before: ClockState, anomalies: list[Anomaly], closed: list[ClosedWindow]
     ) -> list[Output]:
-        """Return what a round makes known: by its probes, its windows, its time."""
+        """Return what is published of a round: by its probes, its windows, its time."""
         if not self.live:
             self._retire(before)
             self._first_open = self.windows.first_open
@@ -223,12 +220,12 @@ class PartitionMachine:
                 self.windows_to(batch)
             elif self._publish_windows:
                 outputs += [window_output(r) for r in batch.records()]
-            judged = self._window_alarms.on_windows(window.index, batch)
+            judged = self.detection.observe_windows(window.index, batch)
             outputs += [anomaly_output(a) for a in judged]
         first_open = self.windows.first_open
-        trends = self._window_alarms.on_closed(self._first_open, first_open)
+        judged = self.detection.observe_closed(self._first_open, first_open)
         self._first_open = first_open
-        outputs += [anomaly_output(a) for a in [*trends, *self._on_time(before)]]
+        outputs += [anomaly_output(a) for a in [*judged, *self._observe_time(before)]]
         self.counts["anomalies"] += sum(
             isinstance(o.record, Anomaly) and o.record.kind is not AnomalyKind.PROGRESS
             for o in outputs
@@ -236,7 +233,7 @@ class PartitionMachine:
         return outputs
 
     def restore(self, windows: Iterable[PathWindow], anomalies: Iterable[Anomaly]) -> None:
-        """After the look-back, set what the published tail says was decided.
+        """After the look-back, rebuild from the published tail what was decided.
 
         Parameters
         ----------
@@ -245,10 +242,11 @@ class PartitionMachine:
         anomalies
             Published anomalies since the second, in order.
         """
-        self._rebuild([columns_of(list(windows))], anomalies, long_term=True)
+        parts = [columns_of(list(windows))]
+        self.detection.restore(parts, list(anomalies), whole_history=True)
 
     def rebuild(self, parts: Iterable[WindowColumns], anomalies: Iterable[Anomaly]) -> None:
-        """Do the same but for the long-term test, whose windows `expect` announces.
+        """Do the same but for background histories, whose windows `expect` announces.
 
         Parameters
         ----------
@@ -257,28 +255,21 @@ class PartitionMachine:
         anomalies
             As for `restore`.
         """
-        self._rebuild(parts, anomalies, long_term=False)
-
-    def _rebuild(
-        self, parts: Iterable[WindowColumns], anomalies: Iterable[Anomaly], *, long_term: bool
-    ) -> None:
-        told = list(anomalies)
-        self._board.restore(told)
-        self._window_alarms.rebuild(parts, told, self.windows.first_open, long_term=long_term)
+        self.detection.restore(parts, list(anomalies), whole_history=False)
 
     def expect(self, earlier: Earlier) -> None:
-        """After `rebuild`, let the long-term test wait for the windows that go to `add_earlier`.
+        """After `rebuild`, let background histories wait for the windows of `add_earlier`.
 
-        They begin with the first of `history_starts_ns`, and end where new ones begin. It waits
-        when a block ends; rarely here, for what an open anomaly has to say.
+        They begin with the first of `history_starts_ns`, and end where new ones begin. The
+        machine waits for them when a decision needs them, which is at the end of a block.
         """
-        self._window_alarms.expect(earlier, self.windows.first_open, self.clock.watermark_ns or 0)
+        self.detection.expect(earlier, self.clock.watermark_ns or 0)
 
     def add_earlier(self, part: WindowColumns) -> None:
-        """Take windows that are expected, in order, all of one reader; from one other thread."""
-        self._window_alarms.add_earlier(part)
+        """Add expected windows, in order, all of one reader; from one other thread."""
+        self.detection.add_earlier(part)
 
-    def _take(
+    def _observe_round(
         self,
         datum: dict[str, Any],
         offset: int,
@@ -303,11 +294,11 @@ class PartitionMachine:
             datum["agent_id"], datum["incarnation"], datum["round_seq"], columns.started_ns
         )  # fmt: skip
         if self.seen.seen_before(identity, watermark_ns):
-            self._repeat(columns)
+            self._count_duplicates(columns)
             return None
         self.clock = clock
         self.recent.advance(self.clock.reach_ns)
-        anomalies = self._probes(columns)
+        anomalies = self._observe_results(columns)
         return anomalies, self.windows.close(watermark_ns - self.config.lateness_ns)
 
     @staticmethod
@@ -317,13 +308,13 @@ class PartitionMachine:
         except ValueError as error:
             raise RefusedRoundError("invalid", str(error)) from error
 
-    def _repeat(self, columns: RoundColumns) -> None:
+    def _count_duplicates(self, columns: RoundColumns) -> None:
         self.counts["duplicate"] += columns.count
         rows, here = self.recent.known_rows(columns.keys)
         self.windows.add_repeats(rows, columns.sent_ns[here])
 
-    def _probes(self, columns: RoundColumns) -> list[Anomaly]:
-        """Take the results that come in time into windows and rings."""
+    def _observe_results(self, columns: RoundColumns) -> list[Anomaly]:
+        """Enter the results that come in time into windows and rings; return what they decide."""
         if not columns.count:
             return []
         rows = self.recent.rows(columns.keys)
@@ -331,25 +322,24 @@ class PartitionMachine:
         self.counts["results"] += columns.count
         self.counts["late"] += columns.count - int(timely.sum())
         before_ns: Int64s = self.recent.flows["last_ns"][rows]
-        self.recent.add(columns, rows, timely)
-        return self._probe_alarms.on_results(
-            rows[timely],
-            columns.sent_ns[timely],
-            columns.ok[timely],
-            before_ns[timely],
-            live=self.live,
+        self.recent.count_round(columns, rows, timely)
+        results = ResultBatch(
+            rows[timely], columns.sent_ns[timely], columns.ok[timely], before_ns[timely]
         )
+        return self.detection.observe_results(results, decide=self.live)
 
-    def _on_time(self, before: ClockState) -> list[Anomaly]:
+    def _observe_time(self, before: ClockState) -> list[Anomaly]:
         """Return what the passing of time brings: refreshes, clearings, a progress mark."""
         anomalies: list[Anomaly] = []
         grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
         if grid_ns is not None:
-            anomalies += self._refresh(grid_ns)
+            # Until the next refresh a restart may begin to read up to so much later than now.
+            known_ns = self.history_starts_ns()[1] + 2 * self.config.window_ns
+            anomalies += self.detection.refresh(grid_ns, known_ns)
             self._retire(before)
         grid_ns = _crossed(before, self.clock, PROGRESS_STEP_NS)
         if grid_ns is not None:
-            anomalies += self._probe_alarms.on_grid(grid_ns)
+            anomalies += self.detection.observe_time(grid_ns)
             anomalies.append(self._progress(grid_ns))
         return anomalies
 
@@ -357,31 +347,6 @@ class PartitionMachine:
         return progress(
             self.identity.cluster, self.identity.partition, AnomalyState.ONGOING, grid_ns // US_NS
         )
-
-    def _refresh(self, grid_ns: int) -> list[Anomaly]:
-        """Repeat the open anomalies; clear those of 5-tuples that are no longer probed."""
-        # Until the next refresh a restart may begin to read up to so much later than now.
-        known_ns = self.history_starts_ns()[1] + 2 * self.config.window_ns
-        return [
-            self._silenced(alarm, grid_ns)
-            if self._last_ns(alarm) < grid_ns - self.config.idle_ns
-            else self._board.repeat(self._renewed(alarm), grid_ns)
-            for alarm in self._board.due(known_ns)
-        ]
-
-    def _silenced(self, alarm: Alarm, grid_ns: int) -> Anomaly:
-        if alarm.kind is AnomalyKind.LATENCY:
-            self._window_alarms.silenced(alarm.key, grid_ns)
-        return self._board.clear(alarm, grid_ns, replace(alarm.evidence, value=None))
-
-    def _renewed(self, alarm: Alarm) -> Alarm:
-        if alarm.kind in (AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS):
-            return self._probe_alarms.refreshed(alarm)
-        return alarm
-
-    def _last_ns(self, alarm: Alarm) -> int:
-        row = self.recent.flows.find(alarm.key)
-        return NEVER_NS if row is None else int(self.recent.flows["last_ns"][row])
 
     def _retire(self, before: ClockState) -> None:
         """On the refresh grid, forget the probes of 5-tuples that fell silent.
@@ -392,7 +357,7 @@ class PartitionMachine:
         if grid_ns is not None:
             now_ns = min(grid_ns, self.clock.watermark_ns or 0)
             for row in self.recent.retire(now_ns - retire_ns(self.config)):
-                self._probe_alarms.drop(row)
+                self.detection.forget_row(row)
 
 
 def _crossed(before: ClockState, after: ClockState, step_ns: int) -> int | None:

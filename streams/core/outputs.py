@@ -14,7 +14,6 @@ from streams.columns.rounds import FlowKey
 
 PROGRESS_KEY: Final = "~progress"
 ID_CHARS: Final = 32
-# Goes into every record, so that a reader can tell who wrote it.
 
 
 @dataclass(frozen=True, slots=True)

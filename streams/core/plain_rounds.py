@@ -25,6 +25,7 @@ from streams.core.clock import ClockState
 from streams.core.lanes import Lanes
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
+from streams.detectors.base import ResultBatch
 
 SEED_BITS: Final = 64
 
@@ -95,8 +96,8 @@ class PlainRounds:
         end = int(now[absorb.NOTED])
         last = end - int(now[absorb.NOTED_LAST]) if due else end
         waited = slice(0, last)
-        machine.answered(notes.row[waited], notes.sent_ns[waited], notes.before_ns[waited])
-        outputs = machine.passed(notes.grid[: now[absorb.GRID]].tolist())
+        machine.observe_answers(notes.row[waited], notes.sent_ns[waited], notes.before_ns[waited])
+        outputs = machine.progress_marks(notes.grid[: now[absorb.GRID]].tolist())
         if due:
             before = ClockState(
                 int(now[absorb.BEFORE_WATERMARK_NS]), int(now[absorb.BEFORE_REACH_NS])
@@ -107,9 +108,10 @@ class PlainRounds:
                 notes.row[own][counted].tolist(), notes.sent_ns[own][counted].tolist(), strict=True
             ):
                 machine.recent.note_loss(row, sent_ns)
-            outputs += machine.on_round(
-                before, notes.row[own], notes.sent_ns[own], notes.ok[own], notes.before_ns[own]
+            results = ResultBatch(
+                notes.row[own], notes.sent_ns[own], notes.ok[own], notes.before_ns[own]
             )
+            outputs += machine.finish_round(before, results)
         now[absorb.NOTED] = now[absorb.NOTED_LAST] = now[absorb.GRID] = 0
         return outputs
 
@@ -180,7 +182,7 @@ class PlainRounds:
                 transport=flows["transport"],
                 cut_off=flows["cut_off"],
                 watched=flows["watched"],
-                mark=flows["mark"],
+                last_round=flows["last_round"],
                 probes=flows["probes"],
                 losses=flows["losses"],
                 sampled=rings["sampled"],

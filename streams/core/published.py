@@ -4,22 +4,18 @@
 same by a kernel.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Bools, Int64s
 from schemas.records import PathWindow
-from schemas.units import US_NS
 from streams.columns.rounds import TRANSPORT_CODES, FlowKey
 from streams.columns.statistics import FEATURES
-from streams.columns.table import FIRST_ROWS, NO_ROW, Table, grown
-from streams.detectors.latency import MIN_ANSWERS
 
 # What is read of a window, and in which order; the features stand together.
 FIELDS: Final = (
@@ -169,46 +165,3 @@ def make_reader(codec: Codec, cluster: str, undecodable: Undecodable, intern: In
     from streams.core.published_bytes import KernelReader  # noqa: PLC0415
 
     return KernelReader(codec.framer, cluster, slow)
-
-
-def by_window(part: WindowColumns, window_ns: int) -> Iterator[tuple[int, WindowColumns]]:
-    """Yield index and windows of each index, of those that detectors judge.
-
-    Windows of another length, from before a change of the settings, do not compare.
-    """
-    answered = (part["ok"] >= MIN_ANSWERS) & (part.features != NULL).all(axis=1)
-    part = part.take(answered)
-    starts, ends = part["window_start_at"], part["window_end_at"]
-    new = np.flatnonzero((starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])) + 1
-    for begin, end in zip([0, *new.tolist()], [*new.tolist(), len(part)], strict=True):
-        if begin == end:
-            continue
-        start_at, end_at = int(starts[begin]), int(ends[begin])
-        index, rest = divmod(start_at * US_NS, window_ns)
-        if rest or (end_at - start_at) * US_NS != window_ns:
-            continue
-        run = part.take(slice(begin, end))
-        if len(set(run.numbers.tolist())) == len(run):
-            yield index, run
-        else:
-            # Each is looked at by itself where a 5-tuple has two: somebody else wrote there.
-            for place in range(len(run)):
-                yield index, run.take(slice(place, place + 1))
-
-
-class Rows:
-    """Rows of a table by the numbers of one reader's 5-tuples, looked up once."""
-
-    def __init__(self, table: Table[FlowKey]) -> None:
-        self._table = table
-        self._rows: NDArray[np.int64] = np.full(FIRST_ROWS, NO_ROW, np.int64)
-
-    def of(self, windows: WindowColumns) -> Int64s:
-        """Return the rows of the windows' 5-tuples, making those that are not there."""
-        if len(windows.keys) > len(self._rows):
-            self._rows = grown(self._rows, 2 * len(windows.keys), NO_ROW)
-        numbers = windows.numbers
-        for number in numbers[self._rows[numbers] == NO_ROW].tolist():
-            self._rows[number] = self._table.row(windows.keys[number])
-        out: Int64s = self._rows[numbers]
-        return out

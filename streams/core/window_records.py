@@ -15,8 +15,8 @@ from schemas.units import US_NS
 from schemas.version import VERSION
 from streams.columns.rounds import TRANSPORTS, FlowKey
 from streams.columns.statistics import COLUMNS, FEATURES, NONE
-from streams.core.recent import RecentProbes
 from streams.core.windows import ClosedWindow
+from streams.detectors.recent import RecentProbes
 
 FEATURE_PLACES: Final = [COLUMNS.index(name) for name in FEATURES]
 OF_TRANSPORT: Final = tuple(Transport(name) for name in TRANSPORTS)
@@ -29,7 +29,7 @@ class WindowBatch:
     Attributes
     ----------
     start_at, end_at : microseconds
-    rows : (n,) int64; rows of the 5-tuples in `streams.core.recent`, until one is retired
+    rows : (n,) int64; rows of the 5-tuples in `streams.detectors.recent`, until one is retired
     key_of : gives the 5-tuple of a row
     values : (n, len(COLUMNS)) int64; `NONE` where no probe answered or nothing was measured
     sent, ok, repeats : (n,) int64

@@ -6,21 +6,38 @@ chance (1 in 1,000 rounds of three probes), so the anomaly carries how many of
 the last seconds' probes were lost: a cut shows all of them lost, a lossy link a
 mixture, and it clears at the next answers.
 
-Only 5-tuples with a loss in their recent past are kept here; healthy ones cost
-nothing. What is kept is a function of the results of the last `RUN_NS` of the
-5-tuple, not of what was decided: a restart rebuilds it from the log.
+State is kept only of 5-tuples with a recent loss; healthy ones cost nothing. It is a function
+of the 5-tuple's results of the last `RUN_NS`, not of what was decided: a restart rebuilds it
+from the log.
 """
 
 from bisect import insort
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+import numpy as np
+
+from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
+from streams.columns.rounds import NEVER_NS, FlowKey
+from streams.config import DetectionConfig
+from streams.detectors.base import (
+    Baseline,
+    Decision,
+    Evidence,
+    FalseAlarmRate,
+    OpenAnomaly,
+    ProbeDetector,
+    ResultBatch,
+)
+from streams.detectors.recent import RecentProbes
 
 # Losses further apart are no run: at an interval above 10 s a run of three needs
 # the re-probes of one round.
 RUN_NS: Final = 30 * SECOND_NS
-# What is known of a 5-tuple: nothing; it lost a probe lately; its latest probes were lost.
+# A record says how many probes of these last seconds were lost.
+COUNT_SPAN_S: Final = 10
+# Values of `watched` in `RecentProbes.flows`: no loss lately; a loss lately; the latest probe lost.
 HEALTHY: Final = 0
 WATCHED: Final = 1
 CUT: Final = 2
@@ -39,7 +56,21 @@ class Run:
 
 
 class Runs:
-    """Recent results of the 5-tuples that lost a probe, by row."""
+    """Recent results of the 5-tuples that lost a probe, by row.
+
+    Parameters
+    ----------
+    losses
+        Length of a run after which a 5-tuple is cut off, or healthy again.
+
+    Examples
+    --------
+    >>> runs = Runs(3)
+    >>> [runs.observe(0, second * SECOND_NS, True, None).count for second in range(3)]
+    [1, 2, 3]
+    >>> runs.observe(0, 3 * SECOND_NS, False, None).count
+    1
+    """
 
     def __init__(self, losses: int) -> None:
         self._losses = losses
@@ -51,15 +82,15 @@ class Runs:
     def __contains__(self, row: int) -> bool:
         return row in self._recent
 
-    def add(self, row: int, sent_ns: int, lost: bool, answered_ns: int | None) -> Run:
-        """Add a result and return the latest run.
+    def observe(self, row: int, sent_ns: int, lost: bool, answered_ns: int | None) -> Run:
+        """Observe a result and return the latest run.
 
         Parameters
         ----------
         row
             The 5-tuple.
         sent_ns, lost
-            The result; it may be older than others that came before it.
+            The result; it may be older than results observed before.
         answered_ns
             Sending time of the last answered probe before, for a 5-tuple that
             was healthy until now; None: never probed.
@@ -82,14 +113,14 @@ class Runs:
         recent = self._recent.get(row)
         return None if recent is None else self._run(recent)
 
-    def standing(self, row: int) -> int:
-        """Return how a 5-tuple stands: HEALTHY, WATCHED or CUT."""
+    def watch_state(self, row: int) -> int:
+        """Return HEALTHY, WATCHED or CUT."""
         recent = self._recent.get(row)
         if recent is None:
             return HEALTHY
         return CUT if recent[-1][1] else WATCHED
 
-    def drop(self, row: int) -> None:
+    def forget(self, row: int) -> None:
         """Forget a 5-tuple."""
         self._recent.pop(row, None)
 
@@ -100,3 +131,82 @@ class Runs:
         while start > 0 and recent[start - 1][1] == lost:
             start -= 1
         return Run(lost, len(recent) - start, recent[start][0], recent[-1][0], start == 0)
+
+
+class ConnectivityDetector(ProbeDetector):
+    """Decides by runs of losses and of answers; sets which 5-tuples are watched."""
+
+    kind: ClassVar = AnomalyKind.CONNECTIVITY
+    name: ClassVar = "fast_path"
+    unit: ClassVar = "probes"
+    reference: ClassVar = "Run of losses; its probability is a power of the base rate of loss"
+
+    def __init__(self, config: DetectionConfig, recent: RecentProbes, baseline: Baseline) -> None:
+        super().__init__(config, recent, baseline)
+        self.runs = Runs(config.connectivity_losses)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @classmethod
+    def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
+        """Return the probability of a run of independent losses."""
+        return FalseAlarmRate(config.loss_base_rate**config.connectivity_losses, "probe")
+
+    def observe_results(self, results: ResultBatch, *, decide: bool) -> list[Decision]:
+        """Observe the results of 5-tuples that lost a probe, now or lately, one by one."""
+        decisions: list[Decision] = []
+        watched = self.recent.flows["watched"]
+        for place in self._places(results):
+            row, before_ns = int(results.rows[place]), int(results.before_ns[place])
+            run = self.runs.observe(
+                row,
+                int(results.sent_ns[place]),
+                not results.ok[place],
+                None if before_ns == NEVER_NS else before_ns,
+            )
+            watched[row] = self.runs.watch_state(row)
+            if decide:
+                decisions += self._decide(row, run)
+        return decisions
+
+    def current_evidence(self, anomaly: OpenAnomaly) -> Evidence:
+        """Return the latest run of losses and the counts of the last seconds."""
+        row = self.recent.flows.find(anomaly.key)
+        if row is None:
+            return anomaly.evidence
+        run = self.runs.latest(row)
+        return self._evidence(anomaly.key, row, run.count if run is not None and run.lost else 0)
+
+    def forget_row(self, row: int) -> None:
+        """Forget a 5-tuple's results."""
+        self.runs.forget(row)
+
+    def _places(self, results: ResultBatch) -> list[int]:
+        # A 5-tuple that is cut off is watched until it answers.
+        wanted = self.recent.flows["watched"][results.rows] != HEALTHY
+        if not results.ok.all():
+            wanted |= np.isin(results.rows, results.rows[~results.ok])
+        places: list[int] = np.flatnonzero(wanted).tolist()
+        return places
+
+    def _decide(self, row: int, run: Run) -> list[Decision]:
+        key = self.recent.flows.key(row)
+        anomaly = self.open.get(key)
+        enough = run.count >= self.config.connectivity_losses
+        if anomaly is None and run.lost and enough:
+            evidence = self._evidence(key, row, run.count)
+            return [self._begin(key, run.first_ns, run.last_ns, evidence)]
+        if anomaly is not None and not run.lost and (enough or run.alone):
+            return [self._end(anomaly, run.last_ns, self._evidence(key, row, 0))]
+        return []
+
+    def _evidence(self, key: FlowKey, row: int, losses: int) -> Evidence:
+        sent, lost = self.recent.totals(row, COUNT_SPAN_S)
+        return Evidence(
+            value=float(losses),
+            threshold=float(self.config.connectivity_losses),
+            sent=sent,
+            lost=lost,
+            baseline_p50_ns=self.baseline_p50_ns(key),
+        )

@@ -14,15 +14,25 @@ a restart reads them from `probe.window.v1`.
 
 from dataclasses import dataclass
 from math import exp, sqrt
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from schemas.columns.arrays import Int64s
+from schemas.columns.arrays import Floats, Int64s
+from schemas.enums import AnomalyKind
 from streams.columns.rounds import FlowKey
 from streams.columns.table import Column, Table
+from streams.config import DetectionConfig
+from streams.detectors.base import (
+    P50,
+    Decision,
+    Evidence,
+    FalseAlarmRate,
+    FeatureBatch,
+    WindowDetector,
+    least_effects_ns,
+)
 from streams.detectors.levels import logarithms
 
 # Earlier blocks that a block is compared with.
@@ -89,6 +99,11 @@ def z_threshold(windows: int) -> float:
 
     Student's t with `windows` - 1 degrees of freedom: the conservative choice
     for Welch's statistic; the level is split over the comparisons.
+
+    Examples
+    --------
+    >>> round(z_threshold(60), 2)
+    4.27
     """
     return -float(stdtrit(windows - 1, FALSE_ALARMS_PER_BLOCK / REFERENCES))
 
@@ -132,13 +147,19 @@ class Trend:
     def __len__(self) -> int:
         return len(self.table)
 
-    def add_all(
-        self, rows: Int64s, window: int, p50_ns: Int64s, effects_ns: NDArray[np.float64]
-    ) -> None:
-        """Take in the medians of a closed window of different 5-tuples, by their rows of `table`.
+    def observe(self, rows: Int64s, window: int, p50_ns: Int64s, effects_ns: Floats) -> None:
+        """Observe closed windows of different 5-tuples; windows of a 5-tuple come in order.
 
-        Windows of a 5-tuple come in order. `effects_ns` are the absolute least effects of
-        windows for their transports.
+        Parameters
+        ----------
+        rows : (n,) int64
+            Their rows of `table`.
+        window
+            Index of the windows.
+        p50_ns : (n,) int64
+            Their medians.
+        effects_ns : (n,) float64
+            Absolute least effects of their transports.
         """
         if not self.windows_per_block:
             return
@@ -161,13 +182,13 @@ class Trend:
         block = self._block(key, index)
         if block is None:
             return None
-        found = [
+        shifts = [
             shift
             for back in range(1, REFERENCES + 1)
             if (reference := self._block(key, index - back)) is not None
             and (shift := compare(block, reference, self._least)) is not None
         ]
-        return max(found, key=lambda shift: shift.z, default=None)
+        return max(shifts, key=lambda shift: shift.z, default=None)
 
     def keys(self, index: int) -> list[FlowKey]:
         """Return the 5-tuples that have block `index`, sorted."""
@@ -193,3 +214,97 @@ class Trend:
             total=float(self.table["total"][row, place]),
             squares=float(self.table["squares"][row, place]),
         )
+
+
+class TrendDetector(WindowDetector):
+    """Compares each block with those before it when the block's last window has closed."""
+
+    kind: ClassVar = AnomalyKind.LATENCY_TREND
+    name: ClassVar = "lognormal_z"
+    unit: ClassVar = "ns"
+    reference: ClassVar = "Welch, The generalization of Student's problem, Biometrika 1947"
+    background_history: ClassVar = True
+
+    def __init__(self, config: DetectionConfig) -> None:
+        super().__init__(config)
+        self.trend = Trend(config.trend_ns // config.window_ns)
+        self._least_ns = least_effects_ns(config)
+
+    def __len__(self) -> int:
+        return len(self.trend)
+
+    @classmethod
+    def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
+        """Return the rate of Welch's test alone; an effect is needed as well."""
+        del config
+        return FalseAlarmRate(FALSE_ALARMS_PER_BLOCK, "block of a 5-tuple")
+
+    @property
+    def history_ns(self) -> int:
+        """How far back published windows matter."""
+        return (REFERENCES + 2) * self.config.trend_ns
+
+    @property
+    def windows_per_decision(self) -> int:
+        """Windows in a block."""
+        return self.trend.windows_per_block
+
+    def observe_windows(self, windows: FeatureBatch) -> list[Decision]:
+        """Add windows to their block; nothing is decided before its end."""
+        if self.trend.windows_per_block:
+            self.trend.observe(
+                windows.rows(self.trend.table, create=True),
+                windows.index,
+                windows.features_ns[:, P50],
+                self._least_ns[windows.transports],
+            )
+        return []
+
+    def restore_windows(self, windows: FeatureBatch) -> None:
+        """Add published windows to their block."""
+        self.observe_windows(windows)
+
+    def end_restore(self, first_open: int) -> None:
+        """Set the evidence of open anomalies from the last block that has ended."""
+        if self.trend.windows_per_block:
+            block = first_open // self.trend.windows_per_block - 1
+            for anomaly in self.open_in_order():
+                shift = self.trend.shift(anomaly.key, block)
+                if shift is not None:
+                    self._update(anomaly, _shift_evidence(shift))
+
+    def observe_closed(self, before: int, after: int) -> list[Decision]:
+        """Decide on the blocks whose last window has closed."""
+        per_block = self.trend.windows_per_block
+        if not per_block:
+            return []
+        decisions: list[Decision] = []
+        first = before // per_block
+        # Windows that close together lie close together: later blocks are empty.
+        for block in range(first, min(after // per_block, first + 2)):
+            decisions += self._decide(block)
+            self.trend.forget(block)
+        return decisions
+
+    def _decide(self, block: int) -> list[Decision]:
+        start_ns, end_ns = block * self.config.trend_ns, (block + 1) * self.config.trend_ns
+        decisions = []
+        for key in self.trend.keys(block):
+            anomaly, shift = self.open.get(key), self.trend.shift(key, block)
+            if shift is not None and anomaly is None:
+                decisions.append(self._begin(key, start_ns, end_ns, _shift_evidence(shift)))
+            elif shift is not None and anomaly is not None:
+                self._update(anomaly, _shift_evidence(shift))
+            elif anomaly is not None:
+                decisions.append(self._end(anomaly, end_ns))
+        return decisions
+
+
+def _shift_evidence(shift: Shift) -> Evidence:
+    return Evidence(
+        value=float(shift.median_ns),
+        reference=float(shift.reference_ns),
+        threshold=shift.reference_ns + shift.least_ns,
+        rtt_p50_ns=shift.median_ns,
+        baseline_p50_ns=shift.reference_ns,
+    )

@@ -16,24 +16,39 @@ which bounds the rate of false onsets from above. k is the least count that
 keeps it under the budget; exact, no normal approximation.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
+from schemas.enums import AnomalyKind
+from streams.columns.rounds import FlowKey
+from streams.config import DetectionConfig
+from streams.detectors.base import (
+    Decision,
+    Evidence,
+    FalseAlarmRate,
+    OpenAnomaly,
+    ProbeDetector,
+    ResultBatch,
+)
+from streams.detectors.recent import RING_S
+
 HOUR_S: Final = 3600
 # Window lengths in seconds and their share of the false-alarm budget: the short
 # one finds 10 % within some 15 s, the long one finds a few per cent.
 SPANS: Final[tuple[tuple[int, float], ...]] = ((20, 0.8), (60, 0.2))
-RING_S: Final = 60
-# A first probe with this many losses in its round is an outage, not a sample.
-OUTAGE_PROBES: Final = 3
+SHORT_SPAN_S: Final = SPANS[0][0]
 # Beyond this many probes in a window the threshold is computed for the next power
-# of two and less is asked of the memory: still a bound, since k grows with n.
+# of two, so that the cache stays small: still a bound, since k grows with n.
 EXACT_PROBES: Final = 4096
+
+# (sent, lost) of a row's own probes or its path's, over a span in seconds.
+Counts = Callable[[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,18 @@ def least_losses(probes: int, span_s: int, base_rate: float, budget_per_hour: fl
     """Return the least count of losses that keeps false onsets within the budget.
 
     Never below 2: one lost probe is no rate.
+
+    Parameters
+    ----------
+    probes, span_s, base_rate
+        As for `false_onsets_per_hour`.
+    budget_per_hour
+        False onsets accepted per hour.
+
+    Examples
+    --------
+    >>> least_losses(20, 20, base_rate=1e-4, budget_per_hour=0.8e-3)
+    2
     """
     if probes > EXACT_PROBES:
         probes = 1 << (probes - 1).bit_length()
@@ -98,6 +125,11 @@ def loss_finding(
         (sent, lost) of counted first probes by span in seconds.
     base_rate, budget_per_hour
         Null hypothesis, and false onsets accepted per hour over all spans.
+
+    Examples
+    --------
+    >>> loss_finding({20: (20, 1), 60: (60, 3)}, base_rate=1e-4, budget_per_hour=1e-3)
+    LossFinding(lost=3, sent=60, threshold=3, span_s=60)
     """
     for span_s, share in SPANS:
         sent, lost = counts[span_s]
@@ -107,3 +139,91 @@ def loss_finding(
         if lost >= bound:
             return LossFinding(lost, sent, bound, span_s)
     return None
+
+
+class LossDetector(ProbeDetector):
+    """Tests 5-tuples that lose a probe, and their paths; all state is in `recent`."""
+
+    kind: ClassVar = AnomalyKind.LOSS
+    name: ClassVar = "loss_test"
+    unit: ClassVar = "ratio"
+    reference: ClassVar = "Exact tail of the binomial distribution"
+
+    def __len__(self) -> int:
+        return 0
+
+    @classmethod
+    def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
+        """Return the budget of the settings; the own test and the path's have one each."""
+        return FalseAlarmRate(config.loss_false_alarms_per_hour, "hour of a 5-tuple and of a path")
+
+    def observe_results(self, results: ResultBatch, *, decide: bool) -> list[Decision]:
+        """Test the 5-tuples that just lost a probe, and their paths."""
+        decisions: list[Decision] = []
+        lost = ~results.ok
+        if not decide or not lost.any():
+            return decisions
+        for row, sent_ns in zip(
+            results.rows[lost].tolist(), results.sent_ns[lost].tolist(), strict=True
+        ):
+            if not self.recent.is_counted_loss(row, sent_ns):
+                continue
+            finding = self._test(self.recent.sampled, row)
+            if finding is not None:
+                decisions += self._begin_all([row], finding, sent_ns)
+            # On a path with a loss beyond chance every 5-tuple that lost is suspect.
+            finding = self._test(self.recent.path_sampled, row)
+            if finding is not None:
+                decisions += self._begin_all(self.recent.path_rows(row), finding, sent_ns)
+        return decisions
+
+    def observe_time(self, grid_ns: int) -> list[Decision]:
+        """End anomalies where enough probes in a row came back."""
+        decisions = []
+        for anomaly in self.open_in_order():
+            row = self.recent.flows.find(anomaly.key)
+            if (
+                row is None
+                or self.recent.clean_probes(row) >= self.config.loss_clear_probes
+                or not self.recent.loss_times(row, RING_S)
+            ):
+                decisions.append(self._end(anomaly, grid_ns, self.current_evidence(anomaly)))
+        return decisions
+
+    def current_evidence(self, anomaly: OpenAnomaly) -> Evidence:
+        """Return the counts of the short span beside the threshold of the onset."""
+        row = self.recent.flows.find(anomaly.key)
+        if row is None:
+            return anomaly.evidence
+        return self._evidence(anomaly.key, row, SHORT_SPAN_S, anomaly.evidence.threshold)
+
+    def _test(self, counts: Counts, row: int) -> LossFinding | None:
+        return loss_finding(
+            {span_s: counts(row, span_s) for span_s, _ in SPANS},
+            self.config.loss_base_rate,
+            self.config.loss_false_alarms_per_hour,
+        )
+
+    def _begin_all(self, rows: list[int], finding: LossFinding, event_ns: int) -> list[Decision]:
+        """Open those of the rows that lost a probe and are not open."""
+        decisions = []
+        for row in rows:
+            key = self.recent.flows.key(row)
+            times_ns = self.recent.loss_times(row, finding.span_s)
+            if times_ns and key not in self.open:
+                threshold = finding.threshold / finding.sent
+                evidence = self._evidence(key, row, finding.span_s, threshold)
+                decisions.append(self._begin(key, times_ns[0], event_ns, evidence))
+        return decisions
+
+    def _evidence(self, key: FlowKey, row: int, span_s: int, threshold: float | None) -> Evidence:
+        """Return the 5-tuple's own counts beside the threshold of the test that fired."""
+        sent, lost = self.recent.sampled(row, span_s)
+        return Evidence(
+            value=lost / sent if sent else 0.0,
+            reference=self.config.loss_base_rate,
+            threshold=threshold,
+            sent=sent,
+            lost=lost,
+            baseline_p50_ns=self.baseline_p50_ns(key),
+        )

@@ -164,9 +164,9 @@ def test_programming_error_ends_the_process_and_commits_nothing(harness: Harness
     """An exception in the core: non-zero exit, a trace in the log, the round is read again."""
     broken = harness.start_code(
         "broken",
-        "import streams.core.probe_alarms as p\n"
-        "def fail(self, lost): raise RuntimeError('a bug')\n"
-        "p.ProbeAlarms._losses = fail\n",
+        "import streams.detectors.loss as p\n"
+        "def fail(self, counts, row): raise RuntimeError('a bug')\n"
+        "p.LossDetector._test = fail\n",
     )
     harness.wait_ready(broken)
     log = faulty_log(agents=1, seconds=60)

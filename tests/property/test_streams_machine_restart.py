@@ -1,7 +1,7 @@
 """A restart at any point goes on exactly as if the worker had never stopped."""
 
 import contextlib
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine, RefusedRoundError
 from streams.core.outputs import Output
 from streams.core.published import PublishedReader, Reader, make_reader
+from streams.detectors.base import Detector
+from streams.detectors.registry import DETECTORS
 from tests.unit.streams.columns.rounds_read import message
 from tests.unit.streams.worlds import (
     IDENTITY,
@@ -115,12 +117,13 @@ def restarted(
     *,
     kernels: bool,
     late: int | None = None,
+    detectors: Sequence[type[Detector]] = DETECTORS,
 ) -> tuple[PartitionMachine, Feed]:
     """Return a machine that was rebuilt at a checkpoint from the log and what was published.
 
     With `late` the windows of the long-term test come after so many questions.
     """
-    again = PartitionMachine(config, IDENTITY, point.lookback, point.closed_ns)
+    again = PartitionMachine(config, IDENTITY, point.lookback, point.closed_ns, detectors=detectors)
     feed = Feed(again, Codec(), kernels=kernels)
     feed.warm([message(log[n], n) for n in range(point.lookback.offset, point.offset)])
     windows_ns, anomalies_ns = again.history_starts_ns()

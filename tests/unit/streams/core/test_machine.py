@@ -277,4 +277,4 @@ def test_state_is_bounded() -> None:
     assert len(m.recent.flows) < 2 * 80
     assert len(m.seen) <= 600
     assert len(m.windows._open) <= 2
-    assert len(m._window_alarms._lookback) < 2 * 400
+    assert all(len(detector) < 2 * 400 for detector in m.detection.detectors)

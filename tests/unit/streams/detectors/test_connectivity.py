@@ -13,7 +13,7 @@ def feed(
     lengths = []
     for second, lost in results:
         before = None if healthy_at is None else int(healthy_at * SECOND_NS)
-        run = runs.add(ROW, int(second * SECOND_NS), lost, before)
+        run = runs.observe(ROW, int(second * SECOND_NS), lost, before)
         lengths.append(run.count if run.lost else -run.count)
     return lengths
 
@@ -63,7 +63,7 @@ def test_lone_answer_after_a_long_silence_is_health() -> None:
     """With nothing else in the last half minute one answer is all there is."""
     runs = Runs(3)
     feed(runs, [(1, True), (2, True), (3, True)])
-    run = runs.add(ROW, 60 * SECOND_NS, False, None)
+    run = runs.observe(ROW, 60 * SECOND_NS, False, None)
     assert run.alone
     assert ROW not in runs
 
@@ -72,5 +72,5 @@ def test_dropped_row_is_forgotten() -> None:
     """A retired 5-tuple leaves nothing behind."""
     runs = Runs(3)
     feed(runs, [(1, True)])
-    runs.drop(ROW)
+    runs.forget(ROW)
     assert runs.latest(ROW) is None

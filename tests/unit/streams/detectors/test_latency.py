@@ -8,7 +8,8 @@ import pytest
 from schemas.enums import Transport
 from streams.columns.table import NO_ROW
 from streams.config import DetectionConfig
-from streams.detectors.latency import LookBack, Verdicts, least_effect_ns
+from streams.detectors.base import least_effect_ns
+from streams.detectors.latency import LookBack, Verdicts
 
 KEYS = [("agent", "a", f"b{i}", 0) for i in range(100)]
 CONFIG = DetectionConfig()
@@ -144,9 +145,9 @@ def test_weak_suspicion_is_remembered_for_one_window_and_taken_back() -> None:
     assert lookback.was_weak(KEYS[0], 5)
     assert not lookback.was_weak(KEYS[0], 4)
     assert not lookback.was_weak(KEYS[1], 5)
-    assert not lookback.take_back(KEYS[0], 4)
+    assert not lookback.withdraw_weak(KEYS[0], 4)
     assert lookback.baseline_p50_ns(KEYS[0], 6) == 10
-    assert lookback.take_back(KEYS[0], 5)
+    assert lookback.withdraw_weak(KEYS[0], 5)
     assert lookback.baseline_p50_ns(KEYS[0], 6) is None
 
 

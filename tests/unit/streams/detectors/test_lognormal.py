@@ -20,7 +20,7 @@ EFFECT_NS = 1e6
 def add(trend: Trend, window: int, p50_ns: int, effect_ns: float) -> None:
     """Take in a window of one 5-tuple."""
     rows = np.array([trend.table.row(KEY)])
-    trend.add_all(rows, window, np.array([p50_ns]), np.array([effect_ns]))
+    trend.observe(rows, window, np.array([p50_ns]), np.array([effect_ns]))
 
 
 def block(index: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Block:

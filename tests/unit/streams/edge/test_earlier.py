@@ -4,20 +4,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import pytest
 from confluent_kafka import Message
 
 from schemas import topics
 from schemas.codec import Codec
 from schemas.process.eventlog import EventLog
-from streams.columns.rounds import FlowKey
-from streams.columns.table import Table
 from streams.config import DetectionConfig
-from streams.core.long_term import LongTerm
 from streams.core.machine import PartitionMachine
 from streams.core.published import PublishedReader, WindowColumns, columns_of
-from streams.detectors.lognormal import Trend
+from streams.detectors.lognormal import TrendDetector
 from streams.edge import earlier
 from streams.edge.earlier import Background, Beat, EarlierWindows
 from streams.edge.errors import SessionLostError
@@ -140,8 +136,7 @@ def test_who_waits_hears_that_the_broker_gives_nothing(monkeypatch: pytest.Monke
 
 def test_without_the_long_term_test_nothing_is_kept_for_it() -> None:
     """It is off: nobody would ever forget the rows."""
-    flows: Table[FlowKey] = Table({})
-    long_term = LongTerm(Trend(0), flows)
-    windows = columns_of(WINDOWS[:1])
-    long_term.add_earlier(7, windows, windows["p50_ns"], np.zeros(1))
-    assert len(long_term.trend) == 0
+    off = machine(DetectionConfig(trend_ns=0))
+    off.add_earlier(columns_of(WINDOWS[:1]))
+    (trend,) = [d for d in off.detection.detectors if isinstance(d, TrendDetector)]
+    assert len(trend) == 0

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import streams.core.recent as recent_module
+import streams.detectors.recent as recent_module
 from schemas.columns.arrays import Int64s
 from schemas.units import SECOND_NS
 from streams.columns.rounds import FlowKey, round_columns
-from streams.core.recent import RecentProbes
-from streams.detectors.loss import RING_S
+from streams.detectors.recent import RING_S, RecentProbes
 from tests.unit.streams.worlds import result, round_datum
 
 T_S = 1_000_000
@@ -33,7 +32,7 @@ def feed(recent: RecentProbes, second: int, lost: Sequence[Sequence[bool]]) -> I
     columns = round_columns(round_datum(results, (T_S + second) * SECOND_NS, second))
     rows = recent.rows(columns.keys)
     recent.advance(columns.reach_ns)
-    recent.add(columns, rows, np.ones(len(rows), np.bool_))
+    recent.count_round(columns, rows, np.ones(len(rows), np.bool_))
     return rows
 
 

@@ -15,10 +15,13 @@ from schemas.columns.arrays import Bools, Int64s
 from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS, TRANSPORT_CODES, FlowKey, RoundColumns
 from streams.columns.table import Column, Table
-from streams.detectors.loss import OUTAGE_PROBES, RING_S
 
+# Length of the rings in seconds, and of all tests on them.
+RING_S: Final = 60
 # A power of two above RING_S.
 SLOTS: Final = 64
+# If so many probes of a 5-tuple in a round are all lost, it is an outage, not a sample of a rate.
+OUTAGE_PROBES: Final = 3
 SortKey = tuple[str, str, int, str]
 # A larger share of new 5-tuples is sorted in with all others, a smaller one put in one by one.
 FEW_NEW: Final = 0.01
@@ -41,12 +44,12 @@ class RecentProbes:
                 "last_ns": Column(np.int64, NEVER_NS),
                 "transport": Column(np.int8, 0),
                 "cut_off": Column(np.int8, 0),
-                # Set by `streams.core.probe_alarms`; where it is not HEALTHY, results are looked at
-                # one by one.
+                # Set by a detector; where it is not 0, detectors observe all results of the
+                # 5-tuple (`streams.detectors.base.ResultBatch`).
                 "watched": Column(np.int8, 0),
-                # Number of the last round that a kernel took (`streams.columnar`).
-                "mark": Column(np.int64, 0),
-                # Its room for that round's probes and losses.
+                # Number of the last round that the kernel counted (`streams.core.absorb`).
+                "last_round": Column(np.int64, 0),
+                # The 5-tuple's probes and losses in that round.
                 "probes": Column(np.int32, 0),
                 "losses": Column(np.int32, 0),
             }
@@ -76,7 +79,7 @@ class RecentProbes:
             for key in keys:
                 if self.flows.find(key) is None:
                     row = self._new_row(key)
-                    self._put_path(key, row)
+                    self._enter_path(key, row)
             found = self.flows.find_all(keys)
         return np.array(found, np.int64)
 
@@ -101,15 +104,15 @@ class RecentProbes:
             ring[fresh] = 0
         self.head_s = head_s
 
-    def add(self, columns: RoundColumns, rows: Int64s, take: Bools) -> None:
-        """Count the results of a round that are marked in `take`.
+    def count_round(self, columns: RoundColumns, rows: Int64s, timely: Bools) -> None:
+        """Count the results of a round that are marked in `timely`.
 
         `advance` comes before, so that no result is beyond the rings.
         """
         flows = self.flows
         flows["transport"][rows] = [TRANSPORT_CODES[t] for t in columns.transport]
         second = columns.sent_ns // SECOND_NS
-        within = take & (second > self.head_s - RING_S)
+        within = timely & (second > self.head_s - RING_S)
         slot = second % SLOTS
         lost = ~columns.ok
         # Usually each 5-tuple stands in a round once: sums over it need no grouping.
@@ -122,10 +125,10 @@ class RecentProbes:
             for index in np.flatnonzero(sample & lost).tolist():
                 self.note_loss(int(rows[index]), int(columns.sent_ns[index]))
         if once:
-            latest = flows["last_ns"][rows[take]]
-            flows["last_ns"][rows[take]] = np.maximum(latest, columns.sent_ns[take])
+            latest = flows["last_ns"][rows[timely]]
+            flows["last_ns"][rows[timely]] = np.maximum(latest, columns.sent_ns[timely])
         else:
-            np.maximum.at(flows["last_ns"], rows[take], columns.sent_ns[take])
+            np.maximum.at(flows["last_ns"], rows[timely], columns.sent_ns[timely])
 
     def is_counted_loss(self, row: int, sent_ns: int) -> bool:
         """Return whether the loss of that probe is a sample within the rings."""
@@ -220,7 +223,7 @@ class RecentProbes:
                 ring[:, row] = 0
         return row
 
-    def _put_path(self, key: FlowKey, row: int) -> None:
+    def _enter_path(self, key: FlowKey, row: int) -> None:
         path = hash(key[:3])
         known = self._rows_of(path)
         self._paths[path] = (*known, row) if known else row

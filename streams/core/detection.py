@@ -1,0 +1,269 @@
+"""The detectors of one partition, and the records of what they decide.
+
+An anomaly begins (ONSET), is repeated every few seconds of event time while it
+lasts (ONGOING) and ends (CLEARED). What a later record needs from an earlier one
+stands in the record itself, so that the tail of the topic restores the open anomalies.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.ids import path_id
+from schemas.records import Anomaly
+from schemas.units import US_NS
+from schemas.version import VERSION
+from streams.columns.rounds import NEVER_NS, FlowKey
+from streams.config import MAX_ROUND_SPAN_NS, REFRESH_STEP_NS, DetectionConfig
+from streams.core.history import (
+    BackgroundHistory,
+    Earlier,
+    ProbedFlows,
+    PublishedFlows,
+    closed_features,
+    published_features,
+)
+from streams.core.outputs import anomaly_identity
+from streams.core.published import WindowColumns
+from streams.core.window_records import WindowBatch
+from streams.detectors.base import Decision, Detector, ProbeDetector, ResultBatch, WindowDetector
+from streams.detectors.recent import RecentProbes
+
+# Windows that detectors observe at a time: their intermediate arrays stay in the caches.
+AT_ONCE: Final = 8_192
+
+
+class Detection:
+    """Lets the detectors observe a partition.
+
+    Parameters
+    ----------
+    config, cluster
+        Settings; name for the records.
+    recent
+        Results of the last minute.
+    first_open
+        Gives the index of the first open window.
+    detectors
+        Classes of the detectors, in the order of their decisions.
+    """
+
+    def __init__(
+        self,
+        config: DetectionConfig,
+        cluster: str,
+        recent: RecentProbes,
+        first_open: Callable[[], int],
+        detectors: Sequence[type[Detector]],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._recent = recent
+        self._first_open = first_open
+        self._flows = ProbedFlows(recent.flows)
+        self._of_probes = [
+            detector(config, recent, self._baseline_p50_ns)
+            for detector in detectors
+            if issubclass(detector, ProbeDetector)
+        ]
+        self._of_windows = [
+            detector(config) for detector in detectors if issubclass(detector, WindowDetector)
+        ]
+        self._histories = {
+            detector: BackgroundHistory(detector, config.window_ns)
+            for detector in self._of_windows
+            if detector.background_history
+        }
+        self.detectors: tuple[Detector, ...] = (*self._of_probes, *self._of_windows)
+        # Onsets of the present round, and for which time: not to be repeated at once.
+        self._onsets_ns: dict[tuple[FlowKey, AnomalyKind], int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of open anomalies."""
+        return sum(len(detector.open) for detector in self.detectors)
+
+    @property
+    def lookback_ns(self) -> int:
+        """How far back published windows matter to detectors without a background history."""
+        return max(
+            (d.history_ns for d in self._of_windows if not d.background_history),
+            default=MAX_ROUND_SPAN_NS + REFRESH_STEP_NS,
+        )
+
+    @property
+    def history_ns(self) -> int:
+        """How far back published windows matter to any detector."""
+        return max(self.lookback_ns, *(d.history_ns for d in self._of_windows), 0)
+
+    def begin_round(self) -> None:
+        """Forget which anomalies began in the round before."""
+        self._onsets_ns.clear()
+
+    def observe_results(self, results: ResultBatch, *, decide: bool) -> list[Anomaly]:
+        """Return what results decide (`ProbeDetector.observe_results`)."""
+        return [
+            self._record(detector, decision)
+            for detector in self._of_probes
+            for decision in detector.observe_results(results, decide=decide)
+        ]
+
+    def observe_windows(self, index: int, windows: WindowBatch) -> list[Anomaly]:
+        """Return what the closed windows of one index decide, in their order."""
+        return [
+            self._record(detector, decision)
+            for batch in closed_features(index, windows, self._flows, AT_ONCE)
+            for detector in self._of_windows
+            for decision in (self._histories.get(detector) or detector).observe_windows(batch)
+        ]
+
+    def observe_closed(self, before: int, after: int) -> list[Anomaly]:
+        """Return what is decided as the index of the first open window has grown."""
+        if before == after:
+            return []
+        for detector, history in self._histories.items():
+            block = detector.windows_per_decision
+            if block and before // block < after // block:
+                history.settle()
+        return [
+            self._record(detector, decision)
+            for detector in self._of_windows
+            for decision in detector.observe_closed(before, after)
+        ]
+
+    def observe_time(self, grid_ns: int) -> list[Anomaly]:
+        """Return what is decided as event time passes a point of the progress grid."""
+        return [
+            self._record(detector, decision)
+            for detector in self._of_probes
+            for decision in detector.observe_time(grid_ns)
+        ]
+
+    def refresh(self, grid_ns: int, known_ns: int) -> list[Anomaly]:
+        """Repeat the open anomalies; end those of 5-tuples that are no longer probed.
+
+        Parameters
+        ----------
+        grid_ns
+            Time of the records.
+        known_ns
+            Onsets of the present round are not repeated, unless they are for a time before this:
+            a round after a long silence reports what was before it, and a restart does not read
+            so far back.
+        """
+        due = sorted(
+            (key[1:], key[0], detector.kind.value, number)
+            for number, detector in enumerate(self.detectors)
+            for key in detector.open
+            if self._onsets_ns.get((key, detector.kind), -1) < known_ns
+        )
+        records = []
+        for (src, dst, flow), agent, _, number in due:
+            detector, key = self.detectors[number], (agent, src, dst, flow)
+            if self._last_ns(key) < grid_ns - self._config.idle_ns:
+                decision = detector.end_by_silence(key, grid_ns)
+            else:
+                decision = detector.repeat(key, grid_ns)
+            records.append(self._record(detector, decision))
+        return records
+
+    def forget_row(self, row: int) -> None:
+        """Forget the probes of a 5-tuple that was not probed for long."""
+        for detector in self._of_probes:
+            detector.forget_row(row)
+
+    def restore(
+        self,
+        parts: Iterable[WindowColumns],
+        published: Sequence[Anomaly],
+        *,
+        whole_history: bool,
+    ) -> None:
+        """After a restart, rebuild what undisturbed processing would hold now.
+
+        Parameters
+        ----------
+        parts
+            Published windows in the topic's order, all of one reader.
+        published
+            Published anomalies since the look-back's first window, in order.
+        whole_history
+            Whether the windows include those of background histories.
+        """
+        first_open = self._first_open()
+        for detector in self.detectors:
+            detector.restore(published, first_open)
+        restored = [d for d in self._of_windows if whole_history or not d.background_history]
+        flows: PublishedFlows | None = None
+        for part in parts:
+            flows = flows or PublishedFlows(part.keys)
+            for windows in published_features(part, flows, self._config.window_ns):
+                for window_detector in restored:
+                    window_detector.restore_windows(windows)
+        for window_detector in restored:
+            window_detector.end_restore(first_open)
+
+    def expect(self, earlier: Earlier, watermark_ns: int) -> None:
+        """Let background histories wait for `add_earlier`, until a decision is due."""
+        first_open = self._first_open()
+        for detector, history in self._histories.items():
+            block = detector.windows_per_decision
+            if not block:
+                continue
+            history.expect(earlier)
+            decided_ns = first_open // block * block * self._config.window_ns
+            # By then an open anomaly has been repeated with the evidence of the last decision, and
+            # the record is enough: no probe lies more than a round's span before the watermark.
+            repeated_ns = (
+                decided_ns + self._config.lateness_ns + MAX_ROUND_SPAN_NS + REFRESH_STEP_NS
+            )
+            if watermark_ns < repeated_ns and detector.open:
+                history.settle()
+                detector.end_restore(first_open)
+
+    def add_earlier(self, part: WindowColumns) -> None:
+        """Add published windows to background histories; by one thread, while expected."""
+        for history in self._histories.values():
+            history.add_earlier(part)
+
+    def _baseline_p50_ns(self, key: FlowKey) -> int | None:
+        """Return the median of a 5-tuple's look-back windows, by the first detector that has it."""
+        first_open = self._first_open()
+        known = (detector.baseline_p50_ns(key, first_open) for detector in self._of_windows)
+        return next((median_ns for median_ns in known if median_ns is not None), None)
+
+    def _last_ns(self, key: FlowKey) -> int:
+        row = self._recent.flows.find(key)
+        return NEVER_NS if row is None else int(self._recent.flows["last_ns"][row])
+
+    def _record(self, detector: Detector, decision: Decision) -> Anomaly:
+        anomaly, state, event_at = decision.anomaly, decision.state, decision.event_ns // US_NS
+        if state is AnomalyState.ONSET:
+            self._onsets_ns[anomaly.key, detector.kind] = decision.event_ns
+        agent, src, dst, flow = anomaly.key
+        evidence = anomaly.evidence
+        return Anomaly(
+            cluster=self._cluster,
+            anomaly_id=anomaly_identity(
+                anomaly.key, detector.kind, state, anomaly.onset_at, event_at
+            ),
+            kind=detector.kind,
+            state=state,
+            path_id=path_id(src, dst),
+            src=src,
+            dst=dst,
+            flow=flow,
+            agent_id=agent,
+            event_at=event_at,
+            onset_at=anomaly.onset_at,
+            detector=detector.name,
+            value=evidence.value,
+            reference=evidence.reference,
+            threshold=evidence.threshold,
+            unit=None if evidence.value is None else detector.unit,
+            sent=evidence.sent,
+            lost=evidence.lost,
+            rtt_p50_ns=evidence.rtt_p50_ns,
+            baseline_p50_ns=evidence.baseline_p50_ns,
+            host_delay_ns=evidence.host_delay_ns,
+            producer_version=VERSION,
+        )
