@@ -26,7 +26,7 @@ class Localization:
     Attributes
     ----------
     anomalies
-        Anomaly records taken in, progress marks left out.
+        Anomaly records consumed; progress marks are not counted.
     """
 
     def __init__(self, core: CoreConfig) -> None:
@@ -35,12 +35,12 @@ class Localization:
         self._merge = Merge()
         self._offsets: dict[tuple[str, int], int] = {}
 
-    def record(
+    def consume_record(
         self, topic: str, key: str, record: Any, *, timestamp_ms: int, partition: int = 0
     ) -> bool:
-        """Take in a record of an input of the localizer; None is a tombstone.
+        """Consume a record of an input of the localizer; None is a tombstone.
 
-        Returns whether it says something by itself, as a progress mark does not.
+        Returns whether it is an event; a progress mark is none.
         """
         log = topic, partition
         offset = self._offsets.get(log, 0)
@@ -52,10 +52,10 @@ class Localization:
             self._core.feed(event)
         return event is not None
 
-    def hear(self, records: Iterable[Told]) -> None:
-        """Take in what the workers say; its times are those of the records."""
+    def consume_anomalies(self, records: Iterable[Told]) -> None:
+        """Consume what the workers publish; its times are those of the records."""
         for one in records:
-            self.anomalies += self.record(
+            self.anomalies += self.consume_record(
                 ANOMALY.name, one.key, one.record, timestamp_ms=0, partition=one.partition
             )
 
@@ -79,24 +79,24 @@ class DirectRun(Localization):
         return self.detection.refused
 
     def round(self, partition: int, datum: dict[str, Any], *, timestamp_ms: int) -> None:
-        """Take in a decoded round; arguments as of `Detection.round`."""
+        """Consume a decoded round; arguments as of `Detection.round`."""
         outputs = self.detection.round(partition, datum, timestamp_ms=timestamp_ms)
-        self.hear(told(partition, outputs))
+        self.consume_anomalies(told(partition, outputs))
 
     def messages(self, partition: int, messages: Sequence[Made], *, timestamp_ms: int) -> None:
-        """Take in rounds as Kafka holds them; arguments as of `Detection.messages`."""
+        """Consume rounds as Kafka holds them; arguments as of `Detection.messages`."""
         outputs = self.detection.messages(partition, messages, timestamp_ms=timestamp_ms)
-        self.hear(told(partition, outputs))
+        self.consume_anomalies(told(partition, outputs))
 
     def pass_time(self, now_ns: int) -> list[FaultEvent]:
         """Decide what can be decided when event time is `now_ns`.
 
-        Everything that happened before must have been taken in.
+        Everything that happened before must have been consumed.
         """
-        self.hear(self.detection.idle(now_ns))
+        self.consume_anomalies(self.detection.idle(now_ns))
         return self.decide()
 
     def finish(self) -> list[FaultEvent]:
         """Decide what is left when nothing more comes."""
-        self.hear(self.detection.finish())
+        self.consume_anomalies(self.detection.finish())
         return self.decide()

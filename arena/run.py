@@ -30,7 +30,7 @@ class LostHelperError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Transitions in order, probes sent, anomaly records made."""
+    """Transitions in order, probes sent, anomaly records agent_round."""
 
     events: tuple[FaultEvent, ...]
     probes: int
@@ -38,9 +38,9 @@ class Outcome:
 
 
 def feed(direct: DirectRun, part: Slice) -> list[FaultEvent]:
-    """Take in a second of a world, and decide."""
-    _take_records(direct, part)
-    direct.hear(_detect(direct.detection, part, EVERY))
+    """Feed one second of a world, and return what is decided."""
+    _consume_records(direct, part)
+    direct.consume_anomalies(_detect(direct.detection, part, EVERY))
     return direct.decide()
 
 
@@ -87,7 +87,7 @@ def run_world(
         for helper, (_, out) in zip(helpers, pipes, strict=True):
             helper.start()
             out.close()
-        return _lead(world, detection, core, progress, mine=mine, heard=[i for i, _ in pipes])
+        return _lead(world, detection, core, progress, mine=mine, others=[i for i, _ in pipes])
     finally:
         gc.set_threshold(*seldom)
         for helper in helpers:
@@ -103,20 +103,20 @@ def _lead(
     progress: Callable[[int], None],
     *,
     mine: frozenset[int],
-    heard: list[Connection],
+    others: list[Connection],
 ) -> Outcome:
-    """Localize, and detect in the partitions `mine`; `heard` brings the others'."""
+    """Localize, and detect in the partitions `mine`; `others` are the other processes' pipes."""
     localization = Localization(core)
     workers = Detection(world.name, detection)
     events: list[FaultEvent] = []
     probes = 0
     for number, part in enumerate(timeline(world)):
-        _take_records(localization, part)
-        localization.hear(_in_order(_detect(workers, part, mine), heard))
+        _consume_records(localization, part)
+        localization.consume_anomalies(_in_order(_detect(workers, part, mine), others))
         events += localization.decide()
         probes += part.probes
         progress(number + 1)
-    localization.hear(_in_order(workers.finish(), heard))
+    localization.consume_anomalies(_in_order(workers.finish(), others))
     events += localization.decide()
     return Outcome(events=tuple(events), probes=probes, anomalies=localization.anomalies)
 
@@ -134,9 +134,9 @@ def _help(out: Connection, world: World, detection: DetectionConfig, mine: froze
         return
 
 
-def _in_order(mine: list[Told], heard: list[Connection]) -> list[Told]:
+def _in_order(mine: list[Told], others: list[Connection]) -> list[Told]:
     """Return what all workers say of a second in the order in which one process says it."""
-    every = [*mine, *(one for pipe in heard for one in _from(pipe))]
+    every = [*mine, *(one for pipe in others for one in _from(pipe))]
     return sorted(every, key=lambda one: one.order)
 
 
@@ -150,20 +150,20 @@ def _from(pipe: Connection) -> list[Told]:
 
 def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Told]:
     found: list[Told] = []
-    for made in part.rounds:
-        partition = made.host % PARTITIONS
+    for agent_round in part.rounds:
+        partition = agent_round.host % PARTITIONS
         if partition in mine:
             outputs = workers.round(
-                partition, made.header, timestamp_ms=made.started_at // US_PER_MS,
-                columns=made.columns(),
+                partition, agent_round.header, timestamp_ms=agent_round.started_at // US_PER_MS,
+                columns=agent_round.columns(),
             )  # fmt: skip
-            found += told(partition, outputs, (made.started_at, made.host))
+            found += told(partition, outputs, (agent_round.started_at, agent_round.host))
     return found + workers.idle(part.begin_ns + SECOND_NS)
 
 
-def _take_records(localization: Localization, part: Slice) -> None:
+def _consume_records(localization: Localization, part: Slice) -> None:
     for rec in part.records:
-        localization.record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
+        localization.consume_record(rec.topic, rec.key, rec.record, timestamp_ms=rec.at_ns // MS_NS)
 
 
 def _shares(processes: int) -> list[frozenset[int]]:

@@ -11,7 +11,7 @@ from arena.faults.effects import Effect
 from arena.faults.injection import Injection
 from arena.faults.kinds import Draw
 from arena.faults.truth import TrueFault
-from arena.world.hosts import HostEvent, Trouble
+from arena.world.hosts import HostEvent, HostTrouble
 from arena.world.topology import agent_id
 from schemas.enums import Layer
 from schemas.units import MS_NS, SECOND_NS, US_NS
@@ -21,7 +21,9 @@ Build = Callable[[Draw, int], Injection]
 
 def _crash(draw: Draw, host: int) -> Injection:
     span = draw.span
-    event = HostEvent(host=host, trouble=Trouble.CRASH, begin_ns=span.begin_ns, end_ns=span.end_ns)
+    event = HostEvent(
+        host=host, trouble=HostTrouble.CRASH, begin_ns=span.begin_ns, end_ns=span.end_ns
+    )
     truth = TrueFault(
         fault_id=f"agent-{host}", kind="agent_dead", layer=Layer.HOST,
         components=frozenset({agent_id(host)}), begin_ns=span.begin_ns, end_ns=span.end_ns,
@@ -33,7 +35,7 @@ def _crash(draw: Draw, host: int) -> Injection:
 def _maintenance(draw: Draw, host: int) -> Injection:
     span = draw.span
     return Injection(
-        hosts=[HostEvent(host=host, trouble=Trouble.LEAVE, begin_ns=span.begin_ns,
+        hosts=[HostEvent(host=host, trouble=HostTrouble.LEAVE, begin_ns=span.begin_ns,
                          end_ns=span.end_ns)]
     )  # fmt: skip
 
@@ -42,14 +44,14 @@ def _starved(draw: Draw, host: int) -> Injection:
     """CPU starvation: own delays of milliseconds, and now and then nothing for a moment."""
     span = draw.span
     events = [
-        HostEvent(host=host, trouble=Trouble.BUSY, begin_ns=span.begin_ns, end_ns=span.end_ns,
+        HostEvent(host=host, trouble=HostTrouble.BUSY, begin_ns=span.begin_ns, end_ns=span.end_ns,
                   value_ns=round(draw.between(0.2, 4) * MS_NS))
     ]  # fmt: skip
     at_ns = span.begin_ns
     while span.end_ns is not None and at_ns < span.end_ns:
         at_ns += round(draw.between(8, 20) * SECOND_NS)
         events.append(
-            HostEvent(host=host, trouble=Trouble.STALL, begin_ns=at_ns,
+            HostEvent(host=host, trouble=HostTrouble.STALL, begin_ns=at_ns,
                       end_ns=at_ns + round(draw.between(0.3, 2.5) * SECOND_NS))
         )  # fmt: skip
     return Injection(hosts=events)
@@ -59,7 +61,7 @@ def _clock(draw: Draw, host: int) -> Injection:
     span = draw.span
     offset_ns = round(draw.between(0.5, 90) * SECOND_NS) * (1 if draw.rng.random() < 0.5 else -1)
     return Injection(
-        hosts=[HostEvent(host=host, trouble=Trouble.CLOCK, begin_ns=span.begin_ns,
+        hosts=[HostEvent(host=host, trouble=HostTrouble.CLOCK, begin_ns=span.begin_ns,
                          end_ns=span.end_ns, value_ns=offset_ns)]
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from schemas.columns.arrays import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class FaultInterval:
     """When a fault begins and ends, ns of event time; `end_ns` None: it stays."""
 
     begin_ns: int
@@ -23,7 +23,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Symptom:
     """What a reader of a component's state sees while a fault lasts, and otherwise.
 
     `text` or `number` during the fault, `usual_text` or `usual` before and after.
@@ -44,7 +44,7 @@ class Injection:
     effects: list[Effect] = field(default_factory=list)
     hosts: list[HostEvent] = field(default_factory=list)
     damages: list[TableDamage] = field(default_factory=list)
-    sights: list[Sight] = field(default_factory=list)
+    symptoms: list[Symptom] = field(default_factory=list)
     truth: list[TrueFault] = field(default_factory=list)
 
 

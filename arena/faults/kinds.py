@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from arena.faults.effects import Effect
-from arena.faults.injection import Injection, Places, Sight, Span
+from arena.faults.injection import FaultInterval, Injection, Places, Symptom
 from arena.faults.truth import TrueFault
 from arena.world.cluster import Cluster
-from arena.world.hosts import HostEvent, Trouble
+from arena.world.hosts import HostEvent, HostTrouble
 from arena.world.overlay import Damage, TableDamage
 from arena.world.topology import agent_id, endpoint_id
 from schemas.enums import Layer
@@ -43,7 +43,7 @@ class Draw:
     cluster: Cluster
     places: Places
     rng: np.random.Generator
-    span: Span
+    span: FaultInterval
 
     def between(self, low: float, high: float) -> float:
         """Return a number evenly between two."""
@@ -96,7 +96,7 @@ def _cut_seen(attribute: str, bad: str, good: str) -> Build:
     def build(draw: Draw, c: int) -> Injection:
         return Injection(
             effects=[draw.effect(c, loss=1.0)],
-            sights=[Sight(draw.name(c), attribute, text=bad, usual_text=good)],
+            symptoms=[Symptom(draw.name(c), attribute, text=bad, usual_text=good)],
         )
 
     return build
@@ -108,7 +108,7 @@ def _flapping(draw: Draw, c: int) -> Injection:
         effects=[
             draw.effect(c, loss=1.0, on_ns=round(on * SECOND_NS), off_ns=round(off * SECOND_NS))
         ],
-        sights=[Sight(draw.name(c), "link_flaps", number=round(600 / (on + off)), usual=0)],
+        symptoms=[Symptom(draw.name(c), "link_flaps", number=round(600 / (on + off)), usual=0)],
     )
 
 
@@ -116,15 +116,15 @@ def _crc(draw: Draw, c: int) -> Injection:
     loss = draw.between(0.02, 0.15)
     return Injection(
         effects=[draw.effect(c, loss=loss)],
-        sights=[Sight(draw.name(c), "crc_errors_per_s", number=round(loss * 1e5), usual=0)],
+        symptoms=[Symptom(draw.name(c), "crc_errors_per_s", number=round(loss * 1e5), usual=0)],
     )
 
 
 def _loss_in_bursts(draw: Draw, c: int) -> Injection:
     return Injection(
         effects=[draw.effect(c, loss=draw.between(0.1, 0.3), on_ns=SECOND_NS, off_ns=SECOND_NS)],
-        sights=[
-            Sight(draw.name(c), "discards_per_s", number=round(draw.between(2e3, 2e4)), usual=0)
+        symptoms=[
+            Symptom(draw.name(c), "discards_per_s", number=round(draw.between(2e3, 2e4)), usual=0)
         ],
     )
 
@@ -136,8 +136,8 @@ def _black_hole(draw: Draw, c: int) -> Injection:
 def _acl(draw: Draw, c: int) -> Injection:
     return Injection(
         effects=[draw.effect(c, loss=1.0, share=draw.between(0.4, 0.7))],
-        sights=[
-            Sight(draw.name(c), "acl_denied_per_s", number=round(draw.between(50, 500)), usual=0)
+        symptoms=[
+            Symptom(draw.name(c), "acl_denied_per_s", number=round(draw.between(50, 500)), usual=0)
         ],
     )
 
@@ -156,11 +156,11 @@ def _delay(
     def build(draw: Draw, c: int) -> Injection:
         delay_ns = round(draw.between(low_us, high_us) * US_NS)
         seen = [] if attribute is None else [
-            Sight(draw.name(c), attribute, number=number, usual=usual, text=text,
+            Symptom(draw.name(c), attribute, number=number, usual=usual, text=text,
                   usual_text=usual_text)
         ]  # fmt: skip
         touched = draw.between(*share)
-        return Injection(effects=[draw.effect(c, delay_ns=delay_ns, share=touched)], sights=seen)
+        return Injection(effects=[draw.effect(c, delay_ns=delay_ns, share=touched)], symptoms=seen)
 
     return build
 
@@ -169,8 +169,8 @@ def _intermittent_delay(draw: Draw, c: int) -> Injection:
     delay_ns = round(draw.between(80, 250) * US_NS)
     return Injection(
         effects=[draw.effect(c, delay_ns=delay_ns, on_ns=2 * SECOND_NS, off_ns=2 * SECOND_NS)],
-        sights=[
-            Sight(
+        symptoms=[
+            Symptom(
                 draw.name(c), "flow_evictions_per_s", number=round(draw.between(20, 200)), usual=0
             )
         ],
@@ -183,15 +183,17 @@ def _ramp(draw: Draw, c: int) -> Injection:
         effects=[
             draw.effect(c, delay_ns=delay_ns, ramp_ns=round(draw.between(20, 60) * SECOND_NS))
         ],
-        sights=[Sight(draw.name(c), "egress_utilization", number=0.97, usual=0.4)],
+        symptoms=[Symptom(draw.name(c), "egress_utilization", number=0.97, usual=0.4)],
     )
 
 
 def _deadlock(draw: Draw, c: int) -> Injection:
     return Injection(
         effects=[draw.effect(c, loss=1.0)],
-        sights=[
-            Sight(draw.name(c), "pause_frames_per_s", number=round(draw.between(1e4, 1e5)), usual=2)
+        symptoms=[
+            Symptom(
+                draw.name(c), "pause_frames_per_s", number=round(draw.between(1e4, 1e5)), usual=2
+            )
         ],
     )
 
@@ -230,7 +232,7 @@ def _software_path(draw: Draw, c: int) -> Injection:
 def _host_down(draw: Draw, host: int) -> Injection:
     span = draw.span
     return Injection(
-        hosts=[HostEvent(host=host, trouble=Trouble.CRASH, begin_ns=span.begin_ns,
+        hosts=[HostEvent(host=host, trouble=HostTrouble.CRASH, begin_ns=span.begin_ns,
                          end_ns=span.end_ns)]
     )  # fmt: skip
 
@@ -238,7 +240,7 @@ def _host_down(draw: Draw, host: int) -> Injection:
 def _container_crash(draw: Draw, c: int) -> Injection:
     return Injection(
         effects=[draw.effect(c, loss=1.0)],
-        sights=[Sight(draw.name(c), "container", text="crashed", usual_text="running")],
+        symptoms=[Symptom(draw.name(c), "container", text="crashed", usual_text="running")],
     )
 
 
@@ -347,7 +349,7 @@ def inject(
     kind: Kind,
     places: Places,
     rng: np.random.Generator,
-    span: Span,
+    span: FaultInterval,
     *,
     component: int,
     fault_id: str,
@@ -364,7 +366,7 @@ def inject(
     else:
         right = places.alike(component)
     # Without a state to tell them apart, a dead RNIC is a cut cable, and the other way round.
-    also = frozenset({"connectivity"} if len(right) > 1 and not made.sights else ())
+    also = frozenset({"connectivity"} if len(right) > 1 and not made.symptoms else ())
     made.truth.append(
         TrueFault(
             fault_id=fault_id, kind=kind.verdict, layer=kind.layer, components=right,

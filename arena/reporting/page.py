@@ -9,7 +9,7 @@ from typing import Final
 from arena.reporting.figures import detection_figure, kinds_figure, svg
 from arena.reporting.results import Result, by_diagnoser
 from arena.reporting.sheet import write_png
-from arena.reporting.tables import Trouble, headings, rows, troubles
+from arena.reporting.tables import Failure, failures, headings, rows
 from arena.scoring import Case
 
 # Worst cases shown of the first diagnoser, and of each other one.
@@ -91,12 +91,12 @@ def page(cases: Mapping[str, Sequence[Case]], title: str) -> str:
         _image(svg(kinds_figure(mine, first)), f"Kinds that {first} said, by the true kind"),
         "<h2>Worst cases</h2>",
         f"<h3>{escape(first)}</h3>",
-        _worst(troubles(mine), MOST),
+        _worst(failures(mine), MOST),
         *(
             f"<details><summary>{escape(name)}: {len(found)}</summary>"
             f"{_worst(found, MOST_OF_OTHERS)}</details>"
             for name, some in others
-            for found in [troubles(some)]
+            for found in [failures(some)]
         ),
     ]
     return (
@@ -125,7 +125,7 @@ def _scores(cases: Mapping[str, Sequence[Case]]) -> str:
     )
 
 
-def _worst(found: Sequence[Trouble], most: int) -> str:
+def _worst(found: Sequence[Failure], most: int) -> str:
     if not found:
         return "<p>None: everything found, nothing false, every place right.</p>"
     made = "".join(

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from arena.reporting.figures import DPI, STYLE, delays, keys, kinds, points
-from arena.reporting.tables import Trouble, confusion, headings, rows, troubles
+from arena.reporting.tables import Failure, confusion, failures, headings, rows
 from arena.scoring import Case
 
 WIDTH_IN: Final = 15.0
@@ -25,7 +25,7 @@ NAME_SHARE: Final = 0.2
 def write_png(path: Path, cases: Mapping[str, Sequence[Case]], title: str, note: str) -> None:
     """Write the page as a picture; the first diagnoser's kinds and worst cases are shown."""
     first, mine = next(iter(cases.items()))
-    worst = troubles(mine)
+    worst = failures(mine)
     true, said, _ = confusion(mine)
     heights = [
         0.9,
@@ -78,7 +78,7 @@ def _table(axes: Axes, cases: Mapping[str, Sequence[Case]]) -> None:
             )
 
 
-def _worst(axes: Axes, name: str, found: Sequence[Trouble]) -> None:
+def _worst(axes: Axes, name: str, found: Sequence[Failure]) -> None:
     shown = found[:MOST_TROUBLES]
     axes.axis("off")
     axes.set_title(f"Worst cases: {name} ({len(shown)} of {len(found)})")
@@ -86,9 +86,9 @@ def _worst(axes: Axes, name: str, found: Sequence[Trouble]) -> None:
     axes.set_ylim(max(len(shown), 1), 0)
     if not shown:
         axes.text(0, 0.5, "None: everything found, nothing false, every place right.", va="center")
-    for number, trouble in enumerate(shown):
+    for number, failure in enumerate(shown):
         y = number + 0.5
-        axes.text(0, y, trouble.what, va="center", fontsize=8.5, color="#A04000")
-        axes.text(0.12, y, trouble.scenario, va="center", fontsize=8.5)
-        detail = trouble.detail if len(trouble.detail) <= CUT else trouble.detail[: CUT - 1] + "…"
+        axes.text(0, y, failure.what, va="center", fontsize=8.5, color="#A04000")
+        axes.text(0.12, y, failure.scenario, va="center", fontsize=8.5)
+        detail = failure.detail if len(failure.detail) <= CUT else failure.detail[: CUT - 1] + "…"
         axes.text(0.40, y, detail, va="center", fontsize=8.5, color=GREY)

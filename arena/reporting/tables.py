@@ -38,7 +38,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Failure:
     """Something that went wrong in a scenario; `grade` 0 is worst."""
 
     grade: int
@@ -109,12 +109,12 @@ def _delay_s(cases: Sequence[Case], *, hard: bool) -> float | None:
     return median(delays) / SECOND_NS if delays else None
 
 
-def troubles(cases: Sequence[Case]) -> list[Trouble]:
+def failures(cases: Sequence[Case]) -> list[Failure]:
     """Return what went wrong, worst first, then in the scenarios' order."""
-    found: list[Trouble] = []
+    found: list[Failure] = []
 
     def add(grade: int, case: Case, detail: str) -> None:
-        found.append(Trouble(grade=grade, what=GRADES[grade], scenario=case.name, detail=detail))
+        found.append(Failure(grade=grade, what=GRADES[grade], scenario=case.name, detail=detail))
 
     for case in cases:
         matched = match(case.faults, case.verdicts)

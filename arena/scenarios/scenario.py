@@ -35,7 +35,7 @@ from typing import Any, Final
 import numpy as np
 
 from arena.faults.confounders import CONFOUNDERS
-from arena.faults.injection import Injection, Places, Span
+from arena.faults.injection import FaultInterval, Injection, Places
 from arena.faults.kinds import KINDS, Draw, candidates, inject
 from arena.faults.truth import TrueFault
 from arena.simulation.world import EPOCH_NS, World
@@ -55,7 +55,7 @@ class ScenarioError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class ScenarioEvent:
     """A fault or a confounder: what, when (seconds), and where; `place` None: drawn."""
 
     kind: str
@@ -76,8 +76,8 @@ class Scenario:
     targets: int = 4
     flows: int = 2
     symmetric: bool = True
-    faults: tuple[Happening, ...] = ()
-    confounders: tuple[Happening, ...] = ()
+    faults: tuple[ScenarioEvent, ...] = ()
+    confounders: tuple[ScenarioEvent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def stage(scenario: Scenario) -> Staged:
     )  # fmt: skip
     places = Places(cluster)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([scenario.seed, 1])))
-    made: list[tuple[Span, Injection]] = []
+    made: list[tuple[FaultInterval, Injection]] = []
     used: set[int] = set()
     for number, happening in enumerate(scenario.faults):
         kind = KINDS[happening.kind]
@@ -122,7 +122,7 @@ def stage(scenario: Scenario) -> Staged:
         effects=tuple(e for _, i in made for e in i.effects),
         hosts=tuple(h for _, i in made for h in i.hosts),
         damages=tuple(d for _, i in made for d in i.damages),
-        sights=tuple((span, s) for span, i in made for s in i.sights),
+        symptoms=tuple((span, s) for span, i in made for s in i.symptoms),
     )  # fmt: skip
     return Staged(
         scenario=scenario,
@@ -131,16 +131,16 @@ def stage(scenario: Scenario) -> Staged:
     )
 
 
-def _span(happening: Happening) -> Span:
+def _span(happening: ScenarioEvent) -> FaultInterval:
     end_s = happening.end_s
-    return Span(
+    return FaultInterval(
         begin_ns=EPOCH_NS + round(happening.begin_s * SECOND_NS),
         end_ns=None if end_s is None else EPOCH_NS + round(end_s * SECOND_NS),
     )
 
 
 def _place(
-    happening: Happening,
+    happening: ScenarioEvent,
     kind: str,
     places: Places,
     *,
@@ -216,12 +216,12 @@ def parse(table: Mapping[str, Any], *, default_name: str = "scenario") -> Scenar
     return scenario
 
 
-def _happenings(rows: Any, known: Mapping[str, object], what: str) -> tuple[Happening, ...]:
+def _happenings(rows: Any, known: Mapping[str, object], what: str) -> tuple[ScenarioEvent, ...]:
     found = []
     for row in rows:
         if row.get("kind") not in known:
             raise ScenarioError(f"{what} kind={row.get('kind')!r}: one of {', '.join(known)}")
-        one = Happening(**row)
+        one = ScenarioEvent(**row)
         if one.begin_s < 0 or (one.end_s is not None and one.end_s <= one.begin_s):
             raise ScenarioError(f"{what} {one.kind}: from {one.begin_s} to {one.end_s} s")
         found.append(one)

@@ -14,7 +14,7 @@ import numpy as np
 
 from arena.faults.confounders import CONFOUNDERS
 from arena.faults.kinds import KINDS
-from arena.scenarios.scenario import Happening, Scenario
+from arena.scenarios.scenario import Scenario, ScenarioEvent
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
 
@@ -70,7 +70,7 @@ def single(suite: str, kind: str, seed: int) -> Scenario:
         name=f"{suite}-{kind}-{seed}", seed=seed, seconds=end + 60, fabric=fabric, jobs=jobs,
         targets=int(rng.choice([2, 4, 4, 6])), flows=int(rng.choice([2, 2, 4])),
         symmetric=suite == "smoke" or bool(rng.random() < SYMMETRIC),
-        faults=(Happening(kind=kind, begin_s=begin, end_s=end),),
+        faults=(ScenarioEvent(kind=kind, begin_s=begin, end_s=end),),
         confounders=_confounders(rng, end + 60) if suite != "smoke" and seed % 2 else (),
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def double(suite: str, seed: int) -> Scenario:
         seconds=int(max(begins) + length + 60), fabric=fabric, jobs=jobs,
         targets=4, flows=int(rng.choice([2, 4])), symmetric=bool(rng.random() < SYMMETRIC),
         faults=tuple(
-            Happening(kind=k, begin_s=b, end_s=b + length)
+            ScenarioEvent(kind=k, begin_s=b, end_s=b + length)
             for k, b in zip(kinds, begins, strict=True)
         ),
     )  # fmt: skip
@@ -125,10 +125,12 @@ def _cluster(rng: np.random.Generator, *, small: bool) -> tuple[FabricShape, tup
 
 def _confounders(
     rng: np.random.Generator, seconds: int, *, every: bool = False
-) -> tuple[Happening, ...]:
+) -> tuple[ScenarioEvent, ...]:
     kinds = list(CONFOUNDERS) if every else [str(rng.choice(list(CONFOUNDERS)))]
     found = []
     for kind in kinds:
         begin = float(rng.uniform(40, seconds - 60))
-        found.append(Happening(kind=kind, begin_s=begin, end_s=begin + float(rng.uniform(10, 50))))
+        found.append(
+            ScenarioEvent(kind=kind, begin_s=begin, end_s=begin + float(rng.uniform(10, 50)))
+        )
     return tuple(found)

@@ -12,7 +12,7 @@ import numpy as np
 
 from arena.faults.effects import Weather
 from arena.world.cluster import Cluster
-from arena.world.hosts import Hosts, Trouble
+from arena.world.hosts import Hosts, HostTrouble
 from arena.world.latency import RoundTrips
 from arena.world.topology import agent_id, endpoint_id, host_id
 from schemas.columns.arrays import Bools, Int64s
@@ -115,7 +115,7 @@ class Agents:
         sent = started[self._host] + offset
         probed = active & speaks[self._host]
         kept, delay = self._weather.passed(sent)
-        busy = self._hosts.value_ns(Trouble.BUSY, at_ns)
+        busy = self._hosts.value_ns(HostTrouble.BUSY, at_ns)
         own = busy[self._host] * self._rng.random(len(sent))
         rtt = self._trips.draw(sent) + np.rint(delay + LEAK * own).astype(np.int64)
         ok = self._answered(kept, sent)
@@ -164,7 +164,7 @@ class Agents:
     ) -> list["AgentRound"]:
         if not len(flow):
             return []
-        clock = self._hosts.value_ns(Trouble.CLOCK, int(started.min()))
+        clock = self._hosts.value_ns(HostTrouble.CLOCK, int(started.min()))
         every_offset, offset = offset, offset[flow]
         trip = np.where(ok[flow], rtt[flow], LOST)
         own = own[flow]

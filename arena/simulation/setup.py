@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from arena.faults.injection import Sight
+from arena.faults.injection import Symptom
 from arena.world.cluster import Cluster
 from arena.world.fabric import address
 from arena.world.topology import (
@@ -65,13 +65,13 @@ def topology(name: str, cluster: Cluster, at_ns: int) -> Iterator[Rec]:
         yield Rec(at_ns, topics.TOPOLOGY.name, part.component_id, part)
 
 
-def sight_state(name: str, sight: Sight, at_ns: int, *, bad: bool) -> Rec:
+def symptom_state(name: str, symptom: Symptom, at_ns: int, *, bad: bool) -> Rec:
     """Return what a reader writes of a component, in its usual state or out of order."""
     state = ComponentState(
-        cluster=name, state_id=state_id(sight.component_id, sight.attribute),
-        component_id=sight.component_id, attribute=sight.attribute,
-        text=sight.text if bad else sight.usual_text,
-        number=sight.number if bad else sight.usual,
+        cluster=name, state_id=state_id(symptom.component_id, symptom.attribute),
+        component_id=symptom.component_id, attribute=symptom.attribute,
+        text=symptom.text if bad else symptom.usual_text,
+        number=symptom.number if bad else symptom.usual,
         changed_at=at_ns // US_NS, observed_at=at_ns // US_NS, source="reader",
     )  # fmt: skip
     return Rec(at_ns, topics.COMPONENT_STATE.name, state.state_id, state)

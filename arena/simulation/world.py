@@ -11,12 +11,12 @@ from typing import Final
 import numpy as np
 
 from arena.faults.effects import Effect, Weather
-from arena.faults.injection import Sight, Span
+from arena.faults.injection import FaultInterval, Symptom
 from arena.simulation.agents import AgentRound, Agents, Measured
-from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, sight_state, topology
+from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, symptom_state, topology
 from arena.simulation.tracing import Tracer
 from arena.world.cluster import Cluster
-from arena.world.hosts import HostEvent, Hosts, Trouble
+from arena.world.hosts import HostEvent, Hosts, HostTrouble
 from arena.world.latency import Load, RoundTrips
 from arena.world.overlay import Overlay, TableDamage
 from arena.world.topology import agent_id, endpoint_id, host_id
@@ -44,7 +44,7 @@ class World:
     effects: Sequence[Effect] = ()
     hosts: Sequence[HostEvent] = ()
     damages: Sequence[TableDamage] = ()
-    sights: Sequence[tuple[Span, Sight]] = ()
+    symptoms: Sequence[tuple[FaultInterval, Symptom]] = ()
     load: Load = field(default_factory=Load)
 
 
@@ -79,7 +79,7 @@ class Simulation:
         self._beats = np.zeros(cluster.fabric.shape.hosts, np.int64)
         self._rng = beats
         self._up_ns, self._down_ns = self._lives()
-        self._late_ns = [int(n) for n in beats.integers(0, READER_NS, len(world.sights))]
+        self._late_ns = [int(n) for n in beats.integers(0, READER_NS, len(world.symptoms))]
 
     def _lives(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int | None]]:
         """Return when each (job, host) is there, and until when."""
@@ -111,7 +111,7 @@ class Simulation:
     def _records(self, begin_ns: int, measured: Measured) -> Iterator[Rec]:
         yield from self._jobs(begin_ns)
         yield from self._tables(begin_ns)
-        yield from self._sights(begin_ns)
+        yield from self._symptoms(begin_ns)
         for at_ns, trace in self._tracer.traces(measured):
             yield Rec(at_ns, topics.PATH_TRACE.name, trace.path_id, trace)
         yield from self._heartbeats(begin_ns)
@@ -122,8 +122,8 @@ class Simulation:
         for host in self._overlay.hosts():
             table = self._overlay.table(host, EPOCH_NS)
             yield Rec(EPOCH_NS, topics.OVERLAY_FLOWS.name, table.host_id, table)
-        for _, sight in world.sights:
-            yield sight_state(world.name, sight, EPOCH_NS, bad=False)
+        for _, symptom in world.symptoms:
+            yield symptom_state(world.name, symptom, EPOCH_NS, bad=False)
 
     def _jobs(self, begin_ns: int) -> Iterator[Rec]:
         world, end_ns = self._world, begin_ns + SECOND_NS
@@ -155,12 +155,12 @@ class Simulation:
             table = self._overlay.table(host, at_ns)
             yield Rec(at_ns, topics.OVERLAY_FLOWS.name, table.host_id, table)
 
-    def _sights(self, begin_ns: int) -> Iterator[Rec]:
+    def _symptoms(self, begin_ns: int) -> Iterator[Rec]:
         """Yield what readers see change in a second; they look once in some seconds."""
-        for (span, sight), late_ns in zip(self._world.sights, self._late_ns, strict=True):
+        for (span, symptom), late_ns in zip(self._world.symptoms, self._late_ns, strict=True):
             for at_ns, bad in ((span.begin_ns, True), (span.end_ns, False)):
                 if at_ns is not None and begin_ns <= at_ns + late_ns < begin_ns + SECOND_NS:
-                    yield sight_state(self._world.name, sight, at_ns + late_ns, bad=bad)
+                    yield symptom_state(self._world.name, symptom, at_ns + late_ns, bad=bad)
 
     def _active(self, begin_ns: int) -> Bools:
         """Return which 5-tuples have both ends registered."""
@@ -179,7 +179,7 @@ class Simulation:
         return out
 
     def _heartbeats(self, begin_ns: int) -> Iterator[Rec]:
-        clock = self._hosts.value_ns(Trouble.CLOCK, begin_ns)
+        clock = self._hosts.value_ns(HostTrouble.CLOCK, begin_ns)
         sent = begin_ns + self._agents.phase_ns + HEARTBEAT_LAG_NS
         silent = self._hosts.silent_pairs(np.arange(self._hosts.count), sent)
         for host in range(self._hosts.count):
@@ -188,7 +188,10 @@ class Simulation:
             at_ns = int(sent[host] + clock[host])
             yield Rec(at_ns, topics.HEARTBEAT.name, agent_id(host), self._beat(host, at_ns))
         for event in self._hosts.events:
-            if event.trouble is Trouble.LEAVE and begin_ns <= event.begin_ns < begin_ns + SECOND_NS:
+            if (
+                event.trouble is HostTrouble.LEAVE
+                and begin_ns <= event.begin_ns < begin_ns + SECOND_NS
+            ):
                 leaving = self._beat(event.host, event.begin_ns, AgentState.LEAVING)
                 yield Rec(event.begin_ns, topics.HEARTBEAT.name, agent_id(event.host), leaving)
 

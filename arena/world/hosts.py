@@ -9,7 +9,7 @@ import numpy as np
 from schemas.columns.arrays import Bools, Int64s
 
 
-class Trouble(Enum):
+class HostTrouble(Enum):
     """What can happen to an agent or to its host."""
 
     CRASH = "the agent's process is gone: no rounds, no heartbeats, no answers"
@@ -24,7 +24,7 @@ class HostEvent:
     """Something that happens to a host; `value_ns` is a delay (BUSY) or an offset (CLOCK)."""
 
     host: int
-    trouble: Trouble
+    trouble: HostTrouble
     begin_ns: int
     end_ns: int | None = None
     value_ns: int = 0
@@ -34,7 +34,7 @@ class HostEvent:
         return self.begin_ns <= time_ns and (self.end_ns is None or time_ns < self.end_ns)
 
 
-SILENT = (Trouble.CRASH, Trouble.LEAVE, Trouble.STALL)
+SILENT = (HostTrouble.CRASH, HostTrouble.LEAVE, HostTrouble.STALL)
 
 
 class Hosts:
@@ -44,7 +44,7 @@ class Hosts:
         self.count = count
         self.events = tuple(events)
 
-    def value_ns(self, trouble: Trouble, time_ns: int) -> Int64s:
+    def value_ns(self, trouble: HostTrouble, time_ns: int) -> Int64s:
         """Return the sum of a trouble's values at a time, shape (hosts,)."""
         out = np.zeros(self.count, np.int64)
         for event in self.events:

@@ -33,7 +33,7 @@ def bound(text: str | None, default: str, option: str) -> "Bound":
 
 
 @dataclass(slots=True)
-class Seen:
+class TailCounts:
     """What came by: records printed, and those that could not be decoded."""
 
     printed: int = 0
@@ -57,7 +57,7 @@ class Request:
 def show_all(
     settings: "KafkaSettings",
     request: Request,
-    seen: Seen,
+    seen: TailCounts,
     stop: "Callable[[], bool]",
     out: "Callable[[str], None]",
 ) -> None:
@@ -161,7 +161,7 @@ def tail(
         progress=show_progress,
         line=json_line if as_json else as_line,
     )
-    seen = Seen()
+    seen = TailCounts()
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     try:
         with stop_flag() as stop:

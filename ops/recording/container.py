@@ -113,7 +113,7 @@ class ContainerWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BlockExtent:
     """Where a block is, by what its head says.
 
     `position` and `end` are those of the whole block, `start` is that of its `size` bytes of
@@ -162,7 +162,7 @@ class ContainerReader:
         """Close the file."""
         self._file.close()
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[BlockExtent]:
         """Yield where the blocks are; raises DamageError at the first head that is broken."""
         position = self._first
         while position < self._size:
@@ -170,7 +170,7 @@ class ContainerReader:
             yield span
             position = span.end
 
-    def content(self, span: Span) -> bytes:
+    def content(self, span: BlockExtent) -> bytes:
         """Return the bytes of a block's records; from any thread.
 
         Raises
@@ -187,7 +187,7 @@ class ContainerReader:
         except (ValueError, zlib.error) as error:
             raise DamageError(self._path, span.position, _named(error)) from error
 
-    def records(self, span: Span, content: bytes) -> list[dict[str, Any]]:
+    def records(self, span: BlockExtent, content: bytes) -> list[dict[str, Any]]:
         """Return the records of a block; raises DamageError, which holds those that are whole."""
         source, records = io.BytesIO(content), list[dict[str, Any]]()
         try:
@@ -230,14 +230,14 @@ class ContainerReader:
         if self._schema == self._reader_schema:
             self._reader_schema = None
 
-    def _head(self, position: int) -> Span:
+    def _head(self, position: int) -> BlockExtent:
         head = os.pread(self._file.fileno(), 2 * MAX_VARINT_BYTES, position)
         try:
             count, at = _varint(head, 0)
             size, at = _varint(head, at)
             if not 0 <= size <= MAX_BLOCK_BYTES or not 0 <= count <= MAX_BLOCK_BYTES:
                 raise ValueError(f"a block of {count:,} records in {size:,} bytes")
-            span = Span(position, count, position + at, size)
+            span = BlockExtent(position, count, position + at, size)
             if span.end > self._size:
                 raise EOFError(f"the file ends {span.end - self._size:,} bytes too early")
         except (EOFError, ValueError) as error:

@@ -136,4 +136,6 @@ def _take(item: Item, run: DirectRun, found: Diagnosis) -> None:
     elif record is not None and getattr(record, topic.key_field) != key:
         found.refused["other_key"] += 1
     else:
-        run.record(topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition)
+        run.consume_record(
+            topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
+        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ops.log.entry import Entry
 from ops.recording.ahead import ahead
-from ops.recording.container import ContainerReader, DamageError, Span
+from ops.recording.container import BlockExtent, ContainerReader, DamageError
 from ops.recording.manifest import TopicSummary
 from ops.recording.shape import shape_of
 from ops.recording.writer import count
@@ -71,7 +71,7 @@ class IndexedFile:
         self.times_ms: dict[int, array[int]] = {}
         self.path = path
         self._pool = pool
-        self._spans: dict[int, list[Span]] = {}
+        self._spans: dict[int, list[BlockExtent]] = {}
         self._reader: ContainerReader | None = None
         self._kernels = kernels
         try:
@@ -119,14 +119,14 @@ class IndexedFile:
 
     def _reading(
         self, reader: ContainerReader, header: bytes
-    ) -> "Callable[[Span], MessageBlock | Records]":
+    ) -> "Callable[[BlockExtent], MessageBlock | Records]":
         """Return what reads a block."""
         if not self._kernels:
             return lambda span: _records(reader, span, reader.content(span))
         # Here, since loading the kernel takes a second.
         from ops.recording import messages  # noqa: PLC0415
 
-        def read(span: Span) -> "MessageBlock | Records":
+        def read(span: BlockExtent) -> "MessageBlock | Records":
             content = reader.content(span)
             return messages.read(self.topic, content, span.count, header) or _records(
                 reader, span, content
@@ -134,7 +134,7 @@ class IndexedFile:
 
         return read
 
-    def _note_block(self, span: Span, block: "MessageBlock") -> bool:
+    def _note_block(self, span: BlockExtent, block: "MessageBlock") -> bool:
         """Note what a kernel read; False if a record is of no partition."""
         summary = self.summary
         if not block.within(summary.partitions):
@@ -153,13 +153,13 @@ class IndexedFile:
                 summary.last_ms = head.last_ms if last is None else max(last, head.last_ms)
         return True
 
-    def _note(self, span: Span, part: Records) -> None:
+    def _note(self, span: BlockExtent, part: Records) -> None:
         for datum in part.records:
             self._note_record(span, datum)
         if part.damage is not None:
             raise part.damage
 
-    def _note_record(self, span: Span, datum: dict[str, Any]) -> None:
+    def _note_record(self, span: BlockExtent, datum: dict[str, Any]) -> None:
         partition = datum["partition"]
         if not 0 <= partition < self.summary.partitions:
             reason = (
@@ -187,13 +187,13 @@ class IndexedFile:
         if self.topic is not PROBE_ROUND:
             self.times_ms.setdefault(partition, array("q")).extend(times_ms)
 
-    def _note_span(self, partition: int, span: Span) -> None:
+    def _note_span(self, partition: int, span: BlockExtent) -> None:
         spans = self._spans.setdefault(partition, [])
         if not spans or spans[-1] is not span:
             spans.append(span)
 
 
-def _records(reader: ContainerReader, span: Span, content: bytes) -> Records:
+def _records(reader: ContainerReader, span: BlockExtent, content: bytes) -> Records:
     try:
         return Records(span.position, reader.records(span, content))
     except DamageError as damage:

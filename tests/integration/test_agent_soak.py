@@ -16,7 +16,7 @@ def test_an_agents_memory_stands_still_over_restarts_of_the_broker(tmp_path: Pat
     """Coarsely what an hour finds sharply: some kilobytes kept at each probe, say."""
     with AgentRig(tmp_path, Shape()) as rig:
         times, rss = run(rig, SECONDS, print)
-        beat = rig.heard.heartbeat
+        beat = rig.output.heartbeat
     assert len(rss) >= 0.7 * MIN_SAMPLES
     assert slope(times, rss) * HOUR_S / KB < growth_bar_kb_h(SECONDS)
     assert beat is not None

@@ -14,7 +14,7 @@ from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput import core, peers, realtime
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
-from ops.bench.throughput.rig import Filled, Rig
+from ops.bench.throughput.rig import FilledTopics, Rig
 from ops.bench.throughput.start import restart
 from ops.bench.throughput.wire import wire
 from schemas.topics import PROBE_ROUND
@@ -35,7 +35,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 @pytest.fixture(scope="module")
-def filled(rig: Rig) -> Filled:
+def filled(rig: Rig) -> FilledTopics:
     """Give topics full of rounds."""
     return rig.fill("full.", SHAPE, INTERVALS)
 
@@ -55,12 +55,14 @@ def test_the_core_judges_a_recording() -> None:
     assert counts["results"] + counts["duplicate"] == early + late
 
 
-def test_bare_loops_decode_all(rig: Rig, filled: Filled) -> None:
+def test_bare_loops_decode_all(rig: Rig, filled: FilledTopics) -> None:
     """They see as many results as were published."""
     assert rig.run_bare(filled, 1, most_s=MOST_S).results == filled.results
 
 
-def test_a_worker_takes_all_of_a_full_topic_once_and_starts_again(rig: Rig, filled: Filled) -> None:
+def test_a_worker_takes_all_of_a_full_topic_once_and_starts_again(
+    rig: Rig, filled: FilledTopics
+) -> None:
     """The rig holds the worker to every result; a restart is timed to its first outputs."""
     run = rig.run_workers(filled, 1, most_s=MOST_S)
     assert run.whole
@@ -70,7 +72,7 @@ def test_a_worker_takes_all_of_a_full_topic_once_and_starts_again(rig: Rig, fill
     assert 0 < took_s < 60
 
 
-def test_peers_take_what_they_are_given(rig: Rig, filled: Filled) -> None:
+def test_peers_take_what_they_are_given(rig: Rig, filled: FilledTopics) -> None:
     """Faust and the batch source; Quix Streams only where it can be had."""
     settings = rig.settings("peers.")
     peers.fill_probes(rig, settings, PROBES, 70)

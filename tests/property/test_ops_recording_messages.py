@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ops.recording import message_kernel as kernel
 from ops.recording import messages
-from ops.recording.container import ContainerReader, ContainerWriter, DamageError, Span
+from ops.recording.container import BlockExtent, ContainerReader, ContainerWriter, DamageError
 from ops.recording.message_plan import MAX_DEPTH, PlanError, make_plan
 from ops.recording.shape import shape_of
 from schemas import avro
@@ -109,7 +109,7 @@ def by_fastavro(content: bytes, count: int) -> list[dict[str, Any]] | None:
         ContainerWriter(path, SHAPE.written).close()
         reader = ContainerReader(path, SHAPE.plain)
         try:
-            return reader.records(Span(0, count, 0, 0), content)
+            return reader.records(BlockExtent(0, count, 0, 0), content)
         except DamageError:
             return None
         finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ops.bench.agent.peers import Traffic
-from ops.bench.agent.rig import AgentRig, Heard, Shape, Span
+from ops.bench.agent.rig import AgentOutput, AgentRig, Shape, Usage
 from ops.bench.rig.report import Figure, Sense, figure
 
 COMMAND: Final = "make bench-agent"
@@ -55,7 +55,7 @@ class Outage:
     twice: int
 
 
-def outage(heard: Heard) -> Outage:
+def outage(heard: AgentOutput) -> Outage:
     """Account for all rounds up to the latest that has come."""
     made = max(heard.rounds, default=-1) + 1
     dropped = heard.heartbeat.rounds_dropped if heard.heartbeat else 0
@@ -75,7 +75,7 @@ def wire_kbit_s(traffic: list[Traffic], seconds: float) -> float:
 def footprint(runs: int, say: Say, *, seconds: float) -> list[Figure]:
     """Measure the three phases, each run with an agent and a broker of its own."""
     shape = Shape()
-    spans: dict[str, list[Span]] = {phase: [] for phase in PHASES}
+    spans: dict[str, list[Usage]] = {phase: [] for phase in PHASES}
     ends: list[Outage] = []
     for turn in range(runs):
         with (
@@ -90,13 +90,13 @@ def footprint(runs: int, say: Say, *, seconds: float) -> list[Figure]:
                 lasts_s = seconds if phase == "away" else min(AROUND_S, seconds)
                 spans[phase].append(rig.measure(lasts_s))
                 say(f"{turn + 1}/{runs} broker {phase}: {_line(spans[phase][-1])}")
-            ends.append(outage(rig.heard))
+            ends.append(outage(rig.output))
         say(f"{turn + 1}/{runs} {ends[-1]}")
     rows = [row for phase in PHASES for row in _phase_rows(phase, spans[phase], shape)]
     return rows + _outage_rows(ends)
 
 
-def _phase_rows(phase: str, spans: list[Span], shape: Shape) -> list[Figure]:
+def _phase_rows(phase: str, spans: list[Usage], shape: Shape) -> list[Figure]:
     what = f"{shape}, broker {phase} {spans[0].seconds:.0f} s"
     probes = shape.rnics * shape.targets
 
@@ -144,11 +144,11 @@ def _outage_rows(ends: list[Outage]) -> list[Figure]:
     ]
 
 
-def _rss_mb(span: Span) -> float:
+def _rss_mb(span: Usage) -> float:
     return max(m.rss_bytes for m in span.memory) / MB
 
 
-def _line(span: Span) -> str:
+def _line(span: Usage) -> str:
     return (
         f"{_rss_mb(span):.1f} MB, {span.cpu_percent:.2f} % of a core, "
         f"{wire_kbit_s(span.traffic, span.seconds):.1f} Kbit/s"

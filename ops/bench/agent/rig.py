@@ -76,7 +76,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Usage:
     """What the agent took over a stretch of time."""
 
     seconds: float
@@ -91,12 +91,12 @@ class Span:
 
     @property
     def pss_bytes(self) -> int | None:
-        """The largest share of memory, shared pages divided; None: not told."""
+        """The largest share of memory, shared pages divided; None: unknown."""
         return max((m.pss_bytes for m in self.memory if m.pss_bytes is not None), default=None)
 
 
 @dataclass(slots=True)
-class Heard:
+class AgentOutput:
     """What has come from the agent through Kafka."""
 
     # Number of each round, as often as it came.
@@ -106,8 +106,8 @@ class Heard:
     # Where each RNIC answers.
     ports: dict[int, int] = field(default_factory=dict)
 
-    def take(self, record: object) -> None:
-        """Take in a record, if it is the agent's."""
+    def observe(self, record: object) -> None:
+        """Count a record, if it is the agent's."""
         if getattr(record, "agent_id", None) != MEASURED:
             return
         if isinstance(record, ProbeRound):
@@ -126,7 +126,7 @@ class AgentRig:
         self._folder = folder
         self.shape = shape
         self._stack = ExitStack()
-        self.heard = Heard()
+        self.output = AgentOutput()
         self._watch: Watch | None = None
 
     def __enter__(self) -> Self:
@@ -165,7 +165,7 @@ class AgentRig:
         self.kafka.kill()
 
     def give_broker(self) -> None:
-        """Start the broker again, with what it had, and wait until the agent has told all.
+        """Start the broker again, with what it had, and wait until the agent has published all.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class AgentRig:
         self._follow()
         self._wait(_is_back, BACK_TIMEOUT_S, "the agent is not back")
 
-    def measure(self, seconds: float) -> Span:
+    def measure(self, seconds: float) -> Usage:
         """Watch the agent for so long."""
         cpu_s, before = process_cost.cpu_s(self.pid), self._peers.traffic()
         started = time.monotonic()
@@ -187,7 +187,7 @@ class AgentRig:
             wait_s = min(SAMPLE_S, max(0.0, started + seconds - now))
             self.listen(wait_s)
         took = time.monotonic() - started
-        return Span(
+        return Usage(
             seconds=took,
             cpu_s=process_cost.cpu_s(self.pid) - cpu_s,
             memory=memory,
@@ -202,11 +202,11 @@ class AgentRig:
                 time.sleep(left_s)
                 return
             for seen in self._watch.poll(left_s):
-                self.heard.take(seen.record)
+                self.output.observe(seen.record)
 
     def _follow(self) -> None:
-        """Read all that the agent has told, from the beginning."""
-        self.heard = Heard()
+        """Read all that the agent has published, from the beginning."""
+        self.output = AgentOutput()
         end = time.monotonic() + BACK_TIMEOUT_S
         while self._watch is None:
             try:
@@ -223,9 +223,9 @@ class AgentRig:
         if watch is not None:
             watch.__exit__(None, None, None)
 
-    def _wait(self, done: Callable[[Heard], bool], timeout_s: float, otherwise: str) -> None:
+    def _wait(self, done: Callable[[AgentOutput], bool], timeout_s: float, otherwise: str) -> None:
         end = time.monotonic() + timeout_s
-        while not done(self.heard):
+        while not done(self.output):
             if time.monotonic() > end:
                 tail = self._group.child(MEASURED).log_tail()
                 raise TimeoutError(f"{otherwise} after {timeout_s:.0f} s:\n{tail}")
@@ -263,7 +263,7 @@ class AgentRig:
     def _wait_active(self) -> None:
         count = self.shape.rnics * self.shape.targets
 
-        def active(heard: Heard) -> bool:
+        def active(heard: AgentOutput) -> bool:
             beat = heard.heartbeat
             return (
                 beat is not None
@@ -272,11 +272,11 @@ class AgentRig:
             )
 
         self._wait(active, ACTIVE_TIMEOUT_S, f"not all {count} targets active")
-        self._peers.probe([self.heard.ports[rail] for rail in range(self.shape.rnics)])
+        self._peers.probe([self.output.ports[rail] for rail in range(self.shape.rnics)])
         self.listen(SETTLE_S)
 
 
-def _is_back(heard: Heard) -> bool:
+def _is_back(heard: AgentOutput) -> bool:
     """Whether the agent is heard, and rounds come as they are made."""
     beat = heard.heartbeat
     recent_us = (time.time() - RECENT_S) * 1e6

@@ -85,7 +85,7 @@ BODIES: Final = 8
 LEAD_S: Final = 10
 
 
-class Made(NamedTuple):
+class Outgoing(NamedTuple):
     """A message on its way; `due_ns` is when it leaves."""
 
     topic: Topic
@@ -185,7 +185,7 @@ class Fleet:
         paths = self.agents[host].paths
         return paths is not None and len(paths) > 0
 
-    def prepare(self, agent: Agent, now_ns: int) -> Iterator[Made]:
+    def prepare(self, agent: Agent, now_ns: int) -> Iterator[Outgoing]:
         """Make all that a round needs, and trace all that the agent probes."""
         paths = self._paths(agent, now_ns)
         while len(paths) and len(agent.ready.bodies) < BODIES:
@@ -200,7 +200,7 @@ class Fleet:
                 spread = self._rng.integers(0, REFRESH_NS, len(agent.paths))
                 agent.paths.trace_ns[:] = begin_ns + spread
 
-    def second(self, agent: Agent, started_ns: int) -> Iterator[Made]:
+    def second(self, agent: Agent, started_ns: int) -> Iterator[Outgoing]:
         """Yield what an agent publishes of the round that began then."""
         yield self._heartbeat(agent, started_ns)
         paths = self._paths(agent, started_ns)
@@ -217,7 +217,7 @@ class Fleet:
         head = round_head(self._codec, self._header(agent), agent.seq, started_ns // US_NS)
         count = len(paths) + CONFIRM * len(ready.cut)
         at_ms = started_ns // MS_NS
-        yield Made(PROBE_ROUND, agent.key, head + body, at_ms, due_ns, count)
+        yield Outgoing(PROBE_ROUND, agent.key, head + body, at_ms, due_ns, count)
         for place in paths.due(started_ns, ready.cut, self._rng):
             yield self._trace(agent, paths, place, started_ns, TraceCause.DISCOVERY)
         for place in paths.lost_due(started_ns, ready.cut):
@@ -308,22 +308,24 @@ class Fleet:
         ready.collect_ns = max(COLLECT_NS, decided_ns) if ready.cut else COLLECT_NS
         ready.bodies.append(round_body(self._codec, self._header(agent), results))
 
-    def _trace(self, agent: Agent, paths: Paths, place: int, at_ns: int, cause: TraceCause) -> Made:
+    def _trace(
+        self, agent: Agent, paths: Paths, place: int, at_ns: int, cause: TraceCause
+    ) -> Outgoing:
         datum = paths.trace(
             place, agent.key.decode(), at_ns, fabric=self.shape.fabric, target0=self._target0,
             cause=cause, dead=self._weathers[max(agent.weather, 0)][1],
         )  # fmt: skip
         value = self._codec.encode_datum(PATH_TRACE, datum)
-        return Made(PATH_TRACE, datum["path_id"].encode(), value, at_ns // MS_NS, at_ns)
+        return Outgoing(PATH_TRACE, datum["path_id"].encode(), value, at_ns // MS_NS, at_ns)
 
-    def _heartbeat(self, agent: Agent, at_ns: int) -> Made:
+    def _heartbeat(self, agent: Agent, at_ns: int) -> Outgoing:
         agent.beats += 1
         flows = 0 if agent.paths is None else len(agent.paths)
         datum = self._of(agent) | heartbeat(agent.beats, agent.seq, flows, at_ns)
         value = self._codec.encode_datum(HEARTBEAT, datum)
-        return Made(HEARTBEAT, agent.key, value, at_ns // MS_NS, at_ns)
+        return Outgoing(HEARTBEAT, agent.key, value, at_ns // MS_NS, at_ns)
 
-    def _counters(self, agent: Agent, started_ns: int) -> Made:
+    def _counters(self, agent: Agent, started_ns: int) -> Outgoing:
         header = self._of(agent) | counters(started_ns)
         # What is cut off is the mark that the array ends.
         head = self._codec.encode_datum(RNIC_COUNTERS, header)[:-1]
@@ -334,4 +336,4 @@ class Fleet:
                 raise RuntimeError("the samples are no longer the last field of counters")
             agent.counters = whole[len(head) :]
         at_ns = started_ns + SECOND_NS
-        return Made(RNIC_COUNTERS, agent.key, head + agent.counters, started_ns // MS_NS, at_ns)
+        return Outgoing(RNIC_COUNTERS, agent.key, head + agent.counters, started_ns // MS_NS, at_ns)

@@ -36,14 +36,14 @@ class Lists:
         self._may.clear()
 
     def touched(self, hosts: Iterable[int]) -> None:
-        """Take note that a container of a host began or ended."""
+        """Note that a container of a host began or ended."""
         for host in hosts:
             name = agent_id(host)
             self._may[name] = min(2 * EACH, self._may.get(name, 0) + EACH)
             self.changes += 1
 
-    def take(self, agent_id: str, made: PingList | None, size: int) -> None:
-        """Take a list, or that an agent has none any more."""
+    def observe_list(self, agent_id: str, made: PingList | None, size: int) -> None:
+        """Count a published list, or the tombstone of one."""
         old = self._latest.pop(agent_id, None)
         if made is not None:
             self._latest[agent_id] = made

@@ -21,7 +21,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from arena.simulation.setup import Rec
-from ops.bench.cluster.agents import Fleet, Made
+from ops.bench.cluster.agents import Fleet, Outgoing
 from ops.bench.cluster.jobs import Job, Jobs
 from ops.bench.cluster.lists import Lists
 from ops.bench.cluster.shape import CLUSTER, RNIC, ClusterShape, PlannedFault
@@ -109,7 +109,7 @@ class Simulator:
         self._fleet = Fleet(shape, self._codec, time.time_ns())
         self._lists = Lists(self._jobs)
         self._sender = Sender(settings)
-        self._waiting: list[tuple[int, int, Made]] = []
+        self._waiting: list[tuple[int, int, Outgoing]] = []
         self._number = 0
         self._results = 0
         self._behind_ns = 0
@@ -254,7 +254,7 @@ class Simulator:
     def _take_lists(self, timeout_s: float) -> None:
         for seen in self._watch.poll(timeout_s):
             self._fleet.listed(seen.key, seen.record)
-            self._lists.take(seen.key, seen.record, len(seen.value or b""))
+            self._lists.observe_list(seen.key, seen.record, len(seen.value or b""))
 
     def _strike(self, fault: PlannedFault, at_ns: int) -> None:
         fabric = self.shape.fabric

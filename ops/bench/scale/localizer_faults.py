@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from arena.faults.injection import Sight
-from arena.simulation.setup import Rec, sight_state
+from arena.faults.injection import Symptom
+from arena.simulation.setup import Rec, symptom_state
 from arena.world.topology import agent_id, endpoint_id, host_id, vswitch_id
 from ops.bench.scale.localizer_world import NAME, PAIR_FLOWS, RAILS, SEGMENT_HOSTS, SPINES, World
 from schemas import topics
@@ -140,9 +140,11 @@ class Troubles:
                 yield from self._slow(fault.number)
             case _:
                 if fault.sort == "port down":
-                    sight = Sight(fault.component_id, "port_state", text="down", usual_text="up")
-                    yield sight_state(NAME, sight, self._at_ns - 600 * SECOND_NS, bad=False)
-                    yield sight_state(NAME, sight, self._at_ns, bad=True)
+                    symptom = Symptom(
+                        fault.component_id, "port_state", text="down", usual_text="up"
+                    )
+                    yield symptom_state(NAME, symptom, self._at_ns - 600 * SECOND_NS, bad=False)
+                    yield symptom_state(NAME, symptom, self._at_ns, bad=True)
                 yield from self._cuts(self._crossing(fault.number), fault.number)
 
     def _cuts(self, flows: list[int] | range, broken_at: int | None) -> Iterator[Rec]:

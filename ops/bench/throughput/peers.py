@@ -10,7 +10,7 @@ from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
 from ops.bench.throughput.report import MEGA, WORKERS, Say, costs, describe, row
-from ops.bench.throughput.rig import Filled, Rig, Run
+from ops.bench.throughput.rig import FilledTopics, Rig, Run
 from ops.running.processes import Child
 from schemas.kafka.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND
@@ -156,7 +156,7 @@ def source(
     """Interleaved: the batch source in its Faust app, and an agent on Faust's own consumer."""
     batch: list[Run] = []
     own: list[Run] = []
-    filled: Filled = rig.fill("source.", shape, intervals)
+    filled: FilledTopics = rig.fill("source.", shape, intervals)
     settings = filled.settings
     starters = batch_source(rig, settings), faust(rig, settings, "--rounds")
     for _ in range(runs):

@@ -22,7 +22,7 @@ from typing import Any, Final
 import fastavro
 
 from arena.run import PARTITIONS
-from arena.scenarios.scenario import Happening, Scenario, stage
+from arena.scenarios.scenario import Scenario, ScenarioEvent, stage
 from arena.simulation.agents import AgentRound
 from arena.simulation.timeline import timeline
 from arena.world.cluster import JobPlan
@@ -47,7 +47,7 @@ TAIL_BYTES: Final = 4
 # 144 agents × 80 results × 86,400 s: a day of a billion results.
 DAY: Final = FabricShape(hosts=144, rails=8, segment_hosts=16, spines=8, tiers=3)
 TARGETS: Final = 10
-FAULT: Final = Happening(kind="switch_port_down", begin_s=45, end_s=75)
+FAULT: Final = ScenarioEvent(kind="switch_port_down", begin_s=45, end_s=75)
 
 
 def scenario(seconds: int, fabric: FabricShape = DAY) -> Scenario:

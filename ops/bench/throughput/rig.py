@@ -92,7 +92,7 @@ def wait_ready(group: ProcessGroup, workers: Sequence[Child], timeout_s: float) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class FilledTopics:
     """Topics full of rounds."""
 
     settings: KafkaSettings
@@ -238,7 +238,7 @@ class Rig:
         start_us: int | None = None,
         compression: str = "lz4",
         alone: bool = False,
-    ) -> Filled:
+    ) -> FilledTopics:
         """Fill the rounds of a prefix; they end about now, so that none is too old to be kept."""
         settings = self.settings(prefix)
         if start_us is None:
@@ -251,7 +251,7 @@ class Rig:
             *(["--alone"] if alone else []),
         )  # fmt: skip
         del found["cpu_s"]
-        return Filled(
+        return FilledTopics(
             settings=settings, shape=shape, start_us=start_us, intervals=intervals, **found
         )
 
@@ -299,7 +299,7 @@ class Rig:
             env={"KAFKA_BOOTSTRAP": settings.bootstrap},
         )
 
-    def run_workers(self, filled: Filled, workers: int, *, most_s: float) -> Run:
+    def run_workers(self, filled: FilledTopics, workers: int, *, most_s: float) -> Run:
         """Let workers of a new group take all rounds; cut off after `most_s`, as far as they are.
 
         The time runs from the group's first commit, with which a worker begins, until what is
@@ -354,7 +354,7 @@ class Rig:
             whole=done == place.end,
         )
 
-    def run_bare(self, filled: Filled, loops: int, *, most_s: float) -> Run:
+    def run_bare(self, filled: FilledTopics, loops: int, *, most_s: float) -> Run:
         """Let bare loops consume and decode the same, each its share of the partitions."""
         partitions = sorted(self.ends(filled.settings, PROBE_ROUND.name))
         broker_s = self._broker_s()

@@ -7,7 +7,7 @@ from ops.bench.rig import process_cost
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput.report import MEGA, Say, row
-from ops.bench.throughput.rig import Filled, Rig
+from ops.bench.throughput.rig import FilledTopics, Rig
 from schemas.topics import ANOMALY, PROBE_ROUND
 
 PATHS: Final = 100_000
@@ -21,7 +21,9 @@ GROUP: Final = "skeletonhunter-worker"
 POLL_S: Final = 0.02
 
 
-def restart(rig: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tuple[float, int]:
+def restart(
+    rig: Rig, filled: FilledTopics, number: int, *, group: str = GROUP
+) -> tuple[float, int]:
     """Publish one more interval, start a worker; return its seconds and its memory.
 
     It processes when each partition has an output of it: a mark of progress at least.
@@ -49,7 +51,7 @@ def restart(rig: Rig, filled: Filled, number: int, *, group: str = GROUP) -> tup
     return took_s, rss_bytes
 
 
-def take_all(rig: Rig, filled: Filled, group: str = GROUP) -> None:
+def take_all(rig: Rig, filled: FilledTopics, group: str = GROUP) -> None:
     """Wait until the group has committed all rounds."""
     place = rig.positions(filled.settings, PROBE_ROUND.name, group)
     place.wait(lambda done: done == place.end, rig.group, FIRST_S)

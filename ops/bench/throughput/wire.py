@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput.report import MEGA, Say, row
-from ops.bench.throughput.rig import Ends, Filled, Rig
+from ops.bench.throughput.rig import Ends, FilledTopics, Rig
 from schemas.topics import PROBE_ROUND
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,7 +31,7 @@ def log_bytes(data_dir: Path, topic: str) -> int:
     return sum(f.stat().st_size for f in (data_dir / "logs").glob(f"{topic}-*/*.log"))
 
 
-def consume_s(filled: Filled, ends: Ends) -> float:
+def consume_s(filled: FilledTopics, ends: Ends) -> float:
     """Return the CPU seconds of a client that consumes all, and decodes nothing.
 
     Raises

@@ -28,57 +28,57 @@ class StaleKeys:
     def __init__(self, settings: KafkaSettings, publisher: LabPublisher) -> None:
         self._settings = settings
         self._publisher = publisher
-        self._liars: dict[str, _Liar] = {}
+        self._threads: dict[str, _StaleKeyPublisher] = {}
 
     def spoil(self, endpoint_id: str) -> None:
         """Register it with a wrong key; raises LabError if it has no queue pair."""
-        liar = _Liar(endpoint_id, self._settings, self._publisher)
-        liar.start()
-        if not liar.lied.wait(READ_TIMEOUT_S):
-            liar.end()
+        publisher = _StaleKeyPublisher(endpoint_id, self._settings, self._publisher)
+        publisher.start()
+        if not publisher.corrupted.wait(READ_TIMEOUT_S):
+            publisher.end()
             raise LabError(f"{endpoint_id} has not registered a queue pair")
-        self._liars[endpoint_id] = liar
+        self._threads[endpoint_id] = publisher
 
     def mend(self, endpoint_id: str) -> None:
         """Register what is true."""
-        self._liars.pop(endpoint_id).end()
+        self._threads.pop(endpoint_id).end()
 
     def close(self) -> None:
-        """End all lies."""
-        for endpoint_id in list(self._liars):
+        """Register what is true for all endpoints."""
+        for endpoint_id in list(self._threads):
             self.mend(endpoint_id)
 
 
-class Lies:
-    """Which registration to answer with which wrong one; knows its own when they come by. Pure."""
+class KeyCorruption:
+    """Chooses the wrong registration that answers a true one; recognises its own. Pure."""
 
     def __init__(self) -> None:
         self.true: Endpoint | None = None
-        self._told: set[Endpoint] = set()
+        self._published: set[Endpoint] = set()
 
     def answer(self, known: Endpoint | None) -> Endpoint | None:
         """Return what to register now; None: nothing. `known` None: the endpoint has left."""
-        if known in self._told:
+        if known in self._published:
             return None
         self.true = known
         if known is None or known.qkey is None:
             return None
         wrong = replace(known, qkey=known.qkey ^ _FLIP)
-        self._told.add(wrong)
+        self._published.add(wrong)
         return wrong
 
 
-class _Liar(threading.Thread):
+class _StaleKeyPublisher(threading.Thread):
     """Follows the registrations of one endpoint, and answers each with a wrong one."""
 
     def __init__(self, endpoint_id: str, settings: KafkaSettings, publisher: LabPublisher) -> None:
         super().__init__(name=f"stale-{endpoint_id}", daemon=True)
-        self.lied = threading.Event()
+        self.corrupted = threading.Event()
         self._endpoint_id = endpoint_id
         self._settings = settings
         self._publisher = publisher
         self._ended = threading.Event()
-        self._lies = Lies()
+        self._corruption = KeyCorruption()
 
     def run(self) -> None:
         """Lie until the end."""
@@ -87,16 +87,16 @@ class _Liar(threading.Thread):
                 for seen in watch.poll(POLL_S):
                     if seen.key != self._endpoint_id:
                         continue
-                    wrong = self._lies.answer(seen.record)
+                    wrong = self._corruption.answer(seen.record)
                     if wrong is not None:
                         self._publisher.endpoint(wrong)
                         self._publisher.flush()
-                        self.lied.set()
+                        self.corrupted.set()
 
     def end(self) -> None:
         """Stop; the last true registration stands again."""
         self._ended.set()
         self.join(READ_TIMEOUT_S)
-        if self._lies.true is not None:
-            self._publisher.endpoint(self._lies.true)
+        if self._corruption.true is not None:
+            self._publisher.endpoint(self._corruption.true)
             self._publisher.flush()

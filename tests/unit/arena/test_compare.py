@@ -9,7 +9,7 @@ from arena.baselines.catalogue import BASELINES
 from arena.baselines.plugin import PluginError
 from arena.compare import EVERYONE, OURS, compare, run_scenario
 from arena.reporting.results import Result, to_line
-from arena.scenarios.scenario import Happening, Scenario
+from arena.scenarios.scenario import Scenario, ScenarioEvent
 from arena.scoring import match, place_of
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
@@ -19,7 +19,7 @@ SCENARIO = Scenario(
     name="one-link", seed=5, seconds=90,
     fabric=FabricShape(hosts=8, rails=1, segment_hosts=2, spines=2),
     jobs=(JobPlan(task_id="job", first_host=0, hosts=8),), flows=4,
-    faults=(Happening(kind="silent_cut", begin_s=33, end_s=75),),
+    faults=(ScenarioEvent(kind="silent_cut", begin_s=33, end_s=75),),
 )  # fmt: skip
 VOTERS = ("SkeletonHunter as printed", "007 (votes)")
 

@@ -43,14 +43,14 @@ def test_processes_do_not_change_what_is_said(world: World, alone: Outcome, proc
 def test_watermarks_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is heard each second, and in which order: the same, also while partitions wake."""
     heard: list[list[tuple[int, str, int]]] = [[]]
-    hear = Localization.hear
+    hear = Localization.consume_anomalies
 
     def listen(self: Localization, records: Iterable[Told]) -> None:
         found = list(records)
         heard[-1] += [(t.partition, t.key, t.record.event_at) for t in found]
         hear(self, found)
 
-    monkeypatch.setattr(Localization, "hear", listen)
+    monkeypatch.setattr(Localization, "consume_anomalies", listen)
     (crash,) = scenarios("healthy-month", 1, first_seed=29_000_001)
     world = stage(replace(crash, seconds=120)).world
     run_world(world)

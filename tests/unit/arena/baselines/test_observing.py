@@ -8,7 +8,7 @@ import pytest
 
 from arena.baselines.crossing import Crossing, slow_probes, symptom
 from arena.baselines.observing import Observer, Window, joined, quantiles
-from arena.scenarios.scenario import Happening, Scenario, stage
+from arena.scenarios.scenario import Scenario, ScenarioEvent, stage
 from arena.simulation.timeline import Slice, timeline
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
@@ -27,7 +27,7 @@ SCENARIO = Scenario(
     name="small", seed=3, seconds=75,
     fabric=FabricShape(hosts=4, rails=2, segment_hosts=2, spines=2),
     jobs=(JobPlan(task_id="job", first_host=0, hosts=4),),
-    faults=(Happening(kind="crc_error", begin_s=20),),
+    faults=(ScenarioEvent(kind="crc_error", begin_s=20),),
 )  # fmt: skip
 
 

@@ -17,9 +17,9 @@ from arena.reporting.tables import (
     MISSED,
     UNDEFINED,
     confusion,
+    failures,
     headings,
     rows,
-    troubles,
 )
 from tests.unit.arena.reporting.made import OTHER, RESULTS
 
@@ -49,8 +49,8 @@ def test_the_table_holds_scores_and_marks_the_best() -> None:
 
 def test_troubles_are_worst_first_and_name_scenario_and_place() -> None:
     """None of ours; of the other a false page, a missed gray fault, a wrong place."""
-    assert troubles(CASES["ours"]) == []
-    found = troubles(CASES[OTHER])
+    assert failures(CASES["ours"]) == []
+    found = failures(CASES[OTHER])
     assert [(t.what, t.scenario) for t in found] == [
         (GRADES[1], "calm"), (GRADES[2], "two"), (GRADES[3], "one"),
     ]  # fmt: skip

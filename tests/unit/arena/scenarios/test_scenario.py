@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from arena.faults.confounders import CONFOUNDERS
-from arena.faults.injection import Places, Span
+from arena.faults.injection import FaultInterval, Places
 from arena.faults.kinds import KINDS, Place, candidates, inject
 from arena.scenarios.scenario import Scenario, ScenarioError, load, parse, stage
 from arena.scenarios.suites import FIRST_SEED, scenarios
@@ -92,12 +92,17 @@ def test_every_kind_does_something_somewhere_and_can_be_told(name: str) -> None:
     rng = np.random.default_rng(1)
     component = candidates(kind, places)[0]
     made = inject(
-        kind, places, rng, Span(begin_ns=at(1), end_ns=at(9)), component=component, fault_id="f"
+        kind,
+        places,
+        rng,
+        FaultInterval(begin_ns=at(1), end_ns=at(9)),
+        component=component,
+        fault_id="f",
     )
     assert made.effects or made.hosts
     assert kind.verdict in VERDICT_KINDS
-    for sight in made.sights:
-        assert BY_ATTRIBUTE[sight.attribute].kind == kind.verdict
+    for symptom in made.symptoms:
+        assert BY_ATTRIBUTE[symptom.attribute].kind == kind.verdict
     (truth,) = made.truth
     known = {*on.number_of, *(f"agent-h{h}" for h in range(8))}
     assert truth.components <= known

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from arena.faults.injection import Sight, Span
+from arena.faults.injection import FaultInterval, Symptom
 from arena.simulation.world import EPOCH_NS, Second, Simulation, World
 from arena.world.cluster import JobPlan
-from arena.world.hosts import HostEvent, Trouble
+from arena.world.hosts import HostEvent, HostTrouble
 from schemas import topics
 from schemas.codec import Codec, to_datum
 from schemas.records import Heartbeat, PathTrace
@@ -46,10 +46,15 @@ def test_the_same_seed_gives_the_same_records() -> None:
 def test_every_record_fits_its_schema() -> None:
     """Whatever can be written is encoded and read back as it was."""
     on = cluster()
-    sights = ((Span(begin_ns=at(1), end_ns=at(3)), Sight("spine:0", "port_state", "down", "up")),)
+    symptoms = (
+        (
+            FaultInterval(begin_ns=at(1), end_ns=at(3)),
+            Symptom("spine:0", "port_state", "down", "up"),
+        ),
+    )
     jobs = world(8, on=cluster(jobs=(JobPlan(task_id="a", first_host=0, hosts=6, end_s=5.0),)))
     codec = Codec()
-    for made in (world(4, on=on, effects=(loss(on, "spine:0"),), sights=sights), jobs):
+    for made in (world(4, on=on, effects=(loss(on, "spine:0"),), symptoms=symptoms), jobs):
         for second in run(made):
             for rec in second.records:
                 topic = topics.BY_NAME[rec.topic]
@@ -98,7 +103,7 @@ def test_losses_and_paths_agree() -> None:
 def test_a_silent_agent_neither_asks_nor_answers_nor_beats() -> None:
     """From the crash on, until it is back."""
     on = cluster()
-    crash = HostEvent(host=2, trouble=Trouble.CRASH, begin_ns=at(2), end_ns=at(7))
+    crash = HostEvent(host=2, trouble=HostTrouble.CRASH, begin_ns=at(2), end_ns=at(7))
     seconds = run(world(10, on=on, hosts=(crash,)))
     for index in (3, 8):
         second, dead = seconds[index], index == 3
@@ -113,7 +118,7 @@ def test_a_silent_agent_neither_asks_nor_answers_nor_beats() -> None:
 
 def test_a_wrong_clock_shows_in_all_that_a_host_writes() -> None:
     """Rounds and heartbeats; the others' stay right."""
-    event = HostEvent(host=1, trouble=Trouble.CLOCK, begin_ns=at(1), value_ns=-7 * SECOND_NS)
+    event = HostEvent(host=1, trouble=HostTrouble.CLOCK, begin_ns=at(1), value_ns=-7 * SECOND_NS)
     second = run(world(4, hosts=(event,)))[3]
     started = {r.host: r.started_at * 1000 for r in second.rounds}
     assert started[1] < second.begin_ns - 5 * SECOND_NS

@@ -7,7 +7,7 @@ import pytest
 
 from ops.bench.agent.agent import outage, wire_kbit_s
 from ops.bench.agent.peers import INTERVAL_NS, LOOPBACK, Peers, Traffic, schedule
-from ops.bench.agent.rig import MEASURED, Heard
+from ops.bench.agent.rig import MEASURED, AgentOutput
 from ops.bench.agent.soak import growth_bar_kb_h, slope
 from ops.bench.rig import process_cost
 from probers.clock import SystemClock
@@ -18,11 +18,11 @@ from schemas.records import ProbeRound
 from tests.unit.ops.test_doctor import heartbeat
 
 
-def heard(seqs: list[int], dropped: int) -> Heard:
+def heard(seqs: list[int], dropped: int) -> AgentOutput:
     """Return what is known after these rounds and a heartbeat."""
-    found = Heard()
+    found = AgentOutput()
     for seq in seqs:
-        found.take(
+        found.observe(
             ProbeRound(
                 cluster="c",
                 agent_id=MEASURED,

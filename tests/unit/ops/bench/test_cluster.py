@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arena.simulation.setup import Rec
-from ops.bench.cluster.agents import COLLECT_NS, Fleet, Made
+from ops.bench.cluster.agents import COLLECT_NS, Fleet, Outgoing
 from ops.bench.cluster.jobs import Jobs
 from ops.bench.cluster.lists import Lists
 from ops.bench.cluster.paths import rnic_of
@@ -54,9 +54,9 @@ class Platform:
         self.lists.touched(hosts)
         for agent, made in self.core.lists_due():
             self.fleet.listed(agent, made)
-            self.lists.take(agent, made, 100)
+            self.lists.observe_list(agent, made, 100)
 
-    def second(self, number: int) -> list[Made]:
+    def second(self, number: int) -> list[Outgoing]:
         """Return what all agents publish of a second."""
         at_ns = NOW_NS + number * SECOND_NS
         return [
@@ -66,7 +66,7 @@ class Platform:
         ]
 
 
-def rounds(made: list[Made]) -> list[dict[str, Any]]:
+def rounds(made: list[Outgoing]) -> list[dict[str, Any]]:
     """Return the rounds among messages, decoded."""
     return [
         CODEC.decode_datum(topics.PROBE_ROUND, m.value)
@@ -213,13 +213,13 @@ def test_needless_and_wrong_lists_are_noticed() -> None:
     assert told["lists_needless"] == told["lists_wrong"] == 0
     assert 0 < told["agents_changed"] <= told["lists"] <= 2 * told["agents_changed"]
     agent, made = _any(platform)
-    lists.take(agent, replace(made, version=made.version + 1), 100)
+    lists.observe_list(agent, replace(made, version=made.version + 1), 100)
     assert (lists.needless, lists.wrong()) == (1, 0)
     # From now on nothing happens to any agent.
     lists.begin()
-    lists.take(agent, replace(made, targets=made.targets[1:]), 100)
+    lists.observe_list(agent, replace(made, targets=made.targets[1:]), 100)
     assert (lists.needless, lists.wrong()) == (1, 1)
-    lists.take(agent, None, 0)
+    lists.observe_list(agent, None, 0)
     assert (lists.needless, lists.missing(), lists.wrong()) == (2, 1, 1)
 
 
