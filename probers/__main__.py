@@ -3,15 +3,15 @@
 import importlib
 import sys
 
-from probers import lean
+from probers import memory
 
 
 def main() -> int:
     """Hide what is not needed, then load the rest and run."""
-    lean.skip_unneeded()
+    memory.hide_unneeded_modules()
     if sys.argv[1:2] == ["health"]:
         return int(importlib.import_module("probers.health.client").main(sys.argv[2:]))
-    lean.one_arena()
+    memory.use_one_arena()
     return int(importlib.import_module("probers.cli").main())
 
 

@@ -11,7 +11,7 @@ import selectors
 import socket
 from typing import TYPE_CHECKING, Final
 
-from probers import lean
+from probers import memory
 from probers.clock import Clock, Instant, IntervalTimer
 from probers.config.settings import AgentConfig
 from probers.health.supervision import Supervision
@@ -45,7 +45,7 @@ SLACK_NS: Final = 30 * 10**6
 LOOK_EVERY_NS: Final = 10**9
 # Freed memory is returned to the system this often: messages that wait while the broker is away
 # are allocated between short-lived objects.
-GIVE_BACK_EVERY_NS: Final = 10 * 10**9
+RETURN_MEMORY_EVERY_NS: Final = 10 * 10**9
 # Longest sleep, whatever the parts ask for.
 MAX_SLEEP_NS: Final = 10**9
 # How long acknowledgements are waited for at the end: a container that has to stop does not wait
@@ -139,7 +139,7 @@ class Agent:
         self._look_due = IntervalTimer(LOOK_EVERY_NS, started.monotonic_ns, SLACK_NS)
         self._heartbeat_due = IntervalTimer(config.heartbeat_ns, started.monotonic_ns, SLACK_NS)
         # Waits until the process is awake for something else.
-        self._give_back_due = IntervalTimer(GIVE_BACK_EVERY_NS, started.monotonic_ns)
+        self._return_memory_due = IntervalTimer(RETURN_MEMORY_EVERY_NS, started.monotonic_ns)
 
     def run(self) -> None:
         """Work until `stop`, then leave in order."""
@@ -153,7 +153,7 @@ class Agent:
         # Objects built at the start stay: the collector need not visit them again.
         gc.collect()
         gc.freeze()
-        lean.give_back()
+        memory.return_free()
         self._supervision.started()
         while not self._stopping:
             self._sleep()
@@ -228,8 +228,8 @@ class Agent:
             self._supervision.serve(now, self._missing)
         if self._heartbeat_due.expired(now.monotonic_ns):
             self._beat(now)
-        if self._give_back_due.expired(now.monotonic_ns):
-            lean.give_back()
+        if self._return_memory_due.expired(now.monotonic_ns):
+            memory.return_free()
 
     def _round_done(self, done: Round) -> None:
         self._reporter.round(done)

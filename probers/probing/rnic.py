@@ -147,7 +147,7 @@ class Rnic:
     def close(self) -> None:
         """Close all sockets and files."""
         for transport in self._transports.values():
-            _add(self._past, transport.counts)
+            self._past.add(transport.counts)
             transport.close()
         self._transports.clear()
         if self.counters is not None:
@@ -156,9 +156,9 @@ class Rnic:
     def counts(self) -> PacketCounts:
         """Return the packet counts of all its transports since the start."""
         total = PacketCounts()
-        _add(total, self._past)
+        total.add(self._past)
         for transport in self._transports.values():
-            _add(total, transport.counts)
+            total.add(transport.counts)
         return total
 
     def _come(self, now: Instant) -> Change:
@@ -232,13 +232,3 @@ _MISSING: Final = {
     errno.ENODEV: ProbeStatus.NO_DEVICE,
     errno.EADDRNOTAVAIL: ProbeStatus.NO_GID,
 }
-
-
-def _add(total: PacketCounts, part: PacketCounts) -> None:
-    total.duplicate += part.duplicate
-    total.late += part.late
-    total.foreign += part.foreign
-    total.malformed += part.malformed
-    total.forged += part.forged
-    total.answered += part.answered
-    total.unanswered += part.unanswered

@@ -14,7 +14,7 @@ For RDMA the descriptor is that of the completion channel, `send` posts to the U
 RNIC stamps completions, the follow-up with the hold (t4 - t3) are in.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Protocol
 
@@ -105,6 +105,11 @@ class PacketCounts:
     answered: int = 0
     # Probes not answered because more came than the responder's budget.
     unanswered: int = 0
+
+    def add(self, other: "PacketCounts") -> None:
+        """Add the counts of another transport."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class Transport(Protocol):

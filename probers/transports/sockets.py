@@ -13,6 +13,9 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
+from probers.packet import quoted_nonce
+from probers.transports.base import Reason
+from probers.transports.exchange import Exchange
 from schemas.enums import ProbeStatus
 
 LINUX: Final = sys.platform == "linux"
@@ -261,6 +264,20 @@ def read_errors(sock: socket.socket) -> list[SocketError]:
         if error is not None:
             errors.append(error)
     return errors
+
+
+def complete_reported(errors: list[SocketError], exchange: Exchange) -> None:
+    """Complete the probes that errors quote; errors that quote no probe are ignored."""
+    for error in errors:
+        nonce = quoted_nonce(error.quoted)
+        if nonce is not None:
+            exchange.handle_node_report(
+                nonce,
+                status=error.status,
+                reason=Reason.TTL_EXCEEDED if error.ttl_exceeded else Reason.REPORTED,
+                reporter=error.reporter,
+                kernel_ns=error.kernel_ns,
+            )
 
 
 def parse_error(

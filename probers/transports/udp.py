@@ -17,10 +17,10 @@ from probers import packet
 from probers.clock import Clock
 from probers.packet import UNSEALED, PacketError, Packets, PacketType
 from probers.transports import sockets
-from probers.transports.base import Completion, PacketCounts, Probe, Reason
+from probers.transports.base import Completion, PacketCounts, Probe
 from probers.transports.exchange import Exchange
 from probers.transports.responder import Responder
-from probers.transports.sockets import Readiness, SocketError, family_of
+from probers.transports.sockets import Readiness, family_of
 from probers.transports.tunnel import TunnelErrors
 from schemas.enums import Transport as TransportKind
 
@@ -119,7 +119,7 @@ class UdpTransport:
         drained = True
         for sock, failed in self._readiness.ready():
             if self._tunnel is not None and sock is self._tunnel.socket:
-                self._take_errors(self._tunnel.read())
+                sockets.complete_reported(self._tunnel.read(), self._exchange)
                 continue
             drained = self._read(sock) and drained
             if failed:
@@ -199,18 +199,5 @@ class UdpTransport:
         """Take the ICMP errors of a socket; return whether there were any."""
         errors = sockets.read_errors(sock)
         if sock is not self._listener:
-            self._take_errors(errors)
+            sockets.complete_reported(errors, self._exchange)
         return bool(errors)
-
-    def _take_errors(self, errors: list[SocketError]) -> None:
-        for error in errors:
-            nonce = packet.quoted_nonce(error.quoted)
-            if nonce is None:
-                continue
-            self._exchange.handle_node_report(
-                nonce,
-                status=error.status,
-                reason=Reason.TTL_EXCEEDED if error.ttl_exceeded else Reason.REPORTED,
-                reporter=error.reporter,
-                kernel_ns=error.kernel_ns,
-            )

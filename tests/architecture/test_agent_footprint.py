@@ -38,9 +38,9 @@ FORBIDDEN = (
 # As `python -m probers` does, then an agent with clients whose broker is away.
 SCRIPT = """
 import json, sys
-from probers import lean
-lean.skip_unneeded()
-lean.one_arena()
+from probers import memory
+memory.hide_unneeded_modules()
+memory.use_one_arena()
 import probers.cli
 from probers.agent import Agent
 from probers.clock import SystemClock

@@ -120,7 +120,7 @@ class Tracing:
     def poll(self) -> list[Completion]:
         """Process the answers of nodes; return the probes that are over."""
         for sock, _ in self._readiness.ready():
-            self._take_errors(sock)
+            sockets.complete_reported(sockets.read_errors(sock), self._exchange)
             self._discard(sock)
         now_ns = self._clock.now().monotonic_ns
         for port in [p for p, used in self._sockets.items() if used.until_ns < now_ns]:
@@ -145,7 +145,7 @@ class Tracing:
             return
         try:
             # What an earlier datagram met shows at the next send, too.
-            self._take_errors(sock)
+            sockets.complete_reported(sockets.read_errors(sock), self._exchange)
             message = sockets.ttl_message(self._family, ttl)
             sock.sendmsg([payload], message, 0, (address, ROCE_PORT))
         except OSError as error:
@@ -181,18 +181,6 @@ class Tracing:
         used = self._sockets.pop(port)
         self._readiness.unwatch(used.sock)
         used.sock.close()
-
-    def _take_errors(self, sock: socket.socket) -> None:
-        for error in sockets.read_errors(sock):
-            nonce = packet.quoted_nonce(error.quoted)
-            if nonce is not None:
-                self._exchange.handle_node_report(
-                    nonce,
-                    status=error.status,
-                    reason=Reason.TTL_EXCEEDED if error.ttl_exceeded else Reason.REPORTED,
-                    reporter=error.reporter,
-                    kernel_ns=error.kernel_ns,
-                )
 
     def _discard(self, sock: socket.socket) -> None:
         """Discard datagrams, which cannot be replies; a pending error shows here once, too."""

@@ -24,8 +24,8 @@ REQUIREMENTS = (DEPLOY / "agent.requirements.txt").read_text(encoding="utf-8")
 # A process with its clients, whose broker is away; what it has loaded from outside.
 SCRIPT = """
 import json, os, sys
-from probers import lean
-lean.skip_unneeded()
+from probers import memory
+memory.hide_unneeded_modules()
 import probers.cli, probers.health.server, probers.overlay.watch, probers.transports.rdma.library
 import schemas.kafka.registry
 from probers.agent import Agent

@@ -24,8 +24,8 @@ _M_ARENA_MAX: Final = -8
 _C: Final = ctypes.CDLL(None)
 
 
-def skip_unneeded() -> None:
-    """Hide the modules, before anything imports them."""
+def hide_unneeded_modules() -> None:
+    """Hide modules that the agent does not need; to be called before anything imports them."""
     for name in EMPTY:
         sys.modules.setdefault(name, ModuleType(name))
     if any(importlib.util.find_spec(name) is None for name in _BUILTIN_HASHES):
@@ -34,8 +34,8 @@ def skip_unneeded() -> None:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
-def one_arena() -> None:
-    """Let all threads allocate from one heap, before there is a second one.
+def use_one_arena() -> None:
+    """Let all threads allocate from one heap; to be called before a second thread starts.
 
     glibc gives each thread a heap of its own, and librdkafka has eight threads that are
     never busy at once: what one of them has freed is of no use to the others. Elsewhere
@@ -45,7 +45,7 @@ def one_arena() -> None:
         _C.mallopt(_M_ARENA_MAX, 1)
 
 
-def give_back() -> None:
+def return_free() -> None:
     """Return free memory to the system, as far as the C library can; it can with glibc."""
     with contextlib.suppress(AttributeError):
         _C.malloc_trim(0)
