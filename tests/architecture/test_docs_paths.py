@@ -35,7 +35,9 @@ def read(file: Path) -> str:
 def paths_in(text: str) -> Iterator[str]:
     """Yield what looks like a path in the repository."""
     for match in REPOSITORY_PATH.finditer(text):
-        yield match[0].rstrip("./-")
+        # Of `streams/detectors/<name>.py` the folder.
+        whole = text[match.end() : match.end() + 1] != "<"
+        yield match[0].rstrip("./-") if whole else match[0].rpartition("/")[0]
 
 
 def exists(path: str) -> bool:
