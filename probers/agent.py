@@ -38,9 +38,9 @@ from schemas.version import VERSION
 if TYPE_CHECKING:
     from probers.overlay.watch import OverlayWatch
 
-# How often Kafka is served; a new ping list or registration waits so long at most.
+# How often Kafka is served; a new ping list or registration waits this long at most.
 KAFKA_EVERY_NS: Final = 100 * 10**6
-# What is due so soon is done while the process is awake anyway.
+# What is due within this time is done while the process is awake anyway.
 SLACK_NS: Final = 30 * 10**6
 LOOK_EVERY_NS: Final = 10**9
 # Freed memory is returned to the system this often: messages that wait while the broker is away
@@ -353,7 +353,7 @@ class Agent:
         self._supervision.leaving()
         self._probing.finish()
         if self._overlay is not None and self._overlay.published and self._registration.probing:
-            # Nobody renews the tables from now on: without a tombstone they would accuse for ever.
+            # Nobody renews the tables from now on; without a tombstone they would accuse for ever.
             self._reporter.overlay(None, now)
         self._reporter.announce(self._registration.leave(), now)
         self._beat(now, leaving=True)

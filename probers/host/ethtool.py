@@ -56,7 +56,7 @@ def names_of(strings: bytes) -> list[str]:
 
 
 def counts_pauses(name: str) -> bool:
-    """Say whether a statistic counts pause frames that were received."""
+    """Return whether a statistic counts received pause frames."""
     return name in _WHOLE or _PRIORITY.fullmatch(name) is not None
 
 
@@ -128,9 +128,9 @@ class Statistics:
 
 
 def of_this_namespace(netdev: str, index: str | None) -> bool:
-    """Say whether a device that sysfs shows with that index is one that the thread can ask.
+    """Return whether the device with that index in sysfs is one of the thread's namespace.
 
-    The sysfs that is mounted may be another namespace's, with other devices of the same names.
+    The mounted sysfs may be that of another namespace, with other devices of the same names.
     """
     try:
         return str(socket.if_nametoindex(netdev)) == index

@@ -16,7 +16,7 @@ from typing import Final
 from probers.clock import Instant
 from schemas.records import Endpoint
 
-# A registration that is not seen on the topic after so long is sent again: it may
+# A registration that is not seen on the topic after this time is sent again: it may
 # have been dropped while the broker was away.
 CONFIRM_NS: Final = 30 * 10**9
 # Least time between two registrations of an endpoint that answer those of another agent.
@@ -93,11 +93,11 @@ class Registration:
         return "another agent with this id registers too"
 
     def present(self, endpoint: Endpoint) -> None:
-        """Say that an RNIC is there (again), with that address and port."""
+        """Register the endpoint of an RNIC that answers, now or again."""
         self._own[endpoint.endpoint_id] = _Own(endpoint, present=True)
 
     def absent(self, endpoint_id: str) -> None:
-        """Say that an RNIC is gone: its endpoint leaves."""
+        """Unregister the endpoint of an RNIC that is gone."""
         own = self._own.get(endpoint_id)
         if own is not None and own.present:
             own.present = False
@@ -105,7 +105,7 @@ class Registration:
                 self._tombstones.append(Announcement(endpoint_id, None))
 
     def read_to_end(self) -> None:
-        """Say that all registrations have been seen once: choose the incarnation."""
+        """Choose the incarnation; to be called when the topic has been read to its end."""
         if self.state is RegistrationState.READING:
             self.incarnation = max(self.incarnation, self._largest_seen + 1)
             self.state = RegistrationState.REGISTERED
@@ -117,7 +117,7 @@ class Registration:
             self._stale.clear()
 
     def forgotten(self, now: Instant) -> None:
-        """Say that the topic has lost its records: register again."""
+        """Register again; to be called when the topic has lost its records."""
         for own in self._own.values():
             self._reassert(own, now)
 
@@ -179,7 +179,7 @@ class Registration:
         return announcements
 
     def leave(self) -> list[Announcement]:
-        """Return the tombstones that say goodbye; none where another agent took over."""
+        """Return the tombstones of an agent that leaves; none if another agent took over."""
         if not self.probing:
             return []
         return [

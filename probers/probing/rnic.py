@@ -24,14 +24,14 @@ VERBS_AGAIN_NS: Final = 60 * 10**9
 
 
 class Change(Enum):
-    """What a look at the RNIC brought."""
+    """What has changed at a look at the RNIC."""
 
     NONE = auto()
-    # It answers now, and is to be registered.
+    # It answers now: the caller registers it.
     CAME = auto()
-    # It answers elsewhere from the next look on: to be closed, and looked at again.
+    # Its address has changed: the caller closes it and looks again, which opens it anew.
     MOVED = auto()
-    # It is gone for good: to be closed, and its endpoint to leave.
+    # It has been gone for long: the caller closes it and unregisters its endpoint.
     LEFT = auto()
 
 
@@ -69,7 +69,7 @@ class Rnic:
 
     @property
     def refused(self) -> ProbeStatus | None:
-        """What a probe from it is without being sent; None: it can be sent."""
+        """Status of probes that cannot be sent from it; None: they can be sent."""
         if self.link is Link.GONE:
             return ProbeStatus.NO_DEVICE
         if self._missing is not None:
@@ -78,7 +78,7 @@ class Rnic:
 
     @property
     def trouble(self) -> str | None:
-        """Why it does not work, for the heartbeat; None: it does."""
+        """Why it does not work, for the heartbeat; None: it works."""
         if self._trouble is not None:
             return f"{self.endpoint_id}: {self._trouble}"
         if self.link is not Link.UP:

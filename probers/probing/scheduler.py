@@ -25,7 +25,7 @@ class ProbingRnic(Protocol):
 
     @property
     def refused(self) -> ProbeStatus | None:
-        """What a probe from it is without being sent; None: it can be sent."""
+        """Status of probes that cannot be sent from it; None: they can be sent."""
         ...
 
     def transport(self, kind: TransportKind) -> Transport | None:

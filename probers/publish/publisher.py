@@ -37,7 +37,7 @@ MESSAGE_TIMEOUT_MS: Final = 300_000
 # Longer than a leader election takes on a healthy cluster, shorter than anybody
 # takes to notice otherwise.
 AWAY_AFTER_NS: Final = 3 * 10**9
-# A poison record is worth a copy, a flood of them is not.
+# Records that cannot be decoded are copied to the dead-letter topic at this rate at most.
 DEAD_LETTERS_HZ: Final = 1.0
 DEAD_LETTER_BURST: Final = 50
 

@@ -25,7 +25,7 @@ from schemas.enums import Transport as TransportKind
 
 
 class Reason(StrEnum):
-    """Closer than the status, for logs and traces."""
+    """The reason behind a status, for logs and traces."""
 
     NONE = "NONE"
     TTL_EXCEEDED = "TTL_EXCEEDED"

@@ -32,7 +32,7 @@ STEP_TOLERANCE_NS: Final = 1_000_000
 # A host's clock and an RNIC's may differ in rate by some 100 ppm (crystals of
 # both at their worst); what is negative by no more than that is zero.
 DRIFT_PPM: Final = 200
-# No probe waits so long: configuration allows timeouts of up to a minute.
+# No probe waits this long: the settings allow timeouts of up to 30 s.
 ABSURD_NS: Final = 120 * 10**9
 
 

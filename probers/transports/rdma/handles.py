@@ -11,16 +11,16 @@ from typing import Any, Final, Protocol
 
 from schemas.enums import ProbeStatus
 
-# Peers of an RNIC, with a handle for each flow label: far more than probe each other.
+# Peers that are kept, each with its handles by flow label; far more than an RNIC probes.
 MAX_PEERS: Final = 2_048
-# What waits for one GID: a round's probes and its confirmations.
+# Callers that may wait for one GID: the probes of a round and their confirmations.
 MAX_WAITING: Final = 64
-# A peer that could not be reached is looked for again after so long, and each time after
-# twice as long: the dead must not keep the resolver from the living.
+# A peer that could not be resolved is tried again after this time, and after twice the time at
+# each further failure: dead peers must not keep the resolver busy.
 RETRY_NS: Final = 10**9
 MAX_RETRY_NS: Final = 8 * 10**9
-# A peer may have moved to another MAC address: while its probes are lost, the way to it is
-# looked for anew this often.
+# A peer may have moved to another MAC address: while probes to it are lost, it is resolved again
+# at this interval.
 RENEW_NS: Final = 10 * 10**9
 
 
@@ -38,7 +38,7 @@ Waiting = Callable[[Any | None, ProbeStatus], None]
 
 @dataclass(slots=True)
 class _Peer:
-    """A GID: its handles by flow label while it is known, else what waits for it."""
+    """A GID: its handles by flow label once it is resolved, and the callers that wait for that."""
 
     known: bool = False
     asked: bool = False

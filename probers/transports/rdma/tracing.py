@@ -31,12 +31,12 @@ MAX_DISTANCE: Final = 32
 MAX_DISTANCES: Final = 8_192
 # Source ports in use at once: the traces of a burst, each with its own.
 MAX_SOCKETS: Final = 128
-# A socket stays so long after its last datagram's time is over.
+# A socket stays open this long after its last datagram has timed out.
 IDLE_NS: Final = 10**9
 # linux/in6.h. The kernel would give each socket's packets a flow label of their own, and some
 # switches look at it: Soft-RoCE's packets have none. That of mlx5's cannot be had here.
 _IPV6_AUTOFLOWLABEL: Final = 70
-# Datagrams from others are discarded, so many at a time.
+# Datagrams from others are discarded, this many at a time.
 MAX_DISCARDED: Final = 64
 
 
