@@ -1,4 +1,4 @@
-"""A suite through our pipeline and every baseline: the same records for all, made once.
+"""Runs a suite through our pipeline and every baseline, all on the same records.
 
 What a diagnoser says depends on nothing but the records, so that the same scenarios give
 the same results in any order, with any number of processes.

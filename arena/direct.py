@@ -1,4 +1,4 @@
-"""The pipeline straight through its pure cores: no broker, no processes, no clock.
+"""The pipeline as function calls on its pure cores: no broker, no processes, no clock.
 
 What the live pipeline does with topics in between is done here record by record: each
 partition's rounds go through the stream worker's machine, its anomalies and progress marks

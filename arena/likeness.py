@@ -1,4 +1,4 @@
-"""Healthy round trips of the simulator beside recorded ones: pure functions of arrays.
+"""Compares healthy round trips of the simulator with recorded ones: pure functions of arrays.
 
 Two networks differ in speed, spread and tails, and nobody takes a loopback for RoCE. What
 must not differ is what only a generator of numbers would do: values that repeat, delays

@@ -1,4 +1,4 @@
-"""A world through the pure cores: transitions out, and what it cost."""
+"""Runs a simulated cluster through the pure cores and returns the transitions of faults."""
 
 import gc
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How good a diagnosis is: pure functions of what happened and what was said.
+"""Scores of a diagnosis: pure functions of true faults and verdicts.
 
 A verdict answers a fault if it was opened while the fault lasted, or shortly after.
 Verdicts and faults are matched one to one, so that as many faults as possible are

@@ -1,1 +1,1 @@
-"""What others do, on the same records: published methods, and whatever plugs in beside them."""
+"""Published methods on the same records as ours, and the interface for further diagnosers."""

@@ -1,9 +1,8 @@
-"""Who crosses what in a window: the incidence of components and 5-tuples, and which are bad.
+"""Which components each 5-tuple of a window crosses, and which 5-tuples are bad.
 
-007, deTector, NetBouncer and Flock were published for loss. So that they can be compared on
-slow paths too, a probe of a slow 5-tuple that took longer than `SLOW_NS` counts as
-a lost one. A 5-tuple is slow where a tenth of its answers took longer: single
-stragglers, of which the hosts make some, are nobody's loss.
+007, deTector, NetBouncer and Flock were published for loss. To compare them on slow paths too, a
+probe that took longer than `SLOW_NS` counts as lost if its 5-tuple is slow. A 5-tuple is slow if a
+tenth of its answers took longer; single stragglers, which hosts cause, do not count.
 """
 
 from typing import Final

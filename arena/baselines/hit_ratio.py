@@ -1,4 +1,4 @@
-"""deTector's PLL: what most of whose paths are lossy, the one that explains most loss first.
+"""deTector's PLL: among components most of whose paths are lossy, the best explanation first.
 
 Peng et al., "deTector: a Topology-aware Monitoring System for Data Center Networks",
 USENIX ATC 2017. Links of clean paths only are left out; a link is suspected if more than 60 % of

@@ -1,4 +1,4 @@
-"""What a diagnoser is given: windows of observations, made from the topics' records alone.
+"""The input of a diagnoser: windows of observations, built from the records of the topics alone.
 
 The same that a deployment has: rounds of probes, traces, topology, flow tables. Nothing
 here knows the truth, or which way the arena routes.

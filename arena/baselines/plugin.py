@@ -1,4 +1,4 @@
-"""What a diagnoser is, and how what it says window by window becomes verdicts."""
+"""The protocol of a diagnoser, and how its accusations window by window become verdicts."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""The published pipeline as printed: its detectors, and algorithm 1.
+"""The pipeline of the paper as printed: its detectors, and its algorithm 1.
 
 "SkeletonHunter", SIGCOMM 2025, DOI 10.1145/3718958.3750513. Its code is not public; what the text
 leaves open is set in its favour and stands in `features` and here.

@@ -1,4 +1,4 @@
-"""A fixed threshold on the round trip, and loss: what one sets up first.
+"""A fixed threshold on the round trip and on loss: the simplest method.
 
 A 5-tuple is bad if it lost more than 2 % of its probes, or if a tenth of its
 answers took longer than 40 µs: twice what a RoCE fabric is expected to take (SIGCOMM

@@ -1,4 +1,4 @@
-"""007: every 5-tuple in trouble votes for what it crosses.
+"""007: every bad 5-tuple votes for the components that it crosses.
 
 Arzani et al., "007: Democratically Finding the Cause of Packet Drops", NSDI 2018. A flow that lost
 something gives 1/h to each of the h links on its path; the link with most votes is

@@ -1,4 +1,4 @@
-"""What happens in healthy clusters and is no fault of the network: a diagnosis must keep silent.
+"""Events of healthy clusters that are no network fault: a diagnosis must not report them.
 
 Crashed agents are told (as `agent_dead`), but call nobody: a verdict of the host layer is
 no page. Everything else here must leave no verdict at all.

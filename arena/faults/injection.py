@@ -1,4 +1,4 @@
-"""What a fault of a scenario does: effects, host events, table damage, and the truth of it."""
+"""The parts of an injected fault: effects, host events, table damage, symptoms, and its truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The kinds of fault that can be injected: where each can be, what it does, what it leaves.
+"""The kinds of fault that can be injected: places, effects, symptoms, expected verdicts.
 
 The nineteen of SkeletonHunter (SIGCOMM 2025, table 1) and the fourteen of R-Pingmesh
 (SIGCOMM 2024), overlap merged. Each builds its effects, and the states of components that

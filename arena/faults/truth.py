@@ -1,4 +1,4 @@
-"""What really happened in a scenario, and what a diagnosis said of it: the two sides of a score.
+"""The injected faults of a scenario and the verdicts of a diagnosis, as scores compare them.
 
 Diagnosis never sees a `TrueFault`; a test of the architecture holds that.
 """

@@ -1,4 +1,4 @@
-"""The drawings of a report, by matplotlib: nothing else in the project imports it."""
+"""The drawings of a report. Only this module imports matplotlib."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence

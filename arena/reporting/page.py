@@ -1,4 +1,4 @@
-"""A report: one HTML page that needs nothing else, and the same as a picture."""
+"""A report as one self-contained HTML page, and as a picture."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence

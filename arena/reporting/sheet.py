@@ -1,4 +1,4 @@
-"""The page as one picture: table, delays, precision and recall, kinds, worst cases."""
+"""The report as one picture: table, delays, precision and recall, kinds, worst cases."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a report says in words and figures: scores, and the cases worth a look. Pure."""
+"""The tables of a report: scores, and the cases worth a look. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the platform and the agents say of a cluster: topology, jobs, registrations, ping lists."""
+"""State records of a cluster: topology, jobs, registrations, ping lists, component states."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A scenario's records in the order in which topics hold them."""
+"""The records of a scenario in the order in which topics hold them."""
 
 import heapq
 from collections import deque

@@ -1,4 +1,4 @@
-"""The traces that agents publish: paths of healthy 5-tuples, and at once of lost and slow ones.
+"""The traces that agents publish: healthy 5-tuples now and then, lost and slow ones at once.
 
 When an agent traces follows its own rules (`probers.probing`); what a
 trace shows follows the fabric. Switches answer from their slow path, with scatter, and now

@@ -1,7 +1,6 @@
-"""A scenario as the topics see it: second by second, every record that the cluster writes.
+"""A simulated cluster over time: every record that it publishes, second by second.
 
-Nothing here knows what a diagnosis makes of it; what it is compared with stands in
-`arena.faults.truth` and never enters a record.
+Nothing here uses a diagnosis. The truth (`arena.faults.truth`) never enters a record.
 """
 
 from collections.abc import Iterator, Sequence

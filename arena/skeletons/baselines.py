@@ -1,4 +1,4 @@
-"""What others do, as honestly as their descriptions allow.
+"""Baselines of skeleton inference, as their descriptions allow.
 
 * `published`: the pipeline as printed (SIGCOMM 2025): throughput at 1 s, the magnitude of its
   short-time Fourier transform, hierarchical clustering with average linkage; equal groups whose

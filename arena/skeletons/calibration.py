@@ -1,4 +1,4 @@
-"""How sure an inference may be: a logistic regression on the signs it shows.
+"""The confidence of an inference: a logistic regression on the evidence that it reports.
 
 Fitted to whether data- and pipeline-parallel degree are right, with a ridge, on captures
 for development. What it is worth is told on captures that were left out of the fit.

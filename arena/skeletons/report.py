@@ -1,4 +1,4 @@
-"""Runs a suite and tells the figures, by axis, beside the baselines'."""
+"""Runs a suite and prints its figures by axis, beside those of the baselines."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""How near a skeleton is to the truth: pure functions of both.
+"""How near an inferred skeleton is to the true one: pure functions of both.
 
 *Pair recall*: the share of the pairs that exchange bytes over the network which the ping list
 holds.

@@ -1,4 +1,4 @@
-"""Which lanes a collective sends between, and how much: rings, trees, all-to-all.
+"""Who sends how much to whom in a collective: rings, trees, all-to-all.
 
 Every function returns edges (src lane, dst lane, share): the share of the collective's bytes
 per NIC that goes over this edge. Steps inside a host take no edge.

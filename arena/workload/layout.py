@@ -1,4 +1,4 @@
-"""Where the ranks of a job stand, and who exchanges data with whom.
+"""Where the ranks of a job are placed, and which of them exchange data.
 
 A *block* is one tensor-parallel group: all GPUs at one (stage, replica, context)
 position. A *slot* is a set of neighbouring NICs of a host that one block uses; a *lane* is

@@ -1,4 +1,4 @@
-"""What is true of a capture: the answer that an inference is compared with."""
+"""The true skeleton of a capture, with which an inference is compared."""
 
 from dataclasses import dataclass, field
 from typing import Any

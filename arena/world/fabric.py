@@ -1,4 +1,4 @@
-"""The physical network: a rail-optimised Clos, and which way each 5-tuple takes through it.
+"""The physical network: a rail-optimised Clos, and the path of each 5-tuple through it.
 
 A host has one RNIC on each rail. In a segment (hosts that share their top-of-rack
 switches) every rail has a ToR of its own, or a pair of them. Two tiers: every ToR

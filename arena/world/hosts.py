@@ -1,4 +1,4 @@
-"""What happens to hosts and their agents, apart from the network."""
+"""Events of hosts and their agents, apart from the network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The flow tables of the hosts: what the virtual switches know, and what a fault takes out of them.
+"""The flow tables of the virtual switches, and how a fault damages them.
 
 A packet goes from its endpoint to the host's virtual switch, to the RNIC of the
 destination's rail (which encapsulates it), to the remote RNIC, virtual switch, endpoint.

@@ -1,4 +1,4 @@
-"""Where fetched artifacts are kept, and one writer at a time in there."""
+"""The folder of fetched artifacts, with a lock for its writer."""
 
 import contextlib
 import fcntl

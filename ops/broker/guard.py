@@ -1,4 +1,4 @@
-"""Holds a JVM for a process that may die: whatever becomes of that process, nothing is left over.
+"""A guard process that ends a JVM when the process that owns it dies.
 
 Run as a script, as a child of the process that wants a server. Its standard
 input is the leash: when that ends, by intent or because the owner was killed,

@@ -1,4 +1,4 @@
-"""How Kafka's two programs are called: the storage tool, and the server."""
+"""Command lines of Kafka's two programs: the storage tool and the server."""
 
 import base64
 import os

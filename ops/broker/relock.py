@@ -1,4 +1,4 @@
-"""Writes the lock files anew: `python -m ops.broker.relock`, for whoever raises a version.
+"""Writes the lock files again: `python -m ops.broker.relock`, after a version was raised.
 
 Resolves with `jgo`, downloads every artifact and hashes it. Read the difference
 before committing it: from then on these bytes are trusted.

@@ -1,4 +1,4 @@
-"""Runs Kafka once, to write down what makes its later starts quick; see `ops.broker.warm`."""
+"""Runs Kafka once to create its class data archive; see `ops.broker.warm`."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Quick starts: the JVM keeps the classes it has loaded once, and takes them from there.
+"""Class data archives, with which the JVM starts more quickly.
 
 Measured on two busy cores: Kafka answers after 2.5 s instead of 5.5 s, with half the
 processor time and 70 MB less memory. Only the wheel's Java can do this (JDK 25,

@@ -1,4 +1,4 @@
-"""What the commands of labs share: which lab, and its errors as sentences."""
+"""What the commands of labs share: the choice of a lab, and its errors as messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What happens in a pipeline, folded from its topics: the numbers that the demo shows."""
+"""Counts what happens in a pipeline, from its topics: the numbers of the demo."""
 
 from collections import deque
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Looks at a cluster: everything the checks need, read beside everybody else."""
+"""Collects a snapshot of a cluster for the checks, without disturbing its consumers."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""All checks, in the order in which one would look."""
+"""Runs all checks, from the platform upwards."""
 
 from typing import Final
 

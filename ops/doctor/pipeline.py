@@ -1,4 +1,4 @@
-"""Checks of what flows: rounds, decisions, verdicts, ping lists, skeletons."""
+"""Checks of the data flow: rounds, decisions, verdicts, ping lists, skeletons."""
 
 from typing import Final
 

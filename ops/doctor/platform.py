@@ -1,4 +1,4 @@
-"""Checks of what everything stands on: broker, topics, schemas."""
+"""Checks of the platform: broker, topics, schemas."""
 
 from ops.doctor.snapshot import Check, Snapshot, Status, counted, some
 

@@ -1,4 +1,4 @@
-"""What a cluster looked like at one moment, and how a check of it reads."""
+"""A snapshot of a cluster, and the result of a check."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,10 +1,8 @@
-"""Which column of a probe CSV holds what: the published names, others' names, and `--map`.
+"""Reads a probe CSV: which column holds what, by published names, known variants and `--map`.
 
-The published SkeletonHunter CSV: columns by name, rows to probe results.
-
-The authors' repository holds one file, `data/samples.csv`, of 45 columns and
-three rows. Its README explains some; units beyond `latency` (microseconds) are
-read off the samples: `ping_time` is nanoseconds since the epoch.
+The published SkeletonHunter repository holds one file, `data/samples.csv`, of 45 columns and three
+rows. Its README explains some columns. Units other than that of `latency` (microseconds) were
+inferred from the samples: `ping_time` is nanoseconds since the epoch.
 """
 
 import csv

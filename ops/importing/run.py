@@ -1,4 +1,4 @@
-"""Imports a probe CSV to the end: into a recording, or to a topic."""
+"""Runs an import of a probe CSV into a recording or a topic."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

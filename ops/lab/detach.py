@@ -1,4 +1,4 @@
-"""A lab in the background: the same command again, in a session of its own."""
+"""Runs a lab in the background: the same command again, in a session of its own."""
 
 import subprocess
 import sys

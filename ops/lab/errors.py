@@ -1,4 +1,4 @@
-"""What can go wrong with a lab: it is asked for nonsense, or it cannot do what it is asked."""
+"""Errors of a lab: a wrong request, or one that it cannot carry out."""
 
 
 class LabUsageError(ValueError):

@@ -11,11 +11,10 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
-from ops.lab.ecmp import flow_hash
 from ops.lab.events import EventLoop
 from ops.lab.impairment import LinkDirection, corrupt_payload
 from ops.lab.overlay import Missing, Overlay
-from ops.lab.routing import Router
+from ops.lab.routing import Router, flow_hash
 from ops.lab.shape import EndpointSpec, LabShape
 from probers.transports.encap import HEADER_BYTES, MAGIC, EncapType, pack_report
 

@@ -1,4 +1,4 @@
-"""The check of a fault that a user asks for, and which components may be blamed for it."""
+"""Checks a fault that a user asks for, and says which components may be blamed for it."""
 
 import difflib
 from collections.abc import Mapping

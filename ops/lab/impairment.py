@@ -1,4 +1,4 @@
-"""What can be wrong with one direction of a link, and what that does to each packet."""
+"""The impairments of one direction of a link, and their effect on each packet."""
 
 import random
 from dataclasses import dataclass, field

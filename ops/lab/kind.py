@@ -1,4 +1,4 @@
-"""The kinds of lab: what they need of the machine, and what their agents are told."""
+"""The kinds of lab: what each needs of the machine, and how its agents are configured."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What the process of a lab asks of its network, whatever that is made of."""
+"""The interface between a lab's process and its network."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

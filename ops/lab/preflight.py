@@ -1,4 +1,4 @@
-"""Is there a Kafka with our topics? Asked before anything is started."""
+"""Checks that a Kafka with our topics is there before anything is started."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What a lab says about itself on the topics: topology and flow tables."""
+"""Publishes the topology and the flow tables of a lab."""
 
 import time
 from collections.abc import Iterable

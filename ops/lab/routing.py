@@ -1,10 +1,30 @@
-"""Where each node of the fabric sends a packet next."""
+"""Next hops of the fabric: by flow table in the hosts, by ECMP hash between leaves and spines."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final
 
 from ops.lab.overlay import Missing, Overlay
 from ops.lab.shape import EndpointSpec, LabShape
+
+SALT: Final = b"skeletonhunter"
+DIGEST_BYTES: Final = 8
+
+
+def flow_hash(src: bytes, dst: bytes, entropy: bytes) -> int:
+    """Return the hash of a 5-tuple; the same for both directions.
+
+    `src` and `dst` are address and port as they stand in the header. They are
+    put in order before hashing, so that a reply, which keeps the entropy of its
+    request, crosses the same links: a loss then speaks about one path, not two.
+    Real switches do the same where "symmetric hashing" is configured. A
+    cryptographic hash, since CRCs are linear and would send consecutive entropy
+    numbers to few of the next hops; it is computed once per 5-tuple.
+    """
+    low, high = (src, dst) if src <= dst else (dst, src)
+    digest = hashlib.blake2b(low + high + entropy, digest_size=DIGEST_BYTES, key=SALT)
+    return int.from_bytes(digest.digest())
+
 
 # Longer than any way through the fabric: what has not arrived by then loops.
 MAX_STEPS: Final = 64

@@ -1,4 +1,4 @@
-"""What a lab consists of: hosts, RNICs, switches, links, and the names of all of them."""
+"""The shape of a lab: hosts, RNICs, switches, links, and the names of all of them."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What a lab did and when: one line of JSON per action, written at the instant of it."""
+"""The log of what a lab did: one line of JSON per action, written at once."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A training job that never runs: how many bytes each RNIC has sent and received by a time.
+"""A simulated training job: how many bytes each RNIC has sent and received by a time.
 
 Pure and deterministic. Tensor parallelism stays inside the host (one GPU and one
 RNIC per rail), so the network sees two patterns, both along a rail:

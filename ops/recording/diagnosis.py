@@ -1,4 +1,4 @@
-"""A recording judged where it lies: the pipeline's own cores over its files, without a broker."""
+"""Diagnoses a recording: the pipeline's own cores over its files, without a broker."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence

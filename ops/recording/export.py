@@ -1,4 +1,4 @@
-"""A scenario as a recording: the files that `record` would have written of such a cluster."""
+"""Writes a scenario as a recording, as `record` would have written that cluster."""
 
 import zlib
 from collections import Counter

@@ -1,20 +1,51 @@
-"""One file of a recording: read through once, to know what is in it and where."""
+"""One file of a recording: scanned once for its contents and their places, then read."""
 
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ops.log.entry import Entry
-from ops.recording.ahead import ahead
 from ops.recording.container import BlockExtent, ContainerReader, DamageError
 from ops.recording.manifest import TopicSummary
 from ops.recording.shape import shape_of
 from ops.recording.writer import count
 from schemas.topics import PROBE_ROUND, Topic
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def ahead(
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], depth: int
+) -> Iterator[tuple[T, R]]:
+    """Yield each item with what `work` returns for it, in order, up to `depth` of them begun.
+
+    What `work` or the items raise is raised in its turn, after all that stands before it.
+    """
+    source = iter(items)
+    begun: deque[tuple[T, Future[R]]] = deque()
+    trouble: Exception | None = None
+    while True:
+        while trouble is None and len(begun) < depth:
+            try:
+                item = next(source)
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - raised in its turn
+                trouble = error
+            else:
+                begun.append((item, pool.submit(work, item)))
+        if not begun:
+            break
+        item, future = begun.popleft()
+        yield item, future.result()
+    if trouble is not None:
+        raise trouble
+
 
 if TYPE_CHECKING:
     from ops.recording.messages import MessageBlock

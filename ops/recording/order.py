@@ -1,10 +1,9 @@
-"""In which order a recording is written again: slot by slot of event time.
+"""The order in which a recording is written again: slot by slot of event time.
 
-A localizer that reads a replay must find, whenever the rounds have moved its
-clock to some time, everything that other topics said up to that time, as it
-would live. So each slot's other records are written, and acknowledged, before
-its rounds; and since a round decides things up to its last probe, other records
-lead by as much.
+When the rounds have moved the localizer's clock to some time, everything that other topics said up
+to that time must have arrived, as it would live. Therefore each slot's other records are written
+and acknowledged before its rounds. They lead by the length of a round, since a round is decided
+with its last probe.
 """
 
 import heapq

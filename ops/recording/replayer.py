@@ -1,4 +1,4 @@
-"""Files to Kafka: a recording written again under a prefix of its own."""
+"""Files to Kafka: writes a recording again, under a prefix of its own."""
 
 import time
 from collections.abc import Callable, Mapping

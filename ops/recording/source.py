@@ -1,4 +1,4 @@
-"""A recording read again: checked and indexed once, then partition by partition."""
+"""Reads a recording: checked and indexed once, then partition by partition."""
 
 from array import array
 from collections.abc import Collection, Iterator

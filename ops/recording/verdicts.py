@@ -1,4 +1,4 @@
-"""Worker and localizer on a replay: started, waited for until they have seen all of it."""
+"""Runs worker and localizer on a replay, until they have read all of it."""
 
 import os
 import sys

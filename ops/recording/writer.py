@@ -1,4 +1,4 @@
-"""The files of a recording in the making, whoever brings the records."""
+"""Writes the files of a recording."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field

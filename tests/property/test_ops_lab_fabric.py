@@ -5,9 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.lab.ecmp import flow_hash
 from ops.lab.overlay import Overlay
-from ops.lab.routing import Router
+from ops.lab.routing import Router, flow_hash
 from ops.lab.shape import LabShape, ShapeError
 from ops.lab.workload import Workload
 from probers.transports.encap import EncapType

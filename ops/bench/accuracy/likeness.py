@@ -1,4 +1,4 @@
-"""The simulator's healthy round trips beside those of the loopback lab: a picture, and telltales.
+"""Healthy round trips of the simulator beside those of the loopback lab.
 
 The lab runs for some minutes and is recorded with `record`; the simulator runs a cluster of
 the same shape. Round trips of agents in Python behind userspace relays are slower and wilder

@@ -1,7 +1,6 @@
 """The other hosts of a measured agent: they answer its probes, probe it, and count packets.
 
-One thread in the benchmark's own process, so that what the packets cost here is not taken
-for the agent's, and so that they are counted by somebody else than who is measured.
+They are one thread of the benchmark's process, so that their cost is not counted as the agent's.
 """
 
 import selectors

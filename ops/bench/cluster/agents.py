@@ -1,12 +1,10 @@
-"""What a simulated agent says beside its rounds: heartbeats, counters that stand still. Pure.
+"""The messages of simulated agents: rounds, heartbeats, traces, counters. Pure.
 
-What the agents of a simulated cluster publish: rounds, heartbeats, traces, counters. Pure.
-
-An agent probes what its ping list says, between endpoints that are registered. As in
-`ops.bench.rig.load`, results are encoded a few times for each list through the project's codec, and
-each round is a fresh header before one of these; without the rare long tail, which would
-come back with its body and be a shift. Rounds in which something is lost are encoded anew only
-when what is broken changes: a dead component loses the same probes each second.
+An agent probes the targets of its ping list, between endpoints that are registered. As in
+`ops.bench.rig.load`, results are encoded a few times for each list, and each round is a fresh
+header before one of these bodies. Round trips have no long tail: an outlier would come back with
+its body and look like a shift. Rounds with losses are encoded again only when the fault changes,
+since a dead component loses the same probes each second.
 """
 
 from collections.abc import Iterator, Sequence

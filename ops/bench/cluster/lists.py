@@ -1,4 +1,4 @@
-"""Which ping lists a cluster got, against those that it must have. Pure."""
+"""The ping lists that a cluster got, compared with those that it must have. Pure."""
 
 from collections.abc import Iterable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The 5-tuples of one simulated agent: which way they go, what is broken on it, what traces show.
+"""The 5-tuples of one simulated agent: their paths, which are cut, what traces of them show.
 
 Pure. Numbers are those of `arena.world.fabric`; replies take the way of the probe back.
 """

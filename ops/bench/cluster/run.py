@@ -1,8 +1,8 @@
 """Runs a simulated cluster in front of Kafka, workers, skeleton job and localizer, live.
 
-One process publishes what 5,000 agents and their platform do (`cluster_simulator`); all others
-are those of service. What does not keep up ends nothing: the run goes on for its time, waits
-some more, and says by how much it was behind.
+One process publishes what 5,000 agents and their platform publish (`ops.bench.cluster.simulator`);
+all others are the real ones. A process that does not keep up does not end the run: the run lasts
+its time, waits for the rest, and reports by how much each was behind.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""How large a simulated cluster is, for how long, and what goes wrong in it when. Data."""
+"""Size, duration and planned faults of a simulated cluster. Data."""
 
 import json
 from dataclasses import asdict, dataclass

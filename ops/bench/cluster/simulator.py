@@ -1,10 +1,8 @@
-"""A producer that publishes as agents do, and counts what it publishes.
-
-One process that publishes what the agents and the platform of a whole cluster do.
+"""The process that publishes what the agents and the platform of a whole cluster publish.
 
 `python -m ops.bench.cluster.simulator --bootstrap … --shape …` prints JSON, one event a line:
 `filled`, `begin`, `fault`, `healed`, `going` every ten seconds, `over`, and `end` with all counts.
-It sees ping lists as agents do, on their topic, and probes what they say.
+It consumes ping lists from their topic, as agents do, and probes their targets.
 """
 
 import argparse

@@ -1,9 +1,6 @@
-"""How many seconds a consumer group is behind, from its offsets and the ends of the log. Pure.
+"""Observes a run from outside: lag of consumer groups, cost of processes, verdicts.
 
-In seconds and not in messages: a message is a round of a few results or of hundreds, and a
-thousand messages are nothing to one worker and a minute to another.
-
-What is seen of a pipeline from outside while a cluster is simulated: lag, verdicts, costs.
+Lag is measured in seconds, not in messages: a message holds a few results or hundreds.
 """
 
 import time

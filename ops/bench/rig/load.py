@@ -1,17 +1,15 @@
-"""A round in two parts, header and results, each encoded by the project's codec. Pure.
+"""The seeded load of the benches: rounds of a large job, as framed bytes. Pure.
 
-A load for the benchmarks: what the agents of a large job publish, as framed bytes.
+Agents of 8 RNICs with 10 targets each probe at 1 Hz, in the order and at the pace of real agents.
+Round trips are log-normal around each path's own base, as on RoCE; delays of prober and responder
+are those of this project's agents. Some probes are lost and sent again, some 5-tuples are cut off
+for a few rounds, some rounds come late or twice.
 
-Pure and seeded. Agents of 8 RNICs with 10 targets each probe at 1 Hz, in the order and at the
-pace of real ones; round trips are log-normal around each path's own base, as on RoCE, delays of
-prober and responder are those of this project's agents. Some probes are lost and sent again, some
-5-tuples are cut off for a few rounds, some rounds come late or twice.
-
-Tens of millions of results are needed, and a round costs the codec half a millisecond. So the
-results of each agent are encoded for some rounds only, through the project's codec, and each
-round of the load is a fresh header before one of them, drawn at random: in the schema the
-results come last, and all their times count from the round's start. Rounds in which something
-is lost are rare, and encoded whole: a loss that came back with its round would be a rate.
+The codec takes half a millisecond for a round, and tens of millions of results are needed.
+Therefore each agent's results are encoded for a few rounds only, and each round of the load is a
+fresh header before one of these bodies, drawn at random. This works because the results are the
+last field of the schema and their times count from the round's start. Rounds with a loss are rare
+and encoded whole: a loss in a repeated body would be a loss rate.
 """
 
 import json

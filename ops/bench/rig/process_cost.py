@@ -1,4 +1,4 @@
-"""What a process takes of its host, as Linux tells it in /proc."""
+"""CPU time and memory of a process, from /proc."""
 
 import os
 from dataclasses import dataclass

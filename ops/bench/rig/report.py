@@ -1,4 +1,4 @@
-"""The one shape of a benchmark's result: rows of figure, value, bar."""
+"""The result of a benchmark: rows of figure, value and bar; as table, JSON and page."""
 
 import json
 import statistics

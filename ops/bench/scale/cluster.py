@@ -1,4 +1,4 @@
-"""A cluster of 40,000 RNICs by real messages: what it takes of all processes, and what they say."""
+"""A cluster of 40,000 RNICs by real messages: cost of all processes, and their verdicts."""
 
 import statistics
 import tempfile

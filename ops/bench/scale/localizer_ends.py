@@ -1,10 +1,10 @@
-"""What a decision of the localizer costs when a container came and another one went before it.
+"""The cost of a decision of the localizer after one container came and another one left.
 
-A cable is cut all the while, so that every decision infers. Heartbeats of a second come with
-its first grid step, the containers with its third: what that one takes is the decision, and
-what the change touches. Healthy paths are not traced meanwhile: each decision looks at the
-traces of a minute, up to 4,096 5-tuples, whether a container came or not. CPU time of one core,
-as in `scale_localizer`.
+A cable is cut all the time, so that every decision runs an inference. In each second the
+heartbeats come with the first grid step and the containers with the third: the cost of the third
+step is that of a decision and of the change. Healthy paths are not traced meanwhile. Each decision
+reads the traces of a minute, up to 4,096 5-tuples. CPU time of one core, as in
+`ops.bench.scale.localizer`.
 """
 
 import time

@@ -1,10 +1,8 @@
-"""A cluster whose containers come and go, through the code that makes ping lists. No broker.
+"""Ping lists of a large cluster: churn, length of lists, and their cost for an agent. No broker.
 
-Every container is a host's eight RNICs. Jobs of two to four hosts run on all hosts but a few; each
-second some end, their endpoints leave, others begin on hosts that are free, and their
-endpoints register: two thousand containers a minute in 5,000 hosts.
-
-Ping lists of a large cluster: churn, the length of lists, and what an agent does with them.
+Each container has the eight RNICs of its host. Jobs of two to four hosts run on all hosts but a
+few. Each second some jobs end and others begin on free hosts: 2,000 containers a minute on 5,000
+hosts.
 """
 
 import statistics

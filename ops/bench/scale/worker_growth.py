@@ -1,8 +1,8 @@
-"""What a worker's core takes of so many 5-tuples: CPU of a result, and memory.
+"""Memory and CPU of a worker's core for a given number of 5-tuples.
 
-`python -m ops.bench.scale.worker_growth AGENTS` takes rounds of so many agents, 80 5-tuples
-each, at one a second of event time, alone in its process and without Kafka; windows
-are encoded and dropped. It prints one JSON object.
+`python -m ops.bench.scale.worker_growth AGENTS` feeds rounds of that many agents, 80 5-tuples each,
+one a second of event time, to a core without Kafka, in a process of its own. Windows are encoded
+and dropped. It prints one JSON object.
 """
 
 import gc

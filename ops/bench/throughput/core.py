@@ -1,7 +1,7 @@
-"""The pure core alone: what a worker does with messages, without the Kafka around it.
+"""The throughput of the pure core: decode, windows, all detectors; no Kafka.
 
-`python -m ops.bench.throughput.core` takes a recording in memory through the pure core, alone in
-its process: decode, windows, all detectors; no Kafka. It prints one JSON object a run.
+`python -m ops.bench.throughput.core` feeds a recording from memory to the core, in a process of
+its own, and prints one JSON object for each run.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The workers' decoder by itself: bytes to columns, and nothing done with them.
+"""The workers' decoder alone: bytes to columns, which are then dropped.
 
 As in the workers, the kernel reads the rounds whose names and 5-tuples it knows; fastavro reads
 the others, and the kernel learns from them. `python -m ops.bench.throughput.decoder` compiles the

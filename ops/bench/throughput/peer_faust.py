@@ -1,4 +1,4 @@
-"""A peer: Faust as its documentation has it, an agent over a topic of one message per probe.
+"""A peer: a Faust agent as its documentation shows it, on a topic of one message per probe.
 
 Without Tables: windows are kept in memory, which is the quickest that Faust can do.
 `--rounds`: no windows, only messages: Faust's own consumer beside the batch source.

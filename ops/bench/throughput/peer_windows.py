@@ -1,7 +1,7 @@
-"""The same windows as the peers of the throughput benchmark make them: one message per probe.
+"""The windows that the peers of the throughput benchmark compute, from one message per probe.
 
-Standard library and fastavro only, since one of them runs in an environment of its own. What a
-message holds is what a result holds; what is computed is what a window record of ours holds.
+Standard library and fastavro only, since Quix Streams runs in an environment of its own. A message
+holds the fields of a result; a window holds the fields of `probe.window.v1`.
 """
 
 import io

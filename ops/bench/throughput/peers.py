@@ -1,4 +1,4 @@
-"""The workers beside other ways: Faust by message, Quix Streams, Faust's own consumer."""
+"""The workers compared with Faust by message, Quix Streams and Faust's own consumer."""
 
 import os
 import subprocess

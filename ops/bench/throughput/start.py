@@ -1,4 +1,4 @@
-"""How long a worker takes from its start until it processes, with a look-back to rebuild."""
+"""How long a worker takes from its start to its first output, with a look-back to rebuild."""
 
 import time
 from typing import Final

@@ -1,4 +1,4 @@
-"""`make bench-throughput`: how much the pipeline takes, against its bars, part by part."""
+"""`make bench-throughput`: results a second, delay, restart, memory, replay; part by part."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

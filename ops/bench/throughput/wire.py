@@ -1,4 +1,4 @@
-"""What a result costs on the wire, on the broker's disk, and whoever unpacks it, by codec."""
+"""Bytes of a result on the broker's disk and CPU to consume it, by codec."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Faults of a network of namespaces: put in, taken out, told, wherever its kernel runs."""
+"""Faults of a network of namespaces: injected, healed, recorded."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

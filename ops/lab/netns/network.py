@@ -1,4 +1,4 @@
-"""The network of namespaces: made, read, broken, mended, removed."""
+"""The network of namespaces: created, inspected, broken, repaired, removed."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The agents of an rxe lab: processes of the machine, started and signalled through the fabric."""
+"""The agents of an rxe lab: processes of the machine, started and signalled by the fabric."""
 
 import signal
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""A registration that does not fit its queue pair, as of a writer that repeats an old one.
+"""A registration with a wrong Q_Key, as a writer that repeats an old registration would leave it.
 
-An agent that sees a wrong registration of its own registers again within five seconds; so the
-wrong one is written again at once, until the fault is healed.
+An agent that sees a wrong registration of its own registers again within five seconds. The wrong
+one is therefore published again at once, until the fault is healed.
 """
 
 import threading

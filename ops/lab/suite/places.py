@@ -1,8 +1,8 @@
-"""The places of a lab that are alike: a fault is told the same at each of them. Pure.
+"""The equivalent places of a lab: the expected verdict of a fault is the same at each. Pure.
 
-A suite that always breaks the same cable tests that cable, and a fault that comes back at
-a place within a minute is taken for the same fault, which is resolved later each time. So
-each case moves on to another place that looks the same in the plan.
+A suite that always breaks the same cable tests that cable only. A fault that comes back at the
+same place within a minute is treated as the same fault, which is resolved later each time.
+Therefore each case moves on to another equivalent place.
 """
 
 from collections.abc import Callable, Iterator, Mapping

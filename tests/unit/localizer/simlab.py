@@ -15,9 +15,8 @@ from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
 from localizer.merge import Merge
-from ops.lab.ecmp import flow_hash
 from ops.lab.overlay import Overlay
-from ops.lab.routing import Router
+from ops.lab.routing import Router, flow_hash
 from ops.lab.shape import EndpointSpec, LabShape
 from ops.lab.topology import Topology, task_of
 from probers.probing.trace import TypicalRtt

@@ -5,9 +5,8 @@ from itertools import combinations
 
 import pytest
 
-from ops.lab.ecmp import flow_hash
 from ops.lab.overlay import Missing, Overlay
-from ops.lab.routing import MAX_STEPS, Router
+from ops.lab.routing import MAX_STEPS, Router, flow_hash
 from ops.lab.shape import EndpointSpec, LabShape
 
 
