@@ -6,11 +6,12 @@ import time
 from typing import Final
 
 import faust
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas import topics
+from schemas.kafka.clients import partitions_of
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 from schemas.kafka.registry import codec_for
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
@@ -19,14 +20,12 @@ from streams.core.metrics import Metrics
 from streams.edge.consumer import RoundConsumer
 from streams.edge.earlier import Background
 from streams.edge.engine import PROCESS, Engine
-from streams.edge.errors import WorkerSetupError
 from streams.edge.publisher import Publisher
 from streams.edge.session import Restorer
 from streams.edge.source import Source
 from streams.edge.watchdog import Watchdog
 from streams.faust_app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
 
-SETUP_TIMEOUT_S: Final = 10.0
 NEEDED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY, topics.ENDPOINT)
 COPARTITIONED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY)
 
@@ -36,30 +35,14 @@ def check_topics(admin: AdminClient, settings: KafkaSettings) -> None:
 
     Raises
     ------
-    WorkerSetupError
+    BrokerError
         If the broker does not answer or a topic is not as it must be.
     """
-    try:
-        listed = admin.list_topics(timeout=SETUP_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise WorkerSetupError(
-            f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
-        ) from error
-    counts = {t.name: listed.get(settings.topic(t.name)) for t in NEEDED}
-    missing = [settings.topic(name) for name, found in counts.items() if found is None]
-    if missing:
-        raise WorkerSetupError(
-            f"no topic {', '.join(missing)} at {settings.bootstrap}: run "
-            "`skeletonhunter topics apply`"
-        )
-    partitions = {
-        t.name: len(found.partitions)
-        for t in COPARTITIONED
-        if (found := counts[t.name]) is not None
-    }
+    found = partitions_of(admin, settings, NEEDED)
+    partitions = {t.name: len(found[settings.topic(t.name)]) for t in COPARTITIONED}
     if len(set(partitions.values())) > 1:
         shown = ", ".join(f"{settings.topic(n)}: {c}" for n, c in partitions.items())
-        raise WorkerSetupError(
+        raise BrokerError(
             f"these topics must have the same number of partitions: {shown}; windows and "
             "anomalies stay in the partition of their rounds"
         )
@@ -70,7 +53,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
 
     Raises
     ------
-    WorkerSetupError
+    BrokerError
         If it cannot start.
     """
     memory.return_large_arrays()

@@ -11,15 +11,16 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Message, Producer
 
 from schemas import topics
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic
-from schemas.process.errors import CannotRunError
+from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic, original_headers
+from schemas.kafka.errors import FatalProducerError
+from schemas.kafka.options import producer_options
 from schemas.process.eventlog import EventLog
 from schemas.records import FaultEvent, FaultState
 
@@ -34,10 +35,6 @@ CE_TYPES: Final = {
 }
 
 Headers = list[tuple[str, str | bytes | None]]
-
-
-class FatalProducerError(CannotRunError):
-    """The producer cannot go on, for example because another localizer took over."""
 
 
 def cloud_event_headers(event: FaultEvent) -> Headers:
@@ -73,21 +70,14 @@ class Outbox:
         self._codec = codec
         self._log = log
         self.dead_letters = 0
-        base = {
-            **settings.librdkafka(),
-            "message.max.bytes": MAX_VALUE_BYTES,
-            "partitioner": "murmur2_random",
-            "linger.ms": 0,
+        fixed = {"message.max.bytes": MAX_VALUE_BYTES, "linger.ms": 0}
+        transactions = {
+            "transactional.id": f"{settings.topic_prefix}{PROCESS}-{settings.cluster}",
+            "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
         }
-        self._transitions = Producer(
-            {
-                **base,
-                "transactional.id": f"{settings.topic_prefix}{PROCESS}-{settings.cluster}",
-                "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
-            }
-        )
+        self._transitions = Producer(producer_options(settings, fixed=fixed | transactions))
         # Dead letters are no part of a decision: they wait for none.
-        self._letters = Producer({**base, "enable.idempotence": True})
+        self._letters = Producer(producer_options(settings, fixed=fixed))
 
     def start(self) -> None:
         """Fence a former localizer of the cluster; its open transaction is aborted."""
@@ -144,16 +134,16 @@ class Outbox:
                 timestamp=event.event_at // 1000,
             )
 
-    def dead_letter(
-        self, error: DecodeError, key: bytes | None, value: bytes | None, original: Headers
-    ) -> None:
+    def dead_letter(self, error: DecodeError, message: Message) -> None:
         """Keep a record that could not be used, with its origin and the reason."""
         self.dead_letters += 1
-        kept = [(k, v if isinstance(v, bytes) else (v or "").encode()) for k, v in original]
-        headers: Headers = list(dead_letter_headers(error, process=PROCESS, original=kept))
+        headers = dead_letter_headers(error, process=PROCESS, original=original_headers(message))
         try:
             self._letters.produce(
-                dead_letter_topic(error.topic), key=key, value=value, headers=headers
+                dead_letter_topic(error.topic),
+                key=message.key(),
+                value=message.value(),
+                headers=[*headers],
             )
         except (BufferError, KafkaException) as failure:
             self._log.error("dead_letter.lost", topic=error.topic, reason=str(failure))

@@ -5,13 +5,11 @@ needs them all. What was decided is remembered as committed offsets, with the
 time decided up to as their metadata, under a group of the cluster's.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
@@ -24,8 +22,15 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from localizer.merge import Place
 from schemas import topics
 from schemas.avro import MAX_VALUE_BYTES
+from schemas.kafka.clients import (
+    METADATA_TIMEOUT_S,
+    ask_until_answered,
+    offsets_at,
+    partitions_of,
+)
 from schemas.kafka.connection import KafkaSettings
-from schemas.process.errors import CannotRunError
+from schemas.kafka.errors import BrokerError
+from schemas.kafka.options import reader_options
 from schemas.topics import Topic
 from schemas.units import MS_NS
 
@@ -42,16 +47,11 @@ STATE_INPUTS: Final = (
 LOG_INPUTS: Final = (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)
 BATCH: Final = 500
 POLL_S: Final = 0.03
-METADATA_TIMEOUT_S: Final = 10.0
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
 ENDS_TIMEOUT_S: Final = 3.0
 # A broker loads its coordinators within seconds of its start, on a busy machine within ten.
 PATIENCE_S: Final = 30.0
 LATEST: Final[Any] = cast(Any, OffsetSpec).latest()
-
-
-class ReaderError(CannotRunError):
-    """The broker or its topics are not as they must be; says what to do."""
 
 
 class Reader:
@@ -65,16 +65,11 @@ class Reader:
         }
         self.read: dict[Place, int] = {}
         self._consumer = Consumer(
-            {
-                "fetch.message.max.bytes": MAX_VALUE_BYTES,
-                "fetch.wait.max.ms": 20,
-                **settings.librdkafka(),
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-            }
+            reader_options(
+                settings,
+                self._group,
+                defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES, "fetch.wait.max.ms": 20},
+            )
         )
         # Kept for as long as its futures: a collected client never answers.
         self._admin = AdminClient(settings.librdkafka())
@@ -88,7 +83,7 @@ class Reader:
 
         Raises
         ------
-        ReaderError
+        BrokerError
             If the broker does not answer or topics are missing.
         """
         places = self._places()
@@ -106,18 +101,8 @@ class Reader:
         return decided_ns
 
     def _places(self) -> list[Place]:
-        try:
-            found = self._consumer.list_topics(timeout=METADATA_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise ReaderError(
-                f"no Kafka broker answers at {self._settings.bootstrap}: {error.args[0].str()}"
-            ) from error
-        missing = sorted(n for n in self._names if n not in found or not found[n].partitions)
-        if missing:
-            raise ReaderError(
-                f"missing topics: {', '.join(missing)}; run `skeletonhunter topics apply`"
-            )
-        return [(name, p) for name in self._names for p in sorted(found[name].partitions)]
+        found = partitions_of(self._consumer, self._settings, self._names.values())
+        return [(name, p) for name, partitions in found.items() for p in partitions]
 
     def _decided_ns(self, places: Iterable[Place]) -> int | None:
         wanted = [TopicPartition(*p) for p in places]
@@ -129,33 +114,22 @@ class Reader:
         return min(marks, default=None)
 
     def _since(self, places: list[Place], at_ms: int) -> list[TopicPartition]:
-        wanted = [TopicPartition(*p, at_ms) for p in places]
-        found = self._patiently(
-            "offsets by time",
-            lambda: self._consumer.offsets_for_times(wanted, timeout=METADATA_TIMEOUT_S),
-        )
-        for tp in found:
-            tp.offset = tp.offset if tp.offset >= 0 else OFFSET_END
-        return found
+        return self._patiently("offsets by time", lambda: offsets_at(self._consumer, places, at_ms))
 
     @staticmethod
     def _patiently(what: str, ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
         """Ask until there is an answer: a broker that has just started has no coordinator yet."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return ask()
-            except KafkaException as error:
-                if time.monotonic() > deadline_s:
-                    raise ReaderError(f"{what}: {error.args[0].str()}") from error
-                time.sleep(POLL_S)
+        try:
+            return ask_until_answered(ask, patience_s=PATIENCE_S, retry_s=POLL_S, passing=None)
+        except KafkaException as error:
+            raise BrokerError(f"{what}: {error.args[0].str()}") from error
 
     def poll(self) -> list[Message]:
         """Return what has come; errors that pass by themselves are left out.
 
         Raises
         ------
-        ReaderError
+        BrokerError
             On an error that does not pass.
         """
         good = []
@@ -168,7 +142,7 @@ class Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self.read[place] = max(self.read.get(place, 0), int(message.offset() or 0))
             elif error.fatal():
-                raise ReaderError(f"Kafka: {error.str()}")
+                raise BrokerError(f"Kafka: {error.str()}")
         return good
 
     def ends(self) -> dict[Place, int] | None:

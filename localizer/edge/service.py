@@ -11,12 +11,13 @@ from localizer.config import LocalizerConfig
 from localizer.core import Core
 from localizer.edge.history import published
 from localizer.edge.outbox import PROCESS, Outbox
-from localizer.edge.reader import Reader, ReaderError
+from localizer.edge.reader import Reader
 from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 from schemas.process import memory
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
@@ -61,7 +62,7 @@ class Service:
 
         Raises
         ------
-        ReaderError, FatalProducerError, StalledError
+        BrokerError, FatalProducerError, StalledError
             When this process cannot go on, but another one might.
         """
         memory.collect_on_demand()
@@ -85,7 +86,7 @@ class Service:
         try:
             events, undecodable = published(self._settings, self._codec)
         except KafkaException as error:
-            raise ReaderError(f"{topics.FAULT_EVENT.name}: {error.args[0].str()}") from error
+            raise BrokerError(f"{topics.FAULT_EVENT.name}: {error.args[0].str()}") from error
         if undecodable:
             self._log.error("history.undecodable", records=undecodable)
         config = self._config.core(self._settings.cluster)
@@ -175,9 +176,7 @@ class Service:
         except DecodeError as error:
             self._counts["dead_letters"] += 1
             self._log.warning("record.refused", place=str(error)[:300])
-            headers = message.headers() or []
-            original = list(headers.items() if isinstance(headers, dict) else headers)
-            outbox.dead_letter(error, raw_key, raw, original)
+            outbox.dead_letter(error, message)
             return
         event = self._merge.accept_record(
             topic.name,

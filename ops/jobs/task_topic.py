@@ -10,6 +10,7 @@ from ops.log.reading import LogReader, UnknownTopicError
 from schemas import topics
 from schemas.codec import DecodeError
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import producer_options
 from schemas.kafka.registry import codec_for
 from schemas.records import Task
 
@@ -56,14 +57,11 @@ class TaskTopic:
                 failures.append(error.str())
 
         producer: Any = Producer(
-            {
-                **self._settings.librdkafka(),
-                "partitioner": "murmur2_random",
-                "enable.idempotence": True,
-                "message.timeout.ms": round(SEND_TIMEOUT_S * 1_000),
-                # What goes wrong is told by the exception, not by the client's own lines.
-                "log_level": 0,
-            }
+            producer_options(
+                self._settings,
+                # What goes wrong is in the exception, not in the client's own lines.
+                fixed={"message.timeout.ms": round(SEND_TIMEOUT_S * 1_000), "log_level": 0},
+            )
         )
         producer.produce(
             self._settings.topic(topics.TASK.name),

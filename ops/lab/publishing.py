@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException, Producer
 
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import producer_options
 from schemas.kafka.registry import codec_for
 from schemas.process.eventlog import EventLog
 from schemas.records import Component, Endpoint, FlowTable, Task
@@ -38,17 +39,17 @@ class LabPublisher:
         self.published = 0
         self.failed = 0
         self._producer: Any = Producer(
-            {
-                **settings.librdkafka(),
-                "partitioner": "murmur2_random",
-                "enable.idempotence": True,
-                "linger.ms": LINGER_MS,
-                "message.timeout.ms": MESSAGE_TIMEOUT_MS,
-                "queue.buffering.max.kbytes": QUEUE_KBYTES,
-                # Told by our own log, one event each; the client's own lines repeat it.
-                "error_cb": self._error,
-                "log_level": 0,
-            }
+            producer_options(
+                settings,
+                fixed={
+                    "linger.ms": LINGER_MS,
+                    "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+                    "queue.buffering.max.kbytes": QUEUE_KBYTES,
+                    # Our own log has one event for each; the client's own lines repeat it.
+                    "error_cb": self._error,
+                    "log_level": 0,
+                },
+            )
         )
 
     def topology(self, components: Iterable[Component]) -> None:

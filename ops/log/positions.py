@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from ops.log.reading import Place
 from ops.topics.admin import api
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import QUIET, consumer_options
 from streams.config import WorkerConfig
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -34,11 +35,9 @@ class GroupPositions:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._options = {
-            **settings.librdkafka(), "log_level": 0, "error_cb": lambda _error: None,
-        }  # fmt: skip
+        self._settings = settings
         # In a variable of its own: a temporary client is collected before its futures end.
-        self._client = api.AdminClient(self._options)
+        self._client = api.AdminClient({**settings.librdkafka(), **QUIET})
         self._consumers: dict[str, Consumer] = {}
 
     def committed(self, group: str, places: Collection[Place]) -> dict[Place, int | None]:
@@ -49,9 +48,7 @@ class GroupPositions:
         if not places:
             return {}
         if group not in self._consumers:
-            self._consumers[group] = Consumer(
-                {**self._options, "group.id": group, "enable.auto.commit": False}
-            )
+            self._consumers[group] = Consumer(consumer_options(self._settings, group, fixed=QUIET))
         asked = [TopicPartition(*place) for place in places]
         try:
             found = self._consumers[group].committed(asked, timeout=REQUEST_TIMEOUT_S)

@@ -18,7 +18,9 @@ from confluent_kafka import (
 
 from ops.log.entry import Entry
 from ops.log.timespan import Bound
+from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import QUIET, reader_options
 
 REQUEST_TIMEOUT_S: Final = 10.0
 BATCH: Final = 1_000
@@ -31,16 +33,6 @@ POLL_S: Final = 0.2
 # so often until the broker is called unreachable.
 SILENCE_S: Final = 5.0
 MAX_TRIES: Final = 6
-# What a broker says while a partition's leader is being found.
-PASSING: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
-
 T = TypeVar("T")
 Place = tuple[str, int]  # topic (as on the broker), partition
 
@@ -77,17 +69,16 @@ class LogReader:
         self._last_error: KafkaError | None = None
         self._ended: set[Place] = set()
         self._consumer = Consumer(
-            {
-                **settings.librdkafka(),
-                # librdkafka asks for a name; without subscribe() no group comes to be.
-                "group.id": f"skeletonhunter-reader-{uuid4().hex}",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "queued.max.messages.kbytes": QUEUE_KB,
-                "log_level": 0,
-                "error_cb": self._remember,
-            }
+            reader_options(
+                settings,
+                # Without subscribe() no group comes to be.
+                f"skeletonhunter-reader-{uuid4().hex}",
+                fixed={
+                    "queued.max.messages.kbytes": QUEUE_KB,
+                    **QUIET,
+                    "error_cb": self._remember,
+                },
+            )
         )
 
     def __enter__(self) -> Self:
@@ -164,14 +155,10 @@ class LogReader:
 
     def _asked(self, ask: Callable[[], T]) -> T:
         """Ask until there is an answer: the leader of a new partition takes a moment."""
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S
-        while True:
-            try:
-                return ask()
-            except KafkaException as error:
-                if time.monotonic() > deadline or error.args[0].code() not in PASSING:
-                    raise self._unreachable(error) from error
-                time.sleep(RETRY_S)
+        try:
+            return ask_until_answered(ask, patience_s=REQUEST_TIMEOUT_S, retry_s=RETRY_S)
+        except KafkaException as error:
+            raise self._unreachable(error) from error
 
     def start(self, offsets: Mapping[Place, int]) -> None:
         """Read these partitions from these offsets, instead of what was read before."""

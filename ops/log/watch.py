@@ -9,14 +9,14 @@ from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ops.log.reading import PASSING
 from schemas.codec import Codec, DecodeError
+from schemas.kafka.clients import METADATA_TIMEOUT_S, ask_until_answered
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import reader_options
 from schemas.kafka.registry import codec_for
 from schemas.topics import Topic
 
 BATCH: Final = 500
-METADATA_TIMEOUT_S: Final = 10.0
 RETRY_S: Final = 0.05
 
 
@@ -42,13 +42,7 @@ class Watch:
         self._codec: Codec = codec_for(settings)
         self._topics = {settings.topic(t.name): t for t in topics}
         self._consumer = Consumer(
-            {
-                **settings.librdkafka(),
-                "group.id": "skeletonhunter-watch",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "fetch.wait.max.ms": 20,
-            }
+            reader_options(settings, "skeletonhunter-watch", fixed={"fetch.wait.max.ms": 20})
         )
         self.undecodable = 0
         self._consumer.assign(
@@ -61,19 +55,16 @@ class Watch:
 
     def _first(self, name: str, partition: int, from_start: bool) -> int:
         """Return the first offset wanted: asked for now, so that "end" means this instant."""
-        deadline = time.monotonic() + METADATA_TIMEOUT_S
-        while True:
-            try:
-                low, high = self._consumer.get_watermark_offsets(
-                    TopicPartition(name, partition), timeout=METADATA_TIMEOUT_S
-                )
-            except KafkaException as error:
-                # The leader of a partition that was just made takes a moment.
-                if error.args[0].code() not in PASSING or time.monotonic() > deadline:
-                    raise ConnectionError(f"{name}: {error.args[0].str()}") from error
-                time.sleep(RETRY_S)
-            else:
-                return low if from_start else high
+        place = TopicPartition(name, partition)
+        try:
+            low, high = ask_until_answered(
+                lambda: self._consumer.get_watermark_offsets(place, timeout=METADATA_TIMEOUT_S),
+                patience_s=METADATA_TIMEOUT_S,
+                retry_s=RETRY_S,
+            )
+        except KafkaException as error:
+            raise ConnectionError(f"{name}: {error.args[0].str()}") from error
+        return low if from_start else high
 
     def _partitions(self, name: str) -> list[int]:
         found = self._consumer.list_topics(name, timeout=METADATA_TIMEOUT_S).topics[name]

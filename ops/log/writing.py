@@ -7,6 +7,7 @@ from confluent_kafka import KafkaException, Producer
 from ops.log.entry import Headers
 from ops.topics.plan import MAX_MESSAGE_BYTES
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import QUIET, producer_options
 
 POLL_S: Final = 0.1
 # Refusals are looked for once in so many records: each look takes as long as the record.
@@ -27,17 +28,16 @@ class LogWriter:
         self._error: str | None = None
         self._written = 0
         self._producer = Producer(
-            {
-                **settings.librdkafka(),
-                "enable.idempotence": True,
-                "linger.ms": LINGER_MS,
-                "compression.type": "lz4",
-                "message.max.bytes": MAX_MESSAGE_BYTES,
-                "partitioner": "murmur2_random",
-                "delivery.report.only.error": True,
-                "log_level": 0,
-                "error_cb": lambda _error: None,
-            }
+            producer_options(
+                settings,
+                fixed={
+                    "linger.ms": LINGER_MS,
+                    "compression.type": "lz4",
+                    "message.max.bytes": MAX_MESSAGE_BYTES,
+                    "delivery.report.only.error": True,
+                    **QUIET,
+                },
+            )
         )
 
     def write(

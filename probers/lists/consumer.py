@@ -11,6 +11,7 @@ from probers.clock import Clock
 from probers.lists.inbox import Record
 from probers.publish import kafka_client
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import reader_options
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 
@@ -61,24 +62,24 @@ class TopicReader:
         self._said: str | None = None
         self._restarts = 0
         self._consumer = self._client.Consumer(
-            {
-                "socket.keepalive.enable": True,
-                "reconnect.backoff.max.ms": 1_000,
-                "fetch.wait.max.ms": FETCH_WAIT_MS,
-                **settings.librdkafka(),
-                "client.id": client_id,
-                # librdkafka wants a name even where no group is used.
-                "group.id": client_id,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                # Told, not corrected silently: see `_restart`.
-                "auto.offset.reset": "error",
-                "fetch.message.max.bytes": FETCH_BYTES,
-                "fetch.max.bytes": 4 * FETCH_BYTES,
-                "queued.max.messages.kbytes": QUEUED_KBYTES,
-                "queued.min.messages": 100,
-            },
+            reader_options(
+                settings,
+                client_id,
+                defaults={
+                    "socket.keepalive.enable": True,
+                    "reconnect.backoff.max.ms": 1_000,
+                    "fetch.wait.max.ms": FETCH_WAIT_MS,
+                },
+                fixed={
+                    "client.id": client_id,
+                    # Reported, not corrected silently: see `_restart`.
+                    "auto.offset.reset": "error",
+                    "fetch.message.max.bytes": FETCH_BYTES,
+                    "fetch.max.bytes": 4 * FETCH_BYTES,
+                    "queued.max.messages.kbytes": QUEUED_KBYTES,
+                    "queued.min.messages": 100,
+                },
+            ),
             logger=kafka_client.ClientLog(log),
         )
 

@@ -18,6 +18,7 @@ from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.kafka.options import producer_options
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 
@@ -150,21 +151,23 @@ class Publisher:
         return missing
 
     def _connect(self) -> Any:
-        config = {
-            "socket.keepalive.enable": True,
-            # A broker that returns is connected to within a second or two.
-            "reconnect.backoff.max.ms": 1_000,
-            "linger.ms": 5,
-            "compression.type": COMPRESSION,
-            "queue.buffering.max.messages": 2 * WINDOW_MESSAGES,
-            **self._settings.librdkafka(),
-            "client.id": self._client_id,
-            "partitioner": "murmur2_random",
-            "enable.idempotence": True,
-            "queue.buffering.max.kbytes": QUEUE_KBYTES,
-            "message.timeout.ms": MESSAGE_TIMEOUT_MS,
-            "error_cb": self._on_error,
-        }
+        config = producer_options(
+            self._settings,
+            defaults={
+                "socket.keepalive.enable": True,
+                # A broker that returns is connected to within a second or two.
+                "reconnect.backoff.max.ms": 1_000,
+                "linger.ms": 5,
+                "compression.type": COMPRESSION,
+                "queue.buffering.max.messages": 2 * WINDOW_MESSAGES,
+            },
+            fixed={
+                "client.id": self._client_id,
+                "queue.buffering.max.kbytes": QUEUE_KBYTES,
+                "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+                "error_cb": self._on_error,
+            },
+        )
         return self._client.Producer(config, logger=kafka_client.ClientLog(self._log))
 
     def _add(

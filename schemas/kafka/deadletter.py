@@ -1,6 +1,6 @@
 """What a poison record carries into its dead-letter topic: its bytes, its origin, its error."""
 
-from typing import Final
+from typing import Any, Final
 
 from schemas.codec import DecodeError
 from schemas.topics import DLQ_SUFFIX
@@ -16,6 +16,13 @@ Headers = list[tuple[str, bytes]]
 def dead_letter_topic(topic: str) -> str:
     """Return the dead-letter topic of a (possibly prefixed) topic."""
     return topic + DLQ_SUFFIX
+
+
+def original_headers(message: Any) -> Headers:
+    """Return the headers of a client's message as they came; absent values become empty ones."""
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return [(k, v.encode() if isinstance(v, str) else v or b"") for k, v in pairs]
 
 
 def dead_letter_headers(

@@ -8,18 +8,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import DecodeError
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic
-from schemas.process.errors import CannotRunError
+from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic, original_headers
+from schemas.kafka.errors import FatalProducerError
+from schemas.kafka.options import producer_options
 from schemas.process.eventlog import EventLog
 
 Headers = list[tuple[str, str | bytes | None]]
 
 # Longer than a broker's restart takes; then the process ends and says so.
 FLUSH_TIMEOUT_S: Final = 10.0
-
-
-class FatalProducerError(CannotRunError):
-    """The producer cannot go on; a new process can."""
 
 
 def _nothing() -> None:
@@ -35,14 +32,11 @@ class Outbox:
         self._log = log
         self.not_delivered = 0
         self._producer = Producer(
-            {
-                "linger.ms": 5,
-                "compression.type": "lz4",
-                **settings.librdkafka(),
-                "message.max.bytes": MAX_VALUE_BYTES,
-                "partitioner": "murmur2_random",
-                "enable.idempotence": True,
-            }
+            producer_options(
+                settings,
+                defaults={"linger.ms": 5, "compression.type": "lz4"},
+                fixed={"message.max.bytes": MAX_VALUE_BYTES},
+            )
         )
 
     def send(
@@ -72,19 +66,14 @@ class Outbox:
 
     def dead_letter(self, error: DecodeError, message: Message) -> None:
         """Send a poison message, as it came, to its dead-letter topic."""
-        given = message.headers() or []
-        pairs = list(given.items()) if isinstance(given, dict) else given
-        original = [
-            (name, value if isinstance(value, bytes) else value.encode())
-            for name, value in pairs
-            if value is not None
-        ]
-        headers = dead_letter_headers(error, process=self._process, original=original)
+        headers = dead_letter_headers(
+            error, process=self._process, original=original_headers(message)
+        )
         self._send(
             dead_letter_topic(str(message.topic())),
             message.key(),
             message.value(),
-            headers=[(name, value) for name, value in headers],
+            headers=[*headers],
             timestamp_ms=0,
             failed=_nothing,
         )

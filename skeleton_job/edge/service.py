@@ -14,7 +14,6 @@ from typing import Final
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
@@ -24,8 +23,15 @@ from confluent_kafka import (
 
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
+from schemas.kafka.clients import (
+    METADATA_TIMEOUT_S,
+    ask_until_answered,
+    offsets_at,
+    partitions_of,
+)
 from schemas.kafka.connection import KafkaSettings
-from schemas.process.errors import CannotRunError
+from schemas.kafka.errors import BrokerError
+from schemas.kafka.options import reader_options
 from schemas.process.eventlog import EventLog
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from skeleton_job.core import SkeletonCore
@@ -40,15 +46,10 @@ INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, RNIC_COUNTERS)
 OWN: Final = (PINGLIST, SKELETON_TOPIC)
 POLL_S: Final = 0.05
 BATCH: Final = 500
-METADATA_TIMEOUT_S: Final = 10.0
 COUNTS_EVERY_S: Final = 60.0
 # What is in the making when the service is told to end has this long to end: an inference of
 # a large job takes two seconds.
 LAST_ANSWERS_S: Final = 5.0
-
-
-class ServiceError(CannotRunError):
-    """The broker or its topics are not as they must be; says what to do."""
 
 
 @dataclass(slots=True)
@@ -77,21 +78,17 @@ class Service:
 
         Raises
         ------
-        ServiceError
+        BrokerError
             If the broker cannot be reached at the start, or lacks topics.
         FatalProducerError
             If the producer has come to its end.
         """
         consumer = Consumer(
-            {
-                "fetch.message.max.bytes": MAX_VALUE_BYTES,
-                **self.settings.librdkafka(),
-                # No group is joined; librdkafka wants a name all the same.
-                "group.id": "skeleton-job",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-            }
+            reader_options(
+                self.settings,
+                "skeleton-job",
+                defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES},
+            )
         )
         outbox = Outbox(self.settings, PROCESS, self.log)
         inferring = Inferring(self.workers)
@@ -121,46 +118,34 @@ class Service:
                 self._log_counts(outbox)
 
     def _assign(self, consumer: Consumer) -> None:
-        try:
-            found = consumer.list_topics(timeout=METADATA_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise ServiceError(
-                f"no Kafka broker answers at {self.settings.bootstrap}: {error.args[0].str()}"
-            ) from error
         self._names = {self.settings.topic(t.name): t for t in INPUTS}
-        missing = sorted(n for n in self._names if n not in found or not found[n].partitions)
-        if missing:
-            raise ServiceError(
-                f"missing topics: {', '.join(missing)}; run `skeletonhunter topics apply`"
-            )
+        found = partitions_of(consumer, self.settings, INPUTS)
         begin_ms = max(0, time.time_ns() - self.look_back_ns) // 10**6
-        whole, recent = [], []
-        for name, topic in self._names.items():
-            for p in found[name].partitions:
-                if topic is RNIC_COUNTERS:
-                    recent.append(TopicPartition(name, p, begin_ms))
-                else:
-                    whole.append(TopicPartition(name, p, OFFSET_BEGINNING))
-        recent = self._offsets(consumer, recent)
-        for tp in recent:
-            # Below zero: nothing that late.
-            tp.offset = tp.offset if tp.offset >= 0 else OFFSET_END
+        counters = self.settings.topic(RNIC_COUNTERS.name)
+        recent = self._offsets(consumer, [(counters, p) for p in found.pop(counters)], begin_ms)
+        whole = [
+            TopicPartition(name, p, OFFSET_BEGINNING)
+            for name, partitions in found.items()
+            for p in partitions
+        ]
         self._behind = {(tp.topic, tp.partition) for tp in whole + recent}
         consumer.assign(whole + recent)
         self.log.info("skeleton.reading", partitions=len(self._behind))
 
-    def _offsets(self, consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    def _offsets(
+        self, consumer: Consumer, places: list[tuple[str, int]], at_ms: int
+    ) -> list[TopicPartition]:
         """Ask until there is an answer: the leader of a new partition takes a moment."""
-        deadline_s = time.monotonic() + METADATA_TIMEOUT_S
-        while True:
-            try:
-                return consumer.offsets_for_times(wanted, timeout=METADATA_TIMEOUT_S)
-            except KafkaException as error:
-                if time.monotonic() > deadline_s or self._stopping:
-                    raise ServiceError(
-                        f"no offsets of the counters: {error.args[0].str()}"
-                    ) from error
-                time.sleep(POLL_S)
+        try:
+            return ask_until_answered(
+                lambda: offsets_at(consumer, places, at_ms),
+                patience_s=METADATA_TIMEOUT_S,
+                retry_s=POLL_S,
+                passing=None,
+                stopping=lambda: self._stopping,
+            )
+        except KafkaException as error:
+            raise BrokerError(f"no offsets of the counters: {error.args[0].str()}") from error
 
     def _take(self, message: Message, outbox: Outbox) -> None:
         error = message.error()

@@ -10,7 +10,7 @@ rebalance that waits for that thread: both stood still for good.)
 import threading
 import time
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import (
     Consumer,
@@ -21,6 +21,8 @@ from confluent_kafka import (
 )
 
 from schemas import topics
+from schemas.kafka.clients import PASSING
+from schemas.kafka.options import consumer_options
 from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
@@ -39,22 +41,6 @@ MAX_POLL_INTERVAL_MS: Final = 600_000
 # Of the session: partitions were lost, and no assignment came for so long after. A
 # group settles within one session; a client that does not rejoin is replaced.
 REJOIN_SESSIONS: Final = 5
-# Errors after which the client goes on by itself once the broker is back.
-PASSING: Final = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TRANSPORT,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-    }
-)
 
 
 class RoundConsumer:
@@ -89,20 +75,20 @@ class RoundConsumer:
         self._lost_at: float | None = None
         self._rejoin_s = REJOIN_SESSIONS * config.session_timeout_s
         session_ms = int(config.session_timeout_s * 1000)
-        options: dict[str, Any] = {
-            **QUEUE_BACKOFF,
-            **settings.librdkafka(),
-            "group.id": settings.topic(config.group),
-            "client.id": "skeletonhunter-worker",
-            "session.timeout.ms": session_ms,
-            "heartbeat.interval.ms": session_ms // 4,
-            "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, session_ms),
-            "partition.assignment.strategy": "cooperative-sticky",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest",
-            "on_commit": self._on_commit,
-        }
+        options = consumer_options(
+            settings,
+            settings.topic(config.group),
+            defaults=QUEUE_BACKOFF,
+            fixed={
+                "client.id": "skeletonhunter-worker",
+                "session.timeout.ms": session_ms,
+                "heartbeat.interval.ms": session_ms // 4,
+                "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, session_ms),
+                "partition.assignment.strategy": "cooperative-sticky",
+                "auto.offset.reset": "earliest",
+                "on_commit": self._on_commit,
+            },
+        )
         if config.instance_id:
             options["group.instance.id"] = config.instance_id
         self._consumer = Consumer(options, logger=CLIENT_LOG)

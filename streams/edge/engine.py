@@ -23,7 +23,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic, original_headers
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
 from streams.core.feed import Refused, window_bytes
@@ -403,7 +403,7 @@ class Engine:
             # Dead letters have their own partitions; any will do.
             partition=-1,
             key=message.key(),
-            headers=dead_letter_headers(error, process=PROCESS, original=_headers(message)),
+            headers=dead_letter_headers(error, process=PROCESS, original=original_headers(message)),
         )
 
     def _mark_idle(self, session: Session, now: float, log_ends: LogEnds) -> None:
@@ -450,10 +450,3 @@ class Engine:
         self._metrics.add("commits")
         for session in due:
             session.committed = session.settled.offset
-
-
-def _headers(message: Message) -> Headers:
-    """Return the headers as they came; absent values become empty ones."""
-    found = message.headers() or []
-    pairs = found.items() if isinstance(found, dict) else found
-    return [(k, v.encode() if isinstance(v, str) else v or b"") for k, v in pairs]

@@ -1,10 +1,4 @@
-"""What can go wrong in the worker, by what is done about it."""
-
-from schemas.process.errors import CannotRunError
-
-
-class WorkerSetupError(CannotRunError):
-    """The worker cannot start: the message says what is missing and what to do."""
+"""What can go wrong in the worker while it runs."""
 
 
 class SessionLostError(RuntimeError):

@@ -7,7 +7,9 @@ from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import reader_options
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import CLIENT_LOG
 
@@ -17,16 +19,6 @@ TIMEOUT_S: Final = 10.0
 RETRY_S: Final = 0.1
 # The client waits this long for a full batch; the tail of a range rarely is one.
 POLL_S: Final = 0.02
-# Topics that were made a moment ago, or whose leader is moving.
-UNSETTLED: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-    }
-)
 BATCH: Final = 2000
 FETCH_WAIT_MS: Final = 10
 # Once its queue is full the client asks for no more during this time, a second by default: what
@@ -44,21 +36,15 @@ class LogReader:
 
     def __init__(self, settings: KafkaSettings, beat: Callable[[], None] = lambda: None) -> None:
         self.beat = beat
-        self._consumer = Consumer(
-            {
-                **QUEUE_BACKOFF,
-                **settings.librdkafka(),
-                "group.id": UNUSED_GROUP,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                # A broker answers one request of a connection after the other: what is asked for
-                # next would wait for a fetch at the end of a partition.
-                "fetch.wait.max.ms": FETCH_WAIT_MS,
-            },
-            logger=CLIENT_LOG,
+        options = reader_options(
+            settings,
+            UNUSED_GROUP,
+            defaults=QUEUE_BACKOFF,
+            # A broker answers one request of a connection after the other: what is asked for
+            # next would wait for a fetch at the end of a partition.
+            fixed={"fetch.wait.max.ms": FETCH_WAIT_MS},
         )
+        self._consumer = Consumer(options, logger=CLIENT_LOG)
 
     def __enter__(self) -> Self:
         return self
@@ -130,15 +116,10 @@ class LogReader:
     @staticmethod
     def _asked(call: Callable[[], Any], where: str) -> Any:
         """Return what the broker answers, asking again while a partition has no leader."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            try:
-                return call()
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code not in UNSETTLED or time.monotonic() > deadline:
-                    raise SessionLostError(f"{where}: {error}") from error
-                time.sleep(RETRY_S)
+        try:
+            return ask_until_answered(call, patience_s=TIMEOUT_S, retry_s=RETRY_S)
+        except KafkaException as error:
+            raise SessionLostError(f"{where}: {error}") from error
 
 
 def _until(messages: list[Message], end: int, where: str) -> tuple[list[Message], bool]:

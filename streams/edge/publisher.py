@@ -31,6 +31,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import Headers
+from schemas.kafka.options import producer_options
 from streams.edge.errors import SessionLostError
 
 BEAT_S: Final = 0.1
@@ -141,19 +142,17 @@ class Publisher:
         self._receipt = Receipt()
         self._lots: deque[_Lot] = deque()
         self._failure: str | None = None
-        self._producer = Producer(
-            {
-                **settings.librdkafka(),
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",
+        options = producer_options(
+            settings,
+            fixed={
                 "compression.type": "lz4",
                 "linger.ms": LINGER_MS,
                 "message.timeout.ms": int(self._timeout_s * 1000),
                 "queue.buffering.max.messages": QUEUE_MESSAGES,
                 "queue.buffering.max.kbytes": QUEUE_KBYTES,
             },
-            logger=CLIENT_LOG,
         )
+        self._producer = Producer(options, logger=CLIENT_LOG)
         self._pulse = Pulse(session_timeout_s, self._serve)
 
     def send(

@@ -1,0 +1,150 @@
+"""What confluent-kafka's clients are asked in several places, each once.
+
+The only module beside the record contract that imports a Kafka client.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
+from schemas.topics import Topic
+
+Answer = TypeVar("Answer")
+
+METADATA_TIMEOUT_S: Final = 10.0
+READ_BATCH: Final = 1_000
+READ_POLL_S: Final = 0.2
+# Errors of a topic that was created a moment ago, or whose leader is moving.
+UNSETTLED: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
+# Errors after which a client goes on by itself once the broker is back.
+PASSING: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+
+
+def ask_until_answered(
+    ask: Callable[[], Answer],
+    *,
+    patience_s: float,
+    retry_s: float,
+    passing: Collection[int] | None = UNSETTLED,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """Return what the broker answers, asking again while it is not settled.
+
+    Parameters
+    ----------
+    ask
+        Asks once; raises KafkaException where there is no answer yet.
+    passing
+        Codes of errors that are worth asking again; None: all.
+    stopping
+        Whether the caller has no use for an answer any more.
+
+    Raises
+    ------
+    KafkaException
+        On another error, or when the patience is over.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            lasting = passing is not None and error.args[0].code() not in passing
+            if lasting or time.monotonic() > deadline_s or stopping():
+                raise
+            time.sleep(retry_s)
+
+
+def partitions_of(
+    client: Any, settings: KafkaSettings, topics: Iterable[Topic]
+) -> dict[str, list[int]]:
+    """Return the partitions of topics that must be there, by their names on the broker.
+
+    `client` is a consumer or an admin client.
+
+    Raises
+    ------
+    BrokerError
+        If the broker does not answer or topics are missing.
+    """
+    try:
+        found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise BrokerError(
+            f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
+        ) from error
+    names = [settings.topic(t.name) for t in topics]
+    missing = sorted(n for n in names if n not in found or not found[n].partitions)
+    if missing:
+        raise BrokerError(
+            f"missing topics: {', '.join(missing)}; run `skeletonhunter topics apply`"
+        )
+    return {name: sorted(found[name].partitions) for name in names}
+
+
+def offsets_at(
+    consumer: Consumer, places: Iterable[tuple[str, int]], at_ms: int
+) -> list[TopicPartition]:
+    """Return for each partition the first record at or after a time, its end if there is none."""
+    wanted = [TopicPartition(*place, at_ms) for place in places]
+    found: list[TopicPartition] = consumer.offsets_for_times(wanted, timeout=METADATA_TIMEOUT_S)
+    for place in found:
+        place.offset = place.offset if place.offset >= 0 else OFFSET_END
+    return found
+
+
+def read_to_end(consumer: Consumer, starts: Iterable[TopicPartition]) -> Iterator[Message]:
+    """Yield all messages from the given offsets to the ends that the partitions have now.
+
+    The consumer has the options of a reader. Errors that pass by themselves are passed over.
+
+    Raises
+    ------
+    KafkaException
+        On a fatal error.
+    """
+    starts = list(starts)
+    waiting = {(place.topic, place.partition) for place in starts}
+    consumer.assign(starts)
+    while waiting:
+        for message in consumer.consume(READ_BATCH, READ_POLL_S):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                waiting.discard((str(message.topic()), int(message.partition() or 0)))
+            elif error.fatal():
+                raise KafkaException(error)

@@ -1,0 +1,64 @@
+"""Options of Kafka clients: what all of ours have in common. No client is imported here.
+
+The order is the same everywhere: defaults, which the `[kafka]` table may change; the table; what
+must be as it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from schemas.kafka.connection import KafkaSettings
+
+Options = Mapping[str, Any]
+NONE: Final[Options] = {}
+
+# Where Java's producer puts a key: all writers of a topic must agree.
+PARTITIONER: Final = "murmur2_random"
+# A tool reports errors by itself; the client's own lines would repeat them.
+QUIET: Final[Options] = {"log_level": 0, "error_cb": lambda _error: None}
+
+
+def producer_options(
+    settings: KafkaSettings, *, defaults: Options = NONE, fixed: Options = NONE
+) -> dict[str, Any]:
+    """Return the options of a producer that writes each record once and in order."""
+    return {
+        **defaults,
+        **settings.librdkafka(),
+        "partitioner": PARTITIONER,
+        "enable.idempotence": True,
+        **fixed,
+    }
+
+
+def consumer_options(
+    settings: KafkaSettings, group: str, *, defaults: Options = NONE, fixed: Options = NONE
+) -> dict[str, Any]:
+    """Return the options of a consumer that commits nothing by itself.
+
+    `group` is its group, or any name where it joins none: librdkafka wants one all the same.
+    """
+    return {
+        **defaults,
+        **settings.librdkafka(),
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        **fixed,
+    }
+
+
+def reader_options(
+    settings: KafkaSettings, name: str, *, defaults: Options = NONE, fixed: Options = NONE
+) -> dict[str, Any]:
+    """Return the options of a consumer that is assigned partitions, in no group.
+
+    It reports the end of each partition, and goes on at a log's beginning where the offset that
+    it was given is gone.
+    """
+    return consumer_options(
+        settings,
+        name,
+        defaults=defaults,
+        fixed={"enable.partition.eof": True, "auto.offset.reset": "earliest", **fixed},
+    )
