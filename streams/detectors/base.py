@@ -7,7 +7,7 @@ records (`streams.core.detection`).
 
 To add one: write a module with a subclass of one of the two, and enter the class into
 `streams.detectors.registry`. If it decides on a new kind of anomaly, `AnomalyKind` gets a name.
-`tests/unit/streams/detectors/test_conformance.py` tests each class of the registry.
+`tests/unit/streams/detectors/test_detectors_conformance.py` tests each class of the registry.
 """
 
 from abc import ABC, abstractmethod

@@ -103,7 +103,7 @@ def z_threshold(windows: int) -> float:
     Examples
     --------
     >>> round(z_threshold(60), 2)
-    4.27
+    4.29
     """
     return -float(stdtrit(windows - 1, FALSE_ALARMS_PER_BLOCK / REFERENCES))
 

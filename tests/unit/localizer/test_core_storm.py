@@ -10,11 +10,12 @@ from ops.bench.scale.localizer import Run, run_storm
 @pytest.fixture(scope="module")
 def storm() -> Run:
     """Return what comes of a spine's death in a fabric of 20,480 5-tuples."""
-    found = run_storm(10, 3)
-    # Other tests want the collector as it was.
-    gc.unfreeze()
-    gc.enable()
-    return found
+    try:
+        return run_storm(10, 3)
+    finally:
+        # Other tests want the collector as it was.
+        gc.unfreeze()
+        gc.enable()
 
 
 def test_a_spine_that_dies_is_one_verdict_and_no_page_for_each_path(storm: Run) -> None:
