@@ -1,7 +1,8 @@
 """All transports that an agent has, and what opens each: one row a transport.
 
 What a transport can do is its row in `schemas.transports`. To add one: its symbol in
-`schemas.enums`, its row there, its module beside this one, and its row here.
+`schemas.enums`, its row there, its module beside this one, and its row here. All modules but that
+of plain UDP are imported when a transport is opened: an agent has no memory to spare for others.
 """
 
 import socket
@@ -13,9 +14,6 @@ from probers.config.rnics import RnicConfig
 from probers.host import netns
 from probers.transports import sockets
 from probers.transports.base import ProbeSettings, Transport
-from probers.transports.gateway import GatewayTransport
-from probers.transports.tcp import TcpTransport
-from probers.transports.tunnel import open_tunnel
 from probers.transports.udp import UdpTransport
 from schemas.enums import Transport as TransportKind
 
@@ -34,11 +32,12 @@ def open_transport(
 
 
 def _open_tcp(port: int, config: RnicConfig, clock: Clock, _: ProbeSettings) -> Transport:
+    from probers.transports.tcp import TcpTransport  # noqa: PLC0415
+
     return TcpTransport(clock, config.address, port)
 
 
 def _open_rdma(_: int, config: RnicConfig, clock: Clock, probes: ProbeSettings) -> Transport:
-    # pyverbs, and ctypes, only where they are used.
     from probers.transports.rdma.transport import RdmaTransport  # noqa: PLC0415
 
     if config.rdma is None:
@@ -54,6 +53,8 @@ def _open_rdma(_: int, config: RnicConfig, clock: Clock, probes: ProbeSettings) 
 
 def _open_udp(port: int, config: RnicConfig, clock: Clock, probes: ProbeSettings) -> Transport:
     if config.gateway is not None:
+        from probers.transports.gateway import GatewayTransport  # noqa: PLC0415
+
         return GatewayTransport(
             clock,
             config.address,
@@ -69,7 +70,11 @@ def _open_udp(port: int, config: RnicConfig, clock: Clock, probes: ProbeSettings
             return sockets.open_udp(address, port)
         return netns.inside(namespace, lambda: sockets.open_udp(address, port))
 
-    tunnel = open_tunnel(config)
+    tunnel = None
+    if config.tunnel_address is not None:
+        from probers.transports.tunnel import open_tunnel  # noqa: PLC0415
+
+        tunnel = open_tunnel(config.tunnel_address, config.host_netns)
     try:
         return UdpTransport(
             clock,

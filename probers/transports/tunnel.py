@@ -9,9 +9,9 @@ the tunnel is IPv4.
 
 import socket
 import struct
+from pathlib import Path
 from typing import Final
 
-from probers.config.rnics import RnicConfig
 from probers.host import netns
 from probers.transports import sockets
 from probers.transports.sockets import IPV4, SocketError
@@ -118,17 +118,14 @@ class TunnelErrors:
         self.socket.close()
 
 
-def open_tunnel(config: RnicConfig) -> TunnelErrors | None:
-    """Open what an RNIC's settings name; None where they name no tunnel.
+def open_tunnel(address: str, namespace: Path | None) -> TunnelErrors:
+    """Open the tunnel's end at an address, in another namespace if one is named.
 
     Raises
     ------
     OSError
         As `TunnelErrors`, and if the namespace cannot be entered.
     """
-    address, namespace = config.tunnel_address, config.host_netns
-    if address is None:
-        return None
     if namespace is None:
         return TunnelErrors(address)
     return netns.inside(namespace, lambda: TunnelErrors(address))

@@ -11,7 +11,7 @@ and stays a hop without an address. IPv6 routers quote up to 1,280 bytes (RFC 44
 
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from probers import packet
 from probers.clock import Clock
@@ -21,8 +21,10 @@ from probers.transports.base import Completion, PacketCounts, Probe
 from probers.transports.exchange import Exchange
 from probers.transports.responder import Responder
 from probers.transports.sockets import Readiness, family_of
-from probers.transports.tunnel import TunnelErrors
 from schemas.enums import Transport as TransportKind
+
+if TYPE_CHECKING:
+    from probers.transports.tunnel import TunnelErrors
 
 # Datagrams taken from one socket in one turn, so that a flood at one socket does
 # not keep the loop from its timers.
@@ -60,7 +62,7 @@ class UdpTransport:
         probe_bytes: int = packet.MIN_PACKET_BYTES,
         packets: Packets = UNSEALED,
         opener: Callable[[str, int], tuple[socket.socket, bool]] = sockets.open_udp,
-        tunnel: TunnelErrors | None = None,
+        tunnel: "TunnelErrors | None" = None,
     ) -> None:
         self.counts = PacketCounts()
         self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
