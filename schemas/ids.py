@@ -6,6 +6,10 @@ EndpointId = NewType("EndpointId", str)
 AgentId = NewType("AgentId", str)
 PathId = NewType("PathId", str)
 
+# A 5-tuple by its endpoints: source, destination, number of the flow between them. A stream
+# worker's `FlowKey` has the agent that probes it in front.
+FlowId = tuple[str, str, int]
+
 PATH_SEPARATOR = ">"
 STATE_SEPARATOR = "|"
 # Longest id accepted from configuration; Kafka keys and file names stay small.

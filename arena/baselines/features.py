@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.baselines.observing import Window
-from localizer.network.paths import FlowKey
 from schemas.columns.arrays import Floats, Int64s
+from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 from streams.detectors.lof import lof_scores
 
@@ -72,11 +72,11 @@ class LookBack:
     def __init__(self, least_lof: float = LEAST_LOF, in_a_row: int = IN_A_ROW) -> None:
         self._least_lof = least_lof
         self._in_a_row = in_a_row
-        self._place: dict[FlowKey, int] = {}
+        self._place: dict[FlowId, int] = {}
         self._history: Rows = np.full((0, WINDOWS, FEATURES), np.nan)
         self._outside = np.zeros(0, np.int64)
 
-    def put(self, window: Window) -> set[FlowKey]:
+    def put(self, window: Window) -> set[FlowId]:
         """Take in a window; return the 5-tuples that are anomalous now."""
         rows = self._rows(window)
         points = features(window)
@@ -133,10 +133,10 @@ class HalfHours:
         self._block_ns = block_ns
         self._least_z = least_z
         self._begin_ns: int | None = None
-        self._blocks: dict[FlowKey, _Block] = {}
-        self._fits: dict[FlowKey, _Fit] = {}
+        self._blocks: dict[FlowId, _Block] = {}
+        self._fits: dict[FlowId, _Fit] = {}
 
-    def put(self, window: Window) -> set[FlowKey]:
+    def put(self, window: Window) -> set[FlowId]:
         """Take in a window; return the 5-tuples that are slower than at T, once a half-hour."""
         if self._begin_ns is None:
             self._begin_ns = window.begin_ns
@@ -153,7 +153,7 @@ class HalfHours:
         blocks, self._blocks = self._blocks, {}
         return {key for key, block in blocks.items() if block.count and self._slower(key, block)}
 
-    def _slower(self, key: FlowKey, block: _Block) -> bool:
+    def _slower(self, key: FlowId, block: _Block) -> bool:
         fit = self._fits.get(key)
         if fit is None or fit.tests >= TESTS:
             self._fits[key] = _Fit(block)

@@ -20,10 +20,11 @@ from arena.simulation.agents import AgentRound
 from arena.simulation.setup import Rec
 from arena.simulation.timeline import Slice
 from localizer.facts.overlay import FlowTables
-from localizer.network.paths import FlowKey, PathBook
+from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
 from schemas import topics
 from schemas.columns.arrays import Bools, Floats, Int64s
+from schemas.ids import FlowId
 from schemas.records import Component, FlowTable
 from schemas.units import SECOND_NS
 
@@ -62,7 +63,7 @@ class Window:
 
     begin_ns: int
     end_ns: int
-    flows: tuple[FlowKey, ...]
+    flows: tuple[FlowId, ...]
     sent: Int64s
     lost: Int64s
     starts: Int64s
@@ -172,7 +173,7 @@ def window_of(
     *,
     begin_ns: int,
     end_ns: int,
-    flows: Sequence[FlowKey],
+    flows: Sequence[FlowId],
     owner: Int64s,
     ok: Bools,
     rtt_ns: Int64s,

@@ -24,9 +24,9 @@ from arena.baselines.features import HalfHours, LookBack
 from arena.baselines.observing import WINDOW_NS, Window, joined
 from arena.baselines.plugin import Accusation
 from localizer.facts.overlay import Break
-from localizer.network.paths import FlowKey
 from schemas.columns.arrays import Bools
 from schemas.enums import ComponentKind
+from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
 # The paper's median of 8 s from fault to alarm leaves no room for 30-s windows of loss.
@@ -47,7 +47,7 @@ class Published:
         self._slices: list[Window] = []
         self._look_back = LookBack()
         self._half_hours = HalfHours()
-        self._slow: set[FlowKey] = set()
+        self._slow: set[FlowId] = set()
 
     def observe(self, window: Window) -> list[Accusation]:
         """Accuse what algorithm 1 finds for the paths that fail."""

@@ -10,8 +10,9 @@ from enum import Enum
 from sys import intern
 from typing import Final
 
-from localizer.network.traces import FlowKey, key_of
+from localizer.network.traces import key_of
 from schemas.enums import AnomalyKind, AnomalyState
+from schemas.ids import FlowId
 from schemas.records import Anomaly
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -104,11 +105,11 @@ class OpenAnomalies:
         self.stale = 0
         self.refused = 0
         self._max_flows = max_flows
-        self._open: dict[FlowKey, dict[AnomalyKind, Symptom]] = {}
-        self._brief: dict[FlowKey, Symptom] = {}
+        self._open: dict[FlowId, dict[AnomalyKind, Symptom]] = {}
+        self._brief: dict[FlowId, Symptom] = {}
         # Open anomalies by family, and their 5-tuples in order; None: to be sorted again.
-        self._by_family: dict[Family, dict[FlowKey, tuple[Symptom, ...]]] = {f: {} for f in Family}
-        self._order: dict[Family, list[FlowKey] | None] = dict.fromkeys(Family)
+        self._by_family: dict[Family, dict[FlowId, tuple[Symptom, ...]]] = {f: {} for f in Family}
+        self._order: dict[Family, list[FlowId] | None] = dict.fromkeys(Family)
         # Lower bound of when any open anomaly was last reported, except by the frozen agents.
         self._oldest_ns = 0
         self._frozen: frozenset[str] = frozenset()
@@ -162,7 +163,7 @@ class OpenAnomalies:
         self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 
-    def drop_flow(self, key: FlowKey) -> None:
+    def drop_flow(self, key: FlowId) -> None:
         """Forget everything about a 5-tuple."""
         gone = self._open.pop(key, None), self._brief.pop(key, None)
         for family in Family:
@@ -178,19 +179,19 @@ class OpenAnomalies:
                 del self._brief[key]
                 self.version += 1
 
-    def open(self, key: FlowKey) -> dict[AnomalyKind, Symptom]:
+    def open(self, key: FlowId) -> dict[AnomalyKind, Symptom]:
         """Return the open anomalies of a 5-tuple by kind."""
         return self._open.get(key, {})
 
-    def flows(self) -> list[FlowKey]:
+    def flows(self) -> list[FlowId]:
         """Return the 5-tuples with an open anomaly."""
         return list(self._open)
 
-    def flows_of(self, family: Family) -> KeysView[FlowKey]:
+    def flows_of(self, family: Family) -> KeysView[FlowId]:
         """Return the 5-tuples with open anomalies of a family."""
         return self._by_family[family].keys()
 
-    def by_family(self, family: Family) -> Iterator[tuple[FlowKey, tuple[Symptom, ...]]]:
+    def by_family(self, family: Family) -> Iterator[tuple[FlowId, tuple[Symptom, ...]]]:
         """Yield each 5-tuple with open anomalies of a family, sorted, and these anomalies."""
         filed, order = self._by_family[family], self._order[family]
         if order is None:
@@ -198,7 +199,7 @@ class OpenAnomalies:
         for key in order:
             yield key, filed[key]
 
-    def brief_cuts(self) -> Iterator[tuple[FlowKey, Symptom]]:
+    def brief_cuts(self) -> Iterator[tuple[FlowId, Symptom]]:
         """Yield 5-tuples that were cut off only for a moment, sorted."""
         for key in sorted(self._brief):
             if key not in self._open:
@@ -220,7 +221,7 @@ class OpenAnomalies:
             if not kinds:
                 del self._open[key]
 
-    def _update_family(self, key: FlowKey, family: Family) -> None:
+    def _update_family(self, key: FlowId, family: Family) -> None:
         """Update the family index for a 5-tuple."""
         filed, symptoms = self._by_family[family], self._open.get(key, {}).values()
         found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
@@ -231,7 +232,7 @@ class OpenAnomalies:
         else:
             filed.pop(key, None)
 
-    def _clear(self, key: FlowKey, known: Symptom, event_ns: int) -> None:
+    def _clear(self, key: FlowId, known: Symptom, event_ns: int) -> None:
         del self._open[key][known.kind]
         if not self._open[key]:
             del self._open[key]

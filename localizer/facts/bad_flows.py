@@ -10,9 +10,9 @@ from typing import Final
 
 from localizer.facts.anomalies import FAMILY, Family, Symptom
 from localizer.facts.inputs import Sources
-from localizer.network.paths import FlowKey
 from localizer.network.traces import UNTRACED, TraceFindings
 from schemas.enums import AnomalyKind
+from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
 # If the prober's own delay is at least this share of the rise, the prober caused it.
@@ -58,7 +58,7 @@ class BadFlow:
         When it was last reported as bad, or as over.
     """
 
-    key: FlowKey
+    key: FlowId
     symptoms: tuple[Symptom, ...]
     components: tuple[str, ...]
     prober: str
@@ -116,8 +116,8 @@ class BadFlows:
         self._sources = sources
         # Results of the last call by family, and what each 5-tuple's result was derived from.
         self._results: dict[Family, tuple[int, list[BadFlow]]] = {}
-        self._cached: dict[Family, dict[FlowKey, CachedFlow]] = {family: {} for family in Family}
-        self._cleared: dict[FlowKey, tuple[BadFlow, TraceFindings, BadFlow]] = {}
+        self._cached: dict[Family, dict[FlowId, CachedFlow]] = {family: {} for family in Family}
+        self._cleared: dict[FlowId, tuple[BadFlow, TraceFindings, BadFlow]] = {}
 
     def all_bad(self, family: Family, now_ns: int) -> list[BadFlow]:
         """Return all bad 5-tuples with everything that they cross, sorted by key.
@@ -137,7 +137,7 @@ class BadFlows:
         self,
         family: Family,
         now_ns: int,
-        explained: frozenset[FlowKey],
+        explained: frozenset[FlowId],
         leaky: frozenset[str] = frozenset(),
     ) -> list[BadFlow]:
         """Return the bad 5-tuples not in `explained`, without components that lost probes passed.
@@ -161,7 +161,7 @@ class BadFlows:
     def _open(self, family: Family, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         agent_of, path = sources.roster.agent_of, sources.paths.path
-        before, cached = self._cached[family], dict[FlowKey, CachedFlow]()
+        before, cached = self._cached[family], dict[FlowId, CachedFlow]()
         self._cached[family] = cached
         for key, symptoms in sources.anomalies.by_family(family):
             responder = agent_of(key[1])
@@ -211,7 +211,7 @@ class BadFlows:
     def _exonerated(
         self,
         flow: BadFlow,
-        before: dict[FlowKey, tuple[BadFlow, TraceFindings, BadFlow]],
+        before: dict[FlowId, tuple[BadFlow, TraceFindings, BadFlow]],
         began_ns: dict[str, int],
         leaky: frozenset[str],
     ) -> BadFlow:
@@ -244,7 +244,7 @@ class BadFlows:
         return known[2]
 
     def _counts(
-        self, family: Family, key: FlowKey, symptom: Symptom, now_ns: int, troubled: set[str]
+        self, family: Family, key: FlowId, symptom: Symptom, now_ns: int, troubled: set[str]
     ) -> bool:
         if family is Family.LOSS and not troubled:
             return True

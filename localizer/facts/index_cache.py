@@ -9,9 +9,10 @@ from typing import Final
 
 from localizer.facts.roster import Roster
 from localizer.network.flow_index import FlowIndex
-from localizer.network.paths import FlowKey, PathBook
+from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
+from schemas.ids import FlowId
 
 NONE: Final[frozenset[str]] = frozenset()
 # The index renumbers its endpoints when it has this many unused numbers, and as many as are in use.
@@ -74,9 +75,9 @@ class IndexCache:
     def _begin(self) -> None:
         self._index = FlowIndex()
         self._replies = ReplyWays(self._topology, self._index)
-        self._lists: dict[str, set[FlowKey]] = {}
+        self._lists: dict[str, set[FlowId]] = {}
         # By 5-tuple the agents that list it; by endpoint the agents whose lists name it.
-        self._owners: dict[FlowKey, tuple[str, ...]] = {}
+        self._owners: dict[FlowId, tuple[str, ...]] = {}
         self._naming: defaultdict[str, set[str]] = defaultdict(set)
         self._named: dict[str, set[str]] = {}
 
@@ -88,7 +89,7 @@ class IndexCache:
                 found[agent].add(endpoint)
         return found
 
-    def _keys_of(self, ends: set[str]) -> set[FlowKey]:
+    def _keys_of(self, ends: set[str]) -> set[FlowId]:
         """Return the 5-tuples from and to some endpoints."""
         return {
             key
@@ -97,7 +98,7 @@ class IndexCache:
             if key[0] in mine or key[1] in mine
         }
 
-    def _apply_list(self, agent_id: str) -> set[FlowKey]:
+    def _apply_list(self, agent_id: str) -> set[FlowId]:
         """Apply an agent's new ping list; return the 5-tuples that came or went."""
         named = self._roster.endpoints_on_list_of(agent_id)
         before = self._named.pop(agent_id, set())
@@ -111,7 +112,7 @@ class IndexCache:
             self._named[agent_id] = named
         return self._apply_list_for(agent_id, before | named)
 
-    def _apply_list_for(self, agent_id: str, ends: set[str]) -> set[FlowKey]:
+    def _apply_list_for(self, agent_id: str, ends: set[str]) -> set[FlowId]:
         """Apply an agent's list for some endpoints; return the 5-tuples that came or went."""
         held = self._lists.setdefault(agent_id, set())
         before = {key for key in held if key[0] in ends or key[1] in ends}
@@ -128,7 +129,7 @@ class IndexCache:
             del self._lists[agent_id]
         return before ^ now
 
-    def _renew(self, key: FlowKey) -> bool:
+    def _renew(self, key: FlowId) -> bool:
         """Update a 5-tuple in the index; return whether anything changed."""
         owners = self._owners.get(key)
         if owners is None or not self._paths.is_traced(key):

@@ -3,7 +3,8 @@
 from collections.abc import Container, Iterator
 from typing import Final
 
-from localizer.network.traces import FlowKey, key_of
+from localizer.network.traces import key_of
+from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
 
 # Departed endpoints remembered: half of all containers live less than an hour, so this is a day of
@@ -124,7 +125,7 @@ class Roster:
         known = self._lists.get(agent_id)
         return set() if known is None else {end for t in known.targets for end in (t.src, t.dst)}
 
-    def probed_by(self, agent_id: str, ends: Container[str] | None = None) -> Iterator[FlowKey]:
+    def probed_by(self, agent_id: str, ends: Container[str] | None = None) -> Iterator[FlowId]:
         """Yield the 5-tuples of an agent's ping list between registered endpoints.
 
         Parameters
@@ -140,7 +141,7 @@ class Roster:
                 for flow in range(target.flows):
                     yield key_of(target.src, target.dst, flow)
 
-    def probed(self) -> Iterator[tuple[str, FlowKey]]:
+    def probed(self) -> Iterator[tuple[str, FlowId]]:
         """Yield (agent, 5-tuple) for all ping lists, between registered endpoints."""
         for agent_id in self.agents_with_list():
             for key in self.probed_by(agent_id):

@@ -19,10 +19,10 @@ from localizer.inference.good_flows import GoodFlows
 from localizer.inference.observations import ResolvedFaults, flow_rows, hop_rows
 from localizer.inference.search import Problem
 from localizer.network.flow_index import FlowIndex
-from localizer.network.paths import FlowKey
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
 from schemas.enums import ComponentKind
+from schemas.ids import FlowId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Evidence:
     good: Int64s
     well: Callable[[str], int]
     known: frozenset[str]
-    echoing: frozenset[FlowKey]
+    echoing: frozenset[FlowId]
 
 
 # Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
@@ -96,7 +96,7 @@ def gather(
     bad: list[BadFlow],
     *,
     now_ns: int,
-    explained: frozenset[FlowKey],
+    explained: frozenset[FlowId],
     resolved: ResolvedFaults,
     known: frozenset[str],
     allow_global: bool,
@@ -196,7 +196,7 @@ def _bonus(
 
 def _excluded(
     sources: Sources, index: FlowIndex, family: Family, bad: list[BadFlow], now_ns: int
-) -> tuple[set[FlowKey], set[str]]:
+) -> tuple[set[FlowId], set[str]]:
     """Return the 5-tuples that are not good, and the agents whose reports are not reliable."""
     board = sources.anomalies
     not_good = {flow.key for flow in bad} | board.flows_of(family)

@@ -11,8 +11,8 @@ import numpy as np
 
 from localizer.inference.causes import Columns
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
-from localizer.network.paths import FlowKey
 from schemas.columns.arrays import Bools, Floats, Int64s
+from schemas.ids import FlowId
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class GoodFlows:
 
     @classmethod
     def of(
-        cls, index: FlowIndex, not_good: Iterable[FlowKey], unreliable: Iterable[str]
+        cls, index: FlowIndex, not_good: Iterable[FlowId], unreliable: Iterable[str]
     ) -> "GoodFlows":
         """Select all 5-tuples but the bad ones and those of agents that report nothing reliable.
 

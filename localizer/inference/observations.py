@@ -21,10 +21,11 @@ from localizer.inference.causes import Columns, PossibleColumns
 from localizer.inference.good_flows import GoodRows
 from localizer.inference.tables import Block, PossibleCrossings, PossibleGroups, Table
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
-from localizer.network.paths import FlowKey, PathBook
+from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.traces import HopProbe
 from schemas.columns.arrays import Int64s
+from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
 # Probability that a 5-tuple which a fault had let pass for long is bad because of it after all: the
@@ -151,7 +152,7 @@ class ResolvedFaults:
         self._paths = paths
         self._replies = replies
 
-    def until_ns(self, key: FlowKey, components: Iterable[str] = ()) -> int:
+    def until_ns(self, key: FlowId, components: Iterable[str] = ()) -> int:
         """Return when the last resolved fault on a 5-tuple's path or reply path ended; 0 if none.
 
         Parameters
@@ -264,7 +265,7 @@ def hop_rows(
     column: Columns,
     *,
     replies: ReplyWays,
-    explained: frozenset[FlowKey],
+    explained: frozenset[FlowId],
     resolved: ResolvedFaults,
     now_ns: int,
 ) -> Block:
@@ -346,7 +347,7 @@ def hop_rows(
     return rows.block(1.0)
 
 
-def _sample(keys: list[FlowKey]) -> list[FlowKey]:
+def _sample(keys: list[FlowId]) -> list[FlowId]:
     """Return at most `MAX_TRACED` of the keys, evenly spread."""
     return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
 

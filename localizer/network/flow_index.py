@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from localizer.network.paths import FlowKey
 from schemas.columns.arrays import Bools, Int64s
+from schemas.ids import FlowId
 
 Numbers = NDArray[np.int32]
 
@@ -55,8 +55,8 @@ class FlowIndex:
         self.probers: dict[str, int] = {}
         self.responders: dict[str, int] = {}
         self.endpoints: dict[str, int] = {}
-        self.by_key: dict[FlowKey, int] = {}
-        self._keys: list[FlowKey] = []
+        self.by_key: dict[FlowId, int] = {}
+        self._keys: list[FlowId] = []
         # What each row crosses, as the caller passed it.
         self._crossed: list[Iterable[str]] = []
         self._free: list[int] = []
@@ -76,7 +76,7 @@ class FlowIndex:
         return len(self.by_key)
 
     def set_flow(
-        self, key: FlowKey, components: Iterable[str], prober: str, responder: str | None
+        self, key: FlowId, components: Iterable[str], prober: str, responder: str | None
     ) -> bool:
         """Add or update a 5-tuple; return whether anything changed.
 
@@ -108,7 +108,7 @@ class FlowIndex:
         self._note_change(place, found)
         return True
 
-    def drop_flow(self, key: FlowKey) -> bool:
+    def drop_flow(self, key: FlowId) -> bool:
         """Remove a 5-tuple; return whether it was there."""
         place = self.by_key.pop(key, None)
         if place is None:
@@ -138,17 +138,17 @@ class FlowIndex:
         """How many numbers are in use, `NOTHING` included."""
         return len(self._names)
 
-    def row_of(self, key: FlowKey, components: Iterable[str]) -> int:
+    def row_of(self, key: FlowId, components: Iterable[str]) -> int:
         """Return the row of a 5-tuple if it was set with this object of components, else -1."""
         place = self.by_key.get(key, -1)
         return place if place >= 0 and self._crossed[place] is components else -1
 
-    def crossed(self, key: FlowKey) -> Iterable[str]:
+    def crossed(self, key: FlowId) -> Iterable[str]:
         """Return what a 5-tuple crosses; empty if it has no row."""
         place = self.by_key.get(key)
         return () if place is None else self._crossed[place]
 
-    def key(self, place: int) -> FlowKey:
+    def key(self, place: int) -> FlowId:
         """Return the 5-tuple of a row."""
         return self._keys[place]
 
@@ -216,7 +216,7 @@ class FlowIndex:
     def _endpoint(self, name: str) -> int:
         return self.endpoints.setdefault(name, len(self.endpoints))
 
-    def _allocate_row(self, key: FlowKey, most: int) -> int:
+    def _allocate_row(self, key: FlowId, most: int) -> int:
         """Return a free row for a 5-tuple."""
         if self._free:
             place = self._free.pop()

@@ -14,7 +14,6 @@ from localizer.network.topology import Basis, Topology
 from localizer.network.traces import (
     EVIDENCE_NS,
     UNTRACED,
-    FlowKey,
     HopProbe,
     Trace,
     TraceFindings,
@@ -25,9 +24,10 @@ from localizer.network.traces import (
     trace_of,
 )
 from schemas.enums import TraceCause
+from schemas.ids import FlowId
 from schemas.records import PathTrace
 
-__all__ = ["EVIDENCE_NS", "FlowKey", "PathBook"]
+__all__ = ["EVIDENCE_NS", "PathBook"]
 
 # Complete traces kept per 5-tuple: one from before a fault must survive those made during it, and a
 # latency baseline is the least of several.
@@ -73,9 +73,9 @@ class PathBook:
         self.forgotten = 0
         self._topology = topology
         self._max_flows = max_flows
-        self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
+        self._flows: OrderedDict[FlowId, _Flow] = OrderedDict()
         # 5-tuples whose path may have changed since `pop_changes`.
-        self._changed: set[FlowKey] = set()
+        self._changed: set[FlowId] = set()
         self._times = TraceTimes()
         # Paths of traces with equal hops, computed once.
         self._shared: dict[
@@ -120,7 +120,7 @@ class PathBook:
             self._changed.add(gone)
             self.forgotten += 1
 
-    def pop_changes(self) -> set[FlowKey]:
+    def pop_changes(self) -> set[FlowId]:
         """Return the 5-tuples with a new path since the last call.
 
         Changes by the topology are not included.
@@ -128,20 +128,20 @@ class PathBook:
         found, self._changed = self._changed, set()
         return found
 
-    def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowKey]:
+    def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowId]:
         """Return the 5-tuples traced since a time, sorted; of more than `most` the latest."""
         return self._times.traced_since(since_ns, most)
 
-    def traced_ns(self, key: FlowKey) -> int | None:
+    def traced_ns(self, key: FlowId) -> int | None:
         """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""
         return self._times.last_ns(key)
 
-    def is_traced(self, key: FlowKey) -> bool:
+    def is_traced(self, key: FlowId) -> bool:
         """Return whether a complete trace of the 5-tuple is known."""
         flow = self._flows.get(key)
         return flow is not None and bool(flow.complete)
 
-    def path(self, key: FlowKey, before_ns: int | None = None) -> KnownPath:
+    def path(self, key: FlowId, before_ns: int | None = None) -> KnownPath:
         """Return the path of a 5-tuple.
 
         Parameters
@@ -159,7 +159,7 @@ class PathBook:
         return self._resolved(key, chosen)
 
     def hop_probes(
-        self, key: FlowKey, since_ns: int, healthy_ns: int, latest: int = EVIDENCE
+        self, key: FlowId, since_ns: int, healthy_ns: int, latest: int = EVIDENCE
     ) -> list[HopProbe]:
         """Return the single probes of a 5-tuple's traces.
 
@@ -196,7 +196,7 @@ class PathBook:
             found += trace.probes[1]
         return found
 
-    def findings_since(self, key: FlowKey, since_ns: int) -> TraceFindings:
+    def findings_since(self, key: FlowId, since_ns: int) -> TraceFindings:
         """Return what the traces since a time say about a 5-tuple that is cut off.
 
         An incomplete trace shows that everything before the last answering hop was passed. The hop
@@ -222,7 +222,7 @@ class PathBook:
             flow.findings = basis, findings if traced or broken else UNTRACED
         return flow.findings[1]
 
-    def _broken_off(self, key: FlowKey, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
+    def _broken_off(self, key: FlowId, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
         """Yield incomplete traces since then: the usual path, and the last hop that answered."""
         flow = self._flows.get(key)
         if flow is None or not flow.complete:
@@ -242,7 +242,7 @@ class PathBook:
                 yield usual, last
 
     def _probes(
-        self, key: FlowKey, trace: Trace, baseline: list[Trace], model: list[Trace]
+        self, key: FlowId, trace: Trace, baseline: list[Trace], model: list[Trace]
     ) -> list[HopProbe]:
         own = self._resolved(key, trace)
         usual = self._resolved(key, model[0]) if model else NOTHING
@@ -269,7 +269,7 @@ class PathBook:
             )
         return probes
 
-    def _resolved(self, key: FlowKey, trace: Trace) -> KnownPath:
+    def _resolved(self, key: FlowId, trace: Trace) -> KnownPath:
         topology = self._topology
         basis = topology.basis(key[0], key[1])
         if trace.path is None or trace.path[0] != basis:

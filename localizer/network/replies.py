@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from localizer.network.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Numbers
-from localizer.network.paths import FlowKey
 from localizer.network.topology import Topology
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ComponentKind
+from schemas.ids import FlowId
 
 Leaves = frozenset[str]
 Shares = dict[str, float]
@@ -88,7 +88,7 @@ class ReplyWays:
         self._group, self._looked_up = np.full(FIRST, NOT_LOOKED_UP), 0
 
     def invalidate(
-        self, keys: Iterable[FlowKey], moved: Collection[str] = (), crossed: Iterable[str] = ()
+        self, keys: Iterable[FlowId], moved: Collection[str] = (), crossed: Iterable[str] = ()
     ) -> None:
         """Drop what depends on 5-tuples that came, went or changed their paths.
 

@@ -10,10 +10,9 @@ from typing import Final
 
 from localizer.network.routes import KnownPath
 from localizer.network.topology import Basis
+from schemas.ids import FlowId
 from schemas.records import PathTrace
 from schemas.units import SECOND_NS, us_to_ns
-
-FlowKey = tuple[str, str, int]
 
 # What path.trace.v1 holds at most.
 MAX_HOPS: Final = 64
@@ -32,7 +31,7 @@ class HopProbe:
         Whether the hop is the endpoint itself.
     """
 
-    flow: FlowKey
+    flow: FlowId
     traced_ns: int
     components: tuple[str, ...]
     answered: bool
@@ -76,7 +75,7 @@ class Trace:
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
 
 
-def key_of(src: str, dst: str, flow: int) -> FlowKey:
+def key_of(src: str, dst: str, flow: int) -> FlowId:
     """Return the key of a 5-tuple; ids are interned, which saves memory and speeds comparison."""
     return intern(src), intern(dst), flow
 
@@ -131,10 +130,10 @@ class TraceTimes:
     def __init__(self) -> None:
         self._newest_ns = 0
         self._oldest_s = 0
-        self._traced_ns: dict[FlowKey, int] = {}
-        self._traced_in: defaultdict[int, set[FlowKey]] = defaultdict(set)
+        self._traced_ns: dict[FlowId, int] = {}
+        self._traced_in: defaultdict[int, set[FlowId]] = defaultdict(set)
 
-    def record_trace(self, key: FlowKey, traced_ns: int) -> None:
+    def record_trace(self, key: FlowId, traced_ns: int) -> None:
         """Record the time of a 5-tuple's latest trace; forget times beyond `EVIDENCE_NS`."""
         before_ns = self._traced_ns.get(key)
         if before_ns is not None and before_ns // SECOND_NS != traced_ns // SECOND_NS:
@@ -149,25 +148,25 @@ class TraceTimes:
             # Skip seconds without a trace.
             self._oldest_s = min(oldest, min(self._traced_in, default=oldest))
 
-    def traced_since(self, since_ns: int, most: int) -> list[FlowKey]:
+    def traced_since(self, since_ns: int, most: int) -> list[FlowId]:
         """Return the 5-tuples traced since a time, sorted; of more than `most` the latest."""
-        found: list[FlowKey] = []
+        found: list[FlowId] = []
         for second in sorted(self._traced_in, reverse=True):
             if second < since_ns // SECOND_NS or len(found) >= most:
                 break
             found += sorted(k for k in self._traced_in[second] if self._traced_ns[k] >= since_ns)
         return sorted(found[:most])
 
-    def last_ns(self, key: FlowKey) -> int | None:
+    def last_ns(self, key: FlowId) -> int | None:
         """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""
         return self._traced_ns.get(key)
 
-    def none_since(self, key: FlowKey, since_ns: int) -> bool:
+    def none_since(self, key: FlowId, since_ns: int) -> bool:
         """Return whether a 5-tuple was certainly not traced since a time."""
         at_ns = self._traced_ns.get(key)
         return (self._oldest_s * SECOND_NS if at_ns is None else at_ns + 1) <= since_ns
 
-    def forget_flow(self, key: FlowKey) -> None:
+    def forget_flow(self, key: FlowId) -> None:
         """Forget a 5-tuple."""
         at_ns = self._traced_ns.pop(key, None)
         if at_ns is not None:

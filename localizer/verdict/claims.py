@@ -13,10 +13,10 @@ from localizer.facts.anomalies import Family
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.inputs import Sources
 from localizer.facts.overlay import Break, ChainFault, FlowTables
-from localizer.network.paths import FlowKey
 from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
 from schemas.enums import ComponentKind, Layer
+from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
 # Bounds of fault.event.v1.
@@ -50,7 +50,7 @@ class Claim:
     decided: bool
     confidence: float
     candidates: tuple[tuple[str, float], ...]
-    keys: frozenset[FlowKey]
+    keys: frozenset[FlowId]
     bad: int
     good: int
     onset_ns: int
@@ -83,7 +83,7 @@ def make_claim(
     decided: bool,
     confidence: float,
     candidates: Iterable[tuple[str, float]],
-    keys: frozenset[FlowKey],
+    keys: frozenset[FlowId],
     good: int,
     onset_ns: int,
     evidence: Iterable[str],
@@ -136,7 +136,7 @@ def dead_agents(sources: Sources) -> list[Claim]:
     """Return a claim for each agent that is declared dead."""
     if not sources.liveness.dead:
         return []
-    failing: defaultdict[str, set[FlowKey]] = defaultdict(set)
+    failing: defaultdict[str, set[FlowId]] = defaultdict(set)
     for key, _ in sources.anomalies.by_family(Family.LOSS):
         agent = sources.roster.agent_of(key[1])
         if agent in sources.liveness.dead:
@@ -183,10 +183,10 @@ class ChainClaims:
         self._versions = (-1, -1)
         self._replayed: dict[tuple[str, str], ChainFault | None] = {}
 
-    def find(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowKey]]:
+    def find(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowId]]:
         """Replay the chains of all cut-off 5-tuples; return claims, and what they explain."""
         found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
-        broken: set[FlowKey] = set()
+        broken: set[FlowId] = set()
         if not len(self._tables):
             return [], frozenset()
         for flow in self._flows.all_bad(Family.LOSS, now_ns):

@@ -12,13 +12,13 @@ from localizer.inference.causes import Reason
 from localizer.inference.evidence import gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
-from localizer.network.paths import FlowKey
 from localizer.verdict.cases import Case, cases
 from localizer.verdict.catalogue import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim, dead_agents
 from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.lifecycle import Lifecycle, Situation
+from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
@@ -49,7 +49,7 @@ class Decider:
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
         self._next_ns = 0
-        self._echoes: frozenset[FlowKey] = frozenset()
+        self._echoes: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
         self._tidier = Housekeeper(sources, self._index)
 
@@ -129,7 +129,7 @@ class Decider:
         claims += self._family(Family.LATENCY, self._aftermath(now_ns), now_ns)
         return claims
 
-    def _family(self, family: Family, explained: frozenset[FlowKey], now_ns: int) -> list[Claim]:
+    def _family(self, family: Family, explained: frozenset[FlowId], now_ns: int) -> list[Claim]:
         leaky = frozenset(
             i.event.component_id
             for i in self._lifecycle.open_faults()
@@ -200,11 +200,11 @@ class Decider:
             if case.cause.reason is Reason.REPLY:
                 self._echoes |= {flow.key for flow in case.bad}
 
-    def _owned(self, family: Family) -> frozenset[FlowKey]:
+    def _owned(self, family: Family) -> frozenset[FlowId]:
         """Return the 5-tuples of open faults of a family; few remain bad while a fault clears."""
         group = LOSS if family is Family.LOSS else LATENCY
         faults = self._lifecycle.open_faults()
-        owned = frozenset[FlowKey]().union(*(i.keys or () for i in faults if i.group == group))
+        owned = frozenset[FlowId]().union(*(i.keys or () for i in faults if i.group == group))
         return owned | self._echoes if family is Family.LOSS else owned
 
     def _known(self, family: Family) -> frozenset[str]:
@@ -216,7 +216,7 @@ class Decider:
             if i.group == group and i.event.decided
         )
 
-    def _aftermath(self, now_ns: int) -> frozenset[FlowKey]:
+    def _aftermath(self, now_ns: int) -> frozenset[FlowId]:
         """Return 5-tuples whose latency is a consequence of a fault that loses or lost packets."""
         open_now: set[str] = set()
         until_ns: dict[str, int] = {}
@@ -243,7 +243,7 @@ class Decider:
     def _situation(self, claims: list[Claim], now_ns: int) -> Situation:
         loss = self._bad_keys(Family.LOSS, now_ns)
         latency = self._bad_keys(Family.LATENCY, now_ns) - loss - self._aftermath(now_ns)
-        covered = frozenset[FlowKey]().union(*(claim.keys for claim in claims))
+        covered = frozenset[FlowId]().union(*(claim.keys for claim in claims))
         return Situation(
             bad_loss=loss,
             bad_latency=latency,
@@ -256,14 +256,14 @@ class Decider:
         )
 
     def _crossing(
-        self, components: frozenset[str], keys: frozenset[FlowKey], group: str
-    ) -> frozenset[FlowKey]:
+        self, components: frozenset[str], keys: frozenset[FlowId], group: str
+    ) -> frozenset[FlowId]:
         if group == AGENT:
             return frozenset()
         path = self._sources.paths.path
         return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
 
-    def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowKey]:
+    def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowId]:
         agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.excusable()
         if not troubled:
             return frozenset(self._sources.anomalies.flows_of(family))

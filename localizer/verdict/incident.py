@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from localizer.network.paths import FlowKey
 from localizer.verdict.catalogue import KINDS, PARTIAL
 from localizer.verdict.claims import Claim
 from schemas.enums import FaultLifecycle
+from schemas.ids import FlowId
 from schemas.records import Candidate, FaultEvent
 from schemas.units import SECOND_NS, ns_to_us, us_to_ns
 from schemas.version import VERSION
@@ -72,8 +72,8 @@ class Incident:
 
     event: FaultEvent
     group: str
-    keys: frozenset[FlowKey] | None = None
-    first: frozenset[FlowKey] | None = None
+    keys: frozenset[FlowId] | None = None
+    first: frozenset[FlowId] | None = None
     quiet_ns: int | None = None
     back_ns: int | None = None
 
@@ -86,7 +86,7 @@ class Incident:
         """Start over: what it hit before says little about what it hits now."""
         self.back_ns, self.first = now_ns, None
 
-    def let_pass(self, key: FlowKey, onset_ns: int) -> bool:
+    def let_pass(self, key: FlowId, onset_ns: int) -> bool:
         """Return whether a 5-tuple that crosses it became bad long after the fault began.
 
         Not for partial loss: it shows on one 5-tuple after another.

@@ -21,12 +21,12 @@ from localizer.facts.inputs import Sources
 from localizer.facts.overlay import FlowTables
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import cut_share
-from localizer.network.paths import FlowKey
 from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
 from localizer.verdict.catalogue import CUT_SHARE, KINDS, FaultKind, kind_of_loss
 from localizer.verdict.claims import Claim, make_claim
 from localizer.verdict.refinement import Specifier
 from schemas.enums import AnomalyKind, ComponentKind
+from schemas.ids import FlowId
 from schemas.units import MS_NS, SECOND_NS
 
 # Traces of lost 5-tuples are available after this time: two timeouts, and slack.
@@ -54,7 +54,7 @@ class Judge:
         self,
         case: Case,
         now_ns: int,
-        owned: frozenset[FlowKey] = frozenset(),
+        owned: frozenset[FlowId] = frozenset(),
         *,
         others: frozenset[str] = frozenset(),
     ) -> Claim | None:
@@ -141,7 +141,7 @@ class Judge:
         generic = KINDS["high_latency" if sudden else "latency_drift"]
         return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
 
-    def _agent(self, case: Case, now_ns: int, owned: frozenset[FlowKey]) -> Claim | None:
+    def _agent(self, case: Case, now_ns: int, owned: frozenset[FlowId]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
         if (
             case.evidence.family is not Family.LOSS

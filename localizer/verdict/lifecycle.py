@@ -6,11 +6,11 @@ from typing import Final
 
 from localizer.config import CoreConfig
 from localizer.facts.states import SPECIFIC
-from localizer.network.paths import FlowKey
 from localizer.verdict.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
 from localizer.verdict.claims import Claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import FaultLifecycle
+from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -48,14 +48,14 @@ class Situation:
         5-tuples that only lose replies because of open faults.
     """
 
-    bad_loss: frozenset[FlowKey]
-    bad_latency: frozenset[FlowKey]
+    bad_loss: frozenset[FlowId]
+    bad_latency: frozenset[FlowId]
     dead_agents: frozenset[str]
-    crossing: Callable[[frozenset[str], str], frozenset[FlowKey]]
+    crossing: Callable[[frozenset[str], str], frozenset[FlowId]]
     unexplained: int
-    echoes: frozenset[FlowKey] = frozenset()
+    echoes: frozenset[FlowId] = frozenset()
 
-    def bad(self, group: str) -> frozenset[FlowKey]:
+    def bad(self, group: str) -> frozenset[FlowId]:
         """Return the bad 5-tuples that can be evidence of a fault of a group."""
         return self.bad_latency if group == LATENCY else self.bad_loss
 
@@ -164,7 +164,7 @@ class Lifecycle:
                 return incident
         return None
 
-    def _is_new(self, claim: Claim, echoes: frozenset[FlowKey]) -> bool:
+    def _is_new(self, claim: Claim, echoes: frozenset[FlowId]) -> bool:
         """Return whether enough of a claim's 5-tuples belong to no open fault."""
         if claim.group == AGENT:
             return True

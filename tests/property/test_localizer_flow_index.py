@@ -8,7 +8,8 @@ from localizer.facts.index_cache import IndexCache
 from localizer.facts.roster import Roster
 from localizer.network import flow_index
 from localizer.network.flow_index import NOTHING, FlowIndex
-from localizer.network.paths import FlowKey, PathBook
+from localizer.network.paths import PathBook
+from schemas.ids import FlowId
 from tests.unit.localizer.made import endpoint, pinglist, small_fabric, trace
 
 ENDS = ("e0", "e1")
@@ -29,10 +30,10 @@ changes = st.lists(
 @settings(max_examples=150)
 @given(changes, st.sampled_from([0, 1_024]))
 def test_rows_by_component_are_those_of_a_plain_dict(
-    changes: list[tuple[FlowKey, list[str] | None, str, str | None]], first: int
+    changes: list[tuple[FlowId, list[str] | None, str, str | None]], first: int
 ) -> None:
     """However 5-tuples come, change and go; with the postings made anew often, or never."""
-    index, plain = FlowIndex(), dict[FlowKey, set[tuple[str, str]]]()
+    index, plain = FlowIndex(), dict[FlowId, set[tuple[str, str]]]()
     before, flow_index.FIRST = flow_index.FIRST, first  # type: ignore[misc]
     try:
         for key, components, prober, responder in changes:
@@ -97,7 +98,7 @@ def test_what_is_kept_up_is_what_is_probed_and_traced(
         else:
             cache.refresh()
     index = cache.refresh()
-    expected: dict[FlowKey, tuple[str, set[str], str | None]] = {}
+    expected: dict[FlowId, tuple[str, set[str], str | None]] = {}
     for agent, key in roster.probed():
         if paths.is_traced(key):
             crossed = set(paths.path(key).components)

@@ -13,8 +13,8 @@ from localizer.network.flow_index import NOTHING, FlowIndex
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
-from localizer.network.traces import FlowKey
 from schemas.enums import ComponentKind
+from schemas.ids import FlowId
 from schemas.records import Component
 from schemas.units import SECOND_NS
 from tests.unit.localizer.made import component, endpoint, link, pinglist, small_fabric, trace
@@ -132,7 +132,7 @@ class Kept:
         }  # fmt: skip
 
 
-def rows(index: FlowIndex) -> dict[FlowKey, tuple[str, str, tuple[str, ...]]]:
+def rows(index: FlowIndex) -> dict[FlowId, tuple[str, str, tuple[str, ...]]]:
     """Return prober, responder and components of each row."""
     found = {}
     for key, place in index.by_key.items():
@@ -142,7 +142,7 @@ def rows(index: FlowIndex) -> dict[FlowKey, tuple[str, str, tuple[str, ...]]]:
     return found
 
 
-def through(index: FlowIndex, component_id: str) -> set[FlowKey]:
+def through(index: FlowIndex, component_id: str) -> set[FlowId]:
     """Return the 5-tuples that cross a component, by the postings."""
     return {index.key(p) for p in index.rows_with(index.components[component_id]).tolist()}
 

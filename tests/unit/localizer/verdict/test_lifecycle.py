@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from localizer.config import CoreConfig
-from localizer.network.paths import FlowKey
 from localizer.verdict.catalogue import KINDS
 from localizer.verdict.claims import Claim
 from localizer.verdict.incident import TRANSITIONS, Trigger, fault_id, opened, resolve
 from localizer.verdict.lifecycle import Lifecycle, Situation
 from schemas.enums import ComponentKind, FaultLifecycle, Layer
+from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, ns_to_us
 from tests.unit.localizer.made import START
@@ -19,13 +19,13 @@ CONFIG = CoreConfig(cluster="lab", flap_ns=20 * SECOND_NS)
 OPEN, UPDATED, RESOLVED = FaultLifecycle.OPEN, FaultLifecycle.UPDATED, FaultLifecycle.RESOLVED
 
 
-def keys(count: int, first: int = 0) -> frozenset[FlowKey]:
+def keys(count: int, first: int = 0) -> frozenset[FlowId]:
     """Return so many 5-tuples."""
     return frozenset(("e0", "e1", flow) for flow in range(first, first + count))
 
 
 def claim(
-    component: str = "A", flows: frozenset[FlowKey] = keys(4), kind: str = "connectivity"
+    component: str = "A", flows: frozenset[FlowId] = keys(4), kind: str = "connectivity"
 ) -> Claim:
     """Return a decided claim that is ready; change it by `replace`."""
     return Claim(
@@ -47,12 +47,12 @@ class Life:
         self,
         *claims: Claim,
         seconds: float = 1.0,
-        bad: frozenset[FlowKey] | None = None,
+        bad: frozenset[FlowId] | None = None,
         dead: frozenset[str] = frozenset(),
     ) -> list[FaultEvent]:
         """Return the transitions of one decision; what is bad is what is claimed, unless given."""
         self.now += round(seconds * SECOND_NS)
-        wrong = frozenset[FlowKey]().union(*(c.keys for c in claims)) if bad is None else bad
+        wrong = frozenset[FlowId]().union(*(c.keys for c in claims)) if bad is None else bad
         situation = Situation(
             bad_loss=wrong, bad_latency=wrong, dead_agents=dead,
             crossing=lambda components, group: wrong if components and group else frozenset(),
