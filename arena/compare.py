@@ -35,7 +35,7 @@ class Contestant(Protocol):
     name: str
 
     def second(self, part: Slice) -> None:
-        """Take in a second."""
+        """Observe a second."""
 
     def finish(self) -> tuple[Verdict, ...]:
         """Return the verdicts when nothing more comes."""
@@ -54,7 +54,7 @@ class Ours:
         self._events: list[FaultEvent] = []
 
     def second(self, part: Slice) -> None:
-        """Take in a second, and decide."""
+        """Observe a second, and decide."""
         self._events += feed(self._direct, part)
 
     def finish(self) -> tuple[Verdict, ...]:
@@ -92,7 +92,7 @@ class Guest:
 
     def _show(self, windows: list[Window]) -> None:
         for window in windows:
-            self._book.put(window, self._diagnoser.observe(window))
+            self._book.record_window(window, self._diagnoser.observe(window))
 
 
 def compare(

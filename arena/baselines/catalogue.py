@@ -60,7 +60,7 @@ def _of_class(spec: str) -> Diagnoser:
     module, _, name = spec.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)()
-    except Exception as error:  # foreign code: whatever it raises is told
+    except Exception as error:  # foreign code: whatever it raises is reported
         raise PluginError(f"diagnoser {spec}: {type(error).__name__}: {error}") from error
     if not isinstance(found, Diagnoser):
         raise PluginError(f"diagnoser {spec}: it needs `name` and `observe(window)`")

@@ -112,7 +112,7 @@ class Observer:
         self._tables: list[FlowTable] = []
 
     def second(self, part: Slice) -> list[Window]:
-        """Take in a second; return the window that ends with it, if one does."""
+        """Observe a second; return the window that ends with it, if one does."""
         if self._begin_ns is None:
             self._begin_ns = part.begin_ns
         self._end_ns = part.begin_ns + SECOND_NS

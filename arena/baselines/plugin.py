@@ -79,8 +79,8 @@ class VerdictBook:
         self._verdicts: list[_Open] = []
         self._topology: Topology | None = None
 
-    def put(self, window: Window, accusations: list[Accusation]) -> None:
-        """Take in what was said of a window."""
+    def record_window(self, window: Window, accusations: list[Accusation]) -> None:
+        """Record the accusations of a window."""
         self._topology = window.network.topology
         free = [v for v in self._verdicts if window.begin_ns - v.seen_ns < END_NS]
         for said in sorted(accusations, key=lambda a: (-a.score, a.component_id)):

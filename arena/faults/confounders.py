@@ -1,6 +1,6 @@
 """Events of healthy clusters that are no network fault: a diagnosis must not report them.
 
-Crashed agents are told (as `agent_dead`), but call nobody: a verdict of the host layer is
+Crashed agents are reported (as `agent_dead`), but page nobody: a verdict of the host layer is
 no page. Everything else here must leave no verdict at all.
 """
 

@@ -51,7 +51,7 @@ class Injection:
 class Places:
     """Where a fault can be so that somebody notices, and which places look alike.
 
-    A component that fewer than `LEAST` 5-tuples of two pairs cross is nobody's matter.
+    A component that fewer than `LEAST` 5-tuples of two pairs cross is no place for a fault.
     """
 
     LEAST = 4

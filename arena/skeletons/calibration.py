@@ -1,7 +1,7 @@
 """The confidence of an inference: a logistic regression on the evidence that it reports.
 
 Fitted to whether data- and pipeline-parallel degree are right, with a ridge, on captures
-for development. What it is worth is told on captures that were left out of the fit.
+for development. It is validated on captures that were left out of the fit.
 """
 
 from collections.abc import Sequence

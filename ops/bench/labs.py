@@ -53,8 +53,8 @@ class Turns:
         self.path.write_text("".join(kept), encoding="utf-8")
         return ended
 
-    def add(self, turn: int, run: Run) -> None:
-        """Keep one injection."""
+    def add_injection(self, turn: int, run: Run) -> None:
+        """Write one injection."""
         outcome = run.outcome
         late_s = run.case.timeout_s if outcome.open_delay_s is None else outcome.open_delay_s
         self._write(
@@ -110,7 +110,13 @@ def suite(lab: str, runs: int, say: Say, *, resume: bool) -> list[Figure]:
     turn = turns.begin(resume=resume)
     while turn < runs:
         result = run_suite(
-            lab, runs=runs, first=turn, bootstrap=None, say=say, found=turns.add, ended=turns.end
+            lab,
+            runs=runs,
+            first=turn,
+            bootstrap=None,
+            say=say,
+            found=turns.add_injection,
+            ended=turns.end,
         )
         turn = result.next_turn
     return figures(lab, runs, list(turns.runs()))

@@ -154,7 +154,7 @@ class Demo:
         return 0.0 if self._fault_at is None else time.monotonic() - self._fault_at
 
     def _take(self, seen: Seen) -> None:
-        self._board.add(seen)
+        self._board.count_record(seen)
         if isinstance(seen.record, FaultEvent):
             self._screen.verdict(seen.record, self._since_fault())
 

@@ -39,7 +39,7 @@ class Scoreboard:
     anomalies: int = 0
     _rounds: deque[tuple[int, int, int]] = field(default_factory=deque)
 
-    def add(self, seen: Seen) -> None:
+    def count_record(self, seen: Seen) -> None:
         """Fold one record in; tombstones remove what they name."""
         match seen.record:
             case ProbeRound() as record:

@@ -104,7 +104,7 @@ MAX_RTT_US: Final = 60e6
 # Between these, the number of digits tells seconds, milli-, micro- and nanoseconds apart.
 MIN_TIME_S, MAX_TIME_S = 946_684_800, 4_102_444_800  # the years 2000 and 2100
 MAX_PROBES_PER_ROW: Final = 1_000
-# Probes of one row are told apart by their time; a microsecond stays within any round.
+# Probes of one row are distinguished by their time; a microsecond stays within any round.
 PROBE_STEP_NS: Final = 1_000
 
 TRANSPORTS: Final = {
@@ -205,7 +205,7 @@ def parse(
     Raises
     ------
     HeaderError
-        If the header does not tell what is needed.
+        If the header lacks a needed column.
     """
     reader = csv.reader(_bounded_lines(file))
     try:
@@ -332,7 +332,7 @@ def _number(column: str, text: str) -> float:
 
 
 def _time_ns(text: str) -> int:
-    """Return nanoseconds since the epoch; whole numbers are told apart by their size."""
+    """Return nanoseconds since the epoch; whole numbers are distinguished by their size."""
     rule = "a time from 2000 to 2100: seconds, ms, us or ns since the epoch, or ISO (UTC)"
     if text.isascii() and text.isdigit() and len(text) <= 20:
         number = int(text)

@@ -66,7 +66,7 @@ class RoundBuilder:
         self._latest_ns = 0
         self.disordered = 0
 
-    def add(self, row: Row) -> tuple[list[ProbeRound], BadRow | None]:
+    def add_row(self, row: Row) -> tuple[list[ProbeRound], BadRow | None]:
         """Take a row; return the rounds that it completes, and what is wrong with it."""
         if self._flow(row) is None:
             rule = f"more than {MAX_FLOWS} source ports of one pair; --flow-by pair ignores them"

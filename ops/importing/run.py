@@ -39,7 +39,7 @@ class RoundSink(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def put(self, record: ProbeRound) -> None:
+    def write_round(self, record: ProbeRound) -> None:
         """Take a round."""
         ...
 
@@ -72,11 +72,11 @@ class RecordingSink:
     ) -> None:
         self._writer.close(complete=kind is None)
 
-    def put(self, record: ProbeRound) -> None:
+    def write_round(self, record: ProbeRound) -> None:
         """Take a round."""
         key = record.agent_id.encode()
         partition = partition_of(key, PROBE_ROUND.partitions)
-        self._writer.keep(
+        self._writer.write_entry(
             PROBE_ROUND,
             Entry(
                 partition=partition,
@@ -116,7 +116,7 @@ class KafkaSink:
     ) -> None:
         self._out.flush()
 
-    def put(self, record: ProbeRound) -> None:
+    def write_round(self, record: ProbeRound) -> None:
         """Take a round."""
         self._out.write(
             self._topic,
@@ -154,7 +154,7 @@ def import_rows(
 
     def put(rounds: list[ProbeRound]) -> None:
         for record in rounds:
-            sink.put(record)
+            sink.write_round(record)
             report.rounds += 1
             report.results += len(record.results)
             at = record.started_at
@@ -171,7 +171,7 @@ def import_rows(
             if isinstance(row, Skipped):
                 report.traceroutes += 1
             elif isinstance(row, Row):
-                rounds, bad = builder.add(row)
+                rounds, bad = builder.add_row(row)
                 put(rounds)
                 report.rows += bad is None
             if bad is not None:

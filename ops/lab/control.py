@@ -75,7 +75,7 @@ class ControlServer:
     """Answers commands inside an event loop.
 
     The handler gets the command as a dict and returns what JSON can hold. What it
-    raises is told to the client; anything but the lab's own errors is logged as well.
+    raises is reported to the client; anything but the lab's own errors is logged as well.
     """
 
     def __init__(

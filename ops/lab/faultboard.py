@@ -114,7 +114,7 @@ class FaultBoard:
     def _put(self, fault_id: str, spec: FaultSpec) -> None:
         effect = effect_of(spec)
         for direction in self._directions(spec):
-            direction.put(fault_id, effect)
+            direction.set_effect(fault_id, effect)
 
     def _take(self, fault_id: str, spec: FaultSpec) -> None:
         for direction in self._directions(spec):

@@ -48,7 +48,7 @@ class LinkDirection:
     _effects: dict[str, Effect] = field(default_factory=dict)
     _sum: Effect = field(default_factory=Effect)
 
-    def put(self, fault_id: str, effect: Effect) -> None:
+    def set_effect(self, fault_id: str, effect: Effect) -> None:
         """Add (or replace) the effect of a fault."""
         self._effects[fault_id] = effect
         self._add_up()

@@ -53,7 +53,7 @@ def export(
     def keep(topic: Topic, partition: int, at_ms: int, key: str, value: bytes | None) -> None:
         offset = offsets[topic.name, partition]
         offsets[topic.name, partition] += 1
-        writer.keep(
+        writer.write_entry(
             topic,
             Entry(
                 partition=partition,

@@ -140,7 +140,7 @@ class _Session:
             # A tombstone at this point says no more than that there is nothing.
             if entry.value is not None:
                 topic = self.topics[place[0]]
-                self.writer.keep(topic, entry)
+                self.writer.write_entry(topic, entry)
                 self.writer.manifest.topics[topic.name].state += 1
 
     def keep_range(self, request: Request, progress: Callable[[Manifest], None]) -> None:
@@ -156,7 +156,7 @@ class _Session:
                 if span.takes(place, entry.offset, entry.timestamp_ms):
                     self._note_gap(place, expected[place], entry.offset)
                     expected[place] = entry.offset + 1
-                    self.writer.keep(self.topics[place[0]], entry)
+                    self.writer.write_entry(self.topics[place[0]], entry)
             span.at_end(self.reader.ended, now_ms())
             if span.open != open_before:
                 self.reader.pause(open_before - span.open)

@@ -31,7 +31,7 @@ class _TopicFile:
     codec: Codec
     pending: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def keep(self, entry: Entry) -> None:
+    def write_entry(self, entry: Entry) -> None:
         datum = self.shape.datum(entry, self.codec)
         self.pending.setdefault(entry.partition, []).append(datum)
         count(self.summary, entry, undecodable=datum["value_bytes"] is not None)
@@ -90,9 +90,9 @@ class RecordingWriter:
         self._files[topic.name] = _TopicFile(shape, summary, writer, self._codec)
         self.manifest.topics[topic.name] = summary
 
-    def keep(self, topic: Topic, entry: Entry) -> None:
+    def write_entry(self, topic: Topic, entry: Entry) -> None:
         """Add a record."""
-        self._files[topic.name].keep(entry)
+        self._files[topic.name].write_entry(entry)
 
     def flush(self) -> None:
         """Hand everything to the operating system."""

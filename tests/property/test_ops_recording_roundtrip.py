@@ -76,7 +76,7 @@ def record(folder: Path, kept: list[tuple[Topic, Entry]], flush_every: int) -> N
     for topic in (PROBE_ROUND, HEARTBEAT):
         writer.add_topic(topic, PARTITIONS)
     for number, (topic, item) in enumerate(kept):
-        writer.keep(topic, item)
+        writer.write_entry(topic, item)
         if number % flush_every == 0:
             writer.flush()
     writer.close(complete=True)

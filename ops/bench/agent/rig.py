@@ -195,7 +195,7 @@ class AgentRig:
         )
 
     def listen(self, seconds: float) -> None:
-        """Take in what the agent tells through Kafka, for so long."""
+        """Observe what the agent publishes for some seconds."""
         end = time.monotonic() + seconds
         while (left_s := end - time.monotonic()) > 0:
             if self._watch is None:

@@ -79,7 +79,7 @@ def samples(host: int) -> list[dict[str, Any]]:
 # A round is published when its last probe is decided.
 COLLECT_NS: Final = SPREAD_NS + 50 * MS_NS
 BODIES: Final = 8
-# Faults are told so long ahead, at most.
+# Agents know of faults so long ahead, at most.
 LEAD_S: Final = 10
 
 

@@ -212,7 +212,7 @@ class _Follower:
                 raise RuntimeError(f"the simulator did not reach its end:\n{simulator.log_tail()}")
 
     def _look(self) -> None:
-        self._lag.look()
+        self._lag.sample()
         for seen in self._watch.poll(LOOK_S):
             event: FaultEvent = seen.record
             self._run.verdicts.events.append((time.time(), event))
@@ -231,7 +231,7 @@ class _Follower:
                 run.stored = self._stored()
                 self._metrics_before = len(self._behind_s())
             case "fault":
-                run.verdicts.put(document)
+                run.verdicts.observe(document)
                 self._say(f"{document['what']}: {document['components'][0]}")
             case "going":
                 self._say(

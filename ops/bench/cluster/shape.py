@@ -84,7 +84,7 @@ class ClusterShape:
 
     @property
     def lead_s(self) -> float:
-        """How long ahead agents are told of a fault: thousands of new rounds are made by then."""
+        """How long ahead agents know of a fault: they encode thousands of new rounds by then."""
         return self.lasts_s / 4
 
     @property

@@ -52,7 +52,7 @@ class Sender:
         self.counts: Counter[str] = Counter()
         self.failed = 0
 
-    def put(self, topic: Topic, key: bytes, value: bytes | None, at_ms: int) -> None:
+    def publish(self, topic: Topic, key: bytes, value: bytes | None, at_ms: int) -> None:
         """Queue a message; waits while the queue is full."""
         while True:
             try:
@@ -126,10 +126,10 @@ class Simulator:
         self._starting.clear()
         begin_ns = (time.time_ns() // SECOND_NS + 2) * SECOND_NS
         self._fleet.settled(begin_ns)
-        tell("begin", at_ns=begin_ns)
+        print_event("begin", at_ns=begin_ns)
         cpu_s = time.process_time()
         left = self._live(begin_ns)
-        tell("over")
+        print_event("over")
         cpu_s = time.process_time() - cpu_s
         seconds = time.time() - begin_ns / 1e9
         peak_bytes = memory(os.getpid()).peak_bytes
@@ -167,12 +167,12 @@ class Simulator:
         now_ns = time.time_ns()
         for agent in self._fleet.agents:
             for made in self._fleet.prepare(agent, now_ns):
-                self._sender.put(made.topic, made.key, made.value, made.at_ms)
+                self._sender.publish(made.topic, made.key, made.value, made.at_ms)
             self._sender.serve()
         self._sender.flush()
-        # The localizer takes in as many records and more.
+        # The localizer consumes as many records and more.
         time.sleep(self.shape.rnics / SETTLED_HZ)
-        tell("filled", **self._sender.counts, jobs=len(self._jobs.running))
+        print_event("filled", **self._sender.counts, jobs=len(self._jobs.running))
 
     def _live(self, begin_ns: int) -> int:
         """Publish in real time; return how many messages were not published at the end."""
@@ -223,7 +223,7 @@ class Simulator:
         while self._waiting and self._waiting[0][0] <= now_ns:
             due_ns, _, made = heapq.heappop(self._waiting)
             self._behind_ns = max(self._behind_ns, now_ns - due_ns)
-            self._sender.put(made.topic, made.key, made.value, made.at_ms)
+            self._sender.publish(made.topic, made.key, made.value, made.at_ms)
             self._results += made.results
         self._sender.serve()
 
@@ -233,7 +233,7 @@ class Simulator:
         for rec in recs:
             topic = BY_NAME[rec.topic]
             value = None if rec.record is None else self._codec.encode(topic, rec.record)
-            self._sender.put(topic, rec.key.encode(), value, rec.at_ns // 10**6)
+            self._sender.publish(topic, rec.key.encode(), value, rec.at_ns // 10**6)
             if topic is TASK and rec.record.ended_at is None:
                 struck = any(a <= rec.at_ns <= b for a, b in self._struck_ns)
                 self._begun += [rec.key] if struck else []
@@ -265,11 +265,11 @@ class Simulator:
             names = [fabric.names[number]]
         self._fleet.break_down(frozenset({number}), at_ns)
         self._struck_ns.append((at_ns, at_ns + round(self.shape.lasts_s * SECOND_NS)))
-        tell("fault", what=fault.what, components=names, at_ns=at_ns)
+        print_event("fault", what=fault.what, components=names, at_ns=at_ns)
 
     def _heal(self, at_ns: int) -> None:
         self._fleet.break_down(frozenset(), at_ns)
-        tell("healed", at_ns=at_ns)
+        print_event("healed", at_ns=at_ns)
 
     def _victim(self) -> Job:
         """Return a job that is at work and will be for a while, of three hosts if there is one."""
@@ -279,7 +279,7 @@ class Simulator:
         return (large or ready)[-1]
 
     def _progress(self, at_s: float) -> None:
-        tell(
+        print_event(
             "going", at_s=round(at_s), results=self._results, **self._sender.counts,
             behind_s=round(self._behind_ns / 1e9, 2), waiting=len(self._waiting),
             containers=self._jobs.begun,
@@ -290,7 +290,7 @@ def _middle(values: list[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def tell(event: str, **more: Any) -> None:
+def print_event(event: str, **more: Any) -> None:
     """Print an event as a line of JSON."""
     print(json.dumps({"event": event, **more}), flush=True)
 
@@ -305,7 +305,7 @@ def main() -> int:
     table = {"cluster": CLUSTER, "topic.prefix": options.prefix}
     settings = settings_from_table(options.bootstrap, table)
     with Watch(settings, [PINGLIST], from_start=True) as watch:
-        tell("end", **Simulator(settings, options.shape, watch).run())
+        print_event("end", **Simulator(settings, options.shape, watch).run())
     return 0
 
 

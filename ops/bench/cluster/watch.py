@@ -27,7 +27,7 @@ class LagClock:
     def __init__(self) -> None:
         self._ends: dict[int, deque[tuple[float, int]]] = {}
 
-    def look(
+    def observe(
         self, now_s: float, ends: Mapping[int, int], committed: Mapping[int, int | None]
     ) -> tuple[float, int]:
         """Return how far the group is behind: seconds of the worst partition, messages of all.
@@ -70,7 +70,7 @@ class WorkerLag:
         self.now_s = self.worst_s = 0.0
         self.now_messages = self.worst_messages = 0
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Ask once; a broker that does not answer in time leaves the figures as they were."""
         try:
             ends = {
@@ -85,7 +85,7 @@ class WorkerLag:
         committed = {
             place[1]: at for place, at in self._positions.committed(self._group, places).items()
         }
-        self.now_s, self.now_messages = self._clock.look(time.monotonic(), ends, committed)
+        self.now_s, self.now_messages = self._clock.observe(time.monotonic(), ends, committed)
         self.worst_s = max(self.worst_s, self.now_s)
         self.worst_messages = max(self.worst_messages, self.now_messages)
 
@@ -115,7 +115,7 @@ class Verdicts:
     events: list[tuple[float, FaultEvent]] = field(default_factory=list)
     begun: set[str] = field(default_factory=set)
 
-    def put(self, document: Mapping[str, Any]) -> None:
+    def observe(self, document: Mapping[str, Any]) -> None:
         """Take a simulator's `fault`."""
         self.injected.append(
             Injected(

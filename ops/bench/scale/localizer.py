@@ -44,7 +44,7 @@ FULL: Final = 521
 STORM: Final = 391
 # 1,920, 4,992, 9,984, 29,952 and 100,032 links.
 SIZES: Final = (10, 26, 52, 156, FULL)
-# Records taken in before time goes on: the log of the setup is never whole in memory.
+# Records consumed before time goes on: the log of the setup is never whole in memory.
 CHUNK: Final = 50_000
 # Agents are heard for so long before anything happens.
 CALM_S: Final = 3

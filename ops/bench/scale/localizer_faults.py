@@ -76,7 +76,7 @@ class Troubles:
     at_ns
         When they begin.
     at_once
-        Whether all anomalies are told at one time, when the last of them is known; then
+        Whether all anomalies are reported at one time, when the last of them is known; then
         their traces come within the second after it.
     """
 

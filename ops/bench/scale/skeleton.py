@@ -32,7 +32,7 @@ MOST: Final = TASKS[-1]
 NOTHING_S: Final = 0.1
 # One task of 64, and as much again for what is done once.
 ONE_SHARE: Final = 2 / MOST
-# Agents of 8 RNICs in a cluster of 40,000; the seconds of one task's that are taken in.
+# Agents of 8 RNICs in a cluster of 40,000; the seconds of one task's counters that are consumed.
 AGENTS: Final = 5_000
 INTAKE_SECONDS: Final = 20
 # Threads of the linear algebra wait for each other in a loop; matrices are too small for two.
@@ -60,7 +60,7 @@ def one_job(runs: int, say: Say) -> list[Figure]:
 
 
 def intake(runs: int, say: Say) -> list[Figure]:
-    """Take in what 5,000 agents send in a second, from the bytes of their messages."""
+    """Consume what 5,000 agents send in a second, from the bytes of their messages."""
     made = task(0, SPECS[0])
     codec = Codec()
     values = [

@@ -224,20 +224,20 @@ class LifeRun:
         started = time.monotonic()
         while (at_s := time.monotonic() - started) < seconds or not samples:
             self._check()
-            lag.look()
+            lag.sample()
             samples.append((at_s, lag.now_s))
             time.sleep(LOOK_S)
         return samples
 
     def _drain(self, lag: WorkerLag) -> None:
         deadline = time.monotonic() + DRAIN_S
-        lag.look()
+        lag.sample()
         while lag.now_messages:
             self._check()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{lag.now_messages} rounds not taken after {DRAIN_S:.0f} s")
             time.sleep(LOOK_S)
-            lag.look()
+            lag.sample()
 
     def _check(self) -> None:
         """Raise if a worker ended by itself; the load may be through before the plan is."""

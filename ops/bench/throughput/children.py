@@ -56,7 +56,7 @@ class Filler:
         self._failed = 0
         self.messages = self.results = self.bytes = 0
 
-    def put(self, sent: Sent) -> None:
+    def publish(self, sent: Sent) -> None:
         """Queue a round; waits while the queue is full."""
         while True:
             try:
@@ -104,7 +104,7 @@ def fill(options: argparse.Namespace) -> dict[str, Any]:
     started = time.monotonic()
     for number in range(options.first, options.first + options.intervals):
         for sent in load.interval(number, options.start_us):
-            filler.put(sent)
+            filler.publish(sent)
     found: dict[str, Any] = filler.done()
     return {**found, "seconds": time.monotonic() - started, "cpu_s": time.process_time()}
 
@@ -129,7 +129,7 @@ def pace(options: argparse.Namespace) -> dict[str, Any]:
                 time.sleep(wait_s)
             behind_s = max(behind_s, -wait_s)
             for sent in slot:
-                filler.put(sent)
+                filler.publish(sent)
                 if sent.cut is not None:
                     cuts.append((*sent.cut, sent.at_ms))
     found: dict[str, Any] = filler.done()

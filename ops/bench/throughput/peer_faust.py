@@ -43,7 +43,7 @@ def main() -> int:
         async for value in stream:
             probe = decode(value)
             path = f"{probe['src']}>{probe['dst']}"
-            for window in windows.add(path, probe["sent_ns"] // 10**6, probe["rtt_ns"]):
+            for window in windows.add_probe(path, probe["sent_ns"] // 10**6, probe["rtt_ns"]):
                 await out.send(value=window)
 
     async def rounds(stream: Any) -> None:

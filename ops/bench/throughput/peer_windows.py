@@ -73,8 +73,8 @@ class Windows:
         self._open: dict[int, dict[str, list[int | None]]] = {}
         self._latest_ms = self._closed = 0
 
-    def add(self, key: str, sent_ms: int, rtt_ns: int | None) -> list[bytes]:
-        """Take a probe; return the windows that its time closes, encoded."""
+    def add_probe(self, key: str, sent_ms: int, rtt_ns: int | None) -> list[bytes]:
+        """Add a probe; return the windows that its time closes, encoded."""
         index = sent_ms // WINDOW_MS
         if index >= self._closed:
             self._open.setdefault(index, {}).setdefault(key, []).append(rtt_ns)

@@ -160,7 +160,7 @@ def record(folder: Path, wanted: Scenario) -> int:
                 timestamp_ms=rec.at_ns // MS_NS, key=rec.key.encode(), value=value,
             )  # fmt: skip
             offsets[rec.topic, partition] += 1
-            writer.keep(BY_NAME[rec.topic], entry)
+            writer.write_entry(BY_NAME[rec.topic], entry)
         for agent_round in part.rounds:
             rounds.add_round(agent_round)
     rounds.close()

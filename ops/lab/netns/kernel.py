@@ -91,7 +91,7 @@ class KernelNetwork(ABC):
     def _apply(self, fault_id: str, spec: FaultSpec) -> None:
         if spec.kind in SHAPED:
             for direction in self._suffering(spec):
-                direction.put(fault_id, effect_of(spec))
+                direction.set_effect(fault_id, effect_of(spec))
                 self._reshape(direction)
             return
         if spec.kind == "switch-off":

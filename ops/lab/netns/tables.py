@@ -28,7 +28,7 @@ class Tables:
         ValueError
             If the text is not what `bridge` prints.
         """
-        # No device is told to be a VXLAN's: of one, the bridge's own entries are wanted, too.
+        # No device is marked as a VXLAN's; for one, the bridge's own entries are needed as well.
         parsed = parse_fdb(text, ())
         if parsed is None:
             raise ValueError("this is no forwarding table as `bridge` prints it")

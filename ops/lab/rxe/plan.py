@@ -62,7 +62,7 @@ def netem(effect: Effect) -> str:
         options.append(f"loss {100.0 if effect.cut else effect.loss * 100:g}%")
     if effect.corrupt:
         options.append(f"corrupt {effect.corrupt * 100:g}%")
-    # netem spreads evenly around the delay; jitter is told as the most that is added.
+    # netem spreads evenly around the delay; jitter is given as the most that is added.
     half_us = effect.jitter_ns // (2 * US_NS)
     delay_us = effect.delay_ns // US_NS + half_us
     if delay_us:

@@ -120,7 +120,7 @@ class FaultBench:
 
     def _poll(self) -> None:
         for seen in self._watch.poll(0.05):
-            self.board.add(seen)
+            self.board.count_record(seen)
         now = time.monotonic()
         board = self.board
         unseen = now > self._looked + LOOK_S

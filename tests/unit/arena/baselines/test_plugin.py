@@ -24,7 +24,7 @@ def book(*said: list[Accusation]) -> VerdictBook:
     """Return the book after what was said of windows 0, 1, ..."""
     found = VerdictBook("d")
     for number, accusations in enumerate(said):
-        found.put(empty(number), accusations)
+        found.record_window(empty(number), accusations)
     return found
 
 

@@ -234,12 +234,12 @@ def _any(platform: Platform) -> tuple[str, PingList]:
 def test_lag_is_the_age_of_the_oldest_that_waits() -> None:
     """In seconds: of the worst partition, whatever the others do."""
     clock = LagClock()
-    assert clock.look(0.0, {0: 10, 1: 0}, {0: 10, 1: None}) == (0.0, 0)
-    assert clock.look(1.0, {0: 20, 1: 0}, {0: 20, 1: None}) == (0.0, 0)
+    assert clock.observe(0.0, {0: 10, 1: 0}, {0: 10, 1: None}) == (0.0, 0)
+    assert clock.observe(1.0, {0: 20, 1: 0}, {0: 20, 1: None}) == (0.0, 0)
     # What came after the look at 1 s waits: for two seconds at most.
-    assert clock.look(3.0, {0: 30, 1: 5}, {0: 20, 1: None}) == (2.0, 15)
-    assert clock.look(4.0, {0: 40, 1: 5}, {0: 30, 1: None}) == (3.0, 15)
-    assert clock.look(5.0, {0: 40, 1: 5}, {0: 40, 1: 5}) == (0.0, 0)
+    assert clock.observe(3.0, {0: 30, 1: 5}, {0: 20, 1: None}) == (2.0, 15)
+    assert clock.observe(4.0, {0: 40, 1: 5}, {0: 30, 1: None}) == (3.0, 15)
+    assert clock.observe(5.0, {0: 40, 1: 5}, {0: 40, 1: 5}) == (0.0, 0)
 
 
 def event(fault_id: str, component: str, *tasks: str) -> FaultEvent:
@@ -256,7 +256,7 @@ def event(fault_id: str, component: str, *tasks: str) -> FaultEvent:
 def test_verdicts_are_held_against_what_was_put_in() -> None:
     """The delay runs from the fault; what names nothing put in is false, by whose jobs it hits."""
     verdicts = Verdicts()
-    verdicts.put({"what": "x", "components": ["spine:1"], "at_ns": 5 * SECOND_NS})
+    verdicts.observe({"what": "x", "components": ["spine:1"], "at_ns": 5 * SECOND_NS})
     assert verdicts.delay_s(verdicts.injected[0]) is None
     verdicts.begun.add("born")
     verdicts.events += [
@@ -280,7 +280,7 @@ def a_run(**told: float) -> ClusterRun:
         "activation_worst_s": 2.0, "cpu_s": 4.0, "peak_bytes": 10**8,
     }  # fmt: skip
     run = ClusterRun(SHAPE, Verdicts(), Costs({}), summary=said | told, lag_s=1.0, drained_s=0.5)
-    run.verdicts.put({"what": "x", "components": ["spine:1"], "at_ns": 5 * SECOND_NS})
+    run.verdicts.observe({"what": "x", "components": ["spine:1"], "at_ns": 5 * SECOND_NS})
     run.verdicts.events.append((8.0, event("a", "spine:1")))
     run.costs.share["worker"] = 0.25
     run.costs.rss_bytes["worker"] = 3 * 10**8

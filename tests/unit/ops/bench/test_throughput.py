@@ -54,13 +54,13 @@ def test_the_peers_windows_say_what_ours_say() -> None:
 def test_the_peers_windows_close_behind_the_lateness() -> None:
     """A window takes what is a little late, closes once, and then takes nothing more."""
     windows = Windows()
-    assert windows.add("a", 1_000, 5) == []
-    assert windows.add("a", WINDOW_MS + LATENESS_MS - 1, 6) == []
-    assert windows.add("a", WINDOW_MS - 1, 7) == []
-    (closed,) = windows.add("a", WINDOW_MS + LATENESS_MS, 8)
+    assert windows.add_probe("a", 1_000, 5) == []
+    assert windows.add_probe("a", WINDOW_MS + LATENESS_MS - 1, 6) == []
+    assert windows.add_probe("a", WINDOW_MS - 1, 7) == []
+    (closed,) = windows.add_probe("a", WINDOW_MS + LATENESS_MS, 8)
     assert b'"sent": 2' in closed
-    windows.add("a", 2_000, 9)
-    assert b'"sent": 2' in windows.add("a", 2 * WINDOW_MS + LATENESS_MS, 8)[0]
+    windows.add_probe("a", 2_000, 9)
+    assert b'"sent": 2' in windows.add_probe("a", 2 * WINDOW_MS + LATENESS_MS, 8)[0]
 
 
 def test_a_probe_survives_its_message() -> None:

@@ -81,7 +81,7 @@ def test_rate_and_loss_are_those_of_the_last_two_seconds() -> None:
     """Older rounds leave the window by event time."""
     board = Scoreboard()
     for record in (probe_round(0, 100, 100), probe_round(10, 8, 2), probe_round(11, 10, 0)):
-        board.add(record)
+        board.count_record(record)
     assert board.probes == 220
     assert board.probes_per_s == 10.0
     assert board.loss_ratio == 0.1
@@ -91,12 +91,12 @@ def test_an_anomaly_is_open_until_cleared_and_counted_once() -> None:
     """ONGOING refreshes do not count again; progress marks are no anomalies."""
     board = Scoreboard()
     for state in (AnomalyState.ONSET, AnomalyState.ONGOING):
-        board.add(anomaly(1, state))
-    board.add(anomaly(2, AnomalyState.ONSET))
-    board.add(anomaly(0, AnomalyState.ONGOING, AnomalyKind.PROGRESS))
+        board.count_record(anomaly(1, state))
+    board.count_record(anomaly(2, AnomalyState.ONSET))
+    board.count_record(anomaly(0, AnomalyState.ONGOING, AnomalyKind.PROGRESS))
     assert (board.anomalies, len(board.open_anomalies)) == (2, 2)
     assert board.progress == {0: 7}
-    board.add(anomaly(1, AnomalyState.CLEARED))
+    board.count_record(anomaly(1, AnomalyState.CLEARED))
     assert board.open_anomalies == {("a>b", 2, "LOSS")}
 
 
@@ -112,10 +112,10 @@ def test_tombstones_remove_agents_and_lists() -> None:
         phase=PingListPhase.RUNTIME,
         targets=(target,),
     )
-    board.add(seen(topics.PINGLIST, lists))
+    board.count_record(seen(topics.PINGLIST, lists))
     beat: dict[str, Any] = {f.name: 0 for f in fields(rec.Heartbeat) if f.type is int}
     beat["targets_active"] = 3
-    board.add(
+    board.count_record(
         seen(
             topics.HEARTBEAT,
             rec.Heartbeat(
@@ -130,6 +130,6 @@ def test_tombstones_remove_agents_and_lists() -> None:
     )
     assert (board.wanted_flows, board.runtime_lists) == (4, 1)
     assert (board.targets_active, board.running_agents) == (3, 1)
-    board.add(seen(topics.PINGLIST, None))
-    board.add(seen(topics.HEARTBEAT, None))
+    board.count_record(seen(topics.PINGLIST, None))
+    board.count_record(seen(topics.HEARTBEAT, None))
     assert (board.wanted_flows, board.targets_active) == (0, 0)

@@ -251,7 +251,7 @@ def row(second: float, src: str = "c0", port: str = "1", line: int = 2) -> Row:
 def build(given: Sequence[Row], **options: int) -> tuple[list[ProbeRound], RoundBuilder]:
     """Group rows; return the rounds in the order in which they come out."""
     builder = RoundBuilder(cluster="c", interval_ns=10**9, **options)  # type: ignore[arg-type]
-    rounds = [r for one in given for r in builder.add(one)[0]]
+    rounds = [r for one in given for r in builder.add_row(one)[0]]
     return rounds + builder.flush(), builder
 
 
@@ -270,8 +270,8 @@ def test_rows_of_a_source_and_second_are_one_round() -> None:
 def test_memory_is_bounded_while_it_streams() -> None:
     """Rounds leave as soon as their source is ten seconds ahead, or too many rows wait."""
     builder = RoundBuilder(cluster="c", interval_ns=10**9)
-    assert builder.add(row(0))[0] == []
-    assert [len(r.results) for r in builder.add(row(12))[0]] == [1]
+    assert builder.add_row(row(0))[0] == []
+    assert [len(r.results) for r in builder.add_row(row(12))[0]] == [1]
     held, _ = build([row(i / 1000) for i in range(500)], max_open_rows=100)
     assert sum(len(r.results) for r in held) == 500
 
@@ -287,10 +287,10 @@ def test_flows_by_source_port() -> None:
     """Ports of a pair are numbered as they appear; a port per probe is refused."""
     builder = RoundBuilder(cluster="c", interval_ns=10**9, flow_by="src_port")
     for number, port in enumerate(("50", "51", "50", "52")):
-        assert builder.add(row(number / 10, port=port)) == ([], None)
+        assert builder.add_row(row(number / 10, port=port)) == ([], None)
     (record,) = builder.flush()
     assert [r.flow for r in record.results] == [0, 1, 0, 2]
-    complaints = [builder.add(row(1, port=str(p)))[1] for p in range(100)]
+    complaints = [builder.add_row(row(1, port=str(p)))[1] for p in range(100)]
     assert sum(c is None for c in complaints) == 64
     assert complaints[-1] is not None
     assert "--flow-by pair" in complaints[-1].rule

@@ -113,7 +113,7 @@ def test_effects_add_up_and_are_taken_back() -> None:
         "b": Effect(loss=0.5, delay_ns=3),
         "c": Effect(delay_ns=4),
     }.items():
-        link.put(name, effect)
+        link.set_effect(name, effect)
     rng = random.Random(1)
     fates = [link.fate(rng) for _ in range(4_000)]
     lost = sum(f.lost for f in fates)
@@ -129,10 +129,10 @@ def test_a_cut_loses_everything_and_jitter_stays_in_its_bounds() -> None:
     """Jitter is between 0 and its bound, and both ends occur."""
     rng = random.Random(2)
     cut = LinkDirection(LINK, "a", "b")
-    cut.put("x", Effect(cut=True, delay_ns=5))
+    cut.set_effect("x", Effect(cut=True, delay_ns=5))
     assert all(cut.fate(rng).lost for _ in range(100))
     jitter = LinkDirection(LINK, "a", "b")
-    jitter.put("x", Effect(jitter_ns=3, delay_ns=10))
+    jitter.set_effect("x", Effect(jitter_ns=3, delay_ns=10))
     assert {jitter.fate(rng).delay_ns for _ in range(400)} == {10, 11, 12, 13}
 
 

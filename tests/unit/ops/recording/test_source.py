@@ -42,7 +42,7 @@ def make(folder: Path) -> Path:
     for topic in (PROBE_ROUND, HEARTBEAT):
         writer.add_topic(topic, 4)
     for i in range(3):
-        writer.keep(PROBE_ROUND, round_entry(i, 10 + i, at_ms=START_MS + i))
+        writer.write_entry(PROBE_ROUND, round_entry(i, 10 + i, at_ms=START_MS + i))
     writer.close(complete=True)
     return folder
 
@@ -204,7 +204,7 @@ def test_a_recording_changes_its_framing(tmp_path: Path) -> None:
         tmp_path, Manifest(cluster="c", recorded_at="", from_ms=None, to_ms=None), with_registry
     )
     writer.add_topic(PROBE_ROUND, 1)
-    writer.keep(PROBE_ROUND, framed)
+    writer.write_entry(PROBE_ROUND, framed)
     writer.close(complete=True)
     with Source(tmp_path) as source:
         assert source.summaries["probe.round.v1"].undecodable == 0
@@ -220,7 +220,7 @@ def test_partition_order_wins_over_timestamps(tmp_path: Path) -> None:
     )
     writer.add_topic(PROBE_ROUND, 1)
     for offset, at_ms in enumerate((START_MS, START_MS - 9_000, START_MS + 5)):
-        writer.keep(PROBE_ROUND, replace(round_entry(0, offset), timestamp_ms=at_ms))
+        writer.write_entry(PROBE_ROUND, replace(round_entry(0, offset), timestamp_ms=at_ms))
     writer.close(complete=True)
     with Source(tmp_path) as source:
         (stream,) = source.rounds(Codec())
@@ -242,7 +242,7 @@ def test_other_topics_never_come_later_than_they_say(tmp_path: Path) -> None:
     )
     writer.add_topic(HEARTBEAT, 1)
     for offset, at_ms in enumerate((5_000, 5_900, 5_100, 7_000)):
-        writer.keep(HEARTBEAT, replace(round_entry(0, offset), timestamp_ms=at_ms))
+        writer.write_entry(HEARTBEAT, replace(round_entry(0, offset), timestamp_ms=at_ms))
     writer.close(complete=True)
     with Source(tmp_path) as source:
         (stream,) = source.others(Codec())
@@ -260,7 +260,7 @@ def plainly(folder: Path, topic: Topic, entries: list[Entry]) -> Path:
     writer = RecordingWriter(folder, manifest, Codec())
     writer.add_topic(topic, 1)
     for entry in entries:
-        writer.keep(topic, entry)
+        writer.write_entry(topic, entry)
     writer.close(complete=True)
     return folder / f"{topic.name}.avro"
 

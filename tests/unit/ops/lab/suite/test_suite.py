@@ -145,10 +145,10 @@ def test_what_a_broken_off_bench_measured_is_gone_on_with(tmp_path: Path) -> Non
     turns = Turns(tmp_path, "rxe")
     assert turns.begin(resume=True) == 0
     for turn in (0, 1):
-        turns.add(turn, Run(HARD, outcome(HARD)))
-        turns.add(turn, Run(SOFT, outcome(SOFT, right=False, after_s=None)))
+        turns.add_injection(turn, Run(HARD, outcome(HARD)))
+        turns.add_injection(turn, Run(SOFT, outcome(SOFT, right=False, after_s=None)))
         turns.end(turn, "not calm" if turn else None)
-    turns.add(2, Run(HARD, outcome(HARD)))
+    turns.add_injection(2, Run(HARD, outcome(HARD)))
     assert turns.begin(resume=True) == 2
     kept = list(turns.runs())
     assert [(run.turn, run.right) for run in kept] == [
