@@ -284,7 +284,7 @@ def test_poison_goes_to_the_dead_letters_and_nothing_stops(
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (("--interval-s", "x"), 2, "interval_s='x': a number from 1 to 3600"),
+        (("--interval-s", "x"), 2, "--interval-s='x': a number from 1 to 3600"),
         (("--prefix", "none."), 3, "skeletonhunter topics apply"),
     ],
 )
