@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
@@ -10,12 +10,12 @@ from schemas.records import Anomaly
 from schemas.units import MS_NS
 from streams.columns.rounds import RoundColumns
 from streams.config import DetectionConfig
-from streams.core.feed import Feed, Made
+from streams.core.feed import Feed, LogMessage
 from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
 from streams.core.outputs import Output, progress
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    pass
 
 # As the worker does: a partition without rounds for so long must not hold the rest back.
 IDLE_NS: Final = 2 * 10**9
@@ -86,7 +86,7 @@ class Detection:
             return []
 
     def messages(
-        self, partition: int, messages: Sequence[Made], *, timestamp_ms: int
+        self, partition: int, messages: Sequence[LogMessage], *, timestamp_ms: int
     ) -> list[Output]:
         """Take in rounds as Kafka holds them, one after the other, as the worker does.
 
@@ -98,7 +98,7 @@ class Detection:
             feed = self._feeds[partition] = Feed(self._machine(partition), self._codec)
         self._heard_ns[partition] = timestamp_ms * MS_NS
         outputs: list[Output] = []
-        for taken in feed.take(cast("list[Message]", messages)):
+        for taken in feed.process(messages):
             outputs += taken.outputs
             if taken.refused is not None:
                 self._refuse(taken.refused.counter)

@@ -17,7 +17,7 @@ from localizer.merge import Merge
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
 from streams.config import DetectionConfig
-from streams.core.feed import Made
+from streams.core.feed import LogMessage
 
 
 class Localization:
@@ -83,7 +83,9 @@ class DirectRun(Localization):
         outputs = self.detection.round(partition, datum, timestamp_ms=timestamp_ms)
         self.consume_anomalies(told(partition, outputs))
 
-    def messages(self, partition: int, messages: Sequence[Made], *, timestamp_ms: int) -> None:
+    def messages(
+        self, partition: int, messages: Sequence[LogMessage], *, timestamp_ms: int
+    ) -> None:
         """Consume rounds as Kafka holds them; arguments as of `Detection.messages`."""
         outputs = self.detection.messages(partition, messages, timestamp_ms=timestamp_ms)
         self.consume_anomalies(told(partition, outputs))

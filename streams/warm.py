@@ -6,9 +6,7 @@ from disk, in about a second.
 
 import time
 from functools import partial
-from typing import Final, cast
-
-from confluent_kafka import Message
+from typing import Final
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
@@ -16,7 +14,7 @@ from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
-from streams.core.feed import Feed, Made, window_bytes
+from streams.core.feed import Feed, LogMessage, window_bytes
 from streams.core.machine import Identity, PartitionMachine
 from streams.core.published import Reader, make_reader
 from streams.core.window_bytes import WindowBytes
@@ -40,8 +38,8 @@ def warm(codec: Codec) -> None:
         machine.windows_to = partial(_encoded, encoder, reader)
     # Enough of them to close windows, and to judge one by those before.
     rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
-    messages = [Made(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
-    for _ in Feed(machine, codec).take(cast(list[Message], messages)):
+    messages = [LogMessage(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
+    for _ in Feed(machine, codec).process(messages):
         pass
 
 

@@ -26,7 +26,7 @@ from schemas.topics import (
 )
 from schemas.units import MS_NS
 from streams.config import DetectionConfig
-from streams.core.feed import Made
+from streams.core.feed import LogMessage
 
 # Of messages that are made here and taken here.
 CODEC: Final = Codec()
@@ -115,7 +115,7 @@ def _take_rounds(items: Sequence[Item], run: DirectRun, found: Diagnosis) -> Non
     for item in items:
         by_partition[item.entry.partition].append(item)
     for partition, own in sorted(by_partition.items()):
-        messages = [Made(i.entry.value or b"", i.entry.offset) for i in own]
+        messages = [LogMessage(i.entry.value or b"", i.entry.offset) for i in own]
         run.messages(partition, messages, timestamp_ms=own[-1].at_ms)
 
 

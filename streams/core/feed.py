@@ -6,9 +6,7 @@ fastavro and processed one by one. The outputs are the same.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from confluent_kafka import Message
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
@@ -20,8 +18,23 @@ from streams.core.plain_rounds import PlainRounds
 from streams.core.window_bytes import WindowBytes, make
 
 
-class Made(NamedTuple):
-    """A message that no broker sent: as much of one as a feed looks at."""
+class RoundMessage(Protocol):
+    """What a feed reads of a Kafka message."""
+
+    def value(self) -> bytes | None:
+        """Return its bytes."""
+        ...
+
+    def offset(self) -> int | None:
+        """Return its offset in the log."""
+        ...
+
+
+M = TypeVar("M", bound=RoundMessage)
+
+
+class LogMessage(NamedTuple):
+    """A message of a log in memory, where there is no broker."""
 
     raw: bytes
     number: int
@@ -36,24 +49,24 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Generic[M]):
     """A message that goes to the dead letters, why, and what is counted."""
 
-    message: Message
+    message: M
     error: DecodeError
     counter: Metric
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What some consecutive messages made known; the last one may have been refused."""
+class Processed(Generic[M]):
+    """What consecutive messages publish; the last one may have been refused."""
 
     outputs: list[Output] = field(default_factory=list)
-    refused: Refused | None = None
+    refused: Refused[M] | None = None
 
 
 class Feed:
-    """Takes messages into one partition's machine.
+    """Gives messages to one partition's machine.
 
     Parameters
     ----------
@@ -70,35 +83,35 @@ class Feed:
             self._plain = PlainRounds(machine)
             self._blocks = Blocks(codec.framer)
 
-    def take(self, messages: Sequence[Message]) -> Iterator[Taken]:
-        """Take messages in order; yield what they make known, in order."""
+    def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
+        """Process messages in order; yield what they publish, in order."""
         if not self._kernels:
             for message in messages:
-                yield self._one(message)
+                yield self._process_one(message)
             return
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
             while at < len(block):
-                at, outputs = self._plain.take(block, at)
+                at, outputs = self._plain.process(block, at)
                 if outputs:
-                    yield Taken(outputs)
+                    yield Processed(outputs)
                 if at < len(block):
-                    yield self._one(messages[block.first + at], block, at)
+                    yield self._process_one(messages[block.first + at], block, at)
                     at += 1
 
-    def warm(self, messages: Sequence[Message]) -> None:
-        """Take messages of the look-back for their effect on the state only."""
+    def warm(self, messages: Sequence[RoundMessage]) -> None:
+        """Process messages of the look-back for their effect on the state only."""
         self._machine.live = False
         counts = self._machine.counts.copy()
         try:
-            for _ in self.take(messages):
+            for _ in self.process(messages):
                 pass
         finally:
             self._machine.live = True
             self._machine.counts = counts
 
-    def _one(self, message: Message, block: Block | None = None, at: int = 0) -> Taken:
-        """Take a message by itself; what the kernel did not know in `block` it learns."""
+    def _process_one(self, message: M, block: Block | None = None, at: int = 0) -> Processed[M]:
+        """Process a message by itself; the kernel learns what it did not know in `block`."""
         self._machine.counts["rounds_alone"] += 1
         offset = int(message.offset() or 0)
         try:
@@ -106,17 +119,17 @@ class Feed:
                 topics.PROBE_ROUND, message.value() or b"", partition=self._partition, offset=offset
             )
         except DecodeError as error:
-            return Taken(refused=Refused(message, error, "undecodable"))
+            return Processed(refused=Refused(message, error, "undecodable"))
         try:
             outputs = self._machine.process(datum, offset)
         except RefusedRoundError as error:
             reason = DecodeError(
                 str(error), topic=topics.PROBE_ROUND.name, partition=self._partition, offset=offset
             )
-            return Taken(refused=Refused(message, reason, error.counter))
+            return Processed(refused=Refused(message, reason, error.counter))
         if block is not None:
             self._plain.learn(block, at, datum)
-        return Taken(outputs)
+        return Processed(outputs)
 
 
 def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes | None:

@@ -1,4 +1,4 @@
-"""Takes the plain rounds of a partition by the kernel, between those that its machine takes."""
+"""The plain rounds of a partition, processed by the kernel; the machine processes the others."""
 
 import secrets
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ SEED_BITS: Final = 64
 
 
 class PlainRounds:
-    """The kernel's side of one partition: what it knows by bytes, and where it gathers.
+    """The kernel's state of one partition: names and 5-tuples by their bytes, and its arrays.
 
     Whether a round goes through here or through `PartitionMachine.process` changes no output.
     """
@@ -58,15 +58,16 @@ class PlainRounds:
         )
         machine.recent.flows.on_removed.append(self._flows.forget)
 
-    def take(self, block: Block, at: int) -> tuple[int, list[Output]]:
-        """Take plain rounds from number `at` of a block on.
+    def process(self, block: Block, at: int) -> tuple[int, list[Output]]:
+        """Process plain rounds from number `at` of a block on.
 
         Returns
         -------
         int
-            The first round that is not plain: it is the machine's; the block's length if all are.
+            The first round that is not plain, which the machine must process; the block's length
+            if all are plain.
         list of Output
-            What the rounds make known, in order.
+            What the rounds publish, in order.
         """
         outputs: list[Output] = []
         machine = self._machine
@@ -77,20 +78,20 @@ class PlainRounds:
             if watermark_ns is None or machine.clock.ahead_rounds:
                 break
             at, why = self._run(block, block.plan, at, watermark_ns)
-            outputs += self._told(due=why == absorb.DUE)
+            outputs += self._flush_notes(due=why == absorb.DUE)
             if why == absorb.NO_ROOM:
                 self._make_room()
             elif why != absorb.DUE:
                 break
         return at, outputs
 
-    def _told(self, *, due: bool) -> list[Output]:
-        """Tell the machine what the kernel noted; return what becomes known.
+    def _flush_notes(self, *, due: bool) -> list[Output]:
+        """Give the kernel's notes to the machine; return what is published.
 
         Parameters
         ----------
         due
-            The last round's notes and time are to be looked at as those of a round of its own.
+            Whether the machine must finish the last round by itself (`absorb.DUE`).
         """
         machine, now, notes = self._machine, self._now, self._notes
         end = int(now[absorb.NOTED])
@@ -116,7 +117,7 @@ class PlainRounds:
         return outputs
 
     def learn(self, block: Block, at: int, datum: Mapping[str, Any]) -> None:
-        """Enter the names and 5-tuples of a round that the machine has just taken."""
+        """Enter the names and 5-tuples of a round that the machine has just processed."""
         plan, machine = block.plan, self._machine
         if plan is None or datum["cluster"] != machine.identity.cluster:
             return

@@ -343,11 +343,11 @@ class Engine:
 
     def _take(self, session: Session, messages: list[Message]) -> None:
         """Process messages of a partition."""
-        for taken in session.feed.take(messages):
-            for output in taken.outputs:
+        for processed in session.feed.process(messages):
+            for output in processed.outputs:
                 self._publish(session, output)
-            if taken.refused is not None:
-                self._refuse(taken.refused)
+            if processed.refused is not None:
+                self._refuse(processed.refused)
         session.next_offset = int(messages[-1].offset() or 0) + 1
 
     def _give_up_found(self, session: Session) -> None:
@@ -392,7 +392,7 @@ class Engine:
                 confirmed=session.confirmed(topics.PROBE_WINDOW),
             )
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: Refused[Message]) -> None:
         """Send a message to the dead letters, bytes and key as they came."""
         message, error = refused.message, refused.error
         self._metrics.add(refused.counter)

@@ -35,7 +35,7 @@ def run(
     refused: list[tuple[int, str, str]] = []
     bounds = [0, *sorted({cut for cut in cuts if cut < len(messages)}), len(messages)]
     for begin, end in pairwise(bounds):
-        for taken in feed.take(messages[begin:end]):
+        for taken in feed.process(messages[begin:end]):
             outputs += taken.outputs
             if (bad := taken.refused) is not None:
                 refused.append((int(bad.message.offset() or 0), bad.counter, str(bad.error)))

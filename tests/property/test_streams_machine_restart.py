@@ -221,7 +221,7 @@ def test_restart_continues_with_the_same_bytes(
         again, feed = restarted(config, log, outputs[:told], parsed, kernels=kernels, late=late)
         assert again.counts.total() == 0
         later = [message(log[n], n) for n in range(offset, len(log))]
-        rest = [output for taken in feed.take(later) for output in taken.outputs]
+        rest = [output for taken in feed.process(later) for output in taken.outputs]
         assert as_bytes(rest) == as_bytes(outputs[told:])
 
 
@@ -236,7 +236,7 @@ def test_restart_knows_what_began_before_a_long_silence_and_was_told_after_it() 
     for point, told in points.values():
         _, feed = restarted(config, log, outputs[:told], point, kernels=False)
         later = [message(log[n], n) for n in range(point.offset, len(log))]
-        rest = [output for taken in feed.take(later) for output in taken.outputs]
+        rest = [output for taken in feed.process(later) for output in taken.outputs]
         assert as_bytes(rest) == as_bytes(outputs[told:])
 
 

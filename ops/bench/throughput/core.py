@@ -12,16 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
-
-from confluent_kafka import Message
+from typing import TYPE_CHECKING, Final
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, Load, LoadShape
 from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from streams.config import DetectionConfig
-from streams.core.feed import Feed, Made, window_bytes
+from streams.core.feed import Feed, LogMessage, window_bytes
 from streams.core.machine import Identity, PartitionMachine
 from streams.core.window_records import WindowBatch
 from streams.edge.engine import WINDOWS_AT_ONCE
@@ -94,9 +92,11 @@ class Core:
             machine.counts.clear()
             for first in range(0, len(log), BATCH):
                 offset = self._offsets[partition]
-                batch = [Made(v, offset + n) for n, v in enumerate(log[first : first + BATCH])]
+                batch = [
+                    LogMessage(v, offset + n) for n, v in enumerate(log[first : first + BATCH])
+                ]
                 self._offsets[partition] += len(batch)
-                for taken in feed.take(cast(list[Message], batch)):
+                for taken in feed.process(batch):
                     if taken.refused is not None:
                         counts[taken.refused.counter] += 1
             counts.update(machine.counts)

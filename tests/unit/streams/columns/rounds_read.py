@@ -15,7 +15,7 @@ from streams.columns.index import FlowIndex, Names
 from streams.columns.interpreter import NULL
 from streams.columns.plan import FIELDS, ITEMS, Field, Item
 from streams.columns.rounds import TRANSPORT_CODES
-from streams.core.feed import Made
+from streams.core.feed import LogMessage
 
 Datum = dict[str, Any]
 ROOM = 512
@@ -30,7 +30,7 @@ def framed(datum: Datum, schema: SchemaVersion | None = None) -> bytes:
 
 def raw_message(value: bytes, offset: int) -> Message:
     """Return what stands in for a consumer's message."""
-    return cast(Message, Made(value, offset))
+    return cast(Message, LogMessage(value, offset))
 
 
 def message(datum: Datum, offset: int) -> Message:

@@ -107,7 +107,7 @@ def check_batches(detector: type[Detector]) -> None:
         feed = Feed(machine_of(detector), Codec())
         outputs: list[Output] = []
         for first in range(0, len(messages), length):
-            for taken in feed.take(messages[first : first + length]):
+            for taken in feed.process(messages[first : first + length]):
                 outputs += taken.outputs
         assert as_bytes(outputs) == single
 

@@ -12,7 +12,7 @@ from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
 from streams.core.checkpoint import Checkpoint
-from streams.core.feed import Feed, Made
+from streams.core.feed import Feed, LogMessage
 from streams.core.metrics import Metrics
 from streams.edge.engine import Batch, Engine
 from streams.edge.errors import SessionLostError
@@ -139,7 +139,7 @@ def test_nothing_is_committed_before_its_outputs_are_confirmed() -> None:
 
     lagging = 0
     for number, start in enumerate(range(0, len(values), 20)):
-        messages = [Made(v, start + n) for n, v in enumerate(values[start : start + 20])]
+        messages = [LogMessage(v, start + n) for n, v in enumerate(values[start : start + 20])]
         engine.process(Batch(number, {0: 1}, {0: start}, {0: cast(Any, messages)}))
         end = start + len(messages)
         sent_by[end] = sent()
@@ -171,7 +171,7 @@ def test_what_a_lost_partition_sent_is_on_its_way_no_more_when_it_is_let_go() ->
     values = [codec.encode_datum(topics.PROBE_ROUND, d) for d in World(flows=2).rounds(200, 1_000)]
     engine = engine_of(broker, commit)
     engine.take_over([still(0, 0)])
-    messages = [Made(v, n) for n, v in enumerate(values)]
+    messages = [LogMessage(v, n) for n, v in enumerate(values)]
     engine.process(Batch(1, {0: 1}, {0: 0}, {0: cast(Any, messages)}))
     assert any(broker.sent.values())
     engine.release([0], commit=False)
@@ -185,7 +185,7 @@ def test_a_handover_that_fails_leaves_no_mark() -> None:
     values = [codec.encode_datum(topics.PROBE_ROUND, d) for d in World(flows=2).rounds(200, 1_000)]
     engine = engine_of(broker, lambda _offsets, _wait: None)
     engine.take_over([still(0, 0)])
-    messages = [Made(v, n) for n, v in enumerate(values)]
+    messages = [LogMessage(v, n) for n, v in enumerate(values)]
     engine.process(Batch(1, {0: 1}, {0: 0}, {0: cast(Any, messages)}))
     with pytest.raises(SessionLostError):
         engine.release([0], commit=True)

@@ -11,7 +11,7 @@ from schemas.codec import Codec
 from schemas.records import PathWindow
 from schemas.topics import Topic
 from schemas.units import SECOND_NS
-from streams.core.feed import Feed, Made
+from streams.core.feed import Feed, LogMessage
 from streams.core.outputs import window_identity
 from streams.edge.engine import Batch
 from streams.edge.session import Found, Session, Told
@@ -93,7 +93,7 @@ class Worker:
         """Take these batches, and wait for what they send."""
         for number in numbers:
             start = number * BATCH
-            messages = [Made(v, start + n) for n, v in enumerate(self.rounds[start:][:BATCH])]
+            messages = [LogMessage(v, start + n) for n, v in enumerate(self.rounds[start:][:BATCH])]
             self._take(Batch(number, {0: 1}, {0: start}, {0: cast(Any, messages)}))
         self._tick()
 
