@@ -1,10 +1,10 @@
-"""Rounds taken into windows and rings by one kernel, as long as nothing has to be decided.
+"""One kernel that enters rounds into windows and rings while nothing has to be decided.
 
-A plain round is new, on time and whole: nearly all are. Most of them only count. Where a probe
-was lost, or one of a 5-tuple that lost some lately came back, the kernel notes these results
-beside, for the detectors of probes; it goes on where that can wait, and stops where it
-cannot. It also stops before a round that is not plain, which it leaves untouched to
-`streams.core.machine`, and where time comes to a place at which something is due.
+A plain round is new, on time and whole; nearly all are. Most results only have to be counted.
+Results of 5-tuples that lose a probe, or lost one lately, are noted for the detectors of probes.
+The kernel goes on if the notes can wait, and stops if they cannot. It also stops before a round
+that is not plain, which it leaves to `streams.core.machine` as it is, and after a round whose
+time makes something due.
 """
 
 from typing import Final, NamedTuple
@@ -23,12 +23,12 @@ from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from streams.detectors.connectivity import CUT
 from streams.detectors.recent import OUTAGE_PROBES, RING_S, SLOTS
 
-# Windows that a round can lie in at a time; one of a second may have more, which are rare.
-LANES: Final = 4
-# Results that no slot holds and that are gathered before they become a chunk of their window.
+# Most open windows at a time that have slots; windows of a second may have more, which are rare.
+OPEN_WINDOWS: Final = 4
+# Most results of a window without a slot, before they become a chunk of it.
 SPILL: Final = 16_384
 
-# Results of a round: more are not plain. As many may wait to be looked at.
+# Results of a plain round, and notes, at most.
 MOST_RESULTS: Final = 4_096
 GRIDS: Final = 256
 
@@ -36,9 +36,9 @@ GRIDS: Final = 256
 DONE: Final = 0
 # The next round is not plain.
 NOT_PLAIN: Final = 1
-# The last round brought what has to be looked at before the next.
+# The machine has to finish the last round before the next one.
 DUE: Final = 2
-# A lane, the notes or the list of rounds is full.
+# The results without a slot, the notes or the list of rounds are full.
 NO_ROOM: Final = 3
 
 _CLUSTER: Final = int(Field.CLUSTER)
@@ -53,7 +53,7 @@ _RTT_NS: Final = int(Item.RTT_NS)
 _HOST_NS: Final = int(Item.HOST_NS)
 _RESPONDER_NS: Final = int(Item.RESPONDER_NS)
 
-# Places of `Clock.now`.
+# Places of `now`, the kernel's clock and counts.
 WATERMARK_NS: Final = 0
 REACH_NS: Final = 1
 BEFORE_WATERMARK_NS: Final = 2
@@ -70,13 +70,13 @@ NOW_PLACES: Final = 11
 
 
 class Bounds(NamedTuple):
-    """What the kernel needs to know, in nanoseconds; fixed during a call.
+    """Settings and limits of one call, in nanoseconds.
 
     Attributes
     ----------
-    step_ns : points of this grid that the reach passes are noted, where nothing else is due
-    due_ns, close_ns : where the reach and the watermark make something due
-    quiet : no anomaly is open: answers of watched 5-tuples and grid points can wait
+    step_ns : grid of progress marks; points that the reach passes are noted if nothing else is due
+    due_ns, close_ns : from here on the reach and the watermark make something due
+    quiet : no anomaly is open, so that answers of watched 5-tuples and grid points can wait
     """
 
     cluster: int
@@ -105,28 +105,30 @@ class RecentArrays(NamedTuple):
     lost: NDArray[np.uint16]
 
 
-class LaneArrays(NamedTuple):
-    """Results gathered by window (index modulo the lanes); rtt -1: lost, delays -1: not measured.
+class SlotArrays(NamedTuple):
+    """Results of the open windows; a window's place is its index modulo their number.
+
+    A round trip of -1 stands for a lost probe, a delay of -1 for one that was not measured.
 
     Attributes
     ----------
-    counts : (lanes, rows) int32; slots used
-    slots : (lanes, 3, slots, rows) int32; round trip, prober's and responder's delay
-    spilled : (lanes,); how many results no slot held: values too large, slots too few
-    spill : (lanes, 4, SPILL) int64; their rows and values
+    counts : (windows, rows) int32; slots in use
+    values : (windows, 3, slots, rows) int32; round trip, prober's and responder's delay
+    spilled : (windows,) int64; results without a slot: values too large, slots too few
+    spill : (windows, 4, SPILL) int64; their rows and values
     """
 
     counts: NDArray[np.int32]
-    slots: NDArray[np.int32]
+    values: NDArray[np.int32]
     spilled: NDArray[np.int64]
     spill: NDArray[np.int64]
 
 
 class NoteArrays(NamedTuple):
-    """Results to be looked at one by one, and grid points passed, in order.
+    """Results for the detectors of probes, and grid points passed, in order.
 
-    `before_ns` is when the 5-tuple's latest probe before the round was sent; `sampled`: a loss
-    that counts as a sample; `grid`: the points.
+    `before_ns` is when the 5-tuple's latest probe before the round was sent. `sampled` marks a
+    loss that counts as a sample. `grid` holds the points, nanoseconds.
     """
 
     row: NDArray[np.int64]
@@ -160,16 +162,25 @@ def absorb(
     bounds: Bounds,
     now: NDArray[np.int64],
     recent: RecentArrays,
-    lanes: LaneArrays,
+    slots: SlotArrays,
     notes: NoteArrays,
     seen: SeenArrays,
 ) -> tuple[int, int]:
-    """Take plain rounds from number `message` on; return the first not taken, and why.
+    """Absorb plain rounds from number `message` on; return where and why it stopped.
 
     Parameters
     ----------
     data, starts, ends, plan, names, flows, fields, items, rows
-        As `read_round` takes them; `fields` of one message, `items` and `rows` of one round.
+        As for `read_round`; `fields` of one message, `items` and `rows` of one round.
+    bounds, now, recent, slots, notes, seen
+        State of the partition, which is changed.
+
+    Returns
+    -------
+    int
+        Number of the first round that was not absorbed.
+    int
+        `DONE`, `NOT_PLAIN`, `DUE` or `NO_ROOM`.
     """
     while message < len(starts):
         count = read_round(
@@ -177,7 +188,7 @@ def absorb(
         )
         if count <= 0:
             return message, NOT_PLAIN
-        why = _take(count, fields, items, rows, bounds, now, recent, lanes, notes, seen)
+        why = _absorb_round(count, fields, items, rows, bounds, now, recent, slots, notes, seen)
         if why in (NOT_PLAIN, NO_ROOM):
             return message, why
         message += 1
@@ -187,7 +198,7 @@ def absorb(
 
 
 @compiled
-def _take(
+def _absorb_round(
     count: int,
     fields: NDArray[np.int64],
     items: NDArray[np.int64],
@@ -195,11 +206,11 @@ def _take(
     bounds: Bounds,
     now: NDArray[np.int64],
     recent: RecentArrays,
-    lanes: LaneArrays,
+    slots: SlotArrays,
     notes: NoteArrays,
     seen: SeenArrays,
 ) -> int:
-    """Take a round in, or say why not."""
+    """Absorb a round, or return why not."""
     agent = fields[_AGENT, 0]
     started_us = fields[_STARTED_US, 0]
     watermark_ns = now[WATERMARK_NS]
@@ -228,14 +239,14 @@ def _take(
         return NOT_PLAIN
     first = (started_ns + least) // bounds.window_ns
     last = (started_ns + most) // bounds.window_ns
-    width = len(lanes.spilled)
+    width = len(slots.spilled)
     if last - bounds.first_open >= width or last - first > 1:
         return NOT_PLAIN
     used = seen.used[0]
     if used >= len(seen.rounds) or now[NOTED] + count > MOST_RESULTS or now[GRID] >= GRIDS:
         return NO_ROOM
-    for lane in (first % width, last % width):
-        if lanes.spilled[lane] + count > SPILL:
+    for window in (first % width, last % width):
+        if slots.spilled[window] + count > SPILL:
             return NO_ROOM
 
     # From here on it counts.
@@ -255,15 +266,15 @@ def _take(
     now[RESULTS] += count
     _advance(now, head_s, recent)
     urgent = _count(count, started_ns, items, rows, now, recent, notes)
-    _gather(count, started_ns, first, last, items, rows, bounds.window_ns, lanes)
+    _gather(count, started_ns, first, last, items, rows, bounds.window_ns, slots)
     point_ns = reach_ns // bounds.step_ns * bounds.step_ns
     passed = point_ns > now[BEFORE_REACH_NS]
-    told = now[NOTED_LAST] > 0
+    noted = now[NOTED_LAST] > 0
     if (
         urgent
         or reach_ns >= bounds.due_ns
         or watermark_ns >= bounds.close_ns
-        or (not bounds.quiet and (passed or told))
+        or (not bounds.quiet and (passed or noted))
     ):
         return DUE
     if passed:
@@ -299,11 +310,11 @@ def _count(
     recent: RecentArrays,
     notes: NoteArrays,
 ) -> bool:
-    """Count the results in the rings, note those of 5-tuples that lose or lost.
+    """Count the results in the rings; note those of 5-tuples that lose or lost a probe.
 
-    Returns whether one was lost, or one of a 5-tuple came back of which the latest were lost. The
-    first probe of a 5-tuple is a sample, unless the round or the one before it tells of an
-    outage, as `streams.detectors.recent` has it.
+    Returns whether one was lost, or an answer came of a 5-tuple whose latest probe was lost. The
+    first probe of a 5-tuple is a sample, unless this round or the one before it shows an outage,
+    as in `streams.detectors.recent`.
     """
     now[SERIAL] += 1
     serial = now[SERIAL]
@@ -367,30 +378,30 @@ def _gather(
     items: NDArray[np.int64],
     rows: NDArray[np.int32],
     window_ns: int,
-    lanes: LaneArrays,
+    slots: SlotArrays,
 ) -> None:
-    """Put the results where those of their window are gathered."""
+    """Enter the results into the slots of their windows."""
     bound_ns = last * window_ns
-    width = len(lanes.spilled)
-    most = lanes.slots.shape[2]
+    width = len(slots.spilled)
+    most = slots.values.shape[2]
     for place in range(count):
         later = started_ns + items[_OFFSET_NS, place] >= bound_ns
-        lane = (last if later else first) % width
+        window = (last if later else first) % width
         row = rows[place]
         # Whatever is negative, null's mark among it, is not measured.
         host = max(items[_HOST_NS, place], MISSING)
         responder = max(items[_RESPONDER_NS, place], MISSING)
         rtt = MISSING if _is_lost(items, place) else max(items[_RTT_NS, place], 0)
-        slot = lanes.counts[lane, row]
+        slot = slots.counts[window, row]
         if slot < most and max(rtt, host, responder) <= MOST:
-            lanes.slots[lane, 0, slot, row] = rtt
-            lanes.slots[lane, 1, slot, row] = host
-            lanes.slots[lane, 2, slot, row] = responder
-            lanes.counts[lane, row] = slot + 1
+            slots.values[window, 0, slot, row] = rtt
+            slots.values[window, 1, slot, row] = host
+            slots.values[window, 2, slot, row] = responder
+            slots.counts[window, row] = slot + 1
         else:
-            used = lanes.spilled[lane]
-            lanes.spill[lane, 0, used] = row
-            lanes.spill[lane, 1, used] = rtt
-            lanes.spill[lane, 2, used] = host
-            lanes.spill[lane, 3, used] = responder
-            lanes.spilled[lane] = used + 1
+            used = slots.spilled[window]
+            slots.spill[window, 0, used] = row
+            slots.spill[window, 1, used] = rtt
+            slots.spill[window, 2, used] = host
+            slots.spill[window, 3, used] = responder
+            slots.spilled[window] = used + 1

@@ -8,7 +8,6 @@ without any other between, agree (then nobody is there to object).
 
 from collections import deque
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -22,14 +21,6 @@ CONFIRMING_ROUNDS: Final = 5
 ROUNDS_IN_CHUNK: Final = 4_096
 
 RoundId = tuple[str, int, int, int]
-
-
-class Intake(Enum):
-    """What becomes of a round."""
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-    CLOCK_AHEAD = "clock_ahead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +89,7 @@ class SeenRounds:
         return int(self.used[0]) + sum(map(len, self._full))
 
     def number(self, agent: str) -> int:
-        """Return the agent's number; one never heard of gets one."""
+        """Return the agent's number; a new agent gets one."""
         number = self._numbers.setdefault(agent, len(self._numbers))
         if number == len(self.latest_ns):
             self.latest_ns = grown(self.latest_ns, 2 * number, NEVER_NS)
@@ -118,7 +109,7 @@ class SeenRounds:
         return False
 
     def make_room(self, oldest_ns: int) -> None:
-        """See that another round fits; drop what is wholly older than `oldest_ns`."""
+        """Make room for another round; drop chunks whose rounds are all older than `oldest_ns`."""
         if self.used[0] == len(self.rounds):
             self._full.append(self.rounds)
             self.rounds, self.used = np.zeros_like(self.rounds), np.zeros_like(self.used)

@@ -318,7 +318,7 @@ class PartitionMachine:
         if not columns.count:
             return []
         rows = self.recent.rows(columns.keys)
-        timely = self.windows.add(rows, columns)
+        timely = self.windows.add_round(rows, columns)
         self.counts["results"] += columns.count
         self.counts["late"] += columns.count - int(timely.sum())
         before_ns: Int64s = self.recent.flows["last_ns"][rows]

@@ -41,8 +41,8 @@ class Metrics:
         """Count."""
         self._totals[name] += count
 
-    def take(self, counts: Counter[str]) -> None:
-        """Move a partition's counts over.
+    def move_from(self, counts: Counter[str]) -> None:
+        """Add a partition's counts, and empty them.
 
         Raises
         ------

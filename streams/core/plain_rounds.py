@@ -22,9 +22,9 @@ from streams.core.absorb import (
     SeenArrays,
 )
 from streams.core.clock import ClockState
-from streams.core.lanes import Lanes
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
+from streams.core.window_slots import WindowSlots
 from streams.detectors.base import ResultBatch
 
 SEED_BITS: Final = 64
@@ -47,7 +47,7 @@ class PlainRounds:
         self._items = np.zeros((len(Item), MOST_RESULTS), np.int64)
         self._rows = np.zeros(MOST_RESULTS, np.int32)
         self._now = np.zeros(absorb.NOW_PLACES, np.int64)
-        self._lanes = Lanes(machine.windows, machine.config.lateness_ns)
+        self._slots = WindowSlots(machine.windows, machine.config.lateness_ns)
         self._notes = NoteArrays(
             row=np.zeros(MOST_RESULTS, np.int64),
             sent_ns=np.zeros(MOST_RESULTS, np.int64),
@@ -164,7 +164,7 @@ class PlainRounds:
             quiet=machine.open_anomalies == 0,
         )
         flows, rings, seen = machine.recent.flows, machine.recent.rings, machine.seen
-        self._lanes.fit(flows.rows_ever)
+        self._slots.fit(flows.rows_ever)
         at, why = absorb.absorb(
             block.data,
             block.starts,
@@ -190,7 +190,7 @@ class PlainRounds:
                 sent=rings["sent"],
                 lost=rings["lost"],
             ),
-            self._lanes.arrays,
+            self._slots.arrays,
             self._notes,
             SeenArrays(used=seen.used, rounds=seen.rounds, latest_ns=seen.latest_ns),
         )
@@ -202,7 +202,7 @@ class PlainRounds:
         return at, why
 
     def _make_room(self) -> None:
-        """See that another round fits, whichever place was full."""
+        """Make room for another round, whichever array was full."""
         machine = self._machine
-        self._lanes.spill()
+        self._slots.spill()
         machine.seen.make_room((machine.clock.watermark_ns or 0) - machine.seen.horizon_ns)

@@ -55,13 +55,14 @@ class Windows:
     window_ns
         Length of a window.
     floor_ns
-        Windows that end by this time are closed already (a restart knows).
+        Windows that end by this time were closed before a restart.
 
     Attributes
     ----------
     before_closing, values_of
-        For somebody who gathers results: says which windows it has some of (`hold`), and gives
-        the values of one, of its own results and of what is in the chunks.
+        Set by `streams.core.window_slots`, which gathers results outside the chunks. The first
+        is called before windows close, and opens those that slots have results of
+        (`ensure_open`). The second gives a window's values from slots and chunks.
     """
 
     def __init__(self, window_ns: int, floor_ns: int = 0) -> None:
@@ -71,7 +72,7 @@ class Windows:
         self._next = 0
         # Results before this time were published by windows of another length.
         self._floor_ns = floor_ns
-        self.before_closing: Callable[[], None] = _nothing
+        self.before_closing: Callable[[], None] = lambda: None
         self.values_of: Callable[[int, Sequence[Chunk]], Values] = _values
 
     @property
@@ -84,7 +85,7 @@ class Windows:
         """Time from which on results may be added by `add_chunk`: at a restart before `closed_ns`.
 
         Of windows that are closed for good nothing is kept then. Where the floor lies inside a
-        window, only `add` can tell its results apart.
+        window, only `add_round` can tell its results apart.
         """
         if self._floor_ns % self.window_ns:
             return self.closed_ns
@@ -95,7 +96,7 @@ class Windows:
         """Index of the first window that is not closed."""
         return self._next
 
-    def add(self, rows: Int64s, columns: RoundColumns) -> Bools:
+    def add_round(self, rows: Int64s, columns: RoundColumns) -> Bools:
         """Add the results of a round; return which of them came in time."""
         sent_ns = columns.sent_ns
         timely = sent_ns >= self._next * self.window_ns
@@ -120,10 +121,10 @@ class Windows:
         if self._is_wanted(window):
             self._window(window).chunks.append((rows, rtt_ns, host_ns, responder_ns))
 
-    def hold(self, window: int) -> bool:
-        """Have a window closed of which somebody else gathers the results.
+    def ensure_open(self, window: int) -> bool:
+        """Open a window whose results are gathered elsewhere; return whether they are wanted.
 
-        Returns whether they are wanted: not of one that is closed for good.
+        They are not wanted of a window that was closed before a restart.
         """
         wanted = self._is_wanted(window)
         if wanted:
@@ -167,10 +168,6 @@ class Windows:
         if window is None:
             window = self._open[index] = _Open()
         return window
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _values(_index: int, chunks: Sequence[Chunk]) -> Values:

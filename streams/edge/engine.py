@@ -291,7 +291,7 @@ class Engine:
             self._settle(leave=UNCONFIRMED)
             self._metrics.add("batches")
             for session in self._sessions.values():
-                self._metrics.take(session.machine.counts)
+                self._metrics.move_from(session.machine.counts)
             self._moved()
             self.commit_due()
 
@@ -328,7 +328,7 @@ class Engine:
         for session in gone:
             session.give_up()
             self._idle.pop(session.partition, None)
-            self._metrics.take(session.machine.counts)
+            self._metrics.move_from(session.machine.counts)
         return gone
 
     def _drop_all(self) -> None:

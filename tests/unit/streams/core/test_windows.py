@@ -75,7 +75,7 @@ def test_result_at_the_border_belongs_to_the_later_window() -> None:
     """Windows include their start and exclude their end."""
     windows = Windows(10 * SECOND_NS)
     times = [T, T + 10 * SECOND_NS - 1, T + 10 * SECOND_NS]
-    windows.add(rows(3), columns_at(times, [1, 2, 3]))
+    windows.add_round(rows(3), columns_at(times, [1, 2, 3]))
     closed = windows.close(T + 20 * SECOND_NS)
     assert [c.sent.tolist() for c in closed] == [[2], [1]]
     assert [c.index * 10 * SECOND_NS for c in closed] == [T, T + 10 * SECOND_NS]
@@ -85,7 +85,7 @@ def test_late_results_are_told_and_not_counted() -> None:
     """After a window closed its results are late; others are not."""
     windows = Windows(10 * SECOND_NS)
     assert windows.close(T + 10 * SECOND_NS) == []
-    timely = windows.add(rows(2), columns_at([T + 1, T + 10 * SECOND_NS], [1, 1]))
+    timely = windows.add_round(rows(2), columns_at([T + 1, T + 10 * SECOND_NS], [1, 1]))
     assert timely.tolist() == [False, True]
     (closed,) = windows.close(T + 20 * SECOND_NS)
     assert closed.sent.tolist() == [1]
@@ -103,7 +103,7 @@ def test_closing_never_goes_back() -> None:
 def test_repeats_are_counted_beside() -> None:
     """Duplicates show in the window and change nothing else."""
     windows = Windows(10 * SECOND_NS)
-    windows.add(rows(2), columns_at([T, T + 1], [5, None]))
+    windows.add_round(rows(2), columns_at([T, T + 1], [5, None]))
     windows.add_repeats(np.array([0, 0, 9]), np.array([T, T + 1, T]))
     (closed,) = windows.close(T + 10 * SECOND_NS)
     assert closed.repeats.tolist() == [2]
@@ -115,7 +115,7 @@ def test_floor_keeps_published_results_out() -> None:
     """After a change of the window length, results of published windows are not counted again."""
     windows = Windows(30 * SECOND_NS, floor_ns=T + 20 * SECOND_NS)
     times = [T + 19 * SECOND_NS, T + 20 * SECOND_NS]
-    assert windows.add(rows(2), columns_at(times, [1, 1])).tolist() == [True, True]
+    assert windows.add_round(rows(2), columns_at(times, [1, 1])).tolist() == [True, True]
     assert windows.closed_ns == T + 20 * SECOND_NS
     (closed,) = windows.close(T + 60 * SECOND_NS)
     assert closed.sent.tolist() == [1]
@@ -130,7 +130,7 @@ def test_closed_windows_keep_nothing_of_chunks() -> None:
     values = rows(2, 5)
     for index in (floor - 1, floor):
         windows.add_chunk(index, rows(2), values, values, values)
-        assert windows.hold(index) == (index == floor)
+        assert windows.ensure_open(index) == (index == floor)
     assert [w.index for w in windows.close((floor + 1) * window_ns)] == [floor]
     assert windows.entry_ns == windows.closed_ns
 

@@ -43,12 +43,12 @@ def test_announcements_that_were_lost_lose_no_batch() -> None:
 def test_metrics_take_and_empty_a_partitions_counts() -> None:
     """Counts move over once; a name that no metric has is a programming error."""
     metrics, counts = Metrics(), Counter({"late": 2})
-    metrics.take(counts)
-    metrics.take(counts)
+    metrics.move_from(counts)
+    metrics.move_from(counts)
     assert metrics.totals()["late"] == 2
     assert set(metrics.totals()) == set(NAMES)
     with pytest.raises(KeyError):
-        metrics.take(Counter({"nonsense": 1}))
+        metrics.move_from(Counter({"nonsense": 1}))
 
 
 def test_quiet_group_is_each_processs_own() -> None:
