@@ -40,12 +40,12 @@ def test_a_machine_that_waits_for_windows_ends_when_its_partition_is_lost() -> N
     reading = threading.Thread(target=earlier.run)
     reading.start()
 
-    def take(_messages: list[Message]) -> list[Any]:
+    def process_batch(_messages: list[Message]) -> list[Any]:
         # As one whose round ends a block.
         earlier.wait()
         return []
 
-    feed = SimpleNamespace(take=take)
+    feed = SimpleNamespace(process=process_batch)
     session = Session(
         partition=0, epoch=1, machine=held, feed=cast(Any, feed), settled=BEGIN,
         earlier=earlier, committed=0,
