@@ -1,4 +1,4 @@
-"""What the skeleton job knows, and what follows from it: records in, records out.
+"""All state of the skeleton job, and what follows from it: records in, records to publish out.
 
 No Kafka and no clock: event times come with the records.
 """
@@ -16,7 +16,7 @@ from skeleton_job.lists.pinglists import (
     ListConfig,
     ListDraft,
     TaskTargets,
-    merged,
+    merge_targets,
     task_targets,
     usable_skeleton,
 )
@@ -26,14 +26,17 @@ from skeleton_job.tasks.inference import Due, InferenceConfig, Question
 from skeleton_job.tasks.roster import Roster
 from skeleton_job.tasks.skeletons import CurrentSkeleton, to_record
 
-# Agents that have gone are remembered for an hour of 2,000 containers a minute.
+# Departed agents whose list versions are remembered: an hour of 2,000 containers a minute.
 GONE_AGENTS: Final = 120_000
 
 
 class SkeletonCore:
-    """Jobs, endpoints and counters; lists and skeletons as published.
+    """Jobs, endpoints, counters; ping lists and skeletons as published.
 
-    `counts` holds what was refused or dropped, by name.
+    Attributes
+    ----------
+    counts
+        What was refused or dropped, by name.
     """
 
     def __init__(
@@ -52,13 +55,13 @@ class SkeletonCore:
         self._now_ns = 0
         self._turn = 0
         self._roster = Roster()
-        # An inference waits for an interval at most: then the next window replaces it.
+        # An inference waits for one interval at most; then the next window replaces it.
         self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * SECOND_NS)
-        self._standing: dict[str, CurrentSkeleton] = {}
-        self._asked_ns: dict[str, int] = {}
-        # Jobs of which an agent's readings have passed an end of a window.
-        self._ripe: set[str] = set()
-        self._shares: dict[str, TaskTargets] = {}
+        self._skeletons: dict[str, CurrentSkeleton] = {}
+        self._last_window_ns: dict[str, int] = {}
+        # Jobs for which some agent's readings have passed the end of a window.
+        self._maybe_due: set[str] = set()
+        self._targets_of: dict[str, TaskTargets] = {}
         self._jobs_of: dict[str, set[str]] = {}
         self._published: dict[str, PingList] = {}
         self._versions: dict[str, int] = {}
@@ -68,32 +71,32 @@ class SkeletonCore:
 
     @property
     def now_ns(self) -> int:
-        """Event time: the largest among the accepted records."""
+        """Event time: the greatest of the accepted records."""
         return self._now_ns
 
     def task(self, task_id: str, task: Task | None) -> None:
-        """Take a task.v1 record, or its tombstone."""
+        """Apply a task.v1 record, or its tombstone."""
         if task is not None:
-            if not self._ours(task.cluster):
+            if not self._is_ours(task.cluster):
                 return
             self._advance((task.ended_at or task.submitted_at) * 1000)
         self._roster.set_task(task_id, task)
         self._stale_tasks.add(task_id)
-        self._ripe.add(task_id)
+        self._maybe_due.add(task_id)
         if task is None:
-            self._asked_ns.pop(task_id, None)
+            self._last_window_ns.pop(task_id, None)
 
     def endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
-        """Take an endpoint.v1 record, or its tombstone."""
-        if endpoint is None or self._ours(endpoint.cluster):
+        """Apply an endpoint.v1 record, or its tombstone."""
+        if endpoint is None or self._is_ours(endpoint.cluster):
             tasks, agents = self._roster.set_endpoint(endpoint_id, endpoint)
             self._stale_tasks |= tasks
-            self._ripe |= tasks
+            self._maybe_due |= tasks
             self._dirty_agents |= agents
 
     def counters(self, batch: CounterBatch | CounterColumns) -> None:
-        """Take a rnic.counters.v1 record, or its columns."""
-        if self._ours(batch.cluster):
+        """Apply a rnic.counters.v1 record, or its columns."""
+        if self._is_ours(batch.cluster):
             self._advance(batch.started_at * 1000)
             before_ns = self._store.latest_of(batch.agent_id)
             if isinstance(batch, CounterColumns):
@@ -105,35 +108,35 @@ class SkeletonCore:
                 before_ns is None
                 or self._config.window_end_ns(before_ns) < self._config.window_end_ns(latest_ns)
             ):
-                self._ripe |= self._roster.tasks_of(batch.agent_id)
+                self._maybe_due |= self._roster.tasks_of(batch.agent_id)
 
     def own_list(self, agent_id: str, ping_list: PingList | None) -> None:
-        """Take what an earlier run of this job published for an agent; None: nothing readable."""
+        """Restore the list that an earlier run published for an agent; None: it is unreadable."""
         self._dirty_agents.add(agent_id)
         self._published.pop(agent_id, None)
-        if ping_list is not None and self._ours(ping_list.cluster):
+        if ping_list is not None and self._is_ours(ping_list.cluster):
             self._advance(ping_list.updated_at * 1000)
             self._published[agent_id] = ping_list
             self._versions[agent_id] = max(ping_list.version, self._versions.get(agent_id, 0))
 
     def own_skeleton(self, task_id: str, skeleton: Skeleton | None) -> None:
-        """Take what an earlier run of this job published for a task."""
-        self._standing.pop(task_id, None)
-        if skeleton is not None and self._ours(skeleton.cluster):
-            self._standing[task_id] = CurrentSkeleton(skeleton)
+        """Restore the skeleton that an earlier run published for a task."""
+        self._skeletons.pop(task_id, None)
+        if skeleton is not None and self._is_ours(skeleton.cluster):
+            self._skeletons[task_id] = CurrentSkeleton(skeleton)
         self._stale_tasks.add(task_id)
 
     def lists_due(self) -> Iterator[tuple[str, PingList | None]]:
-        """Yield lists that differ from those published, and take them for published.
+        """Yield lists that differ from the published ones, and count them as published.
 
-        An agent without targets gets an empty list. None is a tombstone: the
-        agent has no endpoint any more, so there is nobody who remembers a version.
+        An agent without targets gets an empty list. None is a tombstone: the agent has no endpoint
+        any more, so nobody remembers a version of its list.
         """
-        self._refresh_shares()
+        self._refresh_targets()
         dirty, self._dirty_agents = self._dirty_agents, set()
         for agent_id in sorted(dirty):
             jobs = sorted(self._jobs_of.get(agent_id, ()))
-            draft = merged([self._shares[t] for t in jobs], agent_id)
+            draft = merge_targets([self._targets_of[t] for t in jobs], agent_id)
             old = self._published.get(agent_id)
             if draft.targets or self._roster.has_endpoints(agent_id):
                 if _differs(draft, old):
@@ -149,26 +152,26 @@ class SkeletonCore:
                 yield agent_id, None
 
     def list_failed(self, agent_id: str) -> None:
-        """Take back that a list was published, so that it is published again."""
+        """Note that a list was not delivered; it is published again."""
         self.counts["lists_not_delivered"] += 1
         self._published.pop(agent_id, None)
         self._dirty_agents.add(agent_id)
 
     def skeletons_gone(self) -> list[str]:
         """Return the ids of tasks that have a skeleton but no record any more; forget them."""
-        gone = sorted(self._standing.keys() - self._roster.tasks.keys())
+        gone = sorted(self._skeletons.keys() - self._roster.tasks.keys())
         for task_id in gone:
-            del self._standing[task_id]
+            del self._skeletons[task_id]
         return gone
 
     def inferences_due(self) -> list[Due]:
-        """Return the inferences that are due; where no readings are new, that costs nothing.
+        """Return the inferences that are due; costs nothing if there are no new readings.
 
         They are due on a grid of event time, so that a replay makes the same ones.
         """
         found = []
-        ripe, self._ripe = self._ripe, set()
-        for task_id in sorted(ripe):
+        candidates, self._maybe_due = self._maybe_due, set()
+        for task_id in sorted(candidates):
             task = self._roster.tasks.get(task_id)
             if task is None or task.ended_at is not None:
                 continue
@@ -176,14 +179,14 @@ class SkeletonCore:
             if latest_ns is None:
                 continue
             end_ns = self._config.window_end_ns(latest_ns)
-            if end_ns <= self._asked_ns.get(task_id, 0):
+            if end_ns <= self._last_window_ns.get(task_id, 0):
                 continue
-            self._asked_ns[task_id] = end_ns
+            self._last_window_ns[task_id] = end_ns
             found.append(Due(task_id, (end_ns - self._config.window_ns, end_ns)))
         return found
 
     def question(self, due: Due) -> Question | None:
-        """Return what is needed for an inference, None if there is nothing to infer from."""
+        """Return the input of an inference, None if there are no readings."""
         task = self._roster.tasks.get(due.task_id)
         if task is None:
             return None
@@ -196,14 +199,14 @@ class SkeletonCore:
         return Question(job, due.window_ns, readings) if readings.time_ns.size else None
 
     def questions(self) -> Iterator[Question]:
-        """Yield the inferences that are due with all that they need, one at a time."""
+        """Yield the inputs of all inferences that are due, one at a time."""
         for due in self.inferences_due():
             question = self.question(due)
             if question is not None:
                 yield question
 
     def answered(self, question: Question, inference: Inference) -> Skeleton | None:
-        """Take an inference; return the skeleton to publish, if it changes anything."""
+        """Apply the result of an inference; return the skeleton to publish, if it is new."""
         task_id = question.job.task_id
         task = self._roster.tasks.get(task_id)
         if task is None or task.ended_at is not None or Job.from_task(task) != question.job:
@@ -219,28 +222,28 @@ class SkeletonCore:
             min_confidence=min_confidence,
             producer_version=self._producer_version,
         )
-        standing = self._standing.setdefault(task_id, CurrentSkeleton())
-        usable = usable_skeleton(task, standing.skeleton, min_confidence) is not None
-        published = standing.offer(record, usable=usable)
+        current = self._skeletons.setdefault(task_id, CurrentSkeleton())
+        usable = usable_skeleton(task, current.skeleton, min_confidence) is not None
+        published = current.offer(record, usable=usable)
         if published is not None:
             self._stale_tasks.add(task_id)
         return published
 
     def skeleton_failed(self, task_id: str) -> None:
-        """Take back that a skeleton was published; the next inference publishes again."""
+        """Note that a skeleton was not delivered; the next inference publishes again."""
         self.counts["skeletons_not_delivered"] += 1
-        if task_id in self._standing:
-            self._standing[task_id].failed()
+        if task_id in self._skeletons:
+            self._skeletons[task_id].failed()
 
     def _forget_versions(self, agent_id: str) -> None:
-        """Remember the version of an agent that has gone for a while: it may come back."""
+        """Remember the list version of a departed agent for a while: it may come back."""
         self._gone.append(agent_id)
         if len(self._gone) > GONE_AGENTS:
             oldest = self._gone.popleft()
             if oldest not in self._published:
                 self._versions.pop(oldest, None)
 
-    def _ours(self, cluster: str) -> bool:
+    def _is_ours(self, cluster: str) -> bool:
         if cluster == self.cluster:
             return True
         self.counts["foreign_cluster"] += 1
@@ -249,40 +252,40 @@ class SkeletonCore:
     def _advance(self, event_ns: int) -> None:
         self._now_ns = max(self._now_ns, event_ns)
 
-    def _refresh_shares(self) -> None:
+    def _refresh_targets(self) -> None:
         turn = self._now_ns // self._list_config.explore_rotate_ns
         if turn != self._turn:
             self._turn = turn
-            self._stale_tasks |= {t for t, share in self._shares.items() if share.runtime}
+            self._stale_tasks |= {t for t, targets in self._targets_of.items() if targets.runtime}
         for task_id in self._stale_tasks:
-            self._set_share(task_id, self._share(task_id))
+            self._set_task_targets(task_id, self._task_targets(task_id))
         self._stale_tasks.clear()
 
-    def _share(self, task_id: str) -> TaskTargets | None:
+    def _task_targets(self, task_id: str) -> TaskTargets | None:
         task = self._roster.tasks.get(task_id)
         if task is None:
             return None
-        standing = self._standing.get(task_id)
+        current = self._skeletons.get(task_id)
         return task_targets(
             task,
-            standing.skeleton if standing is not None else None,
+            current.skeleton if current is not None else None,
             self._roster.registered,
             now_ns=self._now_ns,
             config=self._list_config,
         )
 
-    def _set_share(self, task_id: str, share: TaskTargets | None) -> None:
-        old = self._shares.pop(task_id, None)
+    def _set_task_targets(self, task_id: str, targets: TaskTargets | None) -> None:
+        old = self._targets_of.pop(task_id, None)
         for agent_id in old.targets if old is not None else ():
             self._jobs_of[agent_id].discard(task_id)
             if not self._jobs_of[agent_id]:
                 del self._jobs_of[agent_id]
             self._dirty_agents.add(agent_id)
-        for agent_id in share.targets if share is not None else ():
+        for agent_id in targets.targets if targets is not None else ():
             self._jobs_of.setdefault(agent_id, set()).add(task_id)
             self._dirty_agents.add(agent_id)
-        if share is not None and share.targets:
-            self._shares[task_id] = share
+        if targets is not None and targets.targets:
+            self._targets_of[task_id] = targets
 
     def _list(self, agent_id: str, draft: ListDraft) -> PingList:
         return PingList(
@@ -297,7 +300,7 @@ class SkeletonCore:
 
 
 def _differs(draft: ListDraft, old: PingList | None) -> bool:
-    """Whether a list says something else than the one published; an empty one has no phase."""
+    """Return whether a list differs from the published one; an empty list has no phase."""
     if old is None:
         return bool(draft.targets)
     if not draft.targets:

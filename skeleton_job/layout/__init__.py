@@ -1,1 +1,1 @@
-"""From rhythms to positions: replica groups, pipeline stages, and the skeleton they make."""
+"""Which RNIC stands where in a job: blocks, stages, replica groups, and the confidence in them."""

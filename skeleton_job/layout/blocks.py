@@ -1,11 +1,10 @@
-"""Which RNICs take part in a job's traffic, and the blocks that carry its positions.
+"""Which RNICs take part in a job's traffic, and the blocks and cells they form.
 
-Blocks of a host that one ring goes through: together they stand for one place in a layout.
-
-With several replicas of a stage in a host, a ring enters the host at one block and leaves it at
-another. Such blocks look as different as stages do: one receives, another sends. But what they
-send and receive adds up to a collective's traffic, which goes both ways at a time; that of
-stages does not.
+A block is the RNICs of one host that look alike (one tensor-parallel group). With several replicas
+of a stage in a host, a ring enters the host at one block and leaves it at another. Such blocks look
+as different as stages do, since one receives and another sends. But together they carry a
+collective's traffic, which goes both ways at a time; that of stages does not. Blocks that belong
+together in this way form a cell, which has one place in the layout.
 """
 
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# An RNIC whose odd and even iterations correlate less than this has no part in them.
+# Below this correlation of odd and even iterations an RNIC takes no part.
 MIN_REPEATABILITY: Final = 0.3
-# … and above this it surely has; the share of RNICs between is a doubt.
+# Above this it certainly does; RNICs in between are doubtful.
 SURE_REPEATABILITY: Final = 0.6
-# End stages carry half the pipeline's bytes; a tenth of a busy RNIC's is no part.
+# The first and last stages carry half the pipeline's bytes; a tenth of a busy RNIC's is too little.
 MIN_PART: Final = 0.1
-# Hosts' clocks, and the reads after a tick, are alike to this; a shift below it means nothing.
+# Accuracy of hosts' clocks and of the delay of reads; a smaller shift means nothing.
 CLOCK_TOLERANCE_NS: Final = 10_000_000
 AMPLITUDE_FLOOR: Final = 0.03
 
@@ -46,11 +45,11 @@ class Part:
     Attributes
     ----------
     hosts : hosts that take part or of which nothing is known, in the platform's order
-    table : RNICs of each host, by rail; each host has as many
-    rows : (n_hosts, n_rails) row in the rate matrix
-    known : (n_hosts, n_rails) whether the counters show its part
+    table : RNICs of each host, by rail; equally many for each host
+    rows : (n_hosts, n_rails) int64, row in the rate matrix
+    known : (n_hosts, n_rails) bool, whether the counters show that it takes part
     idle : endpoint ids whose counters show that they take no part
-    doubtful : share of the RNICs with traffic of which it is not sure whether they take part
+    doubtful : share of the busy RNICs of which it is unclear whether they take part
     """
 
     hosts: tuple[str, ...]
@@ -62,11 +61,10 @@ class Part:
 
 
 def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
-    """Return who takes part.
+    """Return which RNICs take part.
 
-    A host does if half of its RNICs that can be seen do; its other RNICs then
-    hold their places too (one may be down). Rails that are idle on most of these
-    hosts are left out.
+    A host takes part if half of its RNICs with usable counters do; its other RNICs then hold
+    places, too (one may be down). Rails that are idle on most of these hosts are left out.
 
     Raises
     ------
@@ -123,14 +121,14 @@ class Blocks:
     ----------
     members : the RNICs of each block, by rail
     halves : each (n_blocks, 2 * points), tx and rx of odd and of even iterations
-    tx, rx : (n_blocks, points), mean iteration of each block's RNICs
-    known : (n_blocks,)
+    tx, rx : (n_blocks, points), mean iteration of each block's RNICs, bytes per second
+    known : (n_blocks,) bool
     hosts : (n_blocks,) index of the host
     rows : (n_blocks, width) rows in the rate matrix
-    seen : (n_blocks, width) whether the counters show an RNIC's part
+    seen : (n_blocks, width) bool, whether the counters show that an RNIC takes part
     replicas : whether blocks of one host may be replicas of each other
     width_margin : how clearly the width was chosen, above 1
-    floor : norm of a difference between features that means nothing
+    floor : norm of a meaningless difference between features
     """
 
     members: tuple[tuple[Rnic, ...], ...]
@@ -153,7 +151,7 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     cube = profiles.both[part.rows]
     width, margin = block_width(cube, part.known, _rail_noise(profiles, part))
     narrow = host_width(matrix, part.rows, part.known) if n_rails > 2 else n_rails
-    # Sample by sample a host is not of one group: its blocks may be replicas as well as stages.
+    # Sample by sample the host is not one group: its blocks may be replicas as well as stages.
     replicas = narrow < n_rails
     width = min(width, narrow)
     rows = part.rows.reshape(-1, width)
@@ -189,11 +187,10 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
 
 
 def _rail_noise(profiles: Profiles, part: Part) -> float:
-    """Return the norm of one RNIC's own error: what its host's RNICs do not share.
+    """Return the norm of one RNIC's own error: what the RNICs of its host do not share.
 
-    Jitter of the iterations moves all RNICs of a host together and is no noise
-    between them; so the difference of odd and even iterations counts only as far
-    as it departs from the host's mean.
+    Jitter of the iterations moves all RNICs of a host together and is no noise between them. So the
+    difference of odd and even iterations counts only as far as it departs from the host's mean.
     """
     half = ((profiles.odd - profiles.even) / 2)[part.rows[part.known.all(axis=1)]]
     if not half.size:
@@ -206,16 +203,16 @@ def _rail_noise(profiles: Profiles, part: Part) -> float:
 
 
 def one_way(blocks: Blocks, places: Labels, chosen: Bools | None = None) -> float:
-    """Return which share of the traffic at places goes one way at a time, 0..1.
+    """Return the share of the traffic at places that goes one way at a time, 0 to 1.
 
-    A collective sends what it receives; a pipeline does not. Summed over a place: over a host, a
-    ring may enter it at another NIC than it leaves. Cross-validated between odd and even
-    iterations, so that noise does not count.
+    A collective sends what it receives; a pipeline does not. Traffic is summed per place, since a
+    ring may enter a host at one NIC and leave it at another. The share is cross-validated between
+    odd and even iterations, so that noise does not count.
 
     Parameters
     ----------
-    places : (n_blocks,) where each block stands
-    chosen : (n_blocks,) blocks that are looked at; None: all that are known
+    places : (n_blocks,) place of each block
+    chosen : (n_blocks,) bool, blocks to look at; None: all known ones
     """
     of = blocks.known if chosen is None else chosen & blocks.known
     points = blocks.tx.shape[1]
@@ -225,7 +222,7 @@ def one_way(blocks: Blocks, places: Labels, chosen: Bools | None = None) -> floa
         np.add.at(total, places[of], half[of])
         halves.append(total)
     net = [half[:, :points] - half[:, points:] for half in halves]
-    # Loading of data comes at any time: steady in the mean.
+    # Loading of data is steady in the mean: remove it.
     net = [n - n.mean(axis=1, keepdims=True) for n in net]
     both = [half[:, :points] + half[:, points:] for half in halves]
     going = float((net[0] * net[1]).sum())
@@ -253,19 +250,19 @@ def block_iterations(
     return out[0], out[1]
 
 
-# Blocks of which at least this share of the traffic goes one way at a time are ends of something:
-# on generated jobs of whole rings it is below 0.2, of rings through hosts above 0.5.
+# From this one-way share on, blocks are ends of a ring through hosts or of a pipeline: on generated
+# jobs it is below 0.2 for rings inside blocks, above 0.5 for rings through hosts.
 MIN_ONE_WAY: Final = 0.3
-# Together they go both ways if that share falls below this part of it.
+# Blocks together are balanced if their one-way share falls to this part of it.
 BALANCED: Final = 0.5
 
 
 def find_cells(blocks: Blocks) -> Labels:
-    """Return the cell of each block, (n_blocks,); cells are numbered in the platform's order.
+    """Return the cell of each block, (n_blocks,), numbered in the platform's order.
 
-    Each block is a cell, unless the hosts hold several replicas and the blocks are ends of what
-    goes through them. Then the blocks of a host at every k-th place are one, with the greatest
-    k at which the traffic is balanced: stages may stand in turn inside a host.
+    Each block is a cell, unless the hosts hold several replicas and the blocks are ends of rings.
+    Then the blocks of a host at every k-th place form a cell, with the greatest k at which the
+    traffic is balanced: stages may alternate inside a host.
     """
     n = blocks.known.size
     alone = np.arange(n, dtype=np.int64)
@@ -283,10 +280,12 @@ def find_cells(blocks: Blocks) -> Labels:
 
 
 def of_cells(blocks: Blocks, cells: Labels) -> tuple[Floats, Bools]:
-    """Return each cell's mean iteration, tx and rx side by side, and whether it is known.
+    """Return each cell's mean iteration, and whether it is known.
 
-    Profiles (n_cells, 2 * points) in the unit of the blocks', known (n_cells,): a cell of which
-    a block is missing would look like one end of a ring.
+    Returns
+    -------
+    profiles : (n_cells, 2 * points), tx and rx side by side, in the unit of the blocks
+    known : (n_cells,) bool; a cell with an unknown block would look like one end of a ring
     """
     profiles = np.hstack([blocks.tx, blocks.rx])
     whole = _whole(blocks, cells)
@@ -297,6 +296,6 @@ def of_cells(blocks: Blocks, cells: Labels) -> tuple[Floats, Bools]:
 
 
 def _whole(blocks: Blocks, cells: Labels) -> Bools:
-    """Return which blocks are of cells that are known as a whole, (n_blocks,)."""
+    """Return which blocks belong to cells without an unknown block, (n_blocks,)."""
     out: Bools = ~np.isin(cells, cells[~blocks.known])
     return out

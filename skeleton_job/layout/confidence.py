@@ -1,11 +1,10 @@
 """How far an inference can be trusted.
 
-Two things bound the confidence. The weakest of a few parts, each between 0 and 1, says what
-must hold for the inference to mean anything. And a logistic regression on the signs that an
-inference shows says how often one that looks like this has the right data- and
-pipeline-parallel degree: its weights are fitted on the arena's `dev` captures
-(`python -m arena.skeletons --calibrate` fits them anew and prints them; docs/figures/skeleton.md
-has the figures on captures that were not used).
+The confidence is the lesser of two numbers. One is the weakest of several parts, each 0 to 1, that
+must hold for the inference to mean anything. The other is a logistic regression on signs of the
+inference: how often one that looks like this has the right DP and PP degrees. Its weights are
+fitted on the arena's `dev` captures (`python -m arena.skeletons --calibrate` prints new ones;
+docs/figures/skeleton.md has the results on other captures).
 """
 
 import math
@@ -17,22 +16,23 @@ from skeleton_job.layout.layouts import Choice
 from skeleton_job.layout.stages import StageOrder
 from skeleton_job.rhythm.iterations import MIN_ITERATIONS, MIN_STRENGTH, Rhythm
 
-# Each part rises from 0 at `low` to 1 at `high`.
+# Each part rises from 0 at the first number to 1 at the second.
 STRENGTH: Final = (MIN_STRENGTH, 0.7)
 ITERATIONS: Final = (MIN_ITERATIONS - 1.0, 10.0)
-# Nats between the best layouts are worth less than they say: what blocks share is not independent.
+# The difference between layouts in nats overstates the evidence, since blocks are not independent.
 MARGIN_NATS: Final = 3.0
-# Ratio to a threshold: 1 is undecided.
+# Ratio to the threshold; 1 is undecided.
 WIDTH: Final = (0.5, 1.25)
-# A ring has below 0.01, a pipeline above 0.04 even beside large gradients.
+# One-way share: below 0.01 for a ring, above 0.04 for a pipeline, even beside large gradients.
 ONE_WAY: Final = (0.01, 0.1)
-# With blocks that could stand in several places the groups are not equal.
+# Confidence if unknown blocks fit several places, so that groups are unequal.
 UNPLACED: Final = 0.3
-# Likely partners cover some nine in ten pairs: the basic list covers more.
+# Confidence if likely partners are listed instead: they cover nine in ten pairs, the basic list
+# more.
 UNJOINED: Final = 0.45
-# Between collectives and pipelines.
+# One-way share between those of collectives and of pipelines.
 ONE_WAY_USUAL: Final = 0.018
-# Fitted; see the module.
+# Fitted, see the module's docstring.
 BIAS: Final = -0.93
 WEIGHTS: Final[Mapping[str, float]] = {
     "blocks": -0.69, "members": 0.87, "margin": 1.62, "one way": 0.06, "no stages": -1.89,
@@ -42,14 +42,14 @@ WEIGHTS: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that must hold; `weakness` says what it means if it does not."""
+    """One condition of an inference; `weakness` says what it means if it does not hold."""
 
     value: float
     weakness: str
 
 
 def ramp(value: float, low: float, high: float) -> float:
-    """Return 0 at `low`, 1 at `high`, linear between, never outside.
+    """Return 0 up to `low`, 1 from `high` on, linear in between.
 
     >>> ramp(0.5, 0.0, 2.0)
     0.25
@@ -93,7 +93,7 @@ def parts_of(
 def signs_of(
     choice: Choice, order: StageOrder, *, one_way: float, doubtful: float, joined: bool
 ) -> dict[str, float]:
-    """Return what an inference shows of its own soundness, each about as large as 1."""
+    """Return signs of how sound an inference is, each of magnitude about 1."""
     n, alone = choice.labels.size, choice.count == 1
     flow = math.tanh(math.log(max(one_way, 1e-4) / ONE_WAY_USUAL))
     signs = {
@@ -106,11 +106,11 @@ def signs_of(
         "order": order.trust,
         "doubtful": doubtful,
     }
-    # Beyond these digits they depend on the order of summation.
+    # Further digits depend on the order of summation.
     return {name: round(value, 4) for name, value in signs.items()}
 
 
 def calibrated(signs: Mapping[str, float]) -> float:
-    """Return how often an inference that shows these signs has the right degrees, 0..1."""
+    """Return how often an inference with these signs has the right degrees, 0 to 1."""
     total = BIAS + sum(weight * signs[name] for name, weight in WEIGHTS.items())
     return 1.0 / (1.0 + math.exp(-total))

@@ -1,7 +1,7 @@
-"""How long the description of blocks is, given which of them are alike.
+"""The description length of blocks, given which of them share a class (minimum description length).
 
-What hosts differ by without being at another stage is no evidence: clocks (a shift of the
-whole iteration), and shares of a collective that are not even.
+Differences between hosts that are no evidence of different stages are removed first: clock offsets
+(a shift of the whole iteration), and unequal shares of a collective.
 """
 
 from collections.abc import Iterator
@@ -15,40 +15,41 @@ from scipy.special import logsumexp, multigammaln
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.rhythm.clusters import Labels
 
-# Dimensions in which blocks are compared.
+# Number of principal axes on which blocks are compared.
 MAX_AXES: Final = 6
-# Blocks further from their class than this many times the median count as that far.
+# Deviations are cut at this many times the median deviation.
 STRANGE: Final = 3.0
-# The covariance inside classes is known beforehand as well as from so many vectors (above 1).
+# Weight of the prior of the covariance inside classes, as a number of vectors (above 1).
 PRIOR_VECTORS: Final = 2.0
-# What blocks of one class differ by, in units of the floor, on generated jobs.
+# Usual deviation inside a class, in units of the floor, on generated jobs.
 USUAL_SPREAD: Final = 0.3
-# … or so many times that, squared: counters that stand still or are read at any time; with nats.
+# Alternative variances, as multiples of the usual one, with their costs in nats: counters that
+# stand still or are read at irregular times.
 SPREADS: Final = ((1.0, 0.5), (8.0, 1.5), (64.0, 3.5))
 # A gradient burst is where at least this share of its height is sent and received at once.
 BURST_SHARE: Final = 0.1
-# How often clock, blur and burst are fitted in turn.
+# Rounds of fitting clock, blur and burst in turn.
 ROUNDS: Final = 6
-# Nats per block against a job without replicas, from so many blocks on.
+# Nats per block against a job without replicas, beyond this number of blocks.
 ALONE_COST: Final = 1.0
 FEW: Final = 4
-# Nats against any split: one job in fifty would be split by chance.
+# Nats against any split: otherwise one job in fifty would be split by chance.
 SPLIT_COST: Final = 4.0
-# Nats that a block's own share of the gradient sum takes.
+# Nats for each block's own share of the gradient sum.
 UNEVEN_COST: Final = 2.0
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the choice is made from; the blocks may be cells (`skeleton_job.layout.blocks`).
+    """What a layout is chosen from; "blocks" may be cells, see `skeleton_job.layout.blocks`.
 
     Attributes
     ----------
-    profiles : (n_blocks, 2 * points) mean iteration, tx and rx
-    known : (n_blocks,)
+    profiles : (n_blocks, 2 * points) mean iteration, tx and rx, bytes per second
+    known : (n_blocks,) bool
     hosts : (n_blocks,) index of each block's host
-    floor : norm of a difference that means nothing
-    max_shift : how far clocks are apart at most, in points
+    floor : norm of a meaningless difference
+    max_shift : largest clock offset, in points
     one_way : share of the hosts' traffic that goes one way at a time, see `blocks.one_way`
     """
 
@@ -61,28 +62,29 @@ class Evidence:
 
     @cached_property
     def axes(self) -> Floats:
-        """The directions in which the known blocks differ most."""
+        """The directions in which the known blocks differ most, (n_axes, 2 * points)."""
         return main_axes(self.profiles[self.known])
 
 
 def description(evidence: Evidence, labels: Labels, *, uneven: bool) -> float:
-    """Return the length of the description of the blocks by their classes' means, in nats.
+    """Return the description length of the blocks by the means of their classes, in nats.
 
-    Two normal distributions, one of the classes' means and one of the blocks around them, both
-    with the covariance that fits best, in the few dimensions in which blocks differ most (a
-    multivariate analysis of variance). Clocks, collectives and storage each move blocks along
-    one line: a split along one line only has to be very clear.
+    Two normal distributions, one of the class means and one of the blocks around them, both with
+    the covariance that fits best, on the few axes on which blocks differ most (a multivariate
+    analysis of variance). Clocks, collectives and storage each move blocks along one line, so a
+    split along one line must be very clear.
 
     Parameters
     ----------
-    uneven : whether each block has its own share of what is sent and received at once, as the
-        inner nodes of a tree have more than its leaves; costs a number per block
+    labels : (n_blocks,) class of each block
+    uneven : whether each block has its own share of what is sent and received at once, as inner
+        nodes of a tree have more than leaves; costs one number per block
     """
     means, left = deviations(evidence, labels, uneven=uneven)
     axes = evidence.axes
     around, centres = left @ axes.T, means @ axes.T
     n, k, d = around.shape[0], centres.shape[0], axes.shape[0]
-    # One strange host shall not hide what all others say.
+    # One unusual host must not outweigh all others.
     size = np.linalg.norm(around, axis=1)
     shrink = STRANGE * np.median(size) / np.maximum(size, 1e-9)
     around = around * np.minimum(1.0, shrink)[:, None]
@@ -101,9 +103,10 @@ def description(evidence: Evidence, labels: Labels, *, uneven: bool) -> float:
 
 
 def _evidence(scatter: Floats, count: int, scale: float) -> float:
-    """Return the length of `count` normal vectors of unknown covariance, in nats.
+    """Return the description length of `count` normal vectors of unknown covariance, in nats.
 
-    The covariance is integrated out: inverse Wishart, as wide as can be around `scale`.
+    The covariance is integrated out under an inverse Wishart prior, as wide as possible around
+    `scale`.
 
     Parameters
     ----------
@@ -123,9 +126,10 @@ def _evidence(scatter: Floats, count: int, scale: float) -> float:
 
 
 def deviations(evidence: Evidence, labels: Labels, *, uneven: bool) -> tuple[Floats, Floats]:
-    """Return how the classes differ from all blocks' mean, and each block from its class.
+    """Return how classes deviate from the mean of all blocks, and blocks from their class.
 
-    What a clock's offset explains is taken out of both; in a mean over blocks offsets are smaller.
+    What a clock offset explains is removed from both; means over several blocks have smaller
+    offsets.
 
     Returns
     -------
@@ -135,20 +139,20 @@ def deviations(evidence: Evidence, labels: Labels, *, uneven: bool) -> tuple[Flo
     points = evidence.profiles[evidence.known]
     inside = np.unique(labels[evidence.known], return_inverse=True)[1]
     size = np.bincount(inside).astype(np.float64)
-    # Each class has a block; row by row, so that the sum is the same in any layout.
+    # No class is empty; summed row by row, so that the result does not depend on the layout.
     begin = np.cumsum(np.append(0, size[:-1])).astype(np.int64)
     means = np.add.reduceat(points[np.argsort(inside, kind="stable")], begin, axis=0)
     means /= size[:, None]
-    centre, far = points.mean(axis=0, keepdims=True), evidence.max_shift
-    apart = plain(means - centre, centre, far, uneven=uneven, share=size**-0.5)
-    left = plain(points - means[inside], means, far, uneven=uneven,
+    centre, max_shift = points.mean(axis=0, keepdims=True), evidence.max_shift
+    apart = unexplained(means - centre, centre, max_shift, uneven=uneven, share=size**-0.5)
+    left = unexplained(points - means[inside], means, max_shift, uneven=uneven,
                   share=np.ones(len(inside)), of=inside)  # fmt: skip
-    # A member is part of its own mean; alone it says nothing.
+    # A block is part of its own class's mean; a single one has no deviation.
     return apart * np.sqrt(size)[:, None], left
 
 
 def main_axes(profiles: Floats) -> Floats:
-    """Return the directions in which profiles differ most, (n_axes, n_features), orthonormal."""
+    """Return the orthonormal directions in which profiles differ most, (n_axes, n_features)."""
     apart = profiles - profiles.mean(axis=0)
     values, vectors = np.linalg.eigh(apart @ apart.T)
     top = np.argsort(values)[::-1][: max(1, min(MAX_AXES, len(profiles) - 1))]
@@ -157,39 +161,40 @@ def main_axes(profiles: Floats) -> Floats:
     return out
 
 
-def plain(
+def unexplained(
     apart: Floats,
     around: Floats,
-    far: float,
+    max_shift: float,
     *,
     uneven: bool,
     share: Floats,
     of: Labels | None = None,
 ) -> Floats:
-    """Return deviations from profiles less what clocks and, if uneven, collectives explain.
+    """Return deviations from profiles, without what clocks and (if uneven) collectives explain.
 
     Parameters
     ----------
-    apart : (n, n_features)
+    apart : (n, n_features), the deviations
     around : (k, n_features), the profiles
+    max_shift : largest clock offset, in points
     share : (n,) scales the bounds of what may be explained
-    of : (n,) from which of the profiles each row deviates; None: all from the one there is
+    of : (n,) the profile that each row deviates from; None: the single one
     """
     return _without(
         apart,
         _shapes(around, uneven=uneven),
-        _bounds(far, share, uneven=uneven),
+        _bounds(max_shift, share, uneven=uneven),
         of=of,
         rounds=ROUNDS if uneven else 1,
     )
 
 
-def plain_from_each(
-    points: Floats, centres: Floats, far: float, *, uneven: bool, share: Floats
+def unexplained_from_each(
+    points: Floats, centres: Floats, max_shift: float, *, uneven: bool, share: Floats
 ) -> Iterator[Floats]:
-    """Yield, for each of some profiles, how all points deviate from it; see `plain`."""
+    """Yield for each profile how all points deviate from it; see `unexplained`."""
     shapes = _shapes(centres, uneven=uneven)
-    bounds = _bounds(far, share, uneven=uneven)
+    bounds = _bounds(max_shift, share, uneven=uneven)
     for k, centre in enumerate(centres):
         yield _without(
             points - centre, shapes[:, k : k + 1], bounds, of=None, rounds=ROUNDS if uneven else 1
@@ -197,21 +202,21 @@ def plain_from_each(
 
 
 def _shapes(around: Floats, *, uneven: bool) -> Floats:
-    """Return what clocks and, if uneven, collectives add to profiles, (n_shapes, k, n_features)."""
-    # Between points a shift is a blur as well; so are readings between the others' ticks.
+    """Return what clocks and (if uneven) collectives add to profiles, (n_shapes, k, n_features)."""
+    # A shift between points is a blur as well; so are readings between ticks.
     shapes = [_slope(around), _bend(around)]
     if uneven:
         half = around.shape[1] // 2
         both = np.minimum(around[:, :half], around[:, half:])
-        # The burst alone: pipelines send and receive at once as well, but never so much.
+        # Only the burst: pipelines send and receive at once as well, but max_shift less.
         both = np.where(both > BURST_SHARE * both.max(axis=1, keepdims=True), both, 0.0)
         shapes.append(np.hstack([both, both]))
     return np.stack(shapes)
 
 
-def _bounds(far: float, share: Floats, *, uneven: bool) -> tuple[Floats, Floats]:
+def _bounds(max_shift: float, share: Floats, *, uneven: bool) -> tuple[Floats, Floats]:
     """Return the least and the greatest multiple of each shape, (n_shapes, n) each."""
-    low, high = [-far * share] * 2, [far * share] * 2
+    low, high = [-max_shift * share] * 2, [max_shift * share] * 2
     if uneven:
         low, high = [*low, -share], [*high, 2.0 * share]
     return np.stack(low), np.stack(high)
@@ -225,11 +230,11 @@ def _without(
     of: Labels | None,
     rounds: int,
 ) -> Floats:
-    """Return deviations less the multiples of shapes, between bounds, that fit them best.
+    """Return deviations less the best-fitting multiples of shapes, within bounds.
 
-    One shape after the other, and again: a burst's bend looks much like less of the burst.
-    What is left matters only by its products with the shapes, and these follow from each other:
-    the rounds need no look at the features.
+    Shapes are fitted in turn, several times: a burst's bend looks much like less of the burst. Only
+    the inner products with the shapes are needed for this, and they are updated in place of the
+    features.
     """
     gram = np.einsum("skf,tkf->stk", shapes, shapes)
     if of is None:
@@ -254,14 +259,14 @@ def _without(
 
 
 def _bend(rows: Floats) -> Floats:
-    """Return the second difference of tx and of rx, around the iteration."""
+    """Return the second difference of tx and of rx, cyclic."""
     points = rows.shape[1] // 2
     parts = [rows[:, :points], rows[:, points:]]
     return np.hstack([(np.roll(p, -1, axis=1) - 2 * p + np.roll(p, 1, axis=1)) / 2 for p in parts])
 
 
 def _slope(rows: Floats) -> Floats:
-    """Return the change per point of tx and of rx, around the iteration."""
+    """Return the change per point of tx and of rx, cyclic."""
     points = rows.shape[1] // 2
     parts = [rows[:, :points], rows[:, points:]]
     return np.hstack([(np.roll(p, -1, axis=1) - np.roll(p, 1, axis=1)) / 2 for p in parts])

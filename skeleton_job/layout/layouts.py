@@ -1,13 +1,10 @@
-"""Which blocks stand at which stage: layouts compared by how short they make the description.
+"""Which blocks share a pipeline stage: the layout with the shortest description.
 
-A layout is a split of the blocks into equally large classes. The candidates are the regular
-ones along the platform's order, as frameworks number their ranks, and free ones, found by
-clustering. A candidate is worth what it leaves unexplained of each block, and costs what it
-takes to write down: a mean iteration for each class, and for a free one the class of each
-block. So an index that is true needs little evidence, and one that lies is overruled by it.
-
-What hosts differ by without being at another stage is no evidence: clocks (a shift of the
-whole iteration), and some per cent of the bytes.
+A layout splits the blocks into classes of equal size. Candidates are the regular layouts along the
+platform's order, in which frameworks number ranks, and free ones found by clustering. A layout
+costs what it leaves unexplained of each block, plus what it takes to write it down: a mean
+iteration per class, and for a free one the class of each block. So a platform order that is true
+needs little evidence, and one that is wrong is overruled by it.
 """
 
 from collections.abc import Iterator
@@ -18,34 +15,35 @@ import numpy as np
 from scipy.special import gammaln
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.description import Evidence, description, plain_from_each
+from skeleton_job.layout.description import Evidence, description, unexplained_from_each
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
-# Collectives leave less than this share of traffic that goes one way, pipelines more; nats for
-# each factor of e beyond it, and up to how many.
+# One-way share that separates collectives from pipelines; nats for each factor e beyond it, and the
+# largest such factor.
 ONE_WAY: Final = 0.018
 FLOW_COST: Final = 6.0
 FLOW_LIMIT: Final = 2.5
-# From so many blocks on, and so many nats a block, a regular layout is not put in question.
+# From this number of blocks and of nats per block on, a regular layout is accepted without a
+# search.
 MIN_SETTLED: Final = 64
 SETTLED_NATS: Final = 3.0
-# Free classes are looked for up to this number of blocks, and of classes.
+# Free layouts are searched up to this number of blocks and of classes.
 MAX_FREE: Final = 512
 MAX_FREE_CLASSES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A split of the blocks into equally large classes.
+    """A split of the blocks into classes of equal size.
 
     Attributes
     ----------
     labels : (n_blocks,) class of each block; of a regular layout in the platform's order
     count : number of classes
-    regular : blocks in a row that share a class, along the platform's order; None: a free one
-    margin : by how much (nats) the best other number of classes describes worse
+    regular : consecutive blocks that share a class, along the platform's order; None: a free layout
+    margin : nats by which the best layout with another number of classes is worse
     uneven : whether blocks differ in what they send and receive at once, as in a tree
-    length : of the description, nats
+    length : description length, nats
     """
 
     labels: Labels
@@ -57,7 +55,7 @@ class Choice:
 
 
 def regular_layouts(n: int) -> list[tuple[int, int]]:
-    """Return (classes, blocks in a row) of all layouts that repeat along the platform's order.
+    """Return (classes, consecutive blocks) of all layouts that repeat along the platform's order.
 
     >>> regular_layouts(4)
     [(1, 4), (2, 1), (2, 2), (4, 1)]
@@ -71,7 +69,7 @@ def choose(evidence: Evidence) -> Choice:
     Raises
     ------
     ValueError
-        If no block is known, or no number of classes obeys the rules.
+        If no block is known, or no number of classes is possible.
     """
     n = evidence.known.size
     if not evidence.known.any():
@@ -93,7 +91,7 @@ def choose(evidence: Evidence) -> Choice:
         for k in allowed:
             if not 1 < k <= max(MAX_FREE_CLASSES, n_hosts // 2) or k > MAX_FREE_CLASSES * 2:
                 continue
-            # Once by the net flow alone, which no collective reaches.
+            # Also by the net flow alone, which collectives do not affect.
             for view, uneven in ((evidence, False), (evidence, True), (net, False)):
                 free = free_layout(view, k, uneven=uneven)
                 if free is not None:
@@ -104,7 +102,7 @@ def choose(evidence: Evidence) -> Choice:
     found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
     best = min(found, key=lambda c: c.length)
     if best.regular is None:
-        # The same split by the platform's order says more.
+        # Prefer the same split as a regular layout.
         best = next(
             (c for c in found if c.regular is not None and _same_split(c.labels, best.labels)), best
         )
@@ -114,7 +112,7 @@ def choose(evidence: Evidence) -> Choice:
 
 
 def _flow_cost(one_way: float, count: int) -> float:
-    """Return nats against a number of classes from how much traffic goes one way."""
+    """Return nats against a number of classes, from the share of traffic that goes one way."""
     way = float(np.log(max(one_way, 1e-6) / ONE_WAY)) if count == 1 else float(
         np.log(ONE_WAY / max(one_way, 1e-6))
     )  # fmt: skip
@@ -133,7 +131,7 @@ def _described(evidence: Evidence, choice: Choice, cost: float) -> list[Choice]:
 
 
 def _settled(evidence: Evidence, found: list[Choice]) -> bool:
-    """Return whether a regular layout of a large job explains so much that none need be sought."""
+    """Return whether a regular layout of a large job explains so much that no search is needed."""
     if evidence.known.size < MIN_SETTLED or not found:
         return False
     best = min(found, key=lambda c: c.length)
@@ -157,10 +155,10 @@ def _free_cost(n: int, k: int) -> float:
 
 
 def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | None:
-    """Return equal classes found without the platform's order, None where impossible.
+    """Return classes of equal size found without the platform's order; None if impossible.
 
-    Rounds of assignment and new means, from blocks far apart; distances leave out what clocks
-    and collectives explain.
+    Alternating assignment and means (k-means with equal sizes), started from blocks far apart.
+    Distances leave out what clocks and collectives explain.
     """
     points = evidence.profiles[evidence.known]
     if points.shape[0] <= count:
@@ -169,7 +167,7 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
 
     def off(centres: Floats) -> Iterator[Floats]:
         """Yield the blocks less each centre, and less what says nothing, (n, n_features)."""
-        return plain_from_each(points, centres, evidence.max_shift, uneven=uneven, share=far)
+        return unexplained_from_each(points, centres, evidence.max_shift, uneven=uneven, share=far)
 
     def cost_of(centres: Floats) -> Floats:
         return np.stack([_square(apart) for apart in off(centres)], axis=1)
@@ -177,7 +175,7 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
     best: tuple[float, Labels] | None = None
     middle = points.mean(axis=0, keepdims=True)
     for start in range(2):
-        # From the block least or most like the mean.
+        # Start from the block least or most like the mean.
         order = np.argsort(cost_of(middle)[:, 0], kind="stable")
         chosen = [int(order[-1 if start == 0 else 0])]
         nearest = cost_of(points[chosen])[:, 0]
@@ -193,7 +191,7 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
             if new is None or (labels is not None and np.array_equal(new, labels)):
                 break
             labels = new
-            # No centre hangs on another: all move from where they were.
+            # The centres are independent: all are updated from their former values.
             for c, apart in enumerate(off(centres.copy())):
                 inside = labels[evidence.known] == c
                 if inside.any():
@@ -213,7 +211,7 @@ def _square(apart: Floats) -> Floats:
 
 
 def _net(profiles: Floats) -> Floats:
-    """Return what is sent less what is received, and its opposite."""
+    """Return what is sent less what is received, and its opposite, (n, 2 * points)."""
     half = profiles.shape[1] // 2
     net = profiles[:, :half] - profiles[:, half:]
     return np.hstack([net, -net])

@@ -1,4 +1,4 @@
-"""What joins blocks of different stages, and blocks of one stage: pipelines and inner groups."""
+"""Pipelines through the stages (which replicas are joined), and EP or CP groups inside stages."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +22,9 @@ from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# Where neither traffic nor index joins replicas, each gets so many likely partners.
+# Likely partners per replica if neither traffic nor platform order joins the replicas.
 CANDIDATES: Final = 3
-# Larger expert groups are paired along a ring of so many.
+# Larger expert groups are paired along a ring of this size.
 MAX_ALL: Final = 16
 
 
@@ -35,18 +35,18 @@ class Joints:
     Attributes
     ----------
     chains : RNICs from stage to stage
-    seen : whether the traffic shows them all
-    maybe : pairs of neighbouring stages that are likely beside the chains, where these are
-        not seen, or are other than the platform's order says
+    seen : whether the traffic shows all of them
+    likely : further likely pairs of neighbouring stages, if chains are not seen or contradict the
+        platform's order
     """
 
     chains: tuple[tuple[Rnic, ...], ...] = ()
     seen: bool = True
-    maybe: frozenset[Pair] = frozenset()
+    likely: frozenset[Pair] = frozenset()
 
 
 class StageIterations:
-    """Every iteration of the blocks of each stage, cut out when somebody looks at it.
+    """Every iteration of the blocks of each stage, computed on first use.
 
     Parameters
     ----------
@@ -70,35 +70,37 @@ class StageIterations:
         ]
 
 
-def find_joints(course: StageIterations, *, by_index: bool) -> Joints:
+def find_joints(stage_iterations: StageIterations, *, by_index: bool) -> Joints:
     """Return which replicas of neighbouring stages are joined.
 
     Parameters
     ----------
-    by_index : whether the platform's order is believed where the traffic is silent
+    by_index : whether the platform's order decides if the traffic does not
     """
-    stages, blocks = course.stages, course.blocks
+    stages, blocks = stage_iterations.stages, stage_iterations.blocks
     if len(stages) < 2:
         return Joints()
-    # Position in its stage, by the platform's order, of each chain's last block.
+    # Position in its stage, in the platform's order, of each chain's last block.
     at = np.arange(stages[0].size)
     paths = [[int(b)] for b in stages[0]]
     seen_all = True
-    maybe: set[Pair] = set()
-    for (here, mine), (there, theirs) in pairwise(zip(stages, course.pieces, strict=True)):
+    likely: set[Pair] = set()
+    for (here, mine), (there, theirs) in pairwise(
+        zip(stages, stage_iterations.pieces, strict=True)
+    ):
         partner, seen = match_chains(*mine, *theirs)
         if not seen and not by_index:
             likeness = likeness_of(*mine, *theirs)
             partner = best_chains(likeness)
             for a, row in enumerate(likeness):
-                maybe |= _pairs(blocks, here[a], there[np.argsort(-row)[:CANDIDATES]])
+                likely |= _pairs(blocks, here[a], there[np.argsort(-row)[:CANDIDATES]])
             for b, column in enumerate(likeness.T):
-                maybe |= _pairs(blocks, there[b], here[np.argsort(-column)[:CANDIDATES]])
+                likely |= _pairs(blocks, there[b], here[np.argsort(-column)[:CANDIDATES]])
         if seen and by_index:
-            # Where traffic overrules the platform it is wrong now and then (of two replicas,
-            # once in ten windows of the lab): both answers are probed.
+            # Traffic that overrules the platform is wrong now and then (with two replicas, in one
+            # of ten windows of the lab): both answers are probed.
             for k in np.flatnonzero(partner != np.arange(partner.size)).tolist():
-                maybe |= _pairs(blocks, here[k], there[k : k + 1])
+                likely |= _pairs(blocks, here[k], there[k : k + 1])
         seen_all = seen_all and seen
         at = partner[at]
         for path, position in zip(paths, at, strict=True):
@@ -106,11 +108,11 @@ def find_joints(course: StageIterations, *, by_index: bool) -> Joints:
     chains = tuple(
         tuple(blocks.members[b][k] for b in path) for path in paths for k in range(blocks.width)
     )
-    return Joints(chains, seen_all, frozenset(maybe))
+    return Joints(chains, seen_all, frozenset(likely))
 
 
 def _pairs(blocks: Blocks, block: int, others: Labels) -> set[Pair]:
-    """Return the pairs of a block's RNICs with those at the same place of others."""
+    """Return the pairs of a block's RNICs with those at the same place of other blocks."""
     return {
         ordered(a.endpoint_id, b.endpoint_id)
         for other in others
@@ -121,23 +123,29 @@ def _pairs(blocks: Blocks, block: int, others: Labels) -> set[Pair]:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Groups inside the stages: `kind` "ep", "cp" or None; blocks of each group."""
+    """Groups inside the stages.
+
+    Attributes
+    ----------
+    kind : "ep", "cp" or None
+    groups : blocks of each group
+    """
 
     kind: str | None
     size: int
     groups: tuple[tuple[int, ...], ...]
 
 
-def find_inner(course: StageIterations) -> Inner:
+def find_inner(stage_iterations: StageIterations) -> Inner:
     """Return expert or context groups, if all stages show groups of one size.
 
-    Blocks side by side in a host share its clock, so that nothing is told from them.
+    Blocks of one host share its clock, so they cannot be told apart in this way.
     """
     none = Inner(None, 1, ())
-    stages, blocks = course.stages, course.blocks
+    stages, blocks = stage_iterations.stages, stage_iterations.blocks
     if any(np.unique(blocks.hosts[s]).size < s.size for s in stages):
         return none
-    found = [find_lockstep(tx, rx) for tx, rx in course.pieces]
+    found = [find_lockstep(tx, rx) for tx, rx in stage_iterations.pieces]
     sizes = {f.size for f in found}
     if len(sizes) > 1 or sizes == {1}:
         return none
@@ -151,12 +159,12 @@ def find_inner(course: StageIterations) -> Inner:
 
 
 def positions(stages: list[Labels], groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:
-    """Return the blocks at one place of their context group, stage after stage."""
+    """Return the blocks at one place of their context groups, stage after stage."""
     at = {block: place for group in groups for place, block in enumerate(group)}
     size = len(groups[0])
     return [[int(b) for b in stage if at[int(b)] == c] for stage in stages for c in range(size)]
 
 
 def inner_distances(inner: Inner) -> tuple[int, ...]:
-    """Return whom to pair along a group: all experts with each other, contexts along the ring."""
+    """Return the distances to pair along a group: EP groups are meshed, CP groups form a ring."""
     return tuple(range(1, min(inner.size, MAX_ALL) // 2 + 1)) if inner.kind == "ep" else (1,)

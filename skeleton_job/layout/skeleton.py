@@ -1,4 +1,8 @@
-"""From the byte rates of a job's RNICs to its traffic skeleton."""
+"""From the byte rates of a job's RNICs to its traffic skeleton.
+
+`infer` runs all steps: iterations, profiles, blocks, layout, order of stages, pipelines, inner
+groups, confidence. The goal is that of SkeletonHunter's ping-list phase 3 (SIGCOMM 2025).
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -45,21 +49,21 @@ from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# 1 Mbit/s: a port that carries only housekeeping.
+# 1 Mbit/s: a port with less carries only housekeeping.
 IDLE_BYTES_PER_S: Final = 125_000.0
-# Iterations take seconds: in less than this, missing repetition says nothing.
+# Iterations take seconds: a shorter window without repetition says nothing.
 MIN_FLAT_NS: Final = 20 * 10**9
-# An inference of at least this confidence replaces the basic list unless configured otherwise.
+# Confidence from which an inference replaces the basic list by default.
 DEFAULT_MIN_CONFIDENCE: Final = 0.5
 
-# Clocks of hosts are apart by less than this: tens of milliseconds.
+# Largest offset between hosts' clocks: tens of milliseconds.
 MAX_CLOCK_NS: Final = 60_000_000
 
-# An order of the traffic's own overrules the platform's from this trust on.
+# Trust from which an order seen in the traffic overrules the platform's.
 SURE_ORDER: Final = 0.9
-# How often the platform's order is right where the classes repeat along it.
+# How often the platform's order is right if the classes repeat along it.
 INDEX_ALONE: Final = 0.9
-# Two classes of so few cells repeat along any order as often as not.
+# Two classes of this few cells repeat along any order as often as not.
 FEW_BLOCKS: Final = 4
 
 IDLE: Final = "idle: the RNICs carry no traffic to speak of"
@@ -76,17 +80,19 @@ class Inference:
 
     Attributes
     ----------
-    confidence : 0..1, see `skeleton_job.layout.confidence`
-    reason : why it is low, or what no counter shows; None: nothing to say
-    groups : RNICs at one position, in the platform's order; stage after stage
-    directed : whether the first group is known to be of the first stage
-    ep, cp : ranks of an expert group, of a context group; 1: none show
-    width : RNICs of one tensor-parallel group; width × cp groups make a stage
+    confidence : 0 to 1, see `skeleton_job.layout.confidence`
+    reason : why it is low, or what counters cannot show; None: nothing to add
+    period_ns : iteration period
+    dp, pp, tp : degrees of data, pipeline and tensor parallelism
+    ep, cp : ranks of an expert group, of a context group; 1: none seen
+    groups : RNICs at one position (replica groups), in the platform's order, stage after stage
+    directed : whether the first group is known to belong to the first stage
+    width : RNICs of one tensor-parallel group; width * cp groups make a stage
     chains : RNICs from stage to stage
     ep_groups : RNICs that exchange tokens
-    pairs : who exchanges data, over the network
-    idle : RNICs seen to take no part
-    signs : what the confidence is made from, see `skeleton_job.layout.confidence.signs_of`
+    pairs : RNICs that exchange data over the network
+    idle : endpoint ids seen to take no part
+    signs : input of the confidence, see `skeleton_job.layout.confidence.signs_of`
     """
 
     confidence: float
@@ -156,7 +162,7 @@ def _refusal(job: Job, matrix: RateMatrix) -> str | None:
         return TOO_SHORT
     if 2 * int(matrix.usable.sum()) < len(job.rnics):
         return UNSEEN
-    # The mean over RNICs, both directions: one busy port in a hundred is traffic enough.
+    # The mean over RNICs, both directions: one busy port in a hundred is enough traffic.
     busy = float(job_sum(matrix, matrix.usable).mean()) * len(job.rnics)
     if busy < 2 * IDLE_BYTES_PER_S * max(2, len(job.rnics) // 100):
         return IDLE
@@ -177,7 +183,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
             Evidence(
                 profiles=profiles_of,
                 known=known,
-                # Replicas side by side in a host: no rule keeps them apart.
+                # Replicas may share a host: no rule keeps them apart.
                 hosts=np.arange(known.size) if blocks.replicas else blocks.hosts,
                 floor=blocks.floor,
                 one_way=flow,
@@ -189,18 +195,18 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     choice = replace(choice, labels=choice.labels[cells])
     order = _order(blocks, choice, places=known.size)
     stages = [np.flatnonzero(choice.labels == c) for c in order.order]
-    # Blocks without counters hold a place only if just one is left for them.
+    # Blocks without counters get a place only if a single one is left for them.
     placed = len(np.unique(choice.labels[~blocks.known])) <= 1
     if not placed:
         stages = [stage[blocks.known[stage]] for stage in stages]
     by_index = _follows_index(blocks, choice)
-    course = StageIterations(stages, blocks, matrix, rhythm)
-    joints = find_joints(course, by_index=by_index) if placed else Joints(seen=False)
-    inner = find_inner(course) if placed else Inner(None, 1, ())
+    stage_iterations = StageIterations(stages, blocks, matrix, rhythm)
+    joints = find_joints(stage_iterations, by_index=by_index) if placed else Joints(seen=False)
+    inner = find_inner(stage_iterations) if placed else Inner(None, 1, ())
     sums = _rails(stages, blocks)
     cp = inner.size if inner.kind == "cp" else 1
     inside = _rails(inner.groups, blocks)
-    # Nothing vouches for an index that the stages do not follow.
+    # Without support for the platform's order, only neighbours along it are paired.
     distances = RING_DISTANCES if by_index else (1,)
     joined = joints.seen or by_index
     parts = parts_of(
@@ -238,7 +244,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         width=blocks.width,
         chains=joints.chains,
         ep_groups=inside if inner.kind == "ep" else (),
-        pairs=joints.maybe.union(
+        pairs=joints.likely.union(
             chain_pairs(joints.chains),
             *(group_pairs(g, distances) for g in sums),
             *(group_pairs(g, inner_distances(inner)) for g in inside),
@@ -251,13 +257,13 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
 def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
     """Return the order of the classes.
 
-    Where the classes repeat along the platform's order, they are the stages in that order: so
-    frameworks number their ranks. Of a few blocks, where chance alone repeats, the traffic may
-    say that it runs the other way. Without a direction, the platform's first block leads.
+    Classes that repeat along the platform's order are the stages in that order, as frameworks
+    number ranks. With few blocks, which may repeat by chance, the traffic may reverse it. Without a
+    known direction, the platform's first block is in the first stage.
 
     Parameters
     ----------
-    places : how many cells were told apart
+    places : number of distinct cells
     """
     of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
     order = order_stages(
@@ -282,9 +288,9 @@ def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
 
 
 def _follows_index(blocks: Blocks, choice: Choice) -> bool:
-    """Return whether the classes repeat along the platform's order as no chance would have it.
+    """Return whether the classes repeat along the platform's order by more than chance.
 
-    Where each host is a class of its own, any order of the hosts is regular.
+    If each host is a class of its own, any order of the hosts is regular.
     """
     if choice.regular is None:
         return False
@@ -300,7 +306,7 @@ def _rails(parts: Iterable[Iterable[int]], blocks: Blocks) -> tuple[tuple[Rnic, 
 
 
 def _limits(replicas: int, stages: int, order: StageOrder, *, chains_seen: bool) -> list[str]:
-    """Return what no counter shows, for the reader of the skeleton."""
+    """Return what counters cannot show, for the reader of the skeleton."""
     notes = []
     if replicas > MESH_SIZE:
         notes.append(
@@ -315,7 +321,7 @@ def _limits(replicas: int, stages: int, order: StageOrder, *, chains_seen: bool)
 
 
 def _tensor_degree(gpus: int | None, positions: int, width: int) -> int:
-    """Return GPUs per position; without their number each RNIC counts for one."""
+    """Return GPUs per position; if their number is unknown, the RNICs per position."""
     if gpus is None or gpus % positions:
         return width
     return gpus // positions

@@ -1,15 +1,16 @@
-"""Three independent signs of the order of pipeline stages in their mean iterations.
+"""The order of pipeline stages, from three independent cues in their mean iterations.
 
-* The gradient sum: the last stage ends its backward pass first, so the bursts
-  that are sent and received at once come in reverse order.
-* The onset: after the pause between iterations each stage sends its first
-  activations when those of the stage before have reached it.
-* The flow: what a stage sends less what it receives leaves the gradient sum out
-  (a ring sends and receives alike) and keeps the pipeline; summed along the
-  pipeline it is the flow over each edge. The right order needs the least flow,
-  and none that the counters at both ends forbid. It has no direction.
+* Gradient sum: the last stage ends its backward pass first, so the bursts that are sent and
+received
+  at once come in reverse order.
+* Onset: after the pause between iterations, each stage sends its first activations when it has
+  received those of the stage before.
+* Flow: what a stage sends less what it receives contains no gradient sum (a ring sends and receives
+  alike) but the pipeline's traffic. Summed along the pipeline, it is the flow over each edge. The
+  right order needs the least flow, and none that the counters at both ends forbid. It has no
+  direction.
 
-The order of pipeline stages, decided between the cues.
+`order_stages` decides between them.
 """
 
 from dataclasses import dataclass
@@ -22,13 +23,13 @@ from schemas.columns.arrays import Floats
 
 Order = tuple[int, ...]
 
-# Up to this number of stages all orders are compared (360 up to direction).
+# Up to this number of stages all orders are compared (360 without direction).
 MAX_EXHAUSTIVE: Final = 6
-# The first bytes of a pipeline: this share of what it is seen to move at least.
+# Onset: when this share of what a pipeline moves has been sent.
 ONSET_SHARE: Final = 0.15
-# A bin counts as pause below this share of the way from the least to the most traffic.
+# A point belongs to the pause below this share of the way from the least to the most traffic.
 QUIET_SHARE: Final = 0.1
-# Blurs the ticks' edges; the profile has about two points a tick.
+# Smooths the edges of ticks; the profile has about two points per tick.
 SMOOTHING: Final = np.array([0.25, 0.5, 0.25])
 
 
@@ -43,9 +44,8 @@ class OrderCue:
 def gradient_cue(tx: Floats, rx: Floats) -> OrderCue:
     """Return the reverse order of the gradient bursts.
 
-    Clarity is the height of the burst over the highest other point of what is
-    sent and received at once, of the stage where that is least; 0 if two bursts
-    coincide.
+    Clarity is the least ratio, over the stages, of the burst's height to the highest other point of
+    what is sent and received at once; 0 if two bursts coincide.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def gradient_cue(tx: Floats, rx: Floats) -> OrderCue:
     position = np.array(centres)
     around = np.argsort(position, kind="stable")
     gaps = np.diff(np.concatenate([position[around], [position[around[0]] + points]]))
-    # The bursts of one iteration lie together; the largest gap is between iterations.
+    # The bursts of one iteration are close together; the largest gap separates iterations.
     last = int(np.argmax(gaps))
     rising = np.roll(around, -(last + 1))
     closest = float(np.delete(gaps, last).min()) if gaps.size > 1 else np.inf
@@ -99,9 +99,13 @@ def _crossing(above: float, below: float, level: float) -> float:
 
 
 def onset_cue(tx: Floats, rx: Floats) -> OrderCue | None:
-    """Return the order in which stages send their first bytes, None without a pause.
+    """Return the order in which stages send their first bytes; None without a pause.
 
-    Clarity is the smallest distance between two onsets in points.
+    Clarity is the smallest distance between two onsets, in points.
+
+    Parameters
+    ----------
+    tx, rx : (n_classes, points) bytes per second
     """
     points = tx.shape[1]
     pause = longest_pause(_smooth((tx + rx).sum(axis=0)))
@@ -120,7 +124,7 @@ def onset_cue(tx: Floats, rx: Floats) -> OrderCue | None:
 
 
 def _above_pause(rates: Floats) -> Floats:
-    """Return the rates less what flows in the pause, at both ends of the profile."""
+    """Return the rates less those in the pause, at both ends of the profile."""
     ends = np.concatenate([rates[:, :2], rates[:, -2:]], axis=1)
     out: Floats = np.maximum(rates - np.median(ends, axis=1, keepdims=True), 0.0)
     return out
@@ -136,7 +140,13 @@ def _first(cumulated: Floats, volume: float) -> float:
 
 
 def longest_pause(total: Floats) -> Floats:
-    """Return 1.0 in the longest circular stretch with little traffic, 0.0 elsewhere."""
+    """Return 1.0 in the longest cyclic section with little traffic, 0.0 elsewhere, (points,).
+
+    Examples
+    --------
+    >>> longest_pause(np.array([9.0, 9.0, 0.0, 0.0, 9.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    """
     quiet = total < total.min() + QUIET_SHARE * (total.max() - total.min())
     if quiet.all() or not quiet.any():
         return np.zeros_like(total)
@@ -151,9 +161,13 @@ def longest_pause(total: Floats) -> Floats:
 
 
 def flow_cue(tx: Floats, rx: Floats) -> OrderCue:
-    """Return the order that needs the least flow; its direction means nothing.
+    """Return the order that needs the least flow; its direction is arbitrary.
 
-    Clarity is the cost of the best order of other neighbours over that of this one.
+    Clarity is the cost of the best order with other neighbours over that of this one.
+
+    Parameters
+    ----------
+    tx, rx : (n_classes, points) bytes per second
     """
     net = tx - rx
     orders = _candidates(tx, rx, net)
@@ -165,7 +179,7 @@ def flow_cue(tx: Floats, rx: Floats) -> OrderCue:
 
 
 def _candidates(tx: Floats, rx: Floats, net: Floats) -> list[Order]:
-    """Return orders to compare, one of each pair that differ in direction only."""
+    """Return the orders to compare, one of each pair that differ in direction only."""
     count = tx.shape[0]
     if count <= MAX_EXHAUSTIVE:
         return [o for o in permutations(range(count)) if o[0] <= o[-1]]
@@ -199,13 +213,13 @@ def _cost(order: Order, tx: Floats, rx: Floats, net: Floats) -> float:
     )
 
 
-# Bursts this much above the rest are gradient bursts: on generated jobs their
-# order was right in 98 of 100 cases, below it in 24 of 100.
+# Bursts with this contrast are gradient bursts: on generated jobs their order was right in 98 of
+# 100 cases, below it in 24 of 100.
 MIN_CONTRAST: Final = 1.5
-# Onsets this many points apart are told apart from noise.
+# Onsets this many points apart differ by more than noise.
 MIN_ONSET_GAP: Final = 0.5
 
-# Shares of right orders on generated jobs of 3 to 8 stages, as of each way to decide.
+# Shares of right orders on generated jobs of 3 to 8 stages, for each way to decide.
 TWO_CUES: Final = 1.0
 GRADIENT_ALONE: Final = 0.85
 ONSET_ALONE: Final = 0.9
@@ -217,8 +231,12 @@ DISPUTED: Final = 0.5
 class StageOrder:
     """Classes in pipeline order.
 
-    `trust` (0..1) is how often such an order has the right neighbours,
-    `directed` whether the first of them is known to be the first stage.
+    Attributes
+    ----------
+    trust
+        How often such an order has the right neighbours, 0 to 1.
+    directed
+        Whether the first class is known to be the first stage.
     """
 
     order: Order

@@ -1,1 +1,1 @@
-"""Who probes whom: the basic list, and the lists that follow a skeleton."""
+"""Ping lists per agent: basic pairs before anything is known, skeleton and sampled pairs later."""

@@ -1,13 +1,12 @@
-"""The list before anything is known: the full mesh of a job less its cross-rail pairs.
+"""Ping lists per agent, from the jobs and their skeletons.
 
-Rail-optimised fabrics and the collectives made for them keep traffic between
-hosts on one rail, so pairs across rails, seven of eight with eight rails, are
-left out (SkeletonHunter, SIGCOMM 2025: the preload phase).
+Without a skeleton a job has its basic list: the full mesh less cross-rail pairs. Rail-optimised
+fabrics and their collectives keep traffic between hosts on one rail, so with eight rails seven of
+eight pairs are left out (SkeletonHunter, SIGCOMM 2025: the preload phase). A skeleton replaces it
+by the pairs that exchange data, plus a rotating sample of other same-rail pairs.
 
-Ping lists per agent, from the jobs and their skeletons.
-
-Pure functions of what is known and of event time; what to publish is decided
-elsewhere by comparing with what was published.
+Pure functions of what is known and of event time. What changed and must be published is decided by
+`skeleton_job.core`.
 """
 
 from collections import Counter
@@ -23,8 +22,8 @@ from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair, Rnic, ordered
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
 
-# Of a job of more hosts each endpoint gets the nearest in the platform's order; a published list
-# has room for fewer still (`skeleton_job.lists.pinglists`).
+# In larger jobs each endpoint gets the nearest peers in the platform's order; a published list may
+# have room for fewer still, see `_basic_peers`.
 DEFAULT_MAX_PEERS: Final = 1023
 
 
@@ -37,10 +36,9 @@ def rails_of(job: Job) -> dict[int, tuple[Rnic, ...]]:
 
 
 def ring_pairs(rnics: tuple[Rnic, ...], distances: Iterable[int]) -> set[Pair]:
-    """Return the pairs at these distances around the ring of `rnics`, none inside a host.
+    """Return the pairs at these distances around the ring of `rnics`, without those inside a host.
 
-    Every RNIC gets both neighbours of each distance, so that nobody is left out
-    and the list stays symmetric.
+    Every RNIC gets both neighbours at each distance, so the list stays symmetric.
     """
     n = len(rnics)
     return {
@@ -68,27 +66,26 @@ def basic_pairs(job: Job, max_peers: int = DEFAULT_MAX_PEERS) -> set[Pair]:
     return pairs
 
 
-# What a list may take on the wire. A cluster's agents all read the one topic, and each republished
-# list goes to every one of them.
+# Bound of an encoded list. All agents of a cluster read the one topic, and each republished list
+# goes to every one of them.
 MAX_LIST_BYTES: Final = 64 * 1024
-# Frame, ids of cluster and agent, version, time and counts: ids have 256 characters at most.
+# Frame, ids of cluster and agent (at most 256 characters each), version, time and counts.
 HEADER_BYTES: Final = 640
-# Which reason is kept when a pair has several, and who stays when a list is too long.
+# Which origin is kept if a pair has several, and which targets stay if a list is too long.
 RANK: Final = {TargetOrigin.SKELETON: 0, TargetOrigin.BASIC: 1, TargetOrigin.EXPLORE: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """How lists are made.
+    """How lists are built.
 
     Attributes
     ----------
     min_confidence : a skeleton below it does not replace the basic list
     flows, basic_flows, explore_flows : 5-tuples for each target of that origin
-    explore_peers : how many distances of the rail's ring are sampled at a time,
-        two peers for each
-    explore_rotate_ns : how long a sample stays, event time
-    max_basic_peers : see `skeleton_job.lists.pinglists`
+    explore_peers : number of ring distances sampled at a time, two peers for each
+    explore_rotate_ns : event time after which another distance is sampled
+    max_basic_peers : peers per endpoint on the basic list
     """
 
     min_confidence: float = DEFAULT_MIN_CONFIDENCE
@@ -111,9 +108,12 @@ class ListDraft:
 
 @dataclass(frozen=True, slots=True)
 class TaskTargets:
-    """What one job contributes to the lists of the agents that probe for it.
+    """The targets of one job, by the agent that probes them.
 
-    `runtime` says whether it comes from a skeleton.
+    Attributes
+    ----------
+    runtime
+        Whether they come from a skeleton.
     """
 
     runtime: bool
@@ -128,14 +128,14 @@ def task_targets(
     now_ns: int,
     config: ListConfig,
 ) -> TaskTargets:
-    """Return what a job contributes; a job that has ended gives nothing.
+    """Return the targets of a job; none for a job that has ended.
 
     Parameters
     ----------
-    skeleton : not used if it does not fit the job any more
-    registered : endpoint id → agent that answers for it; where an endpoint has
-        not registered yet, the job says which agent will
-    now_ns : event time, chooses the explore sample
+    skeleton : ignored if it does not fit the job any more
+    registered : endpoint id -> responsible agent; for endpoints that have not registered yet, the
+        job names the agent
+    now_ns : event time, selects the sample of other pairs
     """
     if task.ended_at is not None:
         return TaskTargets(runtime=False, targets={})
@@ -159,20 +159,20 @@ def task_targets(
     )
 
 
-def merged(shares: Iterable[TaskTargets], agent_id: str) -> ListDraft:
-    """Return an agent's list from the shares of its jobs.
+def merge_targets(jobs: Iterable[TaskTargets], agent_id: str) -> ListDraft:
+    """Return an agent's list from the targets of its jobs.
 
-    A pair that several jobs name is probed once, for the best reason.
+    A pair that several jobs contain is probed once, for the best origin.
     """
-    mine = [share for share in shares if share.targets.get(agent_id)]
+    mine = [job for job in jobs if job.targets.get(agent_id)]
     phase = PingListPhase.RUNTIME if any(s.runtime for s in mine) else PingListPhase.PRELOAD
     chosen: Sequence[PingTarget]
     if len(mine) == 1:
-        # The usual case, and that of the largest lists: within a job no pair is double.
+        # The usual case, and that of the largest lists: within a job no pair is repeated.
         chosen = mine[0].targets[agent_id]
     else:
         best: dict[Pair, PingTarget] = {}
-        for target in (t for share in mine for t in share.targets[agent_id]):
+        for target in (t for job in mine for t in job.targets[agent_id]):
             old = best.get((target.src, target.dst))
             if old is None or _rank(target) < _rank(old):
                 best[target.src, target.dst] = target
@@ -183,27 +183,31 @@ def merged(shares: Iterable[TaskTargets], agent_id: str) -> ListDraft:
 
 
 def target_bytes(target: PingTarget) -> int:
-    """Return the bytes of a target on the wire."""
+    """Return the encoded size of a target, in bytes."""
     ids = text_bytes(target.src) + text_bytes(target.dst) + text_bytes(target.task_id)
     return ids + 1 + _number_bytes(target.flows)
 
 
 def text_bytes(text: str) -> int:
-    """Return the bytes of a string on the wire, with its length."""
+    """Return the encoded size of a string with its length, in bytes.
+
+    >>> text_bytes("abc")
+    4
+    """
     size = len(text) if text.isascii() else len(text.encode())
     return _number_bytes(size) + size
 
 
 def _number_bytes(number: int) -> int:
-    """Return the bytes of a number from 0 on: seven bits in each, one of them for the sign."""
+    """Return the encoded size of a non-negative number: seven bits per byte, one for the sign."""
     return max(1, -(-(number.bit_length() + 1) // 7))
 
 
 def _fitting(targets: Sequence[PingTarget]) -> Sequence[PingTarget]:
-    """Return those that stay on a list that is too long.
+    """Return the targets that stay on a list that is too long.
 
-    The best reasons first. Of one reason each endpoint loses as many, and keeps the same ones as
-    long as its list is the same; which, says a checksum: no order of names shall leave a host out.
+    The best origins first. Within one origin, each endpoint loses equally many targets. A checksum
+    selects them, so that they are stable and no host is left out because of its name.
     """
     room = MAX_LIST_BYTES - HEADER_BYTES
     if sum(map(target_bytes, targets)) <= room:
@@ -231,10 +235,10 @@ def _rank(target: PingTarget) -> tuple[int, str, str, str]:
 def usable_skeleton(
     task: Task, skeleton: Skeleton | None, min_confidence: float
 ) -> Skeleton | None:
-    """Return the skeleton if it is trusted and of this job as it is now, else None.
+    """Return the skeleton if it is trusted and fits the job as it is now, else None.
 
-    RNICs that the job has lost make it void; RNICs that it has gained do not,
-    they keep the basic list as those do that could not be placed.
+    It does not fit if the job has lost RNICs. RNICs that the job has gained keep the basic list, as
+    do those that could not be placed.
     """
     if skeleton is None or skeleton.dp is None or skeleton.confidence < min_confidence:
         return None
@@ -263,9 +267,9 @@ def _pairs(
 
 
 def _basic_peers(task: Task, config: ListConfig) -> int:
-    """Return how many peers an endpoint has on the basic list: as many as all lists have room for.
+    """Return the number of peers per endpoint on the basic list, so that all lists fit.
 
-    The nearest ones, the same number for all, so that what is probed stays symmetric.
+    The same number for all endpoints, so that the list stays symmetric.
     """
     widest = max(Counter(e.agent_id for e in task.endpoints).values(), default=1)
     longest = max((text_bytes(e.endpoint_id) for e in task.endpoints), default=0)
@@ -277,10 +281,9 @@ def _basic_peers(task: Task, config: ListConfig) -> int:
 def _explored(job: Job, known: set[Pair], now_ns: int, config: ListConfig) -> set[Pair]:
     """Return the same-rail pairs that are sampled now.
 
-    All pairs at one distance around the rail's ring, the distance moving on with
-    each turn: after half as many turns as hosts each pair had its turn. Distances at which
-    all pairs are `known` already are passed over. Jobs and rails start at different distances, so
-    that turns spread the load.
+    All pairs at one distance around the rail's ring. The distance changes with each turn, so after
+    half as many turns as hosts each pair had its turn. A distance at which all pairs are `known` is
+    skipped. Jobs and rails start at different distances, which spreads the load.
     """
     pairs: set[Pair] = set()
     if config.explore_peers < 1:

@@ -1,4 +1,7 @@
-"""What is known about a table of counters beside it; all of it optional."""
+"""Optional metadata beside a table of counters: line rate, GPUs, counter width, jobs.
+
+In: a JSON document. Out: a checked `Meta`, which names the jobs of the table's RNICs.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +11,7 @@ from skeleton_job.job import Job, Rnic
 from skeleton_job.series.rates import MAX_RATE_BYTES_PER_S
 
 KEYS: Final = ("link_gbps", "gpus_per_host", "counter", "counter.bits", "pod_index", "tasks")
-# Bursts are shorter than ticks and clocks jitter: a reading may show a bit more than the line rate.
+# Factor above the line rate: bursts are shorter than ticks and clocks jitter.
 HEADROOM: Final = 1.5
 UNNAMED: Final = "task0"
 
@@ -16,7 +19,7 @@ Places = Sequence[tuple[str, int]]
 
 
 class MetaError(ValueError):
-    """Meta data that cannot be used; every fault is named."""
+    """Metadata that cannot be used; the message names every error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class TaskMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """Checked meta data."""
+    """Checked metadata."""
 
     link_gbps: float | None = None
     gpus_per_host: int | None = None
@@ -40,13 +43,13 @@ class Meta:
 
     @property
     def max_rate_bytes_per_s(self) -> float:
-        """More than this between two readings is a reset."""
+        """A higher rate between two readings is a reset."""
         if self.link_gbps is None:
             return MAX_RATE_BYTES_PER_S
         return HEADROOM * self.link_gbps * 1e9 / 8
 
     def jobs(self, there: Places) -> list[Job]:
-        """Return the jobs; RNICs that none names belong to the job whose RNICs are unknown."""
+        """Return the jobs; RNICs that no job names belong to the job whose RNICs are not given."""
         named = {rnic for task in self.tasks for rnic in task.rnics or ()}
         rest = [rnic for rnic in there if rnic not in named]
         jobs = []
@@ -79,7 +82,7 @@ def parse_meta(content: Any) -> Meta:
     Raises
     ------
     MetaError
-        Naming each key with its value and bound.
+        Naming each wrong key with its value and bounds.
     """
     if not isinstance(content, dict):
         raise MetaError("meta must be a JSON object")

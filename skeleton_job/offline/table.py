@@ -1,4 +1,4 @@
-"""Skeletons from files: a long table of counters in, one JSON document out."""
+"""Skeletons from files: a table of counters (CSV or Parquet) in, one JSON document out."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,16 +35,17 @@ BOUNDS: Final[Mapping[str, str]] = {
     "tx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
     "rx_bytes": "a whole number from 0 to 2^64 - 1, or nothing",
 }
-# 200 Mbit/s both ways together: no housekeeping; checkpoints alone seldom reach it in the mean.
+# 200 Mbit/s, both directions together: more than housekeeping; checkpoints rarely reach it on
+# average.
 LOADED_BYTES_PER_S: Final = 25e6
 RING_ENDS: Final = 2
 MAX_RAIL: Final = 1023
-# Half an hour at 10 Hz: more says nothing new and takes memory.
+# Half an hour at 10 Hz: more adds nothing and takes memory.
 MAX_BINS: Final = 18_000
 
 
 class TableError(ValueError):
-    """A table that cannot be used; names column, value, bound and what to do."""
+    """A table that cannot be used; the message names column, value, bounds and what to do."""
 
 
 def read_counters(path: Path) -> pl.DataFrame:
@@ -107,7 +108,7 @@ def _checked(path: Path, column: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 def endpoint_id(host: str, rail: int) -> str:
-    """Return the name of an RNIC of a table."""
+    """Return the endpoint id of a table's RNIC."""
     return f"{host}/r{rail}"
 
 
@@ -116,12 +117,11 @@ def infer_table(
 ) -> dict[str, Any]:
     """Return the document that describes the skeletons in a table of counters.
 
-    Keys: `ping_list`, rows of host, rail, host, rail, each unordered pair once;
-    `tasks`, each with `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`,
-    `confidence`, `reason`, `signs`, `period_s`, `clusters`, `stages`, `pp_groups`,
-    `ep_groups`. A job with less than `min_confidence` has its basic list in
-    `ping_list`. RNICs that no job in `meta` names are told apart by their beat; where they
-    show no iterations there is no job; those that carry much are listed as on a basic list.
+    Keys: `ping_list`, rows of host, rail, host, rail, each unordered pair once; `tasks`, each with
+    `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`, `confidence`, `reason`, `signs`, `period_s`,
+    `clusters`, `stages`, `pp_groups`, `ep_groups`. A job below `min_confidence` has its basic list
+    in `ping_list`. RNICs that no job in `meta` names are separated by their rhythm. Without
+    iterations there is no job; those with much traffic get a basic list.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def infer_table(
     if bin_ns is None or not isinstance(begin, int) or not isinstance(end, int):
         raise TableError("no RNIC has two readings at different times: nothing to compare")
     names = set(readings.endpoints)
-    # The last reading closes the last bin.
+    # The last reading ends the last bin.
     start_ns = max(begin, end - MAX_BINS * bin_ns)
     pairs: list[list[Any]] = []
     tasks = []
@@ -167,18 +167,18 @@ def infer_table(
 def _readings(
     table: pl.DataFrame, bits: int | None
 ) -> tuple[list[tuple[str, int]], Readings, int | None]:
-    """Return the RNICs of a table by host and rail, their readings, and the tick of these."""
+    """Return the RNICs of a table by host and rail, their readings, and the sampling interval."""
     hosts = table["host"].unique().sort()
     host = table["host"].cast(pl.Enum(hosts)).to_physical().to_numpy()
     seat = host.astype(np.int32) * (MAX_RAIL + 1) + table["rail"].to_numpy()
     taken = np.zeros(len(hosts) * (MAX_RAIL + 1), dtype=np.bool_)
     taken[seat] = True
-    # Names as numbers from here on: a table of millions of rows has few of them.
+    # Numbers instead of names: a table of millions of rows has few names.
     row = (np.cumsum(taken, dtype=np.int32) - 1)[seat]
     names = hosts.to_list()
     there = [(names[i // (MAX_RAIL + 1)], int(i) % (MAX_RAIL + 1)) for i in np.flatnonzero(taken)]
     time_ns = table["time_ns"].to_numpy()
-    # Also those that failed: the tick is how often somebody tried.
+    # Failed readings count, too: the interval is how often somebody tried.
     few = row < TICK_ENDPOINTS
     order = np.lexsort((time_ns[few], row[few]))
     steps = np.diff(time_ns[few][order])[np.diff(row[few][order]) == 0]
@@ -198,10 +198,10 @@ def _readings(
 
 
 def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:
-    """Return the list of those RNICs that carry so much that somebody trains on them.
+    """Return the pairs of those RNICs that carry so much that a job must be training on them.
 
-    The basic list; where hosts have two such RNICs at most, a ring enters and leaves them there,
-    and changes rails between hosts: every pair of two hosts.
+    The basic list. If hosts have at most two such RNICs, a ring enters and leaves them there and
+    changes rails between hosts: then all pairs of two hosts.
     """
     heavy = {
         e

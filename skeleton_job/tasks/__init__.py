@@ -1,1 +1,1 @@
-"""Jobs, their endpoints, when their skeleton is due, and which one stands."""
+"""The jobs: their endpoints and agents, when to infer a skeleton, and which skeleton is current."""

@@ -1,4 +1,4 @@
-"""When to infer, and what an inference needs."""
+"""When to infer the skeleton of a job, and the input of an inference."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,25 +9,25 @@ from skeleton_job.layout.skeleton import TOO_SHORT, Inference, infer
 from skeleton_job.series.rates import rate_matrix
 from skeleton_job.series.readings import Readings
 
-# Batches of a second arrive up to this much after their last tick.
+# Batches of a second arrive up to this long after their last tick.
 SETTLE_NS: Final = 3 * SECOND_NS // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceConfig:
-    """When to infer, and from what; event time."""
+    """When to infer, and from what window; event time."""
 
     interval_ns: int = 30 * SECOND_NS
     window_ns: int = 300 * SECOND_NS
 
     def window_end_ns(self, latest_ns: int) -> int:
-        """Return the end of the latest window that readings up to a time fill."""
+        """Return the end of the latest window that readings up to a time complete."""
         return (latest_ns - SETTLE_NS) // self.interval_ns * self.interval_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An inference that is due; the readings stay in the store until somebody has time for it."""
+    """An inference that is due; its readings stay in the store until a worker is free."""
 
     task_id: str
     window_ns: tuple[int, int]
@@ -35,18 +35,18 @@ class Due:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """One inference to make: everything it needs, so that another thread can make it."""
+    """The input of one inference, complete, so that another thread or process can run it."""
 
     job: Job
     window_ns: tuple[int, int]
     readings: Readings
 
     def without_readings(self) -> "Question":
-        """Return the same, to be kept while another process has the readings."""
+        """Return a copy to keep while another process has the readings."""
         return replace(self, readings=self.readings.none())
 
     def answer(self) -> Inference:
-        """Return the inference; before the job's first reading nothing is missing."""
+        """Return the inference; the window starts no earlier than the job's first reading."""
         start_ns, end_ns = self.window_ns
         bin_ns = self.readings.tick_ns
         if bin_ns is None:

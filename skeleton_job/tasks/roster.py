@@ -1,4 +1,4 @@
-"""Jobs and registered endpoints, and which agent answers for which endpoint."""
+"""The jobs and registered endpoints, and which agent is responsible for which endpoint."""
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
@@ -7,17 +7,17 @@ from schemas.records import Endpoint, Task
 
 
 class Roster:
-    """Who is there. Each change returns the ids of the jobs that it concerns."""
+    """Jobs, endpoints and agents; each change returns the ids of the jobs that it affects."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
         self._agents: dict[str, str] = {}
-        self._homes: dict[str, set[str]] = {}
-        # endpoint → job that names it → agent that the job plans for it
+        self._endpoints_of: dict[str, set[str]] = {}
+        # endpoint -> job that contains it -> agent that the job plans for it
         self._planned: dict[str, dict[str, str]] = {}
         self._agents_of: dict[str, frozenset[str]] = {}
         self._tasks_of: dict[str, set[str]] = {}
-        # Jobs of which agents are looked for anew when somebody asks.
+        # Jobs whose agents must be determined again on the next query.
         self._unsettled: set[str] = set()
 
     @property
@@ -27,12 +27,12 @@ class Roster:
 
     @property
     def registered(self) -> Mapping[str, str]:
-        """Registered endpoints → the agent that answers for each."""
+        """Registered endpoints -> the agent responsible for each."""
         return self._agents
 
     def has_endpoints(self, agent_id: str) -> bool:
         """Whether any endpoint of the agent is registered."""
-        return bool(self._homes.get(agent_id))
+        return bool(self._endpoints_of.get(agent_id))
 
     def agents_of(self, task_id: str) -> frozenset[str]:
         """Return the agents that probe for a job."""
@@ -45,7 +45,7 @@ class Roster:
         return self._tasks_of.get(agent_id, frozenset())
 
     def set_task(self, task_id: str, task: Task | None) -> None:
-        """Take a job, or forget it."""
+        """Set a job, or forget it (None)."""
         old = self._tasks.pop(task_id, None)
         for endpoint in old.endpoints if old is not None else ():
             planned = self._planned.get(endpoint.endpoint_id, {})
@@ -54,7 +54,7 @@ class Roster:
                 self._planned.pop(endpoint.endpoint_id, None)
         if task is not None:
             if task.ended_at is not None:
-                # Whoever ends jobs need not delete them: what is left is small.
+                # Ended jobs need not be deleted: only little of them is kept.
                 task = replace(task, endpoints=())
             self._tasks[task_id] = task
             for endpoint in task.endpoints:
@@ -64,25 +64,24 @@ class Roster:
     def set_endpoint(
         self, endpoint_id: str, endpoint: Endpoint | None
     ) -> tuple[set[str], set[str]]:
-        """Take a registration, or a leave.
+        """Set a registration, or (None) forget it.
 
         Returns
         -------
-        tasks : ids of jobs whose endpoint is now with another agent. One that
-            left stays with the agent that its job plans for it: it may come
-            back, and its peers go on probing it.
+        tasks : ids of jobs whose endpoint has another agent now. One that left stays with the
+            agent that its job plans for it: it may come back, and its peers go on probing it.
         agents : agents that have their first endpoint now, or none any more
         """
         old = self._agents.pop(endpoint_id, None)
         new = None if endpoint is None else endpoint.agent_id
         before = {agent: self.has_endpoints(agent) for agent in (old, new) if agent is not None}
         if old is not None:
-            self._homes[old].discard(endpoint_id)
-            if not self._homes[old]:
-                del self._homes[old]
+            self._endpoints_of[old].discard(endpoint_id)
+            if not self._endpoints_of[old]:
+                del self._endpoints_of[old]
         if new is not None:
             self._agents[endpoint_id] = new
-            self._homes.setdefault(new, set()).add(endpoint_id)
+            self._endpoints_of.setdefault(new, set()).add(endpoint_id)
         moved = {
             task_id
             for task_id, planned in self._planned.get(endpoint_id, {}).items()
@@ -96,7 +95,7 @@ class Roster:
             self._set_agents(self._unsettled.pop())
 
     def _set_agents(self, task_id: str) -> None:
-        """Find anew which agents probe for a job."""
+        """Determine which agents probe for a job."""
         task = self._tasks.get(task_id)
         old = self._agents_of.pop(task_id, frozenset())
         new = frozenset(

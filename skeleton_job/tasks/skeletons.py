@@ -1,4 +1,18 @@
-"""x."""
+"""From an inference to the published skeleton.v1 record, without flapping.
+
+`to_record` builds the record. `CurrentSkeleton` decides whether it replaces the published one:
+
+* Nothing is published: the first record is, whatever it says. * An unsure one (without degrees) is
+published: a sure one replaces it at once; another unsure one if
+  it gives the same other reason twice in a row.
+* A sure one is published: only a sure one that says the same other thing twice in a row replaces
+it.
+  An unsure one changes nothing: a pause in training, a checkpoint or lost counters do not make the
+  skeleton wrong.
+
+"Other" means what a reader acts on: the members' places, pairs and degrees, or the reason; not the
+confidence, the window, or a period within 10 %.
+"""
 
 from dataclasses import replace
 from typing import Final
@@ -7,7 +21,7 @@ from schemas.records import Skeleton, SkeletonMember, SkeletonPair
 from skeleton_job.job import Job
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, Inference
 
-# A period within this ratio is the same; iterations jitter and drift.
+# Periods within this ratio are the same; iterations jitter and drift.
 SAME_PERIOD: Final = 1.1
 
 
@@ -23,9 +37,9 @@ def to_record(
 ) -> Skeleton:
     """Return the skeleton.v1 record.
 
-    Below `min_confidence` it says only why: no reader shall take a guess for a
-    skeleton. Otherwise every RNIC of the job is a member, with group null if it is seen to take no
-    part; one of which nothing is known is left out, and keeps its basic list.
+    Below `min_confidence` it contains only the reason, so that no reader uses a guess as a
+    skeleton. Otherwise every RNIC of the job is a member, with group null if it takes no part. An
+    RNIC of which nothing is known is left out, and keeps its basic list.
     """
     if inference.confidence < min_confidence:
         inference = Inference(
@@ -61,57 +75,60 @@ def to_record(
 
 
 class CurrentSkeleton:
-    """What stands for one job, and what may replace it."""
+    """The published skeleton of one job, and the candidate to replace it."""
 
     def __init__(self, skeleton: Skeleton | None = None) -> None:
         self.skeleton = skeleton
-        self._rival: Skeleton | None = None
+        self._candidate: Skeleton | None = None
         self._lost = False
 
     def offer(self, new: Skeleton, *, usable: bool = True) -> Skeleton | None:
-        """Return the record to publish, None if what stands goes on standing.
+        """Return the record to publish; None if the current one stays.
 
-        The version of `new` is ignored: it becomes that of the old plus one.
-        `usable` False: what stands does not fit the job any more, and so counts
-        as unsure.
+        Parameters
+        ----------
+        new
+            Its version is ignored: it becomes the current one's plus one.
+        usable
+            False: the current one does not fit the job any more, and counts as unsure.
         """
         old = self.skeleton
         if old is None:
-            return self._stands(replace(new, version=1))
+            return self._publish(replace(new, version=1))
         sure = is_sure(old) and usable
         if self._lost:
             new = old if sure and not is_sure(new) else new
-            return self._stands(replace(new, version=old.version + 1))
+            return self._publish(replace(new, version=old.version + 1))
         if sure and not is_sure(new):
-            self._rival = None
+            self._candidate = None
             return None
         if same(old, new) and (usable or not is_sure(new)):
-            self._rival = None
+            self._candidate = None
             return None
-        rival, self._rival = self._rival, new
+        candidate, self._candidate = self._candidate, new
         upgrade = is_sure(new) and not sure
-        if upgrade or (rival is not None and same(rival, new)):
-            return self._stands(replace(new, version=old.version + 1))
+        if upgrade or (candidate is not None and same(candidate, new)):
+            return self._publish(replace(new, version=old.version + 1))
         return None
 
     def failed(self) -> None:
-        """Take back that what stands was published: the next offer publishes again."""
+        """Note that the current one was not delivered: the next offer publishes again."""
         self._lost = True
 
-    def _stands(self, skeleton: Skeleton) -> Skeleton:
+    def _publish(self, skeleton: Skeleton) -> Skeleton:
         self.skeleton = skeleton
-        self._rival = None
+        self._candidate = None
         self._lost = False
         return skeleton
 
 
 def is_sure(skeleton: Skeleton) -> bool:
-    """Whether the record holds a skeleton, not only a reason for none."""
+    """Return whether the record holds a skeleton, not only a reason for none."""
     return skeleton.dp is not None
 
 
 def same(one: Skeleton, other: Skeleton) -> bool:
-    """Whether two records say the same to a reader."""
+    """Return whether two records say the same to a reader."""
     if is_sure(one) != is_sure(other):
         return False
     if not is_sure(one):
@@ -120,7 +137,7 @@ def same(one: Skeleton, other: Skeleton) -> bool:
 
 
 def _what(s: Skeleton) -> tuple[object, ...]:
-    # A reason may come and go with the traffic's clarity; the pairs say what follows from it.
+    # The reason may vary with the quality of the traffic; the pairs contain what follows from it.
     return (s.dp, s.pp, s.tp, s.ep, s.cp, s.members, s.pairs)
 
 

@@ -11,7 +11,7 @@ from schemas.records import Skeleton, SkeletonMember, SkeletonPair
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Rnic
 from skeleton_job.layout.skeleton import Inference, infer
-from skeleton_job.lists.pinglists import ListConfig, TaskTargets, merged, task_targets
+from skeleton_job.lists.pinglists import ListConfig, TaskTargets, merge_targets, task_targets
 from skeleton_job.series.rates import MAX_RATE_BYTES_PER_S, RateMatrix
 from skeleton_job.series.unwrapping import increments
 from tests.unit.skeleton_job.records import task_record
@@ -176,7 +176,7 @@ def test_lists_are_symmetric_bounded_and_stable(
     assert share == made(now_s * SECOND_NS)
     start_ns = now_s * SECOND_NS // config.explore_rotate_ns * config.explore_rotate_ns
     assert share == made(start_ns)
-    lists = {agent: merged([share, share], agent) for agent in share.targets}
+    lists = {agent: merge_targets([share, share], agent) for agent in share.targets}
     found = {(t.src, t.dst): t for draft in lists.values() for t in draft.targets}
     assert len(found) == sum(len(draft.targets) for draft in lists.values())
     hosts = {r.endpoint_id: r.host for r in job.rnics}

@@ -167,7 +167,7 @@ def filled(tasks: int) -> tuple[SkeletonCore, list[CounterColumns]]:
             for page in agent.pages:
                 page.codes = codes
             store._agents[new.agent_id] = agent
-        core._ripe.add(made.task_id)
+        core._maybe_due.add(made.task_id)
     counters.cache_clear()
     return core, later
 

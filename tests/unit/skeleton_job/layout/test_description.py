@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.description import ROUNDS, _bounds, _shapes, plain, plain_from_each
+from skeleton_job.layout.description import (
+    ROUNDS,
+    _bounds,
+    _shapes,
+    unexplained,
+    unexplained_from_each,
+)
 
 
 def slow(apart: Floats, around: Floats, far: float, *, uneven: bool, share: Floats) -> Floats:
@@ -44,10 +50,10 @@ def test_rounds_on_products_are_rounds_on_features(
     share = rng.uniform(0.2, 1.0, rows)
     of = rng.integers(0, classes, rows)
     far = float(rng.choice([0.0, 0.3, 3.0]))
-    found = plain(points - around[of], around, far, uneven=uneven, share=share, of=of)
+    found = unexplained(points - around[of], around, far, uneven=uneven, share=share, of=of)
     wanted = slow(points - around[of], around[of], far, uneven=uneven, share=share)
     assert found == pytest.approx(wanted, rel=1e-9, abs=1.0)
-    every = plain_from_each(points, around, far, uneven=uneven, share=share)
+    every = unexplained_from_each(points, around, far, uneven=uneven, share=share)
     for centre, apart in zip(around, every, strict=True):
         one = np.broadcast_to(centre, points.shape)
         wanted = slow(points - centre, one, far, uneven=uneven, share=share)

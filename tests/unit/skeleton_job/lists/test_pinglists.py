@@ -19,7 +19,7 @@ from skeleton_job.lists.pinglists import (
     ListConfig,
     ListDraft,
     basic_pairs,
-    merged,
+    merge_targets,
     target_bytes,
     task_targets,
     usable_skeleton,
@@ -89,7 +89,7 @@ def drafts(
         )
         for t in tasks
     ]
-    return {agent: merged(shares, agent) for share in shares for agent in share.targets}
+    return {agent: merge_targets(shares, agent) for share in shares for agent in share.targets}
 
 
 def targets(
