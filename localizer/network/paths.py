@@ -237,7 +237,7 @@ class PathBook:
                 last -= 1
             if not 0 <= last < len(usual.nodes):
                 continue
-            # Only if the hop is on the usual path: another path says nothing about it.
+            # Only if the hop is on the usual path: of another path this shows nothing.
             if self._topology.at_address(trace.addresses[last] or "") == usual.nodes[last]:
                 yield usual, last
 

@@ -208,7 +208,7 @@ def _shapes(around: Floats, *, uneven: bool) -> Floats:
     if uneven:
         half = around.shape[1] // 2
         both = np.minimum(around[:, :half], around[:, half:])
-        # Only the burst: pipelines send and receive at once as well, but max_shift less.
+        # Only the burst: pipelines send and receive at once as well, but far less.
         both = np.where(both > BURST_SHARE * both.max(axis=1, keepdims=True), both, 0.0)
         shapes.append(np.hstack([both, both]))
     return np.stack(shapes)

@@ -166,7 +166,7 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
     far = np.full(points.shape[0], 1.0)
 
     def off(centres: Floats) -> Iterator[Floats]:
-        """Yield the blocks less each centre, and less what says nothing, (n, n_features)."""
+        """Yield the unexplained deviations of the blocks from each centre, (n, n_features)."""
         return unexplained_from_each(points, centres, evidence.max_shift, uneven=uneven, share=far)
 
     def cost_of(centres: Floats) -> Floats:

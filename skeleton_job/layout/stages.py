@@ -1,14 +1,13 @@
 """The order of pipeline stages, from three independent cues in their mean iterations.
 
 * Gradient sum: the last stage ends its backward pass first, so the bursts that are sent and
-received
-  at once come in reverse order.
+  received at once come in reverse order.
 * Onset: after the pause between iterations, each stage sends its first activations when it has
   received those of the stage before.
-* Flow: what a stage sends less what it receives contains no gradient sum (a ring sends and receives
-  alike) but the pipeline's traffic. Summed along the pipeline, it is the flow over each edge. The
-  right order needs the least flow, and none that the counters at both ends forbid. It has no
-  direction.
+* Flow: what a stage sends less what it receives contains no gradient sum (a ring sends and
+  receives alike) but the pipeline's traffic. Summed along the pipeline, it is the flow over each
+  edge. The right order needs the least flow, and none that the counters at both ends forbid. It
+  has no direction.
 
 `order_stages` decides between them.
 """

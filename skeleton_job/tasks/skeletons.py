@@ -1,17 +1,17 @@
 """From an inference to the published skeleton.v1 record, without flapping.
 
-`to_record` builds the record. `CurrentSkeleton` decides whether it replaces the published one:
+`to_record` builds the record. A record without degrees is empty: it holds only the reason why
+nothing could be inferred. `CurrentSkeleton` decides whether a record replaces the published one:
 
-* Nothing is published: the first record is, whatever it says. * An unsure one (without degrees) is
-published: a sure one replaces it at once; another unsure one if
-  it gives the same other reason twice in a row.
-* A sure one is published: only a sure one that says the same other thing twice in a row replaces
-it.
-  An unsure one changes nothing: a pause in training, a checkpoint or lost counters do not make the
+* Nothing is published: the first record is published, whatever it contains.
+* An empty one is published: a skeleton replaces it at once; another empty one does if it gives the
+  same new reason twice in a row.
+* A skeleton is published: only another skeleton that is inferred twice in a row replaces it. An
+  empty one changes nothing: a pause in training, a checkpoint or lost counters do not make the
   skeleton wrong.
 
-"Other" means what a reader acts on: the members' places, pairs and degrees, or the reason; not the
-confidence, the window, or a period within 10 %.
+Two records are equal if a reader would act alike: the same places, pairs and degrees of the
+members, or the same reason. Confidence, window, and a period within 10 % do not count.
 """
 
 from dataclasses import replace
@@ -90,24 +90,24 @@ class CurrentSkeleton:
         new
             Its version is ignored: it becomes the current one's plus one.
         usable
-            False: the current one does not fit the job any more, and counts as unsure.
+            False: the current one does not fit the job any more, and counts as empty.
         """
         old = self.skeleton
         if old is None:
             return self._publish(replace(new, version=1))
-        sure = is_sure(old) and usable
+        holds = holds_skeleton(old) and usable
         if self._lost:
-            new = old if sure and not is_sure(new) else new
+            new = old if holds and not holds_skeleton(new) else new
             return self._publish(replace(new, version=old.version + 1))
-        if sure and not is_sure(new):
+        if holds and not holds_skeleton(new):
             self._candidate = None
             return None
-        if same(old, new) and (usable or not is_sure(new)):
+        if same_to_reader(old, new) and (usable or not holds_skeleton(new)):
             self._candidate = None
             return None
         candidate, self._candidate = self._candidate, new
-        upgrade = is_sure(new) and not sure
-        if upgrade or (candidate is not None and same(candidate, new)):
+        upgrade = holds_skeleton(new) and not holds
+        if upgrade or (candidate is not None and same_to_reader(candidate, new)):
             return self._publish(replace(new, version=old.version + 1))
         return None
 
@@ -122,21 +122,21 @@ class CurrentSkeleton:
         return skeleton
 
 
-def is_sure(skeleton: Skeleton) -> bool:
+def holds_skeleton(skeleton: Skeleton) -> bool:
     """Return whether the record holds a skeleton, not only a reason for none."""
     return skeleton.dp is not None
 
 
-def same(one: Skeleton, other: Skeleton) -> bool:
-    """Return whether two records say the same to a reader."""
-    if is_sure(one) != is_sure(other):
+def same_to_reader(one: Skeleton, other: Skeleton) -> bool:
+    """Return whether two records are equal to a reader, see the module."""
+    if holds_skeleton(one) != holds_skeleton(other):
         return False
-    if not is_sure(one):
+    if not holds_skeleton(one):
         return one.reason == other.reason
-    return _what(one) == _what(other) and _same_period(one.period_ns, other.period_ns)
+    return _content(one) == _content(other) and _same_period(one.period_ns, other.period_ns)
 
 
-def _what(s: Skeleton) -> tuple[object, ...]:
+def _content(s: Skeleton) -> tuple[object, ...]:
     # The reason may vary with the quality of the traffic; the pairs contain what follows from it.
     return (s.dp, s.pp, s.tp, s.ep, s.cp, s.members, s.pairs)
 
