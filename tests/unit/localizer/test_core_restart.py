@@ -35,6 +35,12 @@ def incident() -> SimLab:
     return lab
 
 
+@cache
+def uninterrupted() -> list[FaultEvent]:
+    """Return the transitions of one core that runs over the whole log."""
+    return incident().verdicts()
+
+
 def replayed(log: list[Record], core: Core, until: int) -> tuple[list[FaultEvent], int | None]:
     """Feed records up to a place in the log; return transitions, and the time decided up to."""
     decided = None
@@ -60,7 +66,7 @@ def restarted(log: list[Record], published: list[FaultEvent], decided: int) -> C
 def test_a_restart_neither_repeats_nor_loses(seed: int) -> None:
     """Killed at a random place, the transitions before and after are those of one core."""
     lab = incident()
-    expected = lab.verdicts()
+    expected = uninterrupted()
     place = random.Random(seed).randrange(len(lab.log) // 4, len(lab.log))
     before, decided = replayed(lab.log, Core(CONFIG), place)
     assert decided is not None
@@ -73,7 +79,7 @@ def test_a_restart_neither_repeats_nor_loses(seed: int) -> None:
 def test_a_restart_whose_position_is_old_repeats_nothing() -> None:
     """Transitions after the remembered position were published: they are not said again."""
     lab = incident()
-    expected = lab.verdicts()
+    expected = uninterrupted()
     position = us_to_ns(expected[0].event_at) - SECOND_NS
     core = restarted(lab.log, expected, position)
     assert core.advance(lab.now) == []
@@ -82,7 +88,7 @@ def test_a_restart_whose_position_is_old_repeats_nothing() -> None:
 def test_history_from_long_ago_costs_nothing() -> None:
     """Old faults are taken over at the look-back's begin, not lived through again."""
     lab = incident()
-    expected = lab.verdicts()
+    expected = uninterrupted()
     core = restarted(lab.log, expected, lab.now - SECOND_NS)
     core.advance(lab.now)
     assert core.steps <= LOOKBACK // (250 * 10**6) + 4
@@ -91,7 +97,7 @@ def test_history_from_long_ago_costs_nothing() -> None:
 def test_an_open_fault_of_a_dead_agent_survives_without_heartbeats() -> None:
     """The look-back holds nothing of the agent; its fault stays open, and ends when it is back."""
     lab = incident()
-    expected = lab.verdicts()
+    expected = uninterrupted()
     dead = next(e for e in expected if e.fault_kind == "agent_dead")
     decided = us_to_ns(dead.event_at) + SECOND_NS
     log = [r for r in lab.log if r.key != "agent-h2" or r.timestamp_ms * 10**6 > decided]
