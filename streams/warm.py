@@ -16,7 +16,7 @@ from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage, window_bytes
 from streams.core.machine import Identity, PartitionMachine
-from streams.core.published import Reader, make_reader
+from streams.core.published import KernelReader, PublishedReader
 from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.detectors.base import MIN_ANSWERS
@@ -33,9 +33,8 @@ def warm(codec: Codec) -> None:
     """Compile the kernels, or read them from disk: process rounds whose outputs are dropped."""
     machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
     encoder = window_bytes(codec, machine)
-    reader = make_reader(codec, "none", _fail, lambda key: key)
-    if encoder is not None:
-        machine.windows_to = partial(_encoded, encoder, reader)
+    reader = KernelReader(codec, "none", _fail, lambda key: key)
+    machine.windows_to = partial(_encoded, encoder, reader)
     # Enough of them to close windows, and to judge one by those before.
     rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
     messages = [LogMessage(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]
@@ -43,7 +42,7 @@ def warm(codec: Codec) -> None:
         pass
 
 
-def _encoded(encoder: WindowBytes, reader: Reader, windows: WindowBatch) -> None:
+def _encoded(encoder: WindowBytes, reader: PublishedReader, windows: WindowBatch) -> None:
     reader.read(encoder.encode(windows)[1])
 
 

@@ -125,9 +125,21 @@ def _low_zeros(_context: Any, _word: Any) -> Any:
     return signature, generate
 
 
+@intrinsic
+def _high_zeros(_context: Any, _word: Any) -> Any:
+    signature = types.uint64(types.uint64)
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return signature, generate
+
+
 # The 8 bytes of a uint8 array from a place on, little-endian; no bound is checked.
 load_word = cast(Callable[[NDArray[np.uint8], int], np.uint64], _load_word)
 # The same written.
 store_word = cast(Callable[[NDArray[np.uint8], int, np.uint64], None], _store_word)
 # How many of a word's lowest bits are 0; 64 for 0.
 low_zeros = cast(Callable[[np.uint64], np.uint64], _low_zeros)
+# The same of its highest bits.
+high_zeros = cast(Callable[[np.uint64], np.uint64], _high_zeros)

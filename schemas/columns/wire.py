@@ -10,7 +10,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.columns.compiled import compiled, inlined, load_word, low_zeros, store_word
+from schemas.columns.compiled import (
+    compiled,
+    high_zeros,
+    inlined,
+    load_word,
+    low_zeros,
+    store_word,
+)
 
 # Returned instead of a position or a count: these bytes are not what they should be.
 BAD: Final = -1
@@ -75,8 +82,29 @@ def _read_long_number(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
 
 @inlined
 def write_number(out: NDArray[np.uint8], at: int, value: int) -> int:
-    """Write a zigzag number; return the position behind it."""
+    """Write a zigzag number; return the position behind it.
+
+    Up to eight bytes are spread over a word at once, without a branch for each; `out` needs room
+    for that word.
+    """
     raw = (np.uint64(value) << _ONE) ^ np.uint64(value >> 63)
+    if raw < np.uint64(0x80):
+        out[at] = np.uint8(raw)
+        return at + 1
+    if raw < _ONE << np.uint64(56):
+        word = (raw & np.uint64(0x000000000FFFFFFF)) | (
+            (raw & np.uint64(0x00FFFFFFF0000000)) << np.uint64(4)
+        )
+        word = (word & np.uint64(0x00003FFF00003FFF)) | (
+            (word & np.uint64(0x0FFFC0000FFFC000)) << np.uint64(2)
+        )
+        word = (word & np.uint64(0x007F007F007F007F)) | (
+            (word & np.uint64(0x3F803F803F803F80)) << _ONE
+        )
+        last = (np.uint64(63) - high_zeros(word)) >> np.uint64(3)
+        continued = _CONTINUED & ((_ONE << (np.uint64(8) * last)) - _ONE)
+        store_word(out, at, word | continued)
+        return at + int(np.int64(last)) + 1
     while raw >= np.uint64(0x80):
         out[at] = np.uint8(raw & np.uint64(0x7F)) | np.uint8(0x80)
         raw >>= np.uint64(7)

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.compiled import compiled, inlined
+from schemas.columns.interpreter import NULL
+from schemas.columns.plan import Plan
 from schemas.units import SECOND_NS
 from streams.columns.index import FlowArrays, NameArrays
-from streams.columns.interpreter import NULL, read_round
-from streams.columns.plan import Field, Item, Plan
+from streams.columns.round_kernel import Field, Item, read_round
 from streams.columns.rounds import MAX_TIME_US, MISSING
 from streams.columns.slots import MOST
 from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS

@@ -10,12 +10,13 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
-from streams.columns.blocks import Block, Blocks
+from schemas.columns.blocks import Block, Blocks
+from streams.columns.round_kernel import ROUNDS
 from streams.core.machine import PartitionMachine, RefusedRoundError
 from streams.core.metrics import Metric
 from streams.core.outputs import Output
 from streams.core.plain_rounds import PlainRounds
-from streams.core.window_bytes import WindowBytes, make
+from streams.core.window_bytes import WindowBytes
 
 
 class RoundMessage(Protocol):
@@ -81,7 +82,7 @@ class Feed:
         self._kernels = kernels
         if kernels:
             self._plain = PlainRounds(machine)
-            self._blocks = Blocks(codec.framer)
+            self._blocks = Blocks(codec.framer, ROUNDS)
 
     def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
         """Process messages in order; yield what they publish, in order."""
@@ -132,9 +133,8 @@ class Feed:
         return Processed(outputs)
 
 
-def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes | None:
+def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes:
     """Return what encodes a machine's closed windows many at a time."""
-    made = make(codec, machine.identity.cluster)
-    if made is not None:
-        machine.recent.flows.on_removed.append(made.forget)
-    return made
+    encoder = WindowBytes(codec, machine.identity.cluster)
+    machine.recent.flows.on_removed.append(encoder.forget)
+    return encoder

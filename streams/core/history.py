@@ -13,11 +13,12 @@ from typing import Final, Protocol
 import numpy as np
 
 from schemas.columns.arrays import Int64s
+from schemas.columns.interpreter import NULL
 from schemas.units import US_NS
 from streams.columns.rounds import FlowKey
 from streams.columns.statistics import COLUMNS, NONE
 from streams.columns.table import FIRST_ROWS, NO_ROW, Links, Table, grown
-from streams.core.published import NULL, WindowColumns
+from streams.core.published import WindowColumns
 from streams.core.window_records import WindowBatch
 from streams.detectors.base import MIN_ANSWERS, Decision, FeatureBatch, WindowDetector
 

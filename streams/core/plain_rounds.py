@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from schemas.columns.arrays import Int64s
-from streams.columns import interpreter
-from streams.columns.blocks import Block
+from schemas.columns.blocks import Block
+from schemas.columns.plan import Plan
 from streams.columns.index import NONE, FlowIndex, Names
-from streams.columns.plan import Field, Item, Plan
+from streams.columns.round_kernel import Field, Item, key_spans
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
 from streams.core import absorb
 from streams.core.absorb import (
@@ -134,9 +134,7 @@ class PlainRounds:
         self._names.enter(number, agent)
         spans = np.zeros((len(rows), 2), np.int64)
         scratch = np.zeros((max(len(Field), len(Item)), 1), np.int64)
-        found = interpreter.key_spans(
-            block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
-        )
+        found = key_spans(block.data, block.starts[at], block.ends[at], plan, scratch, spans)
         if found == len(rows):
             self._flows.enter(rows, number, block.data, spans)
 

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 
 from schemas.process.eventlog import EventLog
 from streams.core.machine import PartitionMachine
-from streams.core.published import Reader
+from streams.core.published import PublishedReader
 from streams.edge.errors import SessionLostError
 
 # While somebody waits.
@@ -54,7 +54,7 @@ class EarlierWindows:
     def __init__(
         self,
         machine: PartitionMachine,
-        reader: Reader,
+        reader: PublishedReader,
         read: Read,
         start: int,
         *,
@@ -62,7 +62,7 @@ class EarlierWindows:
         log: EventLog,
     ) -> None:
         self._machine = machine
-        self._reader: Reader | None = reader
+        self._reader: PublishedReader | None = reader
         self._read = read
         self._next = start
         self._beat = beat
@@ -132,7 +132,7 @@ class EarlierWindows:
                 after_s=round(time.monotonic() - began, 2),
             )
 
-    def _take(self, reader: Reader) -> int:
+    def _take(self, reader: PublishedReader) -> int:
         """Read from where it stopped; return how many messages."""
         count = 0
         for messages in self._read(self._next, self._check):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from confluent_kafka import Message, TopicPartition
 
@@ -29,6 +29,7 @@ from schemas.process.eventlog import EventLog
 from streams.core.feed import Refused, window_bytes
 from streams.core.metrics import Metrics
 from streams.core.outputs import Output, anomaly_output, progress, window_output
+from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import UNKNOWN_OFFSET, Publisher, Receipt
@@ -82,9 +83,6 @@ class Idle:
         self.told = now
         return True
 
-
-if TYPE_CHECKING:
-    from streams.core.window_bytes import WindowBytes
 
 PROCESS: Final = "worker"
 # Batches whose outputs may be on their way while the next one is worked on: waiting for each
@@ -374,9 +372,9 @@ class Engine:
         )
 
     def _publish_windows(
-        self, session: Session, encoder: "WindowBytes | None", windows: WindowBatch
+        self, session: Session, encoder: WindowBytes, windows: WindowBatch
     ) -> None:
-        if encoder is None or session.found:
+        if session.found:
             # Those that a predecessor published are recognised one by one.
             for record in windows.records():
                 self._publish(session, window_output(record))

@@ -52,7 +52,7 @@ from streams.core.clock import ClockState
 from streams.core.feed import Feed
 from streams.core.machine import Identity, PartitionMachine
 from streams.core.outputs import Output, window_identity
-from streams.core.published import make_reader
+from streams.core.published import KernelReader
 from streams.edge.earlier import Background, Beat, EarlierWindows, nothing
 from streams.edge.lookback import LogReader
 
@@ -368,7 +368,7 @@ class Restorer:
         anomalies_start = reader.offset_for_time(
             self._name(topics.ANOMALY), partition, anomalies_ns // MS_NS
         )
-        windows = make_reader(
+        windows = KernelReader(
             self.codec, self.settings.cluster, self._undecodable, machine.recent.known_key
         )
         machine.rebuild(

@@ -1,22 +1,25 @@
 """What kernels compute of closed windows is what numpy does, to the last bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from schemas import avro
 from schemas.avro import SchemaVersion, current
 from schemas.codec import Codec
+from schemas.columns.plan import PlanError
 from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
 from streams.columns import closing
 from streams.columns.rounds import TRANSPORTS
 from streams.columns.slots import MOST, network, slot_values
 from streams.columns.statistics import COLUMNS, NONE, window_values
 from streams.columns.table import NO_ROW, Column, Links, Table
-from streams.core import window_bytes
 from streams.core.outputs import window_output
-from streams.core.window_bytes import make
+from streams.core.window_bytes import TOPIC, WindowBytes
 from streams.core.window_records import WindowBatch
 
 
@@ -96,8 +99,7 @@ def test_bytes_of_windows_are_the_codecs(
     """Any names, counts and statistics, in any framing, again and again, rows used anew."""
     rng = np.random.default_rng(seed)
     codec = Codec(framer)
-    encoder = make(codec, "c1")
-    assert encoder is not None
+    encoder = WindowBytes(codec, "c1")
     for _ in range(8):
         n = len(keys)
         # A part of the rows closes in a window, in some order.
@@ -125,8 +127,12 @@ def test_bytes_of_windows_are_the_codecs(
 
 def test_another_order_of_the_schema_gives_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather none than one that writes what nobody can read."""
-    monkeypatch.setattr(window_bytes, "_transport_symbols", lambda: [*TRANSPORTS[::-1]])
-    assert make(Codec(), "c1") is None
+    parsed = dict(current(TOPIC.name).parsed)
+    parsed["fields"] = parsed["fields"][::-1]
+    schema = replace(current(TOPIC.name), parsed=parsed)
+    monkeypatch.setattr(avro, "current", lambda _topic: schema)
+    with pytest.raises(PlanError):
+        WindowBytes(Codec(), "c1")
 
 
 @settings(max_examples=150)

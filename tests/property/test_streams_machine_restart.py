@@ -17,7 +17,7 @@ from streams.core.checkpoint import Checkpoint
 from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine, RefusedRoundError
 from streams.core.outputs import Output
-from streams.core.published import PublishedReader, Reader, make_reader
+from streams.core.published import KernelReader, PublishedReader
 from streams.detectors.base import Detector
 from streams.detectors.registry import DETECTORS
 from tests.unit.streams.columns.rounds_read import message
@@ -89,7 +89,7 @@ class Late:
     """Published windows that come when they were asked for so often, or at last waited for."""
 
     def __init__(
-        self, again: PartitionMachine, reader: Reader, messages: list[bytes], asked: int
+        self, again: PartitionMachine, reader: PublishedReader, messages: list[bytes], asked: int
     ) -> None:
         self._machine, self._reader, self._messages = again, reader, messages
         self._asked = asked
@@ -135,9 +135,11 @@ def restarted(
         again.restore(through_wire(windows[long_start:]), told)
         return again, feed
     values = [Codec().encode(topics.PROBE_WINDOW, window) for window in windows]
-    reader: Reader = PublishedReader(Codec(), IDENTITY.cluster, refuse, again.recent.known_key)
+    reader: PublishedReader = PublishedReader(
+        Codec(), IDENTITY.cluster, refuse, again.recent.known_key
+    )
     if kernels:
-        reader = make_reader(Codec(), IDENTITY.cluster, refuse, again.recent.known_key)
+        reader = KernelReader(Codec(), IDENTITY.cluster, refuse, again.recent.known_key)
     start = first_at(before, PathWindow, again.lookback_start_ns // 10**6)
     parts = [values[n : n + SOME] for n in range(start, len(values), SOME)]
     again.rebuild(map(reader.read, parts), told)

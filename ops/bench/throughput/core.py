@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, Load, LoadShape
@@ -21,12 +21,10 @@ from schemas.codec import Codec
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage, window_bytes
 from streams.core.machine import Identity, PartitionMachine
+from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.edge.engine import WINDOWS_AT_ONCE
 from streams.warm import warm
-
-if TYPE_CHECKING:
-    from streams.core.window_bytes import WindowBytes
 
 # As a worker of two holds of four.
 PARTITIONS: Final = 2
@@ -79,8 +77,7 @@ class Core:
         ]
         if publish:
             for machine in self._machines:
-                if (encoder := window_bytes(Codec(), machine)) is not None:
-                    machine.windows_to = partial(_encode, encoder)
+                machine.windows_to = partial(_encode, window_bytes(Codec(), machine))
         self._feeds = [Feed(machine, Codec()) for machine in self._machines]
         self._offsets = [0] * PARTITIONS
 
@@ -103,7 +100,7 @@ class Core:
         return counts
 
 
-def _encode(encoder: "WindowBytes", windows: WindowBatch) -> None:
+def _encode(encoder: WindowBytes, windows: WindowBatch) -> None:
     for part in windows.parts(WINDOWS_AT_ONCE):
         encoder.encode(part)
 

@@ -15,11 +15,11 @@ import numpy as np
 from ops.bench.rig.load import Load, LoadShape
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s
+from schemas.columns.blocks import Block, Blocks
+from schemas.columns.plan import Plan
 from schemas.topics import PROBE_ROUND
-from streams.columns import interpreter
-from streams.columns.blocks import Block, Blocks
 from streams.columns.index import FlowIndex, Names
-from streams.columns.plan import Field, Item, Plan
+from streams.columns.round_kernel import ROUNDS, Field, Item, key_spans, read_rounds
 from streams.columns.rounds import round_columns
 from streams.warm import warm
 
@@ -36,7 +36,7 @@ class Decoder:
         self._kernels = kernels
         if not kernels:
             return
-        self._blocks = Blocks(self._codec.framer)
+        self._blocks = Blocks(self._codec.framer, ROUNDS)
         self._names, self._flows = Names(1), FlowIndex(1)
         self._numbers: dict[str, int] = {}
         self._rows_of: dict[tuple[str, str, str, int], int] = {}
@@ -70,7 +70,7 @@ class Decoder:
     def _read(self, block: Block, plan: Plan, at: int) -> tuple[int, int]:
         fields: Int64s = np.zeros((self._field_count, len(block)), np.int64)
         counts: Int64s = np.zeros(len(block), np.int64)
-        return interpreter.read_rounds(
+        return read_rounds(
             block.data, block.starts, block.ends, at, plan, self._names.arrays,
             self._flows.arrays, fields, self._items, self._rows, counts,
         )  # fmt: skip
@@ -82,9 +82,7 @@ class Decoder:
             self._names.enter(self._numbers.setdefault(name, len(self._numbers)), name)
         spans: Int64s = np.zeros((len(results), 2), np.int64)
         scratch: Int64s = np.zeros((max(self._field_count, len(self._items)), 1), np.int64)
-        interpreter.key_spans(
-            block.data, block.starts[at], block.ends[at], plan, self._names.arrays, scratch, spans
-        )
+        key_spans(block.data, block.starts[at], block.ends[at], plan, scratch, spans)
         rows = [
             self._rows_of.setdefault((agent, r["src"], r["dst"], r["flow"]), len(self._rows_of))
             for r in results

@@ -6,16 +6,16 @@ from types import ModuleType
 import pytest
 
 import ops.recording.message_kernel
-import streams.columns.interpreter
+import streams.columns.round_kernel
 from schemas.columns import compiled
 
-KERNELS = (ops.recording.message_kernel, streams.columns.interpreter)
+KERNELS = (ops.recording.message_kernel, streams.columns.round_kernel)
 
 
 @pytest.mark.parametrize(
     ("package", "name"),
     [
-        ("streams", "streams/columns/interpreter.py"),
+        ("streams", "streams/columns/round_kernel.py"),
         ("streams", "schemas/topics.py"),
         ("ops", "ops/recording/message_plan.py"),
         ("ops", "schemas/columns/wire.py"),

@@ -7,16 +7,16 @@ from confluent_kafka import Message
 
 from schemas import avro
 from schemas.avro import SchemaVersion
+from schemas.columns.blocks import Blocks
+from schemas.columns.interpreter import NULL
 from schemas.columns.wire import BAD
 from schemas.framing import SingleObjectFramer
-from streams.columns import interpreter
-from streams.columns.blocks import TOPIC, Blocks
 from streams.columns.index import FlowIndex, Names
-from streams.columns.interpreter import NULL
-from streams.columns.plan import FIELDS, ITEMS, Field, Item
+from streams.columns.round_kernel import ROUNDS, Field, Item, key_spans, read_round
 from streams.columns.rounds import TRANSPORT_CODES
 from streams.core.feed import LogMessage
 
+TOPIC = ROUNDS.topic
 Datum = dict[str, Any]
 ROOM = 512
 FRAMER = SingleObjectFramer()
@@ -44,7 +44,7 @@ class Reader:
     def __init__(self, seed: int = 1) -> None:
         self.names = Names(seed)
         self.flows = FlowIndex(seed)
-        self.blocks = Blocks(FRAMER)
+        self.blocks = Blocks(FRAMER, ROUNDS)
         self.texts: list[str] = []
         self.keys: list[tuple[str, str, str, int]] = []
         self._fields = np.zeros((len(Field), 1), np.int64)
@@ -67,12 +67,11 @@ class Reader:
         agent = self.number(datum["agent_id"])
         spans = np.zeros((ROOM, 2), np.int64)
         scratch = np.zeros((len(Item), 1), np.int64)
-        found = interpreter.key_spans(
+        found = key_spans(
             block.data,
             block.starts[0],
             block.ends[0],
             block.plan,
-            self.names.arrays,
             scratch,
             spans,
         )
@@ -87,7 +86,7 @@ class Reader:
         (block,) = self.blocks.make([value])
         if block.plan is None:
             return BAD
-        count = interpreter.read_round(
+        count = read_round(
             block.data, block.starts[0], block.ends[0], block.plan, self.names.arrays,
             self.flows.arrays, self._fields, 0, self._items, self._rows, 0,
         )  # fmt: skip
@@ -100,7 +99,7 @@ class Reader:
             tuple(None if v == NULL else v for v in item)
             for item in self._items[:, :count].T.tolist()
         ]
-        return (*names, *fields[2:], [self.keys[row] for row in rows], items)
+        return (*names, *fields[Field.INCARNATION :], [self.keys[row] for row in rows], items)
 
 
 def expected(datum: Datum) -> tuple[Any, ...]:
@@ -109,9 +108,9 @@ def expected(datum: Datum) -> tuple[Any, ...]:
     items = []
     for r in datum["results"]:
         item: list[int | None] = [0] * len(Item)
-        for name, column in ITEMS.items():
-            item[column] = r[name]
+        for name, wanted in ROUNDS.items.items():
+            item[wanted.column] = r[name]
         item[Item.TRANSPORT] = TRANSPORT_CODES[r["transport"]]
         item[Item.OK] = int(r["status"] == "OK")
         items.append(tuple(item))
-    return (*(datum[name] for name in FIELDS), keys, items)
+    return (*(datum[name] for name in ROUNDS.fields), keys, items)

@@ -1,4 +1,4 @@
-"""Messages of `probe.round.v1` as one block of bytes, and as columns."""
+"""Messages of one topic as blocks of bytes, each with the plan that reads it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,19 +6,33 @@ from itertools import groupby
 from typing import Final
 
 import numpy as np
-from fastavro.utils import generate_one
 from numpy.typing import NDArray
 
-from schemas import avro, topics
+from schemas import avro
 from schemas.avro import MAX_VALUE_BYTES, SchemaVersion
 from schemas.columns.arrays import Int64s
+from schemas.columns.compiled import compiled
+from schemas.columns.interpreter import PAD_BYTES
+from schemas.columns.plan import FieldTable, Plan, PlanError, make_plan
+from schemas.columns.wire import same_bytes
 from schemas.framing import Framer
-from streams.columns.interpreter import PAD_BYTES
-from streams.columns.plan import Plan, PlanError, make_plan
 
 # Headers remembered; there are as many as the topic's schema has versions.
 MAX_HEADERS: Final = 64
-TOPIC: Final = topics.PROBE_ROUND.name
+
+
+@compiled
+def _begin_alike(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, header_bytes: int) -> bool:
+    """Return whether all messages have the header of the first, and none is too long."""
+    first = starts[0] - header_bytes
+    for message in range(len(starts)):
+        start, end = starts[message], ends[message]
+        begin = start - header_bytes
+        if start > end or end - begin > MAX_VALUE_BYTES:
+            return False
+        if not same_bytes(data, begin, data, first, header_bytes):
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +42,8 @@ class Block:
     Attributes
     ----------
     first : number of the first message
-    plan : how to read them; None: not by a kernel
-    data : their bytes, one after the other, padded
+    plan : how to read them; None: fastavro has to
+    data : their bytes, one message after the other, padded
     starts, ends : (n,) int64; where each datum is, without its header
     """
 
@@ -44,33 +58,37 @@ class Block:
 
 
 class Blocks:
-    """Makes blocks of messages; knows the plans of the schemas that were met."""
+    """Puts messages of a topic into blocks, and keeps the plans of the schemas it has met."""
 
-    def __init__(self, framer: Framer) -> None:
+    def __init__(self, framer: Framer, table: FieldTable) -> None:
         self._framer = framer
+        self._table = table
         self._plans: dict[bytes, Plan | None] = {}
-        # By header, whose length is that of the framing.
+        # By header. All headers of a framing have one length.
         self._headers: dict[bytes, Plan | None] = {}
-        self._header_bytes = len(framer.header(avro.current(TOPIC)))
+        self._header_bytes = len(framer.header(avro.current(table.topic)))
 
     def make(self, values: Sequence[bytes]) -> list[Block]:
         """Return the messages in blocks, in order."""
-        if (only := self._only_plan(values)) is not None:
-            return [self._block(0, values, only)]
+        whole = self._block(0, values)
+        if (plan := self._only_plan(values, whole)) is not None:
+            return [Block(0, plan, whole.data, whole.starts, whole.ends)]
         blocks = []
         at = 0
         for _, group in groupby(map(self._plan_of, values), key=id):
             plans = list(group)
-            blocks.append(self._block(at, values[at : at + len(plans)], plans[0]))
+            part = self._block(at, values[at : at + len(plans)])
+            blocks.append(Block(at, plans[0], part.data, part.starts, part.ends))
             at += len(plans)
         return blocks
 
-    def _only_plan(self, values: Sequence[bytes]) -> Plan | None:
-        """Return the plan of all messages, None where they may have several: they rarely do."""
-        headers = {value[: self._header_bytes] for value in values}
-        if len(headers) != 1 or max(map(len, values)) > MAX_VALUE_BYTES:
+    def _only_plan(self, values: Sequence[bytes], whole: Block) -> Plan | None:
+        """Return the plan of all messages, None where they have several: they rarely do."""
+        if not values:
             return None
-        return self._headers.get(headers.pop())
+        if not _begin_alike(whole.data, whole.starts, whole.ends, self._header_bytes):
+            return None
+        return self._headers.get(values[0][: self._header_bytes])
 
     def _plan_of(self, value: bytes) -> Plan | None:
         header = value[: self._header_bytes]
@@ -79,8 +97,9 @@ class Blocks:
 
     def _learn(self, header: bytes, value: bytes) -> Plan | None:
         try:
-            schema, start = self._framer.parse(TOPIC, value)
+            schema, start = self._framer.parse(self._table.topic, value)
         except ValueError:
+            # Not remembered: anybody could fill the memory with such headers.
             return None
         plan = self._planned(schema) if start == self._header_bytes else None
         if len(self._headers) < MAX_HEADERS:
@@ -90,30 +109,14 @@ class Blocks:
     def _planned(self, schema: SchemaVersion) -> Plan | None:
         if schema.fingerprint not in self._plans:
             try:
-                check_resolves(schema)
-                plan: Plan | None = make_plan(schema)
+                plan: Plan | None = make_plan(schema, self._table)
             except PlanError:
                 plan = None
             self._plans[schema.fingerprint] = plan
         return self._plans[schema.fingerprint]
 
-    def _block(self, first: int, values: Sequence[bytes], plan: Plan | None) -> Block:
+    def _block(self, first: int, values: Sequence[bytes]) -> Block:
         data = np.frombuffer(b"".join([*values, bytes(PAD_BYTES)]), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
         starts = np.concatenate(([0], ends[:-1])) + self._header_bytes
-        return Block(first, plan, data, starts, ends)
-
-
-def check_resolves(schema: SchemaVersion) -> None:
-    """Let fastavro read one made-up datum: a plan resolves none of the fields that it skips.
-
-    Raises
-    ------
-    PlanError
-        If it cannot.
-    """
-    try:
-        example = avro.write_datum(schema, generate_one(schema.parsed))
-        avro.read_datum(schema, avro.current(schema.topic), example)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+        return Block(first, None, data, starts, ends)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from schemas import avro, topics
 from schemas.avro import load_version
 from schemas.codec import Codec
+from schemas.columns.interpreter import NULL
+from schemas.columns.plan import make_plan
 from schemas.enums import Transport
 from schemas.records import PathWindow
-from streams.core.published import NULL, PublishedReader, WindowColumns, make_reader
-from streams.core.published_bytes import KernelReader, make_window_plan
+from streams.core.published import WINDOWS, KernelReader, PublishedReader, WindowColumns
 
 CODEC = Codec()
 CLUSTER = "lab"
@@ -49,7 +50,7 @@ class Both:
     def __init__(self) -> None:
         self.undecodable: list[list[str]] = [[], []]
         self.slow = PublishedReader(CODEC, CLUSTER, self._noted(0), lambda key: key)
-        self.fast = make_reader(CODEC, CLUSTER, self._noted(1), lambda key: key)
+        self.fast = KernelReader(CODEC, CLUSTER, self._noted(1), lambda key: key)
 
     def _noted(self, which: int) -> Any:
         return lambda error: self.undecodable[which].append(str(error))
@@ -106,20 +107,20 @@ def test_windows_of_another_version_are_read() -> None:
         '{"name": "sent"', '{"name": "later", "type": ["null", "string"], "default": null}, '
         '{"name": "sent"',
     )  # fmt: skip
-    plan = make_window_plan(load_version(current.topic, 9, text), b"head")
-    assert len(plan.program) == len(make_window_plan(current, b"head").program) + 1
+    plan = make_plan(load_version(current.topic, 9, text), WINDOWS)
+    # Whether it is null, and the text.
+    assert len(plan.program) == len(make_plan(current, WINDOWS).program) + 2
 
 
 def test_most_windows_need_no_fastavro() -> None:
     """The readers could agree because the kernel leaves everything to the slow one."""
-    slow = PublishedReader(CODEC, CLUSTER, print, lambda key: key)
-    fast = KernelReader(CODEC.framer, CLUSTER, slow)
+    fast = KernelReader(CODEC, CLUSTER, print, lambda key: key)
     window = PathWindow(
         cluster=CLUSTER, path_id="a>b", src="a", dst="b", flow=1, agent_id="räck",
         transport=Transport.UDP, window_start_at=0, window_end_at=30_000_000, sent=30, ok=30,
         lost=0, duplicate_results=0, p50_ns=7,
     )  # fmt: skip
-    slow.read_one = None  # type: ignore[method-assign, assignment]
+    fast.read_one = None  # type: ignore[method-assign, assignment]
     columns = fast.read(encoded([window, window]))
     assert columns["p50_ns"].tolist() == [7, 7]
     assert columns["p75_ns"].tolist() == [NULL, NULL]

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from schemas import avro
 from schemas.avro import SchemaVersion
+from schemas.columns.interpreter import NULL, PAD_BYTES
 from schemas.columns.wire import BAD, read_number
 from schemas.framing import SINGLE_OBJECT_HEADER_BYTES
-from streams.columns import interpreter
-from streams.columns.blocks import TOPIC
 from streams.columns.index import FlowIndex, Names, find_flow, find_name
-from streams.columns.interpreter import NULL, PAD_BYTES
-from tests.unit.streams.columns.rounds_read import Datum, Reader, expected, framed
+from streams.columns.round_kernel import UNKNOWN
+from tests.unit.streams.columns.rounds_read import TOPIC, Datum, Reader, expected, framed
 from tests.unit.streams.worlds import result, round_datum
 
 VERSIONS = avro.versions(TOPIC)
@@ -90,7 +89,7 @@ def test_what_is_not_known_is_said_to_be(met: Datum, other: Datum) -> None:
         (other["agent_id"], r["src"], r["dst"], r["flow"]) in told for r in other["results"]
     )
     assume(not known)
-    assert reader.read(framed(other)) == interpreter.UNKNOWN
+    assert reader.read(framed(other)) == UNKNOWN
 
 
 @settings(max_examples=600)

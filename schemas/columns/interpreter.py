@@ -1,0 +1,190 @@
+"""Carries out a plan: bytes of datums into columns, by kernels.
+
+It accepts only what is certainly right. A message that is truncated, longer than its datum, or
+unusual in any way is BAD here; fastavro then says whether it is an error.
+
+Data must be padded by PAD_BYTES: a position is compared with the message's end once per record
+or item, and the numbers in between cannot move it further.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.columns.compiled import compiled, inlined
+from schemas.columns.plan import MAX_INSTRUCTIONS, Op, Plan
+from schemas.columns.wire import (
+    BAD,
+    MAX_NUMBER_BYTES,
+    WORD_BYTES,
+    is_ascii,
+    read_block,
+    read_number,
+)
+
+# Stands for null in a column. A wanted field with this very number is BAD.
+NULL: Final = -(2**63)
+# An instruction reads two numbers at most, the branch of a union and its value; a few more stand
+# in a key and in front of a block of items.
+PAD_BYTES: Final = 2 * MAX_NUMBER_BYTES * (MAX_INSTRUCTIONS + 8) + 2 * WORD_BYTES
+# Returned instead of a number of items: there is no room for them.
+FULL: Final = -3
+
+# numba takes module constants in as numbers, not members of an enum.
+_LONG: Final = int(Op.LONG)
+_NULLABLE_LONG: Final = int(Op.NULLABLE_LONG)
+_ENUM: Final = int(Op.ENUM)
+_TEXT: Final = int(Op.TEXT)
+_SKIP_TEXT: Final = int(Op.SKIP_TEXT)
+_SKIP_FIXED: Final = int(Op.SKIP_FIXED)
+_SKIP_NULL: Final = int(Op.SKIP_NULL)
+
+
+@inlined
+def read_fields(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    plan: Plan,
+    first: int,
+    last: int,
+    out: NDArray[np.int64],
+    row: int,
+) -> int:
+    """Carry out the instructions from `first` to `last`; return the position behind, or BAD.
+
+    Parameters
+    ----------
+    data : uint8, padded; the message ends at `end`
+    out : (columns, rows) int64; written at `row`
+
+    Returns
+    -------
+    int
+        May be greater than `end`: the caller compares them.
+    """
+    program = plan.program
+    symbols = plan.symbols
+    step = first
+    while step < last:
+        op = program[step, 0]
+        column = program[step, 1]
+        if op == _SKIP_FIXED:
+            if program[step, 2] > end - at:
+                return BAD
+            at += program[step, 2]
+            step += 1
+            continue
+        value, at = read_number(data, at)
+        if at < 0:
+            return BAD
+        if op == _NULLABLE_LONG:
+            if value == program[step, 2]:
+                value = NULL
+            elif value == 1 - program[step, 2]:
+                value, at = read_number(data, at)
+                if at < 0 or value == NULL:
+                    return BAD
+            else:
+                return BAD
+            if column >= 0:
+                out[column, row] = value
+        elif op == _LONG:
+            if column >= 0:
+                if value == NULL:
+                    return BAD
+                out[column, row] = value
+        elif op == _ENUM:
+            if value < 0 or value >= symbols[program[step, 2]]:
+                return BAD
+            if column >= 0:
+                out[column, row] = symbols[program[step, 2] + 1 + value]
+        elif op == _SKIP_NULL:
+            if value == program[step, 2]:
+                step += 1
+            elif value != 1 - program[step, 2]:
+                return BAD
+        else:
+            # So many bytes follow. Not `at + value`: a hostile length would overflow.
+            if value < 0 or value > end - at:
+                return BAD
+            if op == _TEXT:
+                out[column, row] = at
+                out[column + 1, row] = value
+            elif op == _SKIP_TEXT and not is_ascii(data, at, at + value):
+                return BAD
+            at += value
+        step += 1
+    return at
+
+
+@compiled
+def read_part(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    plan: Plan,
+    first: int,
+    last: int,
+    out: NDArray[np.int64],
+    row: int,
+) -> int:
+    """Do the same for the fields of a record, without a copy of the code in each caller.
+
+    Returns the position behind them, BAD also where that is behind `end`.
+    """
+    at = read_fields(data, at, end, plan, first, last, out, row)
+    return at if at <= end else BAD
+
+
+@compiled
+def key_end(data: NDArray[np.uint8], at: int, end: int, plan: Plan) -> int:
+    """Return the position behind the fields of a key, BAD where there is none."""
+    for is_text in plan.key:
+        value, at = read_number(data, at)
+        if at < 0:
+            return BAD
+        if is_text:
+            if value < 0 or value > end - at:
+                return BAD
+            at += value
+    return at if at <= end else BAD
+
+
+@compiled
+def read_record(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    plan: Plan,
+    fields: NDArray[np.int64],
+    items: NDArray[np.int64],
+) -> int:
+    """Read a datum with an array and no key; return its number of items, or BAD or FULL.
+
+    Parameters
+    ----------
+    data : uint8, padded; the datum is data[at:end]
+    fields : (columns, 1) int64, written
+    items : (columns, room) int64, written
+    """
+    at = read_part(data, at, end, plan, 0, plan.items_at, fields, 0)
+    if at < 0:
+        return BAD
+    place = 0
+    while True:
+        count, at = read_block(data, at, end)
+        if at < 0:
+            return BAD
+        if count == 0:
+            break
+        if count > items.shape[1] - place:
+            return FULL
+        for _ in range(count):
+            at = read_fields(data, at, end, plan, plan.items_at, plan.items_end, items, place)
+            if at < 0 or at > end:
+                return BAD
+            place += 1
+    at = read_part(data, at, end, plan, plan.items_end, len(plan.program), fields, 0)
+    return place if at == end else BAD

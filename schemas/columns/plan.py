@@ -1,0 +1,271 @@
+"""Compiles a writer's schema into instructions that read its datums into columns.
+
+A `FieldTable` names the fields of a topic that somebody wants, and the column of each. `make_plan`
+turns it and a writer's schema into a `Plan`: one instruction for each field on the wire, which
+either fills a column or passes over the field. `schemas.columns.interpreter` carries it out.
+
+A datum is a record; at most one of its fields is an array of records, its items. A schema with
+anything else (maps, other arrays, unions of several types, another order) has no plan, and
+fastavro decodes its datums.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from fastavro.utils import generate_one
+from numpy.typing import NDArray
+
+from schemas import avro
+from schemas.avro import SchemaVersion
+
+# No schema of the contract needs more. The interpreter compares a position with the message's end
+# once per record or item, so that this bounds how far it reads behind the end.
+MAX_INSTRUCTIONS: Final = 64
+NO_COLUMN: Final = -1
+# The symbol whose value stands for all symbols that a table does not know: the schemas' default.
+UNKNOWN_SYMBOL: Final = "UNKNOWN"
+
+
+class Kind(Enum):
+    """What a column holds of a field."""
+
+    # A number that is always there.
+    LONG = auto()
+    # A number, or NULL.
+    NULLABLE_LONG = auto()
+    # The table's value of the symbol.
+    ENUM = auto()
+    # Where the text begins in the data; the next column holds its length in bytes.
+    TEXT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A field to read, its column, and for an enum the value of each symbol."""
+
+    column: int
+    kind: Kind = Kind.LONG
+    values: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTable:
+    """The fields of a topic that are read.
+
+    Attributes
+    ----------
+    topic : its name
+    fields : wanted fields of the record, by name
+    array : name of the record's array; "" for none
+    items : wanted fields of the array's items, by name
+    key : (name, type) of the fields that an item (or, without an array, the record) must begin
+        with, "string" or "int"; the plan has no instructions for them, since callers look up
+        their bytes as a whole
+    """
+
+    topic: str
+    fields: Mapping[str, Wanted]
+    array: str = ""
+    items: Mapping[str, Wanted] = field(default_factory=dict)
+    key: tuple[tuple[str, str], ...] = ()
+
+
+class Op(IntEnum):
+    """Instructions; each has a column (or NO_COLUMN) and an argument."""
+
+    LONG = 0
+    # Argument: which branch is null.
+    NULLABLE_LONG = 1
+    # Argument: where in `symbols` the number of symbols is, followed by the value of each.
+    ENUM = 2
+    TEXT = 3
+    # A text that nobody reads must be ASCII: whether another one is UTF-8 is fastavro's to say.
+    SKIP_TEXT = 4
+    SKIP_BYTES = 5
+    # Argument: number of bytes.
+    SKIP_FIXED = 6
+    # Argument: which branch is null. The next instruction is for the other branch.
+    SKIP_NULL = 7
+
+
+class Plan(NamedTuple):
+    """How to read one version of a schema; arrays, so that a kernel can use it.
+
+    Attributes
+    ----------
+    program : (n, 3) int32 instructions: operation, column, argument
+    items_at, items_end : the instructions of an item, without its key. Those before them are of
+        the fields in front of the array, those behind them of the fields after it. Without an
+        array both are n.
+    symbols : int32; of each enum the number of symbols, then the value of each
+    key : bool, of each field of the key: whether it is a string
+    """
+
+    program: NDArray[np.int32]
+    items_at: int
+    items_end: int
+    symbols: NDArray[np.int32]
+    key: NDArray[np.bool_]
+
+
+class PlanError(ValueError):
+    """The schema has something that no plan can express; the message says what."""
+
+
+def make_plan(writer: SchemaVersion, table: FieldTable) -> Plan:
+    """Return how to read the datums of a writer's schema.
+
+    Raises
+    ------
+    PlanError
+        If the schema has something that no plan can express, lacks a wanted field, or cannot be
+        resolved to the current schema.
+    """
+    compiler = _Compiler()
+    fields = _fields(writer.parsed)
+    if not table.array:
+        compiler.record(_behind_key(fields, table.key), table.fields)
+        items_at = items_end = len(compiler.program)
+    else:
+        at = [name for name, _ in fields].index(table.array) if table.array in dict(fields) else -1
+        if at < 0 or _type(fields[at][1]) != "array" or _type(fields[at][1]["items"]) != "record":
+            raise PlanError(f"{table.array} is no array of records")
+        # What items belong to must be known before they are read.
+        texts = {name for name, wanted in table.fields.items() if wanted.kind is Kind.TEXT}
+        if late := texts & {name for name, _ in fields[at:]}:
+            raise PlanError(f"{sorted(late)} after {table.array}")
+        before, behind = fields[:at], fields[at + 1 :]
+        compiler.missing(before + behind, table.fields)
+        compiler.values(before, table.fields)
+        items_at = len(compiler.program)
+        compiler.record(_behind_key(_fields(fields[at][1]["items"]), table.key), table.items)
+        items_end = len(compiler.program)
+        compiler.values(behind, table.fields)
+    _check_resolves(writer)
+    return Plan(
+        np.array(compiler.program, np.int32).reshape(-1, 3),
+        items_at,
+        items_end,
+        np.array(compiler.symbols, np.int32),
+        np.array([kind == "string" for _, kind in table.key], np.bool_),
+    )
+
+
+Fields = list[tuple[str, Any]]
+_FIXED_BYTES: Final = {"boolean": 1, "float": 4, "double": 8}
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self.program: list[tuple[int, int, int]] = []
+        self.symbols: list[int] = []
+
+    def record(self, fields: Fields, wanted: Mapping[str, Wanted]) -> None:
+        """Append the instructions of a record that has all wanted fields."""
+        self.missing(fields, wanted)
+        self.values(fields, wanted)
+
+    @staticmethod
+    def missing(fields: Fields, wanted: Mapping[str, Wanted]) -> None:
+        if missing := wanted.keys() - dict(fields).keys():
+            raise PlanError(f"no {sorted(missing)}")
+
+    def values(self, fields: Fields, wanted: Mapping[str, Wanted]) -> None:
+        for name, node in fields:
+            if name in wanted:
+                self._read(name, node, wanted[name])
+            else:
+                self._skip(node)
+
+    def _add(self, op: Op, column: int = NO_COLUMN, argument: int = 0) -> None:
+        self.program.append((op, column, argument))
+        if len(self.program) > MAX_INSTRUCTIONS:
+            raise PlanError(f"more than {MAX_INSTRUCTIONS} instructions")
+
+    def _read(self, name: str, node: Any, wanted: Wanted) -> None:
+        kind, column = _type(node), wanted.column
+        if wanted.kind is Kind.TEXT and kind == "string":
+            self._add(Op.TEXT, column)
+        elif wanted.kind is Kind.ENUM and kind == "enum":
+            self._add(Op.ENUM, column, self._symbols(node["symbols"], wanted.values))
+        elif wanted.kind in (Kind.LONG, Kind.NULLABLE_LONG) and kind in ("int", "long"):
+            self._add(Op.LONG, column)
+        elif wanted.kind is Kind.NULLABLE_LONG and kind == "union":
+            null, other = _nullable(node)
+            if _type(other) not in ("int", "long"):
+                raise PlanError(f"{name} is of type {_type(other)!r}")
+            self._add(Op.NULLABLE_LONG, column, null)
+        else:
+            raise PlanError(f"{name} is of type {kind!r}")
+
+    def _symbols(self, symbols: Sequence[str], values: Mapping[str, int]) -> int:
+        at = len(self.symbols)
+        self.symbols.append(len(symbols))
+        self.symbols.extend(values.get(symbol, values[UNKNOWN_SYMBOL]) for symbol in symbols)
+        return at
+
+    def _skip(self, node: Any) -> None:
+        kind = _type(node)
+        if kind in ("int", "long"):
+            self._add(Op.LONG)
+        elif kind == "enum":
+            # Read as well: a number without a symbol is an error.
+            self._add(Op.ENUM, argument=self._symbols(node["symbols"], {UNKNOWN_SYMBOL: 0}))
+        elif kind == "string":
+            self._add(Op.SKIP_TEXT)
+        elif kind == "bytes":
+            self._add(Op.SKIP_BYTES)
+        elif kind in _FIXED_BYTES:
+            self._add(Op.SKIP_FIXED, argument=_FIXED_BYTES[kind])
+        elif kind == "fixed":
+            self._add(Op.SKIP_FIXED, argument=int(node["size"]))
+        elif kind == "record":
+            self.values(_fields(node), {})
+        elif kind == "union":
+            null, other = _nullable(node)
+            if _type(other) in ("int", "long"):
+                self._add(Op.NULLABLE_LONG, argument=null)
+                return
+            self._add(Op.SKIP_NULL, argument=null)
+            at = len(self.program)
+            self._skip(other)
+            if len(self.program) != at + 1:
+                raise PlanError(f"a union of null and {_type(other)}")
+        elif kind != "null":
+            raise PlanError(f"a value of type {kind!r}")
+
+
+def _behind_key(fields: Fields, key: tuple[tuple[str, str], ...]) -> Fields:
+    begin = tuple((name, _type(node)) for name, node in fields[: len(key)])
+    if begin != key:
+        raise PlanError(f"begins with {begin}")
+    return fields[len(key) :]
+
+
+def _fields(node: Any) -> Fields:
+    return [(field["name"], field["type"]) for field in node["fields"]]
+
+
+def _nullable(branches: Any) -> tuple[int, Any]:
+    if len(branches) != 2 or "null" not in branches:
+        raise PlanError(f"a union of {len(branches)} types")
+    null: int = branches.index("null")
+    return null, branches[1 - null]
+
+
+def _type(node: Any) -> str:
+    if isinstance(node, list):
+        return "union"
+    return str(node["type"] if isinstance(node, dict) else node)
+
+
+def _check_resolves(schema: SchemaVersion) -> None:
+    """Let fastavro read a generated datum: a plan does not resolve the fields that it skips."""
+    try:
+        example = avro.write_datum(schema, generate_one(schema.parsed))
+        avro.read_datum(schema, avro.current(schema.topic), example)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
