@@ -21,9 +21,9 @@ from schemas.process.settings import CONFIG_ENV
 from tests.halves import scheduler, step_aside
 from tests.kafka_container import engine_answers, kafka_container
 
-# Records of fixed old times are tested with. A broker looks every five minutes for what is
-# older than its topic keeps; the tests' own broker first does so after an hour. In topics that
-# are compacted as well, as that of heartbeats is, the cleaner does it, every fifteen seconds.
+# Tests write records with fixed timestamps in the past. A broker deletes what is older than its
+# topic's retention every five minutes, and the log cleaner does so in compacted topics (such as
+# heartbeats) every fifteen seconds: the tests' own broker does neither in its first hour.
 KEEP = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
 GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
 STATE_DIR = pytest.StashKey[str]()
@@ -44,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # inherit that; the tests send it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    told = getattr(config, "workerinput", os.environ)
-    config.stash[GIVEN_BOOTSTRAP] = told.pop(BOOTSTRAP_ENV, None)
+    settings = getattr(config, "workerinput", os.environ)
+    config.stash[GIVEN_BOOTSTRAP] = settings.pop(BOOTSTRAP_ENV, None)
     os.environ.pop(CONFIG_ENV, None)
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
     os.environ[STATE_ENV] = config.stash[STATE_DIR]
@@ -64,7 +64,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of `pytest -n` which Kafka is given: the environment says so no more."""
+    """Pass the given Kafka on to a process of `pytest -n`: it is out of the environment by now."""
     node.workerinput[BOOTSTRAP_ENV] = node.config.stash[GIVEN_BOOTSTRAP]
 
 

@@ -1,7 +1,7 @@
-"""`pytest -n 2`: integration tests, which mostly wait, and beside them all others.
+"""`pytest -n 2`: one process runs the integration tests, the other all other tests.
 
-Each half runs in a process of its own, in its order, as it would alone. What computes is nice:
-integration tests measure time.
+Integration tests mostly wait, and they measure time: the process of the others runs at low
+priority. Each half keeps the order in which it would run alone.
 """
 
 import os
@@ -11,13 +11,13 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 INTEGRATION: Final = "tests/integration/"
-# What measures no time: so the halves take about as long.
+# These measure no time. They run with the others, so that both halves take about as long.
 TIMELESS: Final = tuple(
     f"{INTEGRATION}test_{name}.py"
     for name in ("arena_kafka", "doctor_kafka", "registry", "security", "skeleton_kafka")
 )
 PROCESSES_ENV: Final = "PYTEST_XDIST_WORKER_COUNT"
-# A tenth of the weight of a process that is not.
+# A tenth of the CPU share of a process with nice 0.
 NICE: Final = 10
 
 
@@ -32,17 +32,17 @@ def half_of(nodeid: str) -> str:
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return what gives each of two processes one half; None where `--dist` says otherwise."""
+    """Return a scheduler that gives each of two processes one half; None with another `--dist`."""
     if config.getoption("dist") != "load":
         return None
-    made = LoadScopeScheduling(config, log)
-    # What it takes together: a module's tests by itself.
-    made._split_scope = half_of
-    return made
+    halves = LoadScopeScheduling(config, log)
+    # By default it keeps the tests of a module together.
+    halves._split_scope = half_of
+    return halves
 
 
 def step_aside(nodeid: str) -> None:
-    """Let the other half go first, in the process of those that compute."""
+    """Lower the priority of this process if it runs the half that computes."""
     beside = os.environ.get(PROCESSES_ENV, "1") != "1"
     if beside and half_of(nodeid) == "others" and os.nice(0) == 0:
         os.nice(NICE)
