@@ -25,6 +25,7 @@ from streams.edge.session import Restorer
 from streams.edge.source import Source
 from streams.edge.watchdog import Watchdog
 from streams.faust_app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
+from streams.warm import warm
 
 NEEDED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY, topics.ENDPOINT)
 COPARTITIONED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY)
@@ -62,6 +63,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     check_topics(admin, settings)
     # Before it holds partitions: making them anew, after an installation, takes half a minute.
     began = time.monotonic()
+    warm(codec)
     log.info("kernels.ready", after_s=round(time.monotonic() - began, 2))
     engine = Engine(settings, codec, log, metrics, config.commit_s)
     background = Background()

@@ -230,6 +230,25 @@ def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettin
     assert "same number of partitions" in worker.log_tail()
 
 
+# Says which kernels have run by the time that a worker begins to take partitions.
+KERNELS_RUN = """
+from streams.core import absorb
+from streams.edge import engine
+begin = engine.Engine.__init__
+def shown(self, *arguments):
+    print("kernels:", len(absorb.absorb.signatures), flush=True)
+    begin(self, *arguments)
+engine.Engine.__init__ = shown
+"""
+
+
+def test_kernels_are_compiled_before_partitions_are_held(harness: Harness) -> None:
+    """Compiling takes longer than a worker may hold partitions without a sign of life."""
+    worker = harness.start_code("worker", KERNELS_RUN)
+    harness.wait_ready(worker)
+    assert "kernels: 1" in worker.log.read_text()
+
+
 # A long look-back of few rounds.
 SLOW_LOOKBACK = """
 import time
