@@ -275,7 +275,7 @@ def test_the_bytes_of_a_target_are_those_of_the_wire(size: int, flows: int) -> N
 
 def test_a_list_of_several_jobs_is_cut_evenly_and_counted() -> None:
     """Skeletons stay; of the rest each endpoint loses as many, in whatever order jobs come."""
-    tasks = [task_record(job(90, rails=8, name=f"job{n}")) for n in range(1, 7)]
+    tasks = [task_record(job(60, rails=8, name=f"job{n}")) for n in range(1, 7)]
     sure = {"job1": skeleton(tasks[0], [(0, 1), (0, 2)])}
     mine = drafts(tasks, sure)[agent_of("h0")]
     assert mine.dropped > 0
