@@ -1,6 +1,8 @@
 """Closed sets on the wire. Every enum has UNKNOWN, the default for symbols of a later version."""
 
-from enum import StrEnum
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from typing import Final
 
 
 class Transport(StrEnum):
@@ -105,6 +107,25 @@ class AnomalyKind(StrEnum):
     LATENCY = "LATENCY"
     LATENCY_TREND = "LATENCY_TREND"
     PROGRESS = "PROGRESS"
+
+
+class AnomalyFamily(Enum):
+    """Anomalies that may share a cause: probes are lost, or probes are late. Not on the wire."""
+
+    LOSS = "loss"
+    LATENCY = "latency"
+
+    # Hash by identity: the hash of `Enum` is a Python call, and each anomaly needs several.
+    __hash__ = object.__hash__
+
+
+# The localizer ignores a kind without a family.
+ANOMALY_FAMILY: Final[Mapping[AnomalyKind, AnomalyFamily]] = {
+    AnomalyKind.CONNECTIVITY: AnomalyFamily.LOSS,
+    AnomalyKind.LOSS: AnomalyFamily.LOSS,
+    AnomalyKind.LATENCY: AnomalyFamily.LATENCY,
+    AnomalyKind.LATENCY_TREND: AnomalyFamily.LATENCY,
+}
 
 
 class AnomalyState(StrEnum):

@@ -6,12 +6,11 @@ In: anomaly.v1 records (onset, repetition, clearing). Out: the open anomalies as
 
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from sys import intern
 from typing import Final
 
 from localizer.network.traces import key_of
-from schemas.enums import AnomalyKind, AnomalyState
+from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, AnomalyState
 from schemas.ids import FlowId
 from schemas.records import Anomaly
 from schemas.units import SECOND_NS, us_to_ns
@@ -26,24 +25,6 @@ BRIEF_NS: Final = 10 * SECOND_NS
 BRIEF_CUT_MEMORY_NS: Final = 20 * SECOND_NS
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
-
-
-class Family(Enum):
-    """Symptoms that may share a cause: probes are lost, or probes are late."""
-
-    LOSS = "loss"
-    LATENCY = "latency"
-
-    # Hash by identity: the hash of `Enum` is a Python call, and each anomaly needs several.
-    __hash__ = object.__hash__
-
-
-FAMILY: Final = {
-    AnomalyKind.CONNECTIVITY: Family.LOSS,
-    AnomalyKind.LOSS: Family.LOSS,
-    AnomalyKind.LATENCY: Family.LATENCY,
-    AnomalyKind.LATENCY_TREND: Family.LATENCY,
-}
 
 
 # Not frozen, since that is slower to create and there are hundreds of thousands; never modified.
@@ -108,8 +89,10 @@ class OpenAnomalies:
         self._open: dict[FlowId, dict[AnomalyKind, Symptom]] = {}
         self._brief: dict[FlowId, Symptom] = {}
         # Open anomalies by family, and their 5-tuples in order; None: to be sorted again.
-        self._by_family: dict[Family, dict[FlowId, tuple[Symptom, ...]]] = {f: {} for f in Family}
-        self._order: dict[Family, list[FlowId] | None] = dict.fromkeys(Family)
+        self._by_family: dict[AnomalyFamily, dict[FlowId, tuple[Symptom, ...]]] = {
+            f: {} for f in AnomalyFamily
+        }
+        self._order: dict[AnomalyFamily, list[FlowId] | None] = dict.fromkeys(AnomalyFamily)
         # Lower bound of when any open anomaly was last reported, except by the frozen agents.
         self._oldest_ns = 0
         self._frozen: frozenset[str] = frozenset()
@@ -124,7 +107,7 @@ class OpenAnomalies:
 
     def apply_anomaly(self, anomaly: Anomaly) -> None:
         """Apply an onset, a repetition or a clearing; duplicates change nothing."""
-        if anomaly.kind not in FAMILY:
+        if anomaly.kind not in ANOMALY_FAMILY:
             return
         key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
         known = self._open.get(key, NONE).get(anomaly.kind)
@@ -155,18 +138,18 @@ class OpenAnomalies:
         kinds = self._open.get(key)
         if kinds is None:
             self._open[key] = {anomaly.kind: symptom}
-            family = FAMILY[anomaly.kind]
+            family = ANOMALY_FAMILY[anomaly.kind]
             self._by_family[family][key], self._order[family] = (symptom,), None
         else:
             kinds[anomaly.kind] = symptom
-            self._update_family(key, FAMILY[anomaly.kind])
+            self._update_family(key, ANOMALY_FAMILY[anomaly.kind])
         self._oldest_ns = min(self._oldest_ns, event_ns)
         self.version += not same
 
     def drop_flow(self, key: FlowId) -> None:
         """Forget everything about a 5-tuple."""
         gone = self._open.pop(key, None), self._brief.pop(key, None)
-        for family in Family:
+        for family in AnomalyFamily:
             self._update_family(key, family)
         self.version += gone != (None, None)
 
@@ -187,11 +170,11 @@ class OpenAnomalies:
         """Return the 5-tuples with an open anomaly."""
         return list(self._open)
 
-    def flows_of(self, family: Family) -> KeysView[FlowId]:
+    def flows_of(self, family: AnomalyFamily) -> KeysView[FlowId]:
         """Return the 5-tuples with open anomalies of a family."""
         return self._by_family[family].keys()
 
-    def by_family(self, family: Family) -> Iterator[tuple[FlowId, tuple[Symptom, ...]]]:
+    def by_family(self, family: AnomalyFamily) -> Iterator[tuple[FlowId, tuple[Symptom, ...]]]:
         """Yield each 5-tuple with open anomalies of a family, sorted, and these anomalies."""
         filed, order = self._by_family[family], self._order[family]
         if order is None:
@@ -215,16 +198,16 @@ class OpenAnomalies:
                     del kinds[kind]
                     self.stale += 1
                     self.version += 1
-                    self._update_family(key, FAMILY[kind])
+                    self._update_family(key, ANOMALY_FAMILY[kind])
                 else:
                     self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
             if not kinds:
                 del self._open[key]
 
-    def _update_family(self, key: FlowId, family: Family) -> None:
+    def _update_family(self, key: FlowId, family: AnomalyFamily) -> None:
         """Update the family index for a 5-tuple."""
         filed, symptoms = self._by_family[family], self._open.get(key, {}).values()
-        found = tuple([s for s in symptoms if FAMILY[s.kind] is family])
+        found = tuple([s for s in symptoms if ANOMALY_FAMILY[s.kind] is family])
         if bool(found) != (key in filed):
             self._order[family] = None
         if found:
@@ -236,7 +219,7 @@ class OpenAnomalies:
         del self._open[key][known.kind]
         if not self._open[key]:
             del self._open[key]
-        self._update_family(key, FAMILY[known.kind])
+        self._update_family(key, ANOMALY_FAMILY[known.kind])
         brief = event_ns - known.onset_ns <= BRIEF_NS
         if known.kind is AnomalyKind.CONNECTIVITY and brief and len(self._brief) < self._max_flows:
             self._brief[key] = Symptom(

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from localizer.facts.anomalies import FAMILY, Family, Symptom
+from localizer.facts.anomalies import Symptom
 from localizer.facts.inputs import Sources
 from localizer.network.traces import UNTRACED, TraceFindings
-from schemas.enums import AnomalyKind
+from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -115,11 +115,13 @@ class BadFlows:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         # Results of the last call by family, and what each 5-tuple's result was derived from.
-        self._results: dict[Family, tuple[int, list[BadFlow]]] = {}
-        self._cached: dict[Family, dict[FlowId, CachedFlow]] = {family: {} for family in Family}
+        self._results: dict[AnomalyFamily, tuple[int, list[BadFlow]]] = {}
+        self._cached: dict[AnomalyFamily, dict[FlowId, CachedFlow]] = {
+            family: {} for family in AnomalyFamily
+        }
         self._cleared: dict[FlowId, tuple[BadFlow, TraceFindings, BadFlow]] = {}
 
-    def all_bad(self, family: Family, now_ns: int) -> list[BadFlow]:
+    def all_bad(self, family: AnomalyFamily, now_ns: int) -> list[BadFlow]:
         """Return all bad 5-tuples with everything that they cross, sorted by key.
 
         Excluded: anomalies that nobody repeats, those that a dead or just returned agent explains,
@@ -128,14 +130,14 @@ class BadFlows:
         known = self._results.get(family)
         if known is None or known[0] != now_ns:
             found = list(self._open(family, now_ns))
-            if family is Family.LOSS:
+            if family is AnomalyFamily.LOSS:
                 found += self._brief(now_ns)
             known = self._results[family] = now_ns, sorted(found, key=lambda flow: flow.key)
         return known[1]
 
     def unexplained(
         self,
-        family: Family,
+        family: AnomalyFamily,
         now_ns: int,
         explained: frozenset[FlowId],
         leaky: frozenset[str] = frozenset(),
@@ -152,13 +154,13 @@ class BadFlows:
         found = self.all_bad(family, now_ns)
         if explained:
             found = [flow for flow in found if flow.key not in explained]
-        if family is not Family.LOSS:
+        if family is not AnomalyFamily.LOSS:
             return found
         began_ns = _loss_began_ns(flow for flow in found if flow.lossy)
         before, self._cleared = self._cleared, {}
         return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
 
-    def _open(self, family: Family, now_ns: int) -> Iterable[BadFlow]:
+    def _open(self, family: AnomalyFamily, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         agent_of, path = sources.roster.agent_of, sources.paths.path
         before, cached = self._cached[family], dict[FlowId, CachedFlow]()
@@ -197,7 +199,7 @@ class BadFlows:
     def _brief(self, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         for key, symptom in sources.anomalies.brief_cuts():
-            if self._counts(Family.LOSS, key, symptom, now_ns, troubled):
+            if self._counts(AnomalyFamily.LOSS, key, symptom, now_ns, troubled):
                 path = sources.paths.path(key, before_ns=symptom.onset_ns)
                 yield BadFlow(
                     key=key,
@@ -244,9 +246,9 @@ class BadFlows:
         return known[2]
 
     def _counts(
-        self, family: Family, key: FlowId, symptom: Symptom, now_ns: int, troubled: set[str]
+        self, family: AnomalyFamily, key: FlowId, symptom: Symptom, now_ns: int, troubled: set[str]
     ) -> bool:
-        if family is Family.LOSS and not troubled:
+        if family is AnomalyFamily.LOSS and not troubled:
             return True
         sources = self._sources
         for agent in (symptom.agent_id, sources.roster.agent_of(key[1])) if troubled else ():
@@ -257,10 +259,10 @@ class BadFlows:
                 str(agent), symptom.onset_ns, now_ns, loss=long
             ):
                 return False
-        if family is Family.LOSS:
+        if family is AnomalyFamily.LOSS:
             return True
         kinds = sources.anomalies.open(key)
-        if any(FAMILY[kind] is Family.LOSS for kind in kinds):
+        if any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds):
             return False
         shift_ns = symptom.shift_ns
         if shift_ns is None:

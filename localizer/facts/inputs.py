@@ -7,7 +7,7 @@ pass before a decision: agents die, anomalies that nobody repeats end.
 from dataclasses import dataclass
 from typing import Any
 
-from localizer.facts.anomalies import FAMILY, Family, OpenAnomalies
+from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.liveness import Liveness
 from localizer.facts.overlay import FlowTables
@@ -17,7 +17,7 @@ from localizer.network.flow_index import NOTHING
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
 from schemas import topics
-from schemas.enums import AnomalyKind
+from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
 from schemas.records import (
     Anomaly,
     Component,
@@ -172,7 +172,7 @@ class Housekeeper:
         """Return the agents at whose endpoints probes of others fail."""
         found = {
             self._sources.roster.agent_of(key[1])
-            for key, symptoms in self._sources.anomalies.by_family(Family.LOSS)
+            for key, symptoms in self._sources.anomalies.by_family(AnomalyFamily.LOSS)
             if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
         }
         return frozenset(agent for agent in found if agent is not None)
@@ -185,5 +185,8 @@ class Housekeeper:
             key, prober = index.key(place), index.prober(place)
             if prober != agent_id and sources.liveness.seen_recently(prober, now_ns):
                 probed += 1
-                failing += any(FAMILY[kind] is Family.LOSS for kind in sources.anomalies.open(key))
+                failing += any(
+                    ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS
+                    for kind in sources.anomalies.open(key)
+                )
         return bool(probed) and 2 * failing <= probed

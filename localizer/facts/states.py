@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from localizer.facts.anomalies import Family
+from schemas.enums import AnomalyFamily
 from schemas.records import ComponentState
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -39,21 +39,21 @@ class Rule:
 
     attribute: str
     kind: str
-    family: Family
+    family: AnomalyFamily
     usual: frozenset[str] = frozenset()
     least: float | None = None
     falls: bool = False
 
 
-def _words(attribute: str, kind: str, family: Family, *usual: str) -> Rule:
+def _words(attribute: str, kind: str, family: AnomalyFamily, *usual: str) -> Rule:
     return Rule(attribute=attribute, kind=kind, family=family, usual=frozenset(usual))
 
 
-def _number(attribute: str, kind: str, family: Family, least: float) -> Rule:
+def _number(attribute: str, kind: str, family: AnomalyFamily, least: float) -> Rule:
     return Rule(attribute=attribute, kind=kind, family=family, least=least)
 
 
-LOSS, LATE = Family.LOSS, Family.LATENCY
+LOSS, LATE = AnomalyFamily.LOSS, AnomalyFamily.LATENCY
 RULES: Final[tuple[Rule, ...]] = (
     _words("device", "device_gone", LOSS, "present"),
     _words("port_state", "port_down", LOSS, "up", "active"),
@@ -145,7 +145,7 @@ class StateBook:
         known = self._states.get(component_id, {}).get(MAINTENANCE)
         return known is not None and known.text not in (None, "none", "")
 
-    def findings(self, component_id: str, family: Family) -> list[Finding]:
+    def findings(self, component_id: str, family: AnomalyFamily) -> list[Finding]:
         """Return a component's states that are out of order and explain a family's symptoms."""
         found = []
         for attribute, known in sorted(self._states.get(component_id, {}).items()):
@@ -155,7 +155,7 @@ class StateBook:
                 found.append(Finding(rule, component_id, known.since_ns, f"{attribute} is {shown}"))
         return found
 
-    def fresh(self, component_id: str, family: Family, onset_ns: int) -> list[Finding]:
+    def fresh(self, component_id: str, family: AnomalyFamily, onset_ns: int) -> list[Finding]:
         """Return the findings that began at about the onset of the symptoms."""
         if component_id not in self._states:
             return []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import Final, Protocol
 
-from localizer.facts.anomalies import Family
+from schemas.enums import AnomalyFamily
 from schemas.units import SECOND_NS
 
 # Rounds are a second apart; three consecutive losses of one round take half a second.
@@ -51,7 +51,7 @@ class Flow(Protocol):
 
 
 def shown_by_now(
-    family: Family, bad: Sequence[Flow], *, now_ns: int, known: frozenset[str]
+    family: AnomalyFamily, bad: Sequence[Flow], *, now_ns: int, known: frozenset[str]
 ) -> float:
     """Return the share of truly bad 5-tuples that have been detected by now.
 
@@ -74,8 +74,8 @@ def shown_by_now(
     """
     fresh = [flow for flow in bad if known.isdisjoint(flow.components)]
     if not fresh:
-        return MOST["latency" if family is Family.LATENCY else "cut"]
-    if family is Family.LATENCY:
+        return MOST["latency" if family is AnomalyFamily.LATENCY else "cut"]
+    if family is AnomalyFamily.LATENCY:
         since_ns = now_ns - min(flow.seen_ns for flow in fresh)
         return min(MOST["latency"], WINDOW_FIRST + since_ns / WINDOW_SPREAD_NS / 2)
     since_ns = now_ns - min(flow.onset_ns for flow in fresh)

@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from localizer.facts.anomalies import Family
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Cause, Columns, Reason
@@ -21,7 +20,7 @@ from localizer.inference.search import Problem
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
-from schemas.enums import ComponentKind
+from schemas.enums import AnomalyFamily, ComponentKind
 from schemas.ids import FlowId
 
 
@@ -41,7 +40,7 @@ class Evidence:
         Bad 5-tuples that cross no known component but whose replies may.
     """
 
-    family: Family
+    family: AnomalyFamily
     bad: tuple[BadFlow, ...]
     causes: tuple[Cause, ...]
     problem: Problem
@@ -61,13 +60,13 @@ LOG_PRIOR: Final = {
     ComponentKind.VTEP: -7.6,
 }
 NOISE_PRIOR: Final = {
-    (Family.LOSS, Reason.PROBER): -7.0,
-    (Family.LOSS, Reason.RESPONDER): -7.0,
-    (Family.LOSS, Reason.REPLY): -6.0,
-    (Family.LOSS, Reason.GLOBAL): -9.0,
-    (Family.LATENCY, Reason.PROBER): -4.5,
-    (Family.LATENCY, Reason.RESPONDER): -4.5,
-    (Family.LATENCY, Reason.GLOBAL): -6.0,
+    (AnomalyFamily.LOSS, Reason.PROBER): -7.0,
+    (AnomalyFamily.LOSS, Reason.RESPONDER): -7.0,
+    (AnomalyFamily.LOSS, Reason.REPLY): -6.0,
+    (AnomalyFamily.LOSS, Reason.GLOBAL): -9.0,
+    (AnomalyFamily.LATENCY, Reason.PROBER): -4.5,
+    (AnomalyFamily.LATENCY, Reason.RESPONDER): -4.5,
+    (AnomalyFamily.LATENCY, Reason.GLOBAL): -6.0,
 }
 # Added to the prior of a component with an open fault: it explains further bad observations first.
 KNOWN_BONUS: Final = 6.0
@@ -76,11 +75,11 @@ STATE_BONUS: Final = 4.0
 # Grid of (probability that a 5-tuple is bad by chance, log weight). Detectors keep below the first;
 # the higher rates describe a machine in trouble.
 CHANCE: Final = {
-    Family.LOSS: ((0.002, 0.0), (0.02, -2.5), (0.15, -5.0), (0.5, -7.0)),
-    Family.LATENCY: ((0.005, 0.0), (0.05, -2.0), (0.3, -4.0), (0.7, -6.0)),
+    AnomalyFamily.LOSS: ((0.002, 0.0), (0.02, -2.5), (0.15, -5.0), (0.5, -7.0)),
+    AnomalyFamily.LATENCY: ((0.005, 0.0), (0.05, -2.0), (0.3, -4.0), (0.7, -6.0)),
 }
 # Probability that a single probe of a trace is lost, or late, without a fault of the network.
-HOP_CHANCE: Final = {Family.LOSS: 0.02, Family.LATENCY: 0.1}
+HOP_CHANCE: Final = {AnomalyFamily.LOSS: 0.02, AnomalyFamily.LATENCY: 0.1}
 # Lost replies are a candidate cause if at most this share of the bad 5-tuples reached the target,
 # or if a fault is open.
 REPLY_SHARE: Final = 0.8
@@ -92,7 +91,7 @@ def gather(
     sources: Sources,
     index: FlowIndex,
     replies: ReplyWays,
-    family: Family,
+    family: AnomalyFamily,
     bad: list[BadFlow],
     *,
     now_ns: int,
@@ -187,7 +186,7 @@ def _priors(sources: Sources, components: Iterable[str]) -> dict[str, float]:
 
 
 def _bonus(
-    sources: Sources, family: Family, name: str, known: frozenset[str], onset_ns: int
+    sources: Sources, family: AnomalyFamily, name: str, known: frozenset[str], onset_ns: int
 ) -> float:
     if name in known:
         return KNOWN_BONUS
@@ -195,12 +194,12 @@ def _bonus(
 
 
 def _excluded(
-    sources: Sources, index: FlowIndex, family: Family, bad: list[BadFlow], now_ns: int
+    sources: Sources, index: FlowIndex, family: AnomalyFamily, bad: list[BadFlow], now_ns: int
 ) -> tuple[set[FlowId], set[str]]:
     """Return the 5-tuples that are not good, and the agents whose reports are not reliable."""
     board = sources.anomalies
     not_good = {flow.key for flow in bad} | board.flows_of(family)
-    if family is Family.LATENCY:
+    if family is AnomalyFamily.LATENCY:
         # Lost probes have no round trip: the remaining ones say little about latency.
-        not_good |= board.flows_of(Family.LOSS)
+        not_good |= board.flows_of(AnomalyFamily.LOSS)
     return not_good, sources.liveness.uninformative((index.probers, index.responders), now_ns)

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from localizer.facts.anomalies import Family
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import ONSET_SLACK_NS
@@ -25,6 +24,7 @@ from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.traces import HopProbe
 from schemas.columns.arrays import Int64s
+from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -260,7 +260,7 @@ def _weights(bad: list[BadFlow]) -> list[float]:
 
 def hop_rows(
     sources: Sources,
-    family: Family,
+    family: AnomalyFamily,
     bad: list[BadFlow],
     column: Columns,
     *,
@@ -308,7 +308,11 @@ def hop_rows(
         )
         # An anomaly may be older than a resolved fault; traces from before the resolution belong to
         # it.
-        own_ns = since_ns if family is Family.LATENCY else max(since_ns, resolved.until_ns(key) + 1)
+        own_ns = (
+            since_ns
+            if family is AnomalyFamily.LATENCY
+            else max(since_ns, resolved.until_ns(key) + 1)
+        )
         probes = sources.paths.hop_probes(key, own_ns, onset_ns, latest)
         found = _outcomes(family, probes, late_ns)
         passed_before = late.get(key, NONE)
@@ -353,9 +357,9 @@ def _sample(keys: list[FlowId]) -> list[FlowId]:
 
 
 def _outcomes(
-    family: Family, probes: list[HopProbe], late_ns: float
+    family: AnomalyFamily, probes: list[HopProbe], late_ns: float
 ) -> list[tuple[HopProbe, bool]]:
     """Return for each probe that says something about the family whether it was bad."""
-    if family is Family.LOSS:
+    if family is AnomalyFamily.LOSS:
         return [(probe, not probe.answered) for probe in probes]
     return [(probe, probe.rise_ns > late_ns) for probe in probes if probe.rise_ns is not None]

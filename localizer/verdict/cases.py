@@ -7,12 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from localizer.facts.anomalies import Family
 from localizer.facts.bad_flows import BadFlow
 from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import Evidence
 from localizer.inference.search import Explanation, Suspect
-from schemas.enums import AnomalyKind
+from schemas.enums import AnomalyFamily, AnomalyKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,5 +136,5 @@ def hop_facts(case: Case) -> list[str]:
         return []
     weights = hops.weight[rows]
     count, bad = round(weights.sum()), round(weights[hops.bad[rows]].sum())
-    word = "lost" if evidence.family is Family.LOSS else "late"
+    word = "lost" if evidence.family is AnomalyFamily.LOSS else "late"
     return [f"of {count} single probes of traces that crossed it, {bad} were {word}"]

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from localizer.facts.anomalies import Family
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.inputs import Sources
 from localizer.facts.overlay import Break, ChainFault, FlowTables
 from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
-from schemas.enums import ComponentKind, Layer
+from schemas.enums import AnomalyFamily, ComponentKind, Layer
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -137,7 +136,7 @@ def dead_agents(sources: Sources) -> list[Claim]:
     if not sources.liveness.dead:
         return []
     failing: defaultdict[str, set[FlowId]] = defaultdict(set)
-    for key, _ in sources.anomalies.by_family(Family.LOSS):
+    for key, _ in sources.anomalies.by_family(AnomalyFamily.LOSS):
         agent = sources.roster.agent_of(key[1])
         if agent in sources.liveness.dead:
             failing[str(agent)].add(key)
@@ -189,7 +188,7 @@ class ChainClaims:
         broken: set[FlowId] = set()
         if not len(self._tables):
             return [], frozenset()
-        for flow in self._flows.all_bad(Family.LOSS, now_ns):
+        for flow in self._flows.all_bad(AnomalyFamily.LOSS, now_ns):
             if not flow.cut:
                 continue
             fault = self._round_trip(flow.key[0], flow.key[1])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from localizer.config import GRID_NS, CoreConfig
-from localizer.facts.anomalies import Family, Symptom
+from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
@@ -18,6 +18,7 @@ from localizer.verdict.claims import ChainClaims, Claim, dead_agents
 from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.lifecycle import Lifecycle, Situation
+from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
@@ -125,11 +126,13 @@ class Decider:
             if incident.group == OVERLAY:
                 broken |= incident.keys or frozenset()
         claims += overlay
-        claims += self._family(Family.LOSS, broken, now_ns)
-        claims += self._family(Family.LATENCY, self._aftermath(now_ns), now_ns)
+        claims += self._family(AnomalyFamily.LOSS, broken, now_ns)
+        claims += self._family(AnomalyFamily.LATENCY, self._aftermath(now_ns), now_ns)
         return claims
 
-    def _family(self, family: Family, explained: frozenset[FlowId], now_ns: int) -> list[Claim]:
+    def _family(
+        self, family: AnomalyFamily, explained: frozenset[FlowId], now_ns: int
+    ) -> list[Claim]:
         leaky = frozenset(
             i.event.component_id
             for i in self._lifecycle.open_faults()
@@ -147,7 +150,7 @@ class Decider:
         )
         if not any(flow.open for flow in bad):
             return []
-        if family is Family.LOSS:
+        if family is AnomalyFamily.LOSS:
             faults = self._old_faults()
             bad = [
                 _passed_before(flow, faults)
@@ -165,12 +168,12 @@ class Decider:
             explained=explained,
             resolved=resolved,
             known=self._known(family),
-            allow_global=family is Family.LATENCY or oldest_ns < self._config.everything_ns,
+            allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
         )
         if evidence is None:
             return []
         found = cases(evidence, explain(evidence.problem))
-        if family is Family.LOSS:
+        if family is AnomalyFamily.LOSS:
             self._note_echoes(found)
         owned = self._owned(family)
         claims = [
@@ -194,22 +197,22 @@ class Decider:
 
         While a fault clears, the evidence for this fades.
         """
-        if not self._known(Family.LOSS):
+        if not self._known(AnomalyFamily.LOSS):
             self._echoes = frozenset()
         for case in found:
             if case.cause.reason is Reason.REPLY:
                 self._echoes |= {flow.key for flow in case.bad}
 
-    def _owned(self, family: Family) -> frozenset[FlowId]:
+    def _owned(self, family: AnomalyFamily) -> frozenset[FlowId]:
         """Return the 5-tuples of open faults of a family; few remain bad while a fault clears."""
-        group = LOSS if family is Family.LOSS else LATENCY
+        group = LOSS if family is AnomalyFamily.LOSS else LATENCY
         faults = self._lifecycle.open_faults()
         owned = frozenset[FlowId]().union(*(i.keys or () for i in faults if i.group == group))
-        return owned | self._echoes if family is Family.LOSS else owned
+        return owned | self._echoes if family is AnomalyFamily.LOSS else owned
 
-    def _known(self, family: Family) -> frozenset[str]:
+    def _known(self, family: AnomalyFamily) -> frozenset[str]:
         """Return the components of decided open faults of a family."""
-        group = LOSS if family is Family.LOSS else LATENCY
+        group = LOSS if family is AnomalyFamily.LOSS else LATENCY
         return frozenset(
             i.event.component_id
             for i in self._lifecycle.open_faults()
@@ -230,7 +233,7 @@ class Decider:
         if not open_now and not until_ns:
             return frozenset()
         found = set()
-        for key, symptoms in self._sources.anomalies.by_family(Family.LATENCY):
+        for key, symptoms in self._sources.anomalies.by_family(AnomalyFamily.LATENCY):
             crossed = self._sources.paths.path(key).components
             ended_ns = max((until_ns[c] for c in crossed if c in until_ns), default=0)
             after = now_ns - ended_ns < self._config.aftermath_ns and all(
@@ -241,8 +244,8 @@ class Decider:
         return frozenset(found)
 
     def _situation(self, claims: list[Claim], now_ns: int) -> Situation:
-        loss = self._bad_keys(Family.LOSS, now_ns)
-        latency = self._bad_keys(Family.LATENCY, now_ns) - loss - self._aftermath(now_ns)
+        loss = self._bad_keys(AnomalyFamily.LOSS, now_ns)
+        latency = self._bad_keys(AnomalyFamily.LATENCY, now_ns) - loss - self._aftermath(now_ns)
         covered = frozenset[FlowId]().union(*(claim.keys for claim in claims))
         return Situation(
             bad_loss=loss,
@@ -263,7 +266,7 @@ class Decider:
         path = self._sources.paths.path
         return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
 
-    def _bad_keys(self, family: Family, now_ns: int) -> frozenset[FlowId]:
+    def _bad_keys(self, family: AnomalyFamily, now_ns: int) -> frozenset[FlowId]:
         agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.excusable()
         if not troubled:
             return frozenset(self._sources.anomalies.flows_of(family))

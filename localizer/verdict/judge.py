@@ -15,7 +15,6 @@ Each reason to wait avoids a false alarm:
 from statistics import median
 
 from localizer.config import CoreConfig
-from localizer.facts.anomalies import Family
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.facts.overlay import FlowTables
@@ -25,7 +24,7 @@ from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
 from localizer.verdict.catalogue import CUT_SHARE, KINDS, FaultKind, kind_of_loss
 from localizer.verdict.claims import Claim, make_claim
 from localizer.verdict.refinement import Specifier
-from schemas.enums import AnomalyKind, ComponentKind
+from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
 from schemas.units import MS_NS, SECOND_NS
 
@@ -70,7 +69,7 @@ class Judge:
         if not case.open or case.cause.reason in (Reason.GLOBAL, Reason.REPLY):
             return None
         if case.cause.reason is Reason.COMPONENT:
-            if case.evidence.family is Family.LOSS:
+            if case.evidence.family is AnomalyFamily.LOSS:
                 return self._loss(case, now_ns, others, beside=bool(others or owned))
             return self._latency(case, now_ns, others)
         return self._agent(case, now_ns, owned)
@@ -144,7 +143,7 @@ class Judge:
     def _agent(self, case: Case, now_ns: int, owned: frozenset[FlowId]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
         if (
-            case.evidence.family is not Family.LOSS
+            case.evidence.family is not AnomalyFamily.LOSS
             or cut_share(case.open) < CUT_SHARE
             or len(case.open) < self._config.min_flows
         ):

@@ -6,12 +6,11 @@ cannot tell apart from it, say which kind it is.
 
 from dataclasses import dataclass
 
-from localizer.facts.anomalies import Family
 from localizer.facts.overlay import FlowTables
 from localizer.facts.states import BEFORE_NS, Finding, StateBook
 from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS, FaultKind
-from schemas.enums import ComponentKind
+from schemas.enums import AnomalyFamily, ComponentKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Specifier:
     def find(
         self,
         component_id: str,
-        family: Family,
+        family: AnomalyFamily,
         onset_ns: int,
         others: frozenset[str] = frozenset(),
     ) -> Specific | None:
@@ -50,7 +49,7 @@ class Specifier:
             if fresh:
                 return _specific(fresh[0], fresh=True)
         found = self._port(component_id, family, onset_ns, others)
-        if found is None and family is Family.LATENCY:
+        if found is None and family is AnomalyFamily.LATENCY:
             found = self._not_offloaded(component_id, onset_ns)
         if found is not None:
             return found
@@ -80,7 +79,7 @@ class Specifier:
         return self._topology.children(rnic_id, ComponentKind.ENDPOINT)
 
     def _port(
-        self, component_id: str, family: Family, onset_ns: int, others: frozenset[str]
+        self, component_id: str, family: AnomalyFamily, onset_ns: int, others: frozenset[str]
     ) -> Specific | None:
         """Return the single cable of a switch whose state explains the symptoms.
 

@@ -1,7 +1,7 @@
 """Folding of anomalies."""
 
-from localizer.facts.anomalies import BRIEF_CUT_MEMORY_NS, STALE_NS, Family, OpenAnomalies
-from schemas.enums import AnomalyKind, AnomalyState
+from localizer.facts.anomalies import BRIEF_CUT_MEMORY_NS, STALE_NS, OpenAnomalies
+from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState
 from schemas.units import SECOND_NS
 from tests.unit.localizer.made import START, anomaly
 
@@ -14,7 +14,7 @@ def test_an_anomaly_is_open_from_onset_to_clearing() -> None:
     for state in (AnomalyState.ONSET, AnomalyState.ONGOING):
         board = OpenAnomalies()
         board.apply_anomaly(anomaly(state=state, at=START))
-        assert [key for key, _ in board.by_family(Family.LOSS)] == [KEY]
+        assert [key for key, _ in board.by_family(AnomalyFamily.LOSS)] == [KEY]
         board.apply_anomaly(
             anomaly(state=AnomalyState.CLEARED, at=START + 20 * SECOND_NS, onset=START)
         )
@@ -63,9 +63,9 @@ def test_families_are_apart() -> None:
     board = OpenAnomalies()
     board.apply_anomaly(anomaly(AnomalyKind.LATENCY, at=START, value=9.0, reference=4.0, unit="ns"))
     board.apply_anomaly(anomaly(AnomalyKind.LOSS, at=START))
-    ((_, (late,)),) = board.by_family(Family.LATENCY)
+    ((_, (late,)),) = board.by_family(AnomalyFamily.LATENCY)
     assert (late.kind, late.shift_ns) == (AnomalyKind.LATENCY, 5)
-    ((_, (lossy,)),) = board.by_family(Family.LOSS)
+    ((_, (lossy,)),) = board.by_family(AnomalyFamily.LOSS)
     assert (lossy.kind, lossy.shift_ns) == (AnomalyKind.LOSS, None)
 
 

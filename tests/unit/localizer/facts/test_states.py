@@ -2,19 +2,18 @@
 
 import pytest
 
-from localizer.facts.anomalies import Family
 from localizer.facts.overlay import FlowTables
 from localizer.facts.states import AFTER_NS, BEFORE_NS, RULES, StateBook
 from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS
 from localizer.verdict.refinement import Specifier
-from schemas.enums import ComponentKind, Layer
+from schemas.enums import AnomalyFamily, ComponentKind, Layer
 from schemas.ids import state_id
 from schemas.records import Component, ComponentState, FlowEntry, FlowTable
 from schemas.units import SECOND_NS
 
 NOW = 1_000 * SECOND_NS
-LOSS, LATE = Family.LOSS, Family.LATENCY
+LOSS, LATE = AnomalyFamily.LOSS, AnomalyFamily.LATENCY
 
 
 def state(
@@ -67,7 +66,7 @@ def book(*states: ComponentState) -> StateBook:
     ],
 )
 def test_what_is_out_of_order(
-    attribute: str, values: list[str | float | None], family: Family, found: bool
+    attribute: str, values: list[str | float | None], family: AnomalyFamily, found: bool
 ) -> None:
     """Words that are not usual, numbers that are too great, or smaller than before."""
     made = book(*(state("x", attribute, v, at=NOW + i) for i, v in enumerate(values)))
@@ -186,7 +185,7 @@ def test_a_switch_all_of_whose_ports_go_down_is_blamed_itself() -> None:
     ],
 )
 def test_the_one_port_of_a_switch_that_shows_why_is_blamed(
-    attribute: str, number: float, family: Family, kind: str
+    attribute: str, number: float, family: AnomalyFamily, kind: str
 ) -> None:
     """Replies that come another way make it look like the switch."""
     found = specifier(state("cable", attribute, number)).find("tor", family, NOW)
