@@ -1,4 +1,4 @@
-"""`agent`, `worker`, `localizer`: become the process of a room, with its own options."""
+"""`agent`, `worker`, `localizer`: become that process, with its own options."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The kinds of numpy arrays that rooms share: one name for each element type."""
+"""Types of numpy arrays: one name for each element type."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""The rooms keep their walls, and what is fixed stays where it is."""
+"""Import contracts hold, and what is fixed stays where it is."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_the_fixed_top_level_names_are_there() -> None:
 
 
 def test_import_contracts_hold() -> None:
-    """No room imports another; the contract and the agent stay free of heavy packages."""
+    """No process imports another; the record contract and the agent stay free of heavy packages."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -36,7 +36,7 @@ def test_every_broker_of_the_list_counts() -> None:
 
 
 def test_module_is_told_by_the_command_line() -> None:
-    """The process must be the room, not a shell that waits for it or another room."""
+    """The process must be the one that was asked for, not a shell that waits for it."""
     assert runs_module(b"/usr/bin/python\0-m\0streams\0--log-json\0", "streams")
     assert not runs_module(b"/usr/bin/python\0-m\0localizer\0streams\0", "streams")
     assert not runs_module(b"sh\0-c\0python -m streams\0", "streams")
