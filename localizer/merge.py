@@ -1,18 +1,19 @@
-"""When the core may know of a record: effective times and the watermark.
+"""Effective times of records, and the watermark up to which the core may decide.
 
 Inputs come from many partitions at different speeds. The core must see them in one order, whether
-live, after a restart or in a replay. So each record gets an effective time from the log alone:
+live, after a restart or in a replay; it sorts them by effective time. So each record gets an
+effective time from the log alone:
 
 * an anomaly: its event time, but not before the last progress mark ahead of it in its partition
   (what the worker reports late counts late);
 * any other record: its timestamp, but not before an earlier record of the same key (a clock that
   was set back does not change the order).
 
-The core may decide up to the watermark: the least of the last progress marks of all anomaly
-partitions that are not idle, once everything has been read that any input partition held when that
-mark was seen (`Barrier`). A partition without a mark is not idle: a worker that starts on a backlog
-may finish one partition before it begins another, and marks those without input as idle. If all
-are idle, the last round has been decided, and the greatest mark counts.
+Each anomaly partition carries progress marks: how far the worker has decided it. The watermark is
+the least of the last marks of all partitions that are not idle. It counts once the service has read
+all that the input partitions held when the mark was seen (`Barrier`). A partition without a mark is
+not idle: a worker that starts on a backlog may finish one partition before it begins another, and
+marks those without input as idle. If all are idle, the greatest mark counts.
 """
 
 from collections.abc import Iterable, Mapping

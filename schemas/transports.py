@@ -1,7 +1,7 @@
 """What each transport of probes can do: one row for each symbol of `Transport` but UNKNOWN.
 
-The agent's settings, ping list and tracer and the latency detector read this table; nobody asks
-which transport it is. What opens a transport's sockets is in `probers.transports.registry`.
+The agent's settings, ping list and tracer and the latency detector read this table instead of
+asking which transport it is. What opens a transport's sockets is in `probers.transports.registry`.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
 """The Faust app: the batch source as its service, an agent that takes the batches.
 
-The only module that imports Faust. The app has a consumer group of its own in
-each process: with one member it never waits for another worker's rebalance,
-during which Faust would hold all processing. It reads `endpoint.v1` from the
-start, for counts and log lines only: nothing of it may touch the outputs, which
-are functions of the rounds alone.
+Beside it only `streams.worker` imports Faust, to run the app. The app has a consumer group of its
+own in each process: with one member it never waits for another worker's rebalance, during which
+Faust would hold all processing. It reads `endpoint.v1` from the start, for counts and log lines
+only: nothing of it may touch the outputs, which are functions of the rounds alone.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ set H of faulty components
     P(observation i is good | H) = (1 - e) * product over c in H that i crosses of (1 - s_c)
 
 and each faulty component adds log(prior) to the score. A bad observation that is not detected yet
-looks good: with the lag F, the share of truly bad ones that are detected by now,
+looks good: F is the share of truly bad ones that are detected by now (see `detection_lag`), and
 P(looks good) = 1 - F * P(bad). The score of (H, s, e) is the log-posterior up to a constant;
 severities and e come from small grids. The model is that of Flock (CoNEXT 2023), extended by
 severity, lag and a grid of chance rates. SkeletonHunter itself (SIGCOMM 2025, Algorithm 1) counts

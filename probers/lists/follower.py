@@ -89,7 +89,7 @@ class PingListFollower:
     def flows(self) -> tuple[FlowTarget, ...]:
         """Return all 5-tuples to probe, by src, dst and flow; the same object until it changes.
 
-        None before the topics have been read to their end once: what stands
+        Empty before the topics have been read to their end once: what stands
         before the end may be of lists and endpoints long gone.
         """
         if self._active is None:

@@ -80,8 +80,8 @@ def next_start_ns(realtime_ns: int, interval_ns: int, offset_ns: int) -> int:
 def shuffled(items: Iterable[T], key: str) -> list[T]:
     """Return the items in an order that depends on key and item alone.
 
-    RegistrationObserver on the ping list share a target host; probing them one after another
-    would make bursts at it, from all agents at the same place in the list.
+    Neighbours on the ping list share a target host; probing them one after another would
+    make bursts at it, from all agents at the same place in the list.
     """
     return sorted(items, key=lambda item: (fraction(f"{key}|{item}", 2**32), str(item)))
 

@@ -1,8 +1,8 @@
 """Finds blocks that run in lock step: TP groups in a host, expert (EP) and context (CP) groups.
 
-Replicas do the same work, each with small delays of its own. Blocks that share these delays
-exchange data throughout the iteration: a tensor-parallel group inside a host, an expert- or
-context-parallel group inside a stage.
+RNICs of a tensor-parallel group inside a host have the same samples. Replicas do the same work,
+each with small delays of its own: blocks that share these delays exchange data throughout the
+iteration, as an expert- or context-parallel group inside a stage does.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where the kernels find the row of a 5-tuple by its bytes, and what they do so with.
+"""The index by which kernels find the row of a 5-tuple from its bytes.
 
 The bytes of a result's first fields (source, destination, flow) name the 5-tuple within its
 agent. An agent probes the same targets in the same order round after round: so each row knows

@@ -1,4 +1,4 @@
-"""One kernel that enters rounds into windows and rings while nothing has to be decided.
+"""Kernel for plain rounds: adds results to window slots and to counters by second.
 
 A plain round is new, on time and whole; nearly all are. Most results only have to be counted.
 Results of 5-tuples that lose a probe, or lost one lately, are noted for the detectors of probes.
@@ -92,7 +92,7 @@ class Bounds(NamedTuple):
 
 
 class RecentArrays(NamedTuple):
-    """The arrays of `streams.detectors.recent`: by row, the last two by second and row."""
+    """The arrays of `streams.detectors.recent`: by row; the last three by second and row."""
 
     last_ns: NDArray[np.int64]
     transport: NDArray[np.int8]

@@ -1,4 +1,8 @@
-"""Slots in which the kernel gathers the results of open windows, and their values at the end."""
+"""Tables of fixed size into which the kernel writes the results of open windows.
+
+When a window closes, its statistics are computed from them. Results that find no free slot go to
+the window's chunks (`streams.core.windows`), and are joined at the close.
+"""
 
 from collections.abc import Sequence
 from typing import Final

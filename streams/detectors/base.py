@@ -6,7 +6,8 @@ of closed windows. A detector keeps its open anomalies; the machine turns its de
 records (`streams.core.detection`).
 
 To add one: write a module with a subclass of one of the two, and enter the class into
-`streams.detectors.registry`. If it decides on a new kind of anomaly, `AnomalyKind` gets a name.
+`streams.detectors.registry`. A new kind of anomaly is also a symbol of `AnomalyKind` with its
+family, and a version of the schema; CONTRIBUTING has the recipe.
 `tests/unit/streams/detectors/test_detectors_conformance.py` tests each class of the registry.
 """
 

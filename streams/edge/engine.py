@@ -1,11 +1,8 @@
-"""What travels from the source to the engine.
+"""Runs the partitions of this worker: batches through their machines, outputs published, commits.
 
-When a partition is idle: so that it does not hold the localizer back.
-
-Takes batches through the partitions' machines, publishes, commits.
-
-Runs in one thread at a time, under one lock: batches come from the Faust agent,
-hand-overs of partitions from the consumer's rebalance callbacks.
+It also marks partitions without input as idle, so that they do not hold the localizer back. It
+runs in one thread at a time, under one lock: batches come from the Faust agent, hand-overs of
+partitions from the consumer's rebalance callbacks.
 """
 
 import threading

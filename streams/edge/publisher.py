@@ -1,11 +1,4 @@
-"""Notices that the whole process stood still for so long that its session may be over.
-
-A process that is stopped (SIGSTOP, a paused machine, a host that swaps) sends no
-heartbeats, so the broker gives its partitions to another. When it wakes it does
-not know that yet, and would write a few more outputs beside its successor. A
-thread that beats ten times a second sees the gap.
-
-Writes outputs, and waits until the broker has them.
+"""Publishes outputs, waits for the broker, and gives up what stays unconfirmed for too long.
 
 A message that the broker has not confirmed after a share of the session timeout
 is given up, and a process that stood still that long sends nothing more: a

@@ -1,9 +1,6 @@
-"""Outputs that a predecessor published beyond the checkpoint that a session goes on from.
+"""One partition while this worker owns it: its machine, its place in the log, what is published.
 
-They are made again, recognised, and not written again. Until then nothing is committed: there
-may be gaps in them, and a checkpoint among them would hide some from the next owner.
-
-One partition in a worker's hands: its machine, its place in the log, what is published.
+`Restorer` rebuilds it after a change of owner.
 
 Exactly once, without transactions
 ----------------------------------

@@ -165,6 +165,6 @@ def test_the_trace_of_a_flow_shows_the_path_that_its_probes_take(fork: Fork) -> 
         assert fork.probed(trace.target.flow, PROBES) == [ProbeStatus.OK] * PROBES
         more = {node: fork.received(node) - count for node, count in before.items()}
         assert more[named] >= PROBES
-        # RegistrationObserver ask each other now and then, too.
+        # Neighbours ask each other now and then, too.
         assert more["n" if named == "m" else "m"] < PROBES // 2
     assert taken == {"m", "n"}
