@@ -9,7 +9,7 @@ from localizer.config import SECTION, LocalizerConfig, build_config
 from localizer.edge.service import Service
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
-from schemas.process.command import Command, Flags, Table
+from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
@@ -35,8 +35,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry, or tak
 )
 
 
-def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
-    config = build_config(flags, table)
+def _start(settings: KafkaSettings, config: LocalizerConfig) -> int:
     service = Service(settings, codec_for(settings), config)
     call_on_stop(service.stop)
     EventLog(SECTION).info("localizer.started", cluster=settings.cluster, **asdict(config))
@@ -46,7 +45,7 @@ def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, _start)
+    return COMMAND.run(arguments, build_config, _start)
 
 
 if __name__ == "__main__":

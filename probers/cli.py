@@ -87,12 +87,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, _start, parser())
+    return COMMAND.run(arguments, _build, _start, parser())
 
 
-def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
-    config = build_config(flags, os.environ, table)
-    if flags["check"]:
+def _build(flags: Flags, table: Table) -> tuple[AgentConfig, bool]:
+    return build_config(flags, os.environ, table), bool(flags["check"])
+
+
+def _start(settings: KafkaSettings, built: tuple[AgentConfig, bool]) -> int:
+    config, only_check = built
+    if only_check:
         print(f"{config.id}: settings are good, {len(config.rnics)} RNICs")
         return 0
     return _run(config, settings)

@@ -7,7 +7,7 @@ from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
-from schemas.process.command import Command, Flags, Table
+from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
@@ -16,6 +16,7 @@ from schemas.version import VERSION
 from skeleton_job.config import SECTION, SkeletonConfig, build_config
 from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.service import Service
+from skeleton_job.series.columns import warm_kernel
 
 COMMAND: Final = Command(
     prog="skeletonhunter skeleton run",
@@ -38,8 +39,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 )
 
 
-def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
-    config = build_config(flags, table)
+def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
     codec = codec_for(settings)
     core = SkeletonCore(
         settings.cluster, config.lists(), config.inference(), producer_version=VERSION
@@ -47,6 +47,8 @@ def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
     look_back_ns = round((config.window_s + config.interval_s) * SECOND_NS)
     service = Service(settings, core, codec, look_back_ns, workers=config.workers)
     call_on_stop(service.stop)
+    # Seconds after an installation; not while Kafka waits.
+    warm_kernel()
     EventLog(SECTION).info("skeleton.started", cluster=settings.cluster, **asdict(config))
     service.run()
     return 0
@@ -54,7 +56,7 @@ def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, _start)
+    return COMMAND.run(arguments, build_config, _start)
 
 
 if __name__ == "__main__":

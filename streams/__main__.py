@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
-from schemas.process.command import Command, Flags, Table
+from schemas.process.command import Command
 from schemas.process.settings import settings_of
 from streams.config import SECTION, WorkerConfig, build_config
 
@@ -31,10 +31,9 @@ exit codes: 0 stopped, 1 failed, 2 wrong settings, 3 no broker, topics or regist
 )
 
 
-def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
+def _start(settings: KafkaSettings, config: WorkerConfig) -> int:
     for name in LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    config = build_config(flags, table)
     # Faust takes a second to import; `--help` and wrong settings need not wait.
     from streams.worker import run_worker  # noqa: PLC0415
 
@@ -43,7 +42,7 @@ def _start(settings: KafkaSettings, flags: Flags, table: Table) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; return the exit code."""
-    return COMMAND.run(arguments, _start)
+    return COMMAND.run(arguments, build_config, _start)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from schemas.kafka.connection import KafkaSettings, load_settings
 from schemas.process.errors import CannotRunError
@@ -17,6 +17,7 @@ from schemas.process.settings import CONFIG_ENV, ConfigError, Setting, read_tabl
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
+ConfigT = TypeVar("ConfigT")
 Flags = Mapping[str, Any]
 Table = Mapping[str, Any]
 
@@ -67,16 +68,20 @@ class Command:
     def run(
         self,
         arguments: Sequence[str] | None,
-        start: Callable[[KafkaSettings, Flags, Table], int],
+        build: Callable[[Flags, Table], ConfigT],
+        start: Callable[[KafkaSettings, ConfigT], int],
         parser: argparse.ArgumentParser | None = None,
     ) -> int:
         """Parse, set up logs, and return what `start` returns, or the exit code of its error.
 
         Parameters
         ----------
+        build
+            Checks the process's own settings, given the flags by name and its table; comes before
+            the search for a broker, so that wrong settings are named where there is none.
         start
-            Gets the Kafka settings, the flags by name and the process's table. A ConfigError or
-            CannotRunError that it raises is printed as one sentence.
+            Gets the Kafka settings and what `build` returned. A ConfigError or CannotRunError that
+            either raises is printed as one sentence.
         parser
             The parser, where the process has more options than `parser()` knows.
         """
@@ -87,8 +92,9 @@ class Command:
                 as_json=given.log_json or bool(table.get("log_json")),
                 level=self._level(given.log_level, table),
             )
+            config = build(vars(given), table)
             settings = load_settings(given.config, bootstrap=given.bootstrap, prefix=given.prefix)
-            return start(settings, vars(given), table)
+            return start(settings, config)
         except (ConfigError, CannotRunError) as error:
             print(f"{self.prog}: {error}", file=sys.stderr)
             return error.exit_code

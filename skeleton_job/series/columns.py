@@ -110,6 +110,11 @@ def counter_columns(payload: memoryview) -> CounterColumns | None:
         return None
 
 
+def warm_kernel() -> None:
+    """Compile the kernel, or read it from disk."""
+    counter_columns(memoryview(b""))
+
+
 def _columns(data: Bytes, fields: list[int], samples: Int64s) -> CounterColumns | None:
     """Return the columns, None if the samples are of another shape.
 

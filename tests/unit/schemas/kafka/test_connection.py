@@ -239,18 +239,40 @@ def test_settings_compare_by_value() -> None:
     assert KafkaSettings(bootstrap="x:1") != settings_from_table("x:1", SASL)
 
 
-@pytest.mark.parametrize("room", ["streams", "skeleton_job", "localizer", "probers"])
-def test_without_any_broker_every_process_says_so_and_ends_with_3(
-    room: str, tmp_path: Path
-) -> None:
-    """A sentence with what to do, no traceback, the exit code for the environment."""
-    rest = ["--rnic", "rail=0,address=127.0.0.1"] if room == "probers" else []
+PROCESSES = {
+    "streams": ["--window-s", "x"],
+    "skeleton_job": ["--window-s", "x"],
+    "localizer": ["--min-flows", "x"],
+    "probers": ["--check", "--rnic", "rail=x"],
+}
+
+
+def started_without_broker(process: str, *options: str, state: Path) -> tuple[int, str]:
+    """Return exit code and error output of a process that finds no broker."""
     env = {k: v for k, v in os.environ.items() if k != "KAFKA_BOOTSTRAP"}
     done = subprocess.run(
-        [sys.executable, "-m", room, *rest],
-        env={**env, STATE_ENV: str(tmp_path)},
+        [sys.executable, "-m", process, *options],
+        env={**env, STATE_ENV: str(state)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 3, done.stderr
-    assert "--bootstrap" in done.stderr
     assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_without_any_broker_every_process_says_so_and_ends_with_3(
+    process: str, tmp_path: Path
+) -> None:
+    """A sentence with what to do, no traceback, the exit code for the environment."""
+    options = ["--rnic", "rail=0,address=127.0.0.1"] if process == "probers" else []
+    code, said = started_without_broker(process, *options, state=tmp_path)
+    assert code == 3, said
+    assert "--bootstrap" in said
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_wrong_settings_are_named_where_there_is_no_broker(process: str, tmp_path: Path) -> None:
+    """They are the operator's to mend on any machine, and end a process with 2."""
+    code, said = started_without_broker(process, *PROCESSES[process], state=tmp_path)
+    assert code == 2, said
+    assert "--bootstrap" not in said
