@@ -165,8 +165,10 @@ def test_programming_error_ends_the_process_and_commits_nothing(harness: Harness
     broken = harness.start_code(
         "broken",
         "import streams.detectors.loss as p\n"
-        "def fail(self, counts, row): raise RuntimeError('a bug')\n"
-        "p.LossDetector._test = fail\n",
+        "def fail(self, results, *, decide):\n"
+        "    if decide and not results.ok.all(): raise RuntimeError('a bug')\n"
+        "    return []\n"
+        "p.LossDetector.observe_results = fail\n",
     )
     harness.wait_ready(broken)
     log = faulty_log(agents=1, seconds=60)
