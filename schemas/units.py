@@ -5,7 +5,6 @@ from typing import Final
 US_NS: Final = 1_000
 MS_NS: Final = 1_000_000
 SECOND_NS: Final = 1_000_000_000
-MINUTE_NS: Final = 60 * SECOND_NS
 HOUR_NS: Final = 3_600 * SECOND_NS
 
 
