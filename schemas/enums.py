@@ -58,6 +58,18 @@ class AgentState(StrEnum):
     LEAVING = "LEAVING"
 
 
+class ProbingState(StrEnum):
+    """Whether an agent probes, and if not, why."""
+
+    UNKNOWN = "UNKNOWN"
+    STARTING = "STARTING"
+    PROBING = "PROBING"
+    WAITING = "WAITING"
+    NO_LIST = "NO_LIST"
+    EMPTY_LIST = "EMPTY_LIST"
+    DISPLACED = "DISPLACED"
+
+
 class PingListPhase(StrEnum):
     """Which phase of the job the list serves."""
 

@@ -10,6 +10,7 @@ from schemas.enums import (
     ClockSource,
     PingListPhase,
     ProbeStatus,
+    ProbingState,
     TargetOrigin,
     TraceCause,
     Transport,
@@ -130,6 +131,17 @@ class Heartbeat:
     records_undecodable: int
     broker_away: bool
     host_delay_ns: int | None = None
+    probing: ProbingState = ProbingState.UNKNOWN
+    probing_reason: str | None = None
+    displaced_by: int | None = None
+    flows_active: int | None = None
+    lists_refused: int = 0
+    list_refusal: str | None = None
+    registrations_refused: int = 0
+    clock_offset_ns: int | None = None
+    clock_error_ns: int | None = None
+    clock_offset_reason: str | None = None
+    packets_filtered: int | None = None
     producer_version: str | None = None
 
 
