@@ -1,15 +1,19 @@
-"""The agent's time: both clocks read together, timers, and a rate limit.
+"""The agent's time: both clocks read together, timers, and two rate limits.
 
 Events are dated by the wall clock; durations are measured on the monotonic clock. Nothing but
 `SystemClock` reads the time: everything else is given an `Instant`.
 """
 
+from collections import deque
 from time import monotonic_ns, time_ns
 from typing import Final, NamedTuple, Protocol
 
 # Three readings take some 200 ns; more than this, and the process was preempted.
 PAIR_NS: Final = 20_000
 PAIR_ATTEMPTS: Final = 4
+SECOND_NS: Final = 10**9
+# Packets that left within this time are one entry of a `SecondLimit`: 1,000 entries at most.
+MERGE_NS: Final = 10**6
 # Half the time of calling the class.
 _new: Final = tuple.__new__
 
@@ -129,3 +133,51 @@ class TokenBucket:
             return 0
         held = self._tokens + max(0, now_ns - self._filled_ns) * self._rate_hz / 1e9
         return 0 if held >= 1 else int((1 - held) / self._rate_hz * 1e9) + 1
+
+
+class SecondLimit:
+    """At most so many packets in any second, wherever the second begins.
+
+    A `TokenBucket` allows its burst and its rate within one second; this is exact. A packet is
+    recorded after it has left, so two packets that are `packets` apart left at least a second
+    apart.
+
+    >>> limit = SecondLimit(2)
+    >>> limit.record_sent(2, 0)
+    >>> limit.wait_ns(1, 400_000_000), limit.wait_ns(1, 1_000_000_000)
+    (600000000, 0)
+    """
+
+    def __init__(self, packets: int) -> None:
+        if packets < 1:
+            raise ValueError(f"{packets} packets a second")
+        self._limit = packets
+        # Of packets that left within `MERGE_NS`: when the first and the last did, and how many.
+        self._sent: deque[tuple[int, int, int]] = deque()
+        self._count = 0
+
+    def record_sent(self, packets: int, now_ns: int) -> None:
+        """Record that packets have just left."""
+        first_ns, merged = now_ns, packets
+        if self._sent and now_ns - self._sent[-1][0] < MERGE_NS:
+            first_ns, _, before = self._sent.pop()
+            merged += before
+        self._sent.append((first_ns, now_ns, merged))
+        self._count += packets
+
+    def wait_ns(self, packets: int, now_ns: int) -> int:
+        """Return how long until so many packets may leave, nanoseconds; 0: now.
+
+        More than the limit allows count as the limit.
+        """
+        while self._sent and self._sent[0][1] + SECOND_NS <= now_ns:
+            self._count -= self._sent.popleft()[2]
+        excess = self._count + min(packets, self._limit) - self._limit
+        for _, last_ns, count in self._sent:
+            if excess <= 0:
+                break
+            excess -= count
+            wait_ns = last_ns + SECOND_NS - now_ns
+            if excess <= 0:
+                return wait_ns
+        return 0

@@ -63,7 +63,14 @@ OPTIONS: Final[tuple[Setting, ...]] = (
     Setting("spread_ms", int, 300, "a round's probes are spread over so long", 0, 60_000),
     Setting("confirm", int, 2, "how often a lost probe is sent again at once", 0, 10),
     Setting("flows", int, 4, "5-tuples probed per pair at most", 1, 64),
-    Setting("max_rate_hz", int, 2_000, "probes per second at most", 1, 20_000),
+    Setting(
+        "max_rate_hz",
+        int,
+        2_000,
+        "packets sent per second at most: probes, their repetitions, traces",
+        1,
+        20_000,
+    ),
     Setting(
         "probe_bytes",
         int,

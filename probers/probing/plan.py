@@ -104,12 +104,19 @@ class Plan:
         self.capacity = max(1, min(MAX_FLOWS_PER_ROUND, max_rate_hz * interval_ns // 10**9))
         self._flows: tuple[FlowTarget, ...] = ()
         self._ordered: list[FlowTarget] = []
-        self._next = 0
+        # Index of the flow that the next round begins with.
+        self._first = 0
+        # Planned probes of the last round that the rate did not allow.
+        self._postponed = 0
         self.wanted: frozenset[FlowTarget] = frozenset()
 
     @property
     def overloaded(self) -> bool:
-        """Whether the ping list has more flows than a round can probe."""
+        """Whether the rate does not allow to probe every flow in each round."""
+        return self._exceeds_capacity or self._postponed > 0
+
+    @property
+    def _exceeds_capacity(self) -> bool:
         return len(self._ordered) > self.capacity
 
     def follow(self, flows: tuple[FlowTarget, ...]) -> bool:
@@ -124,11 +131,13 @@ class Plan:
     def next_round(self) -> list[tuple[int, FlowTarget]]:
         """Return the next round's probes with their offsets, nanoseconds."""
         count = min(len(self._ordered), self.capacity)
-        if self.overloaded:
-            first = self._next % len(self._ordered)
-            self._next = first + count
-            chosen = (self._ordered[first:] + self._ordered[:first])[:count]
-        else:
-            chosen = self._ordered
+        first = self._first % max(1, len(self._ordered))
+        self._first = first + count if self._exceeds_capacity else first
+        chosen = (self._ordered[first:] + self._ordered[:first])[:count]
         window_ns = max(self._spread_ns, count * 10**9 // self._max_rate_hz)
         return list(zip(spread_ns(count, window_ns), chosen, strict=True))
+
+    def postpone(self, count: int) -> None:
+        """Begin the next round with the last `count` probes of this one, which were not sent."""
+        self._postponed = count
+        self._first -= count

@@ -83,12 +83,26 @@ class Round:
             return 0
         return self._plan[0][0] if self._plan else None
 
-    def due(self, now_ns: int) -> list[Order]:
-        """Return the probes that are due, once; report each by `sent`."""
+    def due(self, now_ns: int, *, planned: bool = True) -> list[Order]:
+        """Return the probes that are due, once: confirmations, then planned ones if asked for.
+
+        Report each by `sent`, or give it back by `put_back`.
+        """
         orders, self._again = self._again, []
-        while self._plan and self._plan[0][0] <= now_ns:
+        while planned and self._plan and self._plan[0][0] <= now_ns:
             orders.append(Order(self._plan.popleft()[1]))
         return orders
+
+    def put_back(self, orders: Sequence[Order], now_ns: int) -> None:
+        """Take back orders that are due but may not be sent yet, in the order of `due`."""
+        self._again = [order for order in orders if order.attempt] + self._again
+        self._plan.extendleft((now_ns, o.target) for o in reversed(orders) if not o.attempt)
+
+    def drop_planned(self) -> int:
+        """Drop the planned probes that were not sent; return how many there were."""
+        dropped = len(self._plan)
+        self._plan.clear()
+        return dropped
 
     def sent(self, token: int, order: Order, now_ns: int) -> None:
         """Record that a probe is under way as `token`."""

@@ -6,9 +6,9 @@ It sends what is due, and hands each completion to the round or trace that the p
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
-from probers.clock import Clock, Instant
+from probers.clock import Clock, Instant, SecondLimit
 from probers.config.settings import AgentConfig
 from probers.host.port import Link
 from probers.probing.plan import FlowTarget, Plan, next_start_ns, stagger_ns
@@ -18,6 +18,9 @@ from probers.transports.base import Completion, Probe, Reason, Transport
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from schemas.transports import CAPABILITIES
+
+# Share of the rate that traces may use: they must not displace the probes that call for them.
+TRACE_SHARE: Final = 4
 
 
 class ProbingRnic(Protocol):
@@ -80,6 +83,12 @@ class ProbeScheduler:
         # By token, the round that awaits the probe; None: the tracer does.
         self._owners: dict[int, Round | None] = {}
         self._deadlines: deque[tuple[int, int, Transport]] = deque()
+        # All packets count: confirmations go first, then traces, then planned probes.
+        self._rate = SecondLimit(config.max_rate_hz)
+        self._trace_rate = SecondLimit(max(1, config.max_rate_hz // TRACE_SHARE))
+        # Until when the rate allows no probes, or no traces, monotonic nanoseconds.
+        self._probes_held_ns = 0
+        self._traces_held_ns = 0
 
     @property
     def idle(self) -> bool:
@@ -99,8 +108,11 @@ class ProbeScheduler:
         """Return when `run` is to be called, monotonic nanoseconds; None: nothing is planned."""
         while self._deadlines and self._deadlines[0][1] not in self._owners:
             self._deadlines.popleft()
-        times = [r.due_ns for r in self._rounds]
-        times.append(self._tracer.due_ns(now.monotonic_ns))
+        probes_ns = [
+            max(d, self._probes_held_ns) for r in self._rounds if (d := r.due_ns) is not None
+        ]
+        traces_ns = self._tracer.due_ns(now.monotonic_ns)
+        times = [*probes_ns, traces_ns and max(traces_ns, self._traces_held_ns)]
         if self._deadlines:
             times.append(self._deadlines[0][0])
         if self.plan.wanted:
@@ -108,23 +120,18 @@ class ProbeScheduler:
         return min((t for t in times if t is not None), default=None)
 
     def run(self) -> None:
-        """Begin a round if it is time, send the probes that are due, and expire those timed out."""
+        """Expire probes, send those that are due, and begin a round if it is time."""
         now = self._clock.now()
-        self._begin(now)
         late: set[Transport] = set()
         while self._deadlines and self._deadlines[0][0] <= now.monotonic_ns:
             late.add(self._deadlines.popleft()[2])
         for transport in late:
             self.poll(transport)
-        used: set[Transport] = set()
-        # A probe that cannot be sent is confirmed at once, so this repeats `confirm` times.
-        while orders := [(r, o) for r in self._rounds for o in r.due(now.monotonic_ns)]:
-            for owner, order in orders:
-                self._send(owner, order, used)
-            self._poll_all(used)
-        for trace in self._tracer.due(now.monotonic_ns):
-            self._send_trace(trace, used)
-        self._poll_all(used)
+        if self._is_round_due(now):
+            # What was due before and is not sent now was held back by the rate.
+            self._send_due(now)
+            self._begin(self._clock.now())
+        self._send_due(now)
         self._settle()
 
     def poll(self, transport: Transport) -> None:
@@ -150,15 +157,49 @@ class ProbeScheduler:
             each.cancel()
         self._settle()
 
+    def _send_due(self, now: Instant) -> None:
+        """Send what is due, as far as the rate allows."""
+        self._probes_held_ns = self._traces_held_ns = 0
+        used: set[Transport] = set()
+        self._send_probes(now.monotonic_ns, used, planned=False)
+        self._send_traces(now.monotonic_ns, used)
+        self._send_probes(now.monotonic_ns, used, planned=True)
+
+    def _send_probes(self, now_ns: int, used: set[Transport], *, planned: bool) -> None:
+        """Send the probes of all rounds that are due; confirmations only unless `planned`."""
+        # A probe that cannot be sent is confirmed at once, so this repeats `confirm` times.
+        while not self._probes_held_ns:
+            sent = False
+            for owner in self._rounds:
+                orders = owner.due(now_ns, planned=planned)
+                sent = sent or bool(orders)
+                for index, order in enumerate(orders):
+                    if not self._send(owner, order, used):
+                        owner.put_back(orders[index:], now_ns)
+                        break
+            self._poll_all(used)
+            if not sent:
+                return
+
+    def _send_traces(self, now_ns: int, used: set[Transport]) -> None:
+        orders = self._tracer.due(now_ns)
+        for index, order in enumerate(orders):
+            if not self._send_trace(order, used):
+                self._tracer.put_back(orders[index:])
+                break
+        self._poll_all(used)
+
+    def _is_round_due(self, now: Instant) -> bool:
+        return self._next_ns is None or now.monotonic_ns >= self._next_ns
+
     def _begin(self, now: Instant) -> None:
-        if self._next_ns is not None and now.monotonic_ns < self._next_ns:
-            return
         begin = self._next_ns is not None and bool(self.plan.wanted)
         start_ns = next_start_ns(now.realtime_ns, self._config.interval_ns, self._stagger_ns)
         # Computed from the wall clock each time: setting the clock moves a single round.
         self._next_ns = now.monotonic_ns + start_ns - now.realtime_ns
         if not begin:
             return
+        self.plan.postpone(sum(each.drop_planned() for each in self._rounds))
         self._rounds.append(
             Round(
                 seq=self._seq,
@@ -171,18 +212,34 @@ class ProbeScheduler:
         )
         self._seq += 1
 
-    def _send(self, owner: Round, order: Order, used: set[Transport]) -> None:
+    def _send(self, owner: Round, order: Order, used: set[Transport]) -> bool:
+        """Send a probe; return False if the rate does not allow it yet."""
         token, transport, refused = self._prepare(order.target)
+        now_ns = self._clock.now().monotonic_ns
+        if transport is not None and (wait_ns := self._wait_ns(transport, now_ns)):
+            self._probes_held_ns = now_ns + wait_ns
+            return False
         self._owners[token] = owner
-        owner.sent(token, order, self._clock.now().monotonic_ns)
+        owner.sent(token, order, now_ns)
         if transport is None:
             self._completed(Completion(token=token, status=refused, reason=Reason.NOT_SENT))
         else:
             self._transmit(token, transport, order.target, None)
             used.add(transport)
+        return True
 
-    def _send_trace(self, order: TraceOrder, used: set[Transport]) -> None:
+    def _send_trace(self, order: TraceOrder, used: set[Transport]) -> bool:
+        """Send a probe of a trace; return False if the rate does not allow it yet."""
         token, transport, refused = self._prepare(order.target)
+        if transport is not None and transport.untraced is None:
+            now_ns = self._clock.now().monotonic_ns
+            packets = transport.packets_per_probe(self._config.timeout_ns)
+            wait_ns = max(
+                limit.wait_ns(packets, now_ns) for limit in (self._rate, self._trace_rate)
+            )
+            if wait_ns:
+                self._traces_held_ns = now_ns + wait_ns
+                return False
         self._owners[token] = None
         self._tracer.sent(token, order)
         if transport is None:
@@ -192,8 +249,14 @@ class ProbeScheduler:
                 Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.UNTRACED)
             )
         else:
-            self._transmit(token, transport, order.target, order.ttl)
+            packets = self._transmit(token, transport, order.target, order.ttl)
+            self._trace_rate.record_sent(packets, self._clock.now().monotonic_ns)
             used.add(transport)
+        return True
+
+    def _wait_ns(self, transport: Transport, now_ns: int) -> int:
+        """Return how long the rate delays a probe, nanoseconds."""
+        return self._rate.wait_ns(transport.packets_per_probe(self._config.timeout_ns), now_ns)
 
     def _prepare(self, target: FlowTarget) -> tuple[int, Transport | None, ProbeStatus]:
         self._token += 1
@@ -208,7 +271,8 @@ class ProbeScheduler:
 
     def _transmit(
         self, token: int, transport: Transport, target: FlowTarget, ttl: int | None
-    ) -> None:
+    ) -> int:
+        """Send a probe; return how many packets it is at most."""
         transport.send(
             Probe(
                 token=token,
@@ -221,8 +285,11 @@ class ProbeScheduler:
                 qkey=target.qkey,
             )
         )
-        deadline_ns = self._clock.now().monotonic_ns + self._config.timeout_ns
-        self._deadlines.append((deadline_ns, token, transport))
+        now_ns = self._clock.now().monotonic_ns
+        packets = transport.packets_per_probe(self._config.timeout_ns)
+        self._rate.record_sent(packets, now_ns)
+        self._deadlines.append((now_ns + self._config.timeout_ns, token, transport))
+        return packets
 
     def _poll_all(self, used: set[Transport]) -> None:
         for transport in used:

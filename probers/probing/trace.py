@@ -64,6 +64,8 @@ MAX_TTL: Final = 32
 # TTLs tried at once when the distance is not known: two servers of one pod with
 # virtual switches at both ends are six to eight hops apart.
 WAVE: Final = 8
+# Probes of traces that may wait for the rate; with more, no trace is made for a cause.
+MAX_WAITING: Final = 512
 # A trace that came too early (the distance is not known yet) is made again at the flow's next
 # answer; if that is too early as well, at the first answer after this time.
 AGAIN_NS: Final = 30 * 10**9
@@ -168,6 +170,8 @@ class Tracer:
         current = {flow.key: flow for flow in flows}
         for key in [k for k in self._flows if k not in current]:
             del self._flows[key]
+        # Probes of traces that still wait for the rate leave with their flow.
+        self._orders = [order for order in self._orders if order.target.key in current]
         for key, target in current.items():
             known = self._flows.get(key)
             if known is None or known.target != target:
@@ -200,7 +204,8 @@ class Tracer:
         recent = before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
         if not recent and flow.running:
             return False
-        if recent or not self._asked[cause].take_token(now_ns):
+        waiting = len(self._orders) >= MAX_WAITING
+        if recent or waiting or not self._asked[cause].take_token(now_ns):
             self.suppressed += 1
             return True
         flow.asked_ns[cause] = now_ns
@@ -224,13 +229,18 @@ class Tracer:
                 heapq.heappop(self._calendar)  # of a flow that has left or moved since
                 continue
             if not flow.running:
-                if not self._discovery.take_token(now_ns):
+                waiting = len(self._orders) >= MAX_WAITING
+                if waiting or not self._discovery.take_token(now_ns):
                     break
                 self._begin(flow, TraceCause.DISCOVERY)
             flow.due_ns = now_ns + self._refresh_ns(flow.target)
             heapq.heapreplace(self._calendar, (flow.due_ns, key))
         orders, self._orders = self._orders, []
         return orders
+
+    def put_back(self, orders: list[TraceOrder]) -> None:
+        """Take back orders that may not be sent yet."""
+        self._orders = orders + self._orders
 
     def sent(self, token: int, order: TraceOrder) -> None:
         """Record that a probe of a trace is under way as `token`."""

@@ -142,6 +142,10 @@ class Transport(Protocol):
         """Return the descriptor that becomes readable when `poll` has something to do."""
         ...
 
+    def packets_per_probe(self, timeout_ns: int) -> int:
+        """Return how many packets a probe with that timeout sends at most."""
+        ...
+
     def send(self, probe: Probe) -> None:
         """Send a probe; what fails at once is completed by the next `poll`."""
         ...

@@ -57,6 +57,10 @@ class GatewayTransport:
         """Return the socket's descriptor."""
         return self._socket.fileno()
 
+    def packets_per_probe(self, timeout_ns: int) -> int:  # noqa: ARG002 - a datagram is not repeated
+        """Return 1."""
+        return 1
+
     def send(self, probe: Probe) -> None:
         """Send a probe to the gateway, addressed to its target."""
         nonce, payload = self._exchange.prepare()

@@ -32,6 +32,9 @@ from schemas.transports import CAPABILITIES
 
 BACKLOG: Final = 1_024
 MAX_ACCEPTS_AT_ONCE: Final = 256
+HANDSHAKE_PACKETS: Final = 3
+# Linux repeats a SYN after a second at the earliest (RFC 6298).
+SYN_REPEAT_NS: Final = 10**9
 _ABORT: Final = struct.pack("ii", 1, 0)
 # struct tcp_info of Linux: tcpi_rtt (microseconds) at byte 68, tcpi_total_retrans
 # at byte 100 (linux/tcp.h).
@@ -86,6 +89,10 @@ class TcpTransport:
     def fileno(self) -> int:
         """Return a descriptor that is readable when one of the sockets has something."""
         return self._readiness.fileno()
+
+    def packets_per_probe(self, timeout_ns: int) -> int:
+        """Return 3 (SYN, ACK, RST), or more where the kernel repeats the SYN, once a second."""
+        return max(HANDSHAKE_PACKETS, 1 + timeout_ns // SYN_REPEAT_NS)
 
     def send(self, probe: Probe) -> None:
         """Begin to connect."""

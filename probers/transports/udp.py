@@ -92,6 +92,10 @@ class UdpTransport:
         """Return the source port of a flow, as bound by the system."""
         return int(self._socket(flow).getsockname()[1])
 
+    def packets_per_probe(self, timeout_ns: int) -> int:  # noqa: ARG002 - a datagram is not repeated
+        """Return 1."""
+        return 1
+
     def send(self, probe: Probe) -> None:
         """Send a probe from its flow's socket."""
         nonce, payload = self._exchange.prepare()

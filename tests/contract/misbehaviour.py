@@ -129,6 +129,10 @@ class FakeTransport:
         """Return nothing that could be waited for."""
         return -1
 
+    def packets_per_probe(self, timeout_ns: int) -> int:  # noqa: ARG002 - a datagram is not repeated
+        """Return 1."""
+        return 1
+
     def send(self, probe: Probe) -> None:
         """Send a probe, or let its ttl run out."""
         nonce, payload = self._exchange.prepare()

@@ -120,6 +120,10 @@ class RdmaTransport:
         # The whole table has up to a thousand entries, each a file: only where its own has changed.
         return read_gid(self._folder, self._gid.index) == self._gid or self._chosen() == self._gid
 
+    def packets_per_probe(self, timeout_ns: int) -> int:  # noqa: ARG002 - a datagram is not repeated
+        """Return 1."""
+        return 1
+
     def send(self, probe: Probe) -> None:
         """Send a probe on its flow's queue pair; with a TTL, one of a trace."""
         if probe.ttl is None or self._tracing is None:

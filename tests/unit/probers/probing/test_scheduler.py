@@ -248,6 +248,7 @@ def test_a_clock_that_is_set_costs_no_result_and_no_wrong_time(step_s: int) -> N
 def test_a_list_beyond_the_rate_is_probed_in_turns() -> None:
     """Five flows at two per round: every one within three rounds, and it is said."""
     rig = Rig(max_rate_hz=2)
+    rig.mine.untraced = "traces would use the rate as well"
     rig.follow(rig.flows(5))
     rig.run(7 * SECOND_NS)
     assert rig.probing.plan.overloaded
@@ -315,14 +316,13 @@ def test_targets_that_come_and_go_are_followed_from_the_next_round() -> None:
 def test_what_leaves_goes_to_who_is_listed_and_no_faster_than_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Twenty targets at 10 Hz: ten probes in any second; off the list, none from then on."""
+    """Twenty targets at 10 Hz: ten packets in any second; off the list, none from then on."""
     rig = Rig(max_rate_hz=10)
     sent: list[tuple[int, int]] = []
     send = rig.mine.send
 
     def noted(probe: Probe) -> None:
-        if probe.ttl is None:  # traces keep a pace of their own
-            sent.append((rig.clock.monotonic_ns, probe.entropy))
+        sent.append((rig.clock.monotonic_ns, probe.entropy))
         send(probe)
 
     monkeypatch.setattr(rig.mine, "send", noted)
@@ -331,8 +331,7 @@ def test_what_leaves_goes_to_who_is_listed_and_no_faster_than_the_limit(
     rig.run(6 * SECOND_NS)
     assert {entropy for _, entropy in sent} == {flow.entropy for flow in flows}
     times = [at_ns for at_ns, _ in sent]
-    # Probes of one slot leave together, so a second may end within one.
-    assert max(sum(t <= u < t + SECOND_NS for u in times) for t in times) <= 11
+    assert max(sum(t <= u < t + SECOND_NS for u in times) for t in times) <= 10
     rig.follow(flows[:2])
     rig.run(SECOND_NS)
     sent.clear()
@@ -343,3 +342,33 @@ def test_what_leaves_goes_to_who_is_listed_and_no_faster_than_the_limit(
     sent.clear()
     rig.run(3 * SECOND_NS)
     assert sent == []
+
+
+def test_silent_targets_take_no_more_packets_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Confirmations go before new probes, traces have a quarter, and no target is starved."""
+    rig = Rig(max_rate_hz=100)
+    rig.network.mangler.how = Misbehaviour(loss=1.0)
+    sent: list[tuple[int, bool]] = []
+    send = rig.mine.send
+
+    def noted(probe: Probe) -> None:
+        sent.append((rig.clock.monotonic_ns, probe.ttl is not None))
+        send(probe)
+
+    monkeypatch.setattr(rig.mine, "send", noted)
+    flows = rig.flows(60)
+    rig.follow(flows)
+    rig.run(8 * SECOND_NS, peer_answers=False)
+    for traces_only, limit in ((False, 100), (True, 25)):
+        times = [at_ns for at_ns, is_trace in sent if is_trace or not traces_only]
+        assert max(sum(t <= u < t + SECOND_NS for u in times) for t in times) <= limit
+    assert rig.probing.plan.overloaded
+    attempts = [
+        sum(r.dst == dst for r in done.results())
+        for done in rig.rounds
+        for dst in {r.dst for r in done.results()}
+    ]
+    assert attempts.count(3) > 0.9 * len(attempts)
+    assert {r.dst for done in rig.rounds for r in done.results()} == {f.dst for f in flows}
