@@ -18,6 +18,18 @@ DLQ_SUFFIX: Final = ".dlq"
 # Two weeks: long enough to look into a poison record after a holiday.
 DLQ_RETENTION_NS: Final = 14 * DAY_NS
 
+# Largest message of a topic. The contract's bound for one value is as large
+# (`schemas.avro.MAX_VALUE_BYTES`); the largest one that a writer makes is a round of 65,536
+# results, some 4 MiB, so key, headers and the batch around it have room.
+MAX_MESSAGE_BYTES: Final = 8 * 2**20
+# A dead letter is the original message and headers on its origin, of a few KiB.
+DLQ_MAX_MESSAGE_BYTES: Final = MAX_MESSAGE_BYTES + 2**16
+
+# What the broker does with a record's timestamp (`message.timestamp.type`): it sets the time of
+# arrival, or keeps what the producer gives.
+LOG_APPEND_TIME: Final = "LogAppendTime"
+CREATE_TIME: Final = "CreateTime"
+
 AGENT, WORKER, SKELETON, LOCALIZER, OPS = (
     "agent",
     "worker",
@@ -35,6 +47,9 @@ class Topic:
     key, the writer sets the partition itself: windows and anomalies stay in the
     partition of the rounds they come from, so that one worker owns a path and
     the progress marks in `anomaly.v1` cover it.
+
+    `timestamp_type` is LogAppendTime wherever a process acts on the time of a record: the arrival
+    is the one time in the log that no writer can set.
     """
 
     name: str
@@ -47,6 +62,7 @@ class Topic:
     doc: str
     partitioned_by: str = "the key"
     partitions: int = DEFAULT_PARTITIONS
+    timestamp_type: str = LOG_APPEND_TIME
 
     @property
     def dlq(self) -> str:
@@ -75,6 +91,7 @@ def _topic(
     days: int | None = None,
     partitioned_by: str = "the key",
     partitions: int = DEFAULT_PARTITIONS,
+    timestamp_type: str = LOG_APPEND_TIME,
 ) -> Topic:
     return Topic(
         name=name,
@@ -87,6 +104,7 @@ def _topic(
         doc=doc,
         partitioned_by=partitioned_by,
         partitions=partitions,
+        timestamp_type=timestamp_type,
     )
 
 
@@ -150,6 +168,8 @@ PROBE_WINDOW: Final = _topic(
     flow=((WORKER,), (OPS,)),
     doc="Statistics per 5-tuple and window: the topic to tap first.", days=30,
     partitioned_by="agent id, as the rounds",
+    # The worker looks windows up by event time after a restart, and so do tools that tap them.
+    timestamp_type=CREATE_TIME,
 )  # fmt: skip
 ANOMALY: Final = _topic(
     "anomaly.v1", rec.Anomaly, "path id", "delete",

@@ -6,7 +6,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from ops.broker.embedded import EmbeddedKafka
 from ops.topics.admin import TopicAdmin, apply_topics
-from ops.topics.plan import wanted_topics
+from ops.topics.plan import Options, wanted_topics
 from schemas.kafka.connection import BOOTSTRAP_ENV, STATE_ENV, KafkaSettings
 from schemas.process.settings import CONFIG_ENV
 from tests.halves import scheduler, step_aside
@@ -120,8 +120,22 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def kafka(kafka_bootstrap: str) -> Iterator[KafkaSettings]:
     """Give settings with a prefix of this test's own, all topics of the contract made."""
-    settings = KafkaSettings(bootstrap=kafka_bootstrap, topic_prefix=f"t{uuid.uuid4().hex[:10]}.")
-    apply_topics(settings)
+    with topics_of_a_test(kafka_bootstrap, Options()) as settings:
+        yield settings
+
+
+@pytest.fixture
+def replay_kafka(kafka_bootstrap: str) -> Iterator[KafkaSettings]:
+    """Give the same with topics that keep the timestamps of what is written, as a replay's do."""
+    with topics_of_a_test(kafka_bootstrap, Options(keep_all=True)) as settings:
+        yield settings
+
+
+@contextmanager
+def topics_of_a_test(bootstrap: str, options: Options) -> Iterator[KafkaSettings]:
+    """Make all topics of the contract under a new prefix; delete them at the end."""
+    settings = KafkaSettings(bootstrap=bootstrap, topic_prefix=f"t{uuid.uuid4().hex[:10]}.")
+    apply_topics(settings, options)
     yield settings
     # 50 ms, and it leaves a given broker as it was.
     TopicAdmin(settings).delete([t.name for t in wanted_topics(settings.topic_prefix)])

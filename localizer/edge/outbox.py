@@ -14,11 +14,10 @@ from typing import Final
 from confluent_kafka import KafkaException, Message, Producer
 
 from schemas import topics
-from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic, original_headers
+from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.kafka.errors import FatalProducerError
 from schemas.kafka.options import producer_options
 from schemas.process.eventlog import EventLog
@@ -70,7 +69,7 @@ class Outbox:
         self._codec = codec
         self._log = log
         self.dead_letters = 0
-        fixed = {"message.max.bytes": MAX_VALUE_BYTES, "linger.ms": 0}
+        fixed = {"linger.ms": 0}
         transactions = {
             "transactional.id": f"{settings.topic_prefix}{PROCESS}-{settings.cluster}",
             "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
@@ -137,13 +136,13 @@ class Outbox:
     def dead_letter(self, error: DecodeError, message: Message) -> None:
         """Keep a record that could not be used, with its origin and the reason."""
         self.dead_letters += 1
-        headers = dead_letter_headers(error, process=PROCESS, original=original_headers(message))
+        letter = dead_letter_of(error, message, process=PROCESS)
         try:
             self._letters.produce(
                 dead_letter_topic(error.topic),
-                key=message.key(),
-                value=message.value(),
-                headers=[*headers],
+                key=letter.key,
+                value=letter.value,
+                headers=[*letter.headers],
             )
         except (BufferError, KafkaException) as failure:
             self._log.error("dead_letter.lost", topic=error.topic, reason=str(failure))

@@ -35,7 +35,8 @@ Partitions = Annotated[
 KeepAll = Annotated[
     bool,
     typer.Option(
-        "--keep-all", help="Delete nothing by age: for topics that take a replay of old records"
+        "--keep-all",
+        help="Delete nothing by age, keep given timestamps: for topics that take a replay",
     ),
 ]
 

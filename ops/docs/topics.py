@@ -21,7 +21,9 @@ them from other languages and tools: [tapping](../guide/tapping.md).
   encoding (`C3 01`, 8-byte CRC-64-AVRO fingerprint of the schema, datum). A null value is a
   tombstone.
 - **Keys** are UTF-8 text. *Latest per key* is compaction: a tombstone removes a key.
-- **The Kafka timestamp** is the event time.
+- **The Kafka timestamp** is the time of arrival, set by the broker (`LogAppendTime`); event times
+  are in the values. Of `probe.window.v1` it is the event time, the window's end. A replay writes
+  recorded timestamps into topics of its own.
 - **Times** named `*_at` are microseconds since the epoch (UTC, `timestamp-micros`); **durations**
   named `*_ns` are nanoseconds. What is missing is null, with a reason beside it; never 0 or -1.
 - **Names** carry no environment; `topic.prefix` in the `[kafka]` table puts one before all of

@@ -5,7 +5,6 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from ops.log.entry import Headers
-from ops.topics.plan import MAX_MESSAGE_BYTES
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, producer_options
 
@@ -33,7 +32,6 @@ class LogWriter:
                 fixed={
                     "linger.ms": LINGER_MS,
                     "compression.type": "lz4",
-                    "message.max.bytes": MAX_MESSAGE_BYTES,
                     "delivery.report.only.error": True,
                     **QUIET,
                 },

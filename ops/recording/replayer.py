@@ -14,11 +14,12 @@ from ops.topics.admin import TopicAdmin
 from ops.topics.plan import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
-from schemas.topics import PROBE_ROUND, TOPICS
+from schemas.topics import CREATE_TIME, LOG_APPEND_TIME, PROBE_ROUND, TOPICS
 
 RUN_ID_HEADER: Final = "run_id"
 ORIGIN_HEADER: Final = "replayed_from"
 POLL_S: Final = 0.1
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
 
 
 class ReplayRefusedError(RuntimeError):
@@ -64,7 +65,8 @@ def wanted(
 
     Partition counts are the recorded ones; what the worker writes shares that of
     the rounds. Nothing is ever deleted or compacted: the records are old, and
-    retention would take them away while they are still being read.
+    retention would take them away while they are still being read. The broker keeps
+    the recorded timestamps.
     """
     options = Options(replication_factor=replication_factor, keep_all=True)
     topics = wanted_topics(prefix, options, TOPICS)
@@ -82,6 +84,7 @@ def wanted(
             "cleanup.policy": "delete",
             "retention.ms": str(FOREVER_MS),
             "max.message.bytes": topic.config["max.message.bytes"],
+            TIMESTAMP_TYPE: CREATE_TIME,
         }
         out.append(replace(topic, partitions=count, config=config))
     return tuple(out)
@@ -115,8 +118,8 @@ class Replayer:
         Raises
         ------
         ReplayRefusedError
-            If a topic holds records (and the request does not say append), or has
-            another partition count than the recording.
+            If a topic holds records (and the request does not say append), has
+            another partition count than the recording, or does not keep timestamps.
         """
         counts = {name: s.partitions for name, s in self._source.summaries.items()}
         topics = wanted(self._settings.topic_prefix, counts, self._request.replication_factor)
@@ -129,6 +132,14 @@ class Replayer:
         ]
         if odd:
             raise ReplayRefusedError("; ".join(odd))
+        stamped = sorted(
+            name for name, t in found.items() if t.config.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
+        )
+        if stamped:
+            raise ReplayRefusedError(
+                f"{', '.join(stamped)}: the broker sets the timestamps, a replay keeps recorded "
+                "ones; take another prefix, or `skeletonhunter topics apply --keep-all`"
+            )
         if found and not self._request.append:
             with LogReader(self._settings) as reader:
                 ranges = reader.partitions(list(found))

@@ -8,16 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.topics import DLQ_RETENTION_NS, TOPICS, Topic
+from schemas.topics import (
+    CREATE_TIME,
+    DLQ_MAX_MESSAGE_BYTES,
+    DLQ_RETENTION_NS,
+    LOG_APPEND_TIME,
+    MAX_MESSAGE_BYTES,
+    TOPICS,
+    Topic,
+)
 from schemas.units import MS_NS
 
 FOREVER_MS: Final = -1
-# The contract's bound for one value is 8 MiB (schemas.avro.MAX_VALUE_BYTES); the
-# largest one that a writer makes is a round of 65,536 results, some 4 MiB. Twice
-# that leaves room for key, headers and the batch around it.
-MAX_MESSAGE_BYTES: Final = 8 * 2**20
-# A dead letter is the original value plus origin headers, which hold at most some 700 bytes.
-DLQ_MAX_MESSAGE_BYTES: Final = MAX_MESSAGE_BYTES + 2**16
 DLQ_PARTITIONS: Final = 1
 # A compacted topic keeps tombstones for this long, so that a reader which was
 # away over a weekend still learns that an endpoint has left.
@@ -124,8 +126,9 @@ class Options:
 
     `replication_factor` None: 3, or as many as there are brokers. `partitions`
     sizes the topics whose load grows with the cluster: those that are not
-    compacted and have more than one. `keep_all` switches time-based deletion off,
-    for replays of old records, which a broker would delete as soon as they come.
+    compacted and have more than one. `keep_all` is for replays of old records: it
+    switches off deletion by age, which would take them as soon as they come, and
+    the broker keeps the recorded timestamps instead of setting its own.
     """
 
     replication_factor: int | None = None
@@ -157,17 +160,16 @@ def wanted_topics(
     options = options or Options()
     wanted: list[WantedTopic] = []
     for topic in topics:
-        retention_ms = None if topic.retention_ns is None else topic.retention_ns // MS_NS
         wanted += [
             WantedTopic(
                 name=prefix + topic.name,
                 partitions=_partitions(topic, options),
-                config=_config(topic.cleanup, retention_ms, MAX_MESSAGE_BYTES, options),
+                config=_config(topic, options),
             ),
             WantedTopic(
                 name=prefix + topic.dlq,
                 partitions=DLQ_PARTITIONS,
-                config=_config("delete", DLQ_RETENTION_NS // MS_NS, DLQ_MAX_MESSAGE_BYTES, options),
+                config=_dlq_config(options),
             ),
         ]
     return tuple(wanted)
@@ -181,15 +183,30 @@ def _partitions(topic: Topic, options: Options) -> int:
     return options.partitions
 
 
-def _config(
-    cleanup: str, retention_ms: int | None, max_message_bytes: int, options: Options
-) -> dict[str, str]:
-    config = {"cleanup.policy": cleanup, "max.message.bytes": str(max_message_bytes)}
-    if "compact" in cleanup.split(","):
+def _config(topic: Topic, options: Options) -> dict[str, str]:
+    config = {
+        "cleanup.policy": topic.cleanup,
+        "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        "message.timestamp.type": CREATE_TIME if options.keep_all else topic.timestamp_type,
+    }
+    if topic.compacted:
         config["delete.retention.ms"] = str(TOMBSTONE_RETENTION_MS)
-    if "delete" in cleanup.split(",") and retention_ms is not None:
-        config["retention.ms"] = str(FOREVER_MS if options.keep_all else retention_ms)
+    if topic.retention_ns is not None:
+        config["retention.ms"] = _retention(topic.retention_ns, options)
     return config
+
+
+def _dlq_config(options: Options) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "max.message.bytes": str(DLQ_MAX_MESSAGE_BYTES),
+        "message.timestamp.type": LOG_APPEND_TIME,
+        "retention.ms": _retention(DLQ_RETENTION_NS, options),
+    }
+
+
+def _retention(retention_ns: int, options: Options) -> str:
+    return str(FOREVER_MS if options.keep_all else retention_ns // MS_NS)
 
 
 def plan(wanted: Iterable[WantedTopic], found: Mapping[str, FoundTopic]) -> Plan:

@@ -17,14 +17,14 @@ from probers.publish.backlog import Backlog, Message
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import Headers, dead_letter_headers, dead_letter_topic
+from schemas.kafka.deadletter import Headers, dead_letter, dead_letter_topic
 from schemas.kafka.options import producer_options
 from schemas.process.eventlog import EventLog
-from schemas.topics import Topic
+from schemas.topics import DLQ_MAX_MESSAGE_BYTES, Topic
 
-# librdkafka's own queue, measured: 29 MB of the process with this, 58 MB with the
-# default of 1 GB, during an outage.
-QUEUE_KBYTES: Final = 1_024
+# librdkafka's own queue: the largest message must fit into it. The window below bounds what is
+# in it; measured during an outage: 29 MB of the process with a bound of 1 MB, 58 MB without any.
+QUEUE_KBYTES: Final = 2 * DLQ_MAX_MESSAGE_BYTES // 1024
 # Messages given to librdkafka and not yet acknowledged. A healthy agent has a
 # handful; a window of half a second at 20 messages/s keeps the pipe full.
 WINDOW_MESSAGES: Final = 32
@@ -41,6 +41,8 @@ AWAY_AFTER_NS: Final = 3 * 10**9
 # Records that cannot be decoded are copied to the dead-letter topic at this rate at most.
 DEAD_LETTERS_HZ: Final = 1.0
 DEAD_LETTER_BURST: Final = 50
+# A larger one is kept by reference: it would drop the agent's own records from the queue.
+MAX_DEAD_LETTER_BYTES: Final = 128 * 1024
 
 
 @dataclass(slots=True)
@@ -121,14 +123,22 @@ class Publisher:
             self.counts.dead_letters_withheld += 1
             return
         self.counts.dead_letters += 1
+        letter = dead_letter(
+            error,
+            process="agent",
+            key=key,
+            value=value,
+            headers=headers,
+            max_bytes=MAX_DEAD_LETTER_BYTES,
+        )
         self._queue(
             Message(
                 topic=dead_letter_topic(self._settings.topic(error.topic)),
                 kind=dead_letter_topic(error.topic),
-                key=key,
-                value=value,
+                key=letter.key,
+                value=letter.value,
                 timestamp_ms=now.realtime_ns // 10**6,
-                headers=dead_letter_headers(error, process="agent", original=headers),
+                headers=letter.headers,
             )
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.kafka.connection import KafkaSettings
+from schemas.topics import DLQ_MAX_MESSAGE_BYTES
 
 Options = Mapping[str, Any]
 NONE: Final[Options] = {}
@@ -21,12 +22,16 @@ QUIET: Final[Options] = {"log_level": 0, "error_cb": lambda _error: None}
 def producer_options(
     settings: KafkaSettings, *, defaults: Options = NONE, fixed: Options = NONE
 ) -> dict[str, Any]:
-    """Return the options of a producer that writes each record once and in order."""
+    """Return the options of a producer that writes each record once and in order.
+
+    It sends whatever fits into the largest of our topics; the broker knows each topic's limit.
+    """
     return {
         **defaults,
         **settings.librdkafka(),
         "partitioner": PARTITIONER,
         "enable.idempotence": True,
+        "message.max.bytes": DLQ_MAX_MESSAGE_BYTES,
         **fixed,
     }
 

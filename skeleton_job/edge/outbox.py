@@ -5,10 +5,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import DecodeError
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic, original_headers
+from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.kafka.errors import FatalProducerError
 from schemas.kafka.options import producer_options
 from schemas.process.eventlog import EventLog
@@ -32,11 +31,7 @@ class Outbox:
         self._log = log
         self.not_delivered = 0
         self._producer = Producer(
-            producer_options(
-                settings,
-                defaults={"linger.ms": 5, "compression.type": "lz4"},
-                fixed={"message.max.bytes": MAX_VALUE_BYTES},
-            )
+            producer_options(settings, defaults={"linger.ms": 5, "compression.type": "lz4"})
         )
 
     def send(
@@ -65,15 +60,13 @@ class Outbox:
         )
 
     def dead_letter(self, error: DecodeError, message: Message) -> None:
-        """Send a poison message, as it came, to its dead-letter topic."""
-        headers = dead_letter_headers(
-            error, process=self._process, original=original_headers(message)
-        )
+        """Send a poison message to its dead-letter topic."""
+        letter = dead_letter_of(error, message, process=self._process)
         self._send(
             dead_letter_topic(str(message.topic())),
-            message.key(),
-            message.value(),
-            headers=[*headers],
+            letter.key,
+            letter.value,
+            headers=[*letter.headers],
             timestamp_ms=0,
             failed=_nothing,
         )

@@ -20,7 +20,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import dead_letter_headers, dead_letter_topic, original_headers
+from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
 from streams.core.feed import Refused, window_bytes
@@ -388,17 +388,18 @@ class Engine:
             )
 
     def _refuse(self, refused: Refused[Message]) -> None:
-        """Send a message to the dead letters, bytes and key as they came."""
+        """Send a message to the dead letters."""
         message, error = refused.message, refused.error
         self._metrics.add(refused.counter)
         self._log.debug("round.refused", why=refused.counter, reason=str(error))
+        letter = dead_letter_of(error, message, process=PROCESS)
         self._open_publisher().send(
             dead_letter_topic(self._settings.topic(topics.PROBE_ROUND.name)),
-            message.value(),
+            letter.value,
             # Dead letters have their own partitions; any will do.
             partition=-1,
-            key=message.key(),
-            headers=dead_letter_headers(error, process=PROCESS, original=original_headers(message)),
+            key=letter.key,
+            headers=letter.headers,
         )
 
     def _mark_idle(self, session: Session, now: float, log_ends: LogEnds) -> None:

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Message
 
 from schemas import topics
+from schemas.bounds import MAX_AHEAD_NS
 from schemas.codec import Codec, DecodeError
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
@@ -362,8 +363,9 @@ class Restorer:
             reader.offset_for_time(name, partition, time_ns // MS_NS)
             for time_ns in (long_ns, machine.lookback_start_ns)
         )
+        # Windows are looked up by event time, anomalies by arrival: these are not there before.
         anomalies_start = reader.offset_for_time(
-            self._name(topics.ANOMALY), partition, anomalies_ns // MS_NS
+            self._name(topics.ANOMALY), partition, (anomalies_ns - MAX_AHEAD_NS) // MS_NS
         )
         windows = KernelReader(
             self.codec, self.settings.cluster, self._undecodable, machine.recent.known_key

@@ -15,7 +15,7 @@ from schemas.codec import Codec, DecodeError
 from schemas.enums import PingListPhase, TargetOrigin
 from schemas.kafka.connection import KafkaSettings
 from schemas.records import PingList, PingTarget
-from schemas.topics import Topic
+from schemas.topics import MAX_MESSAGE_BYTES, Topic
 
 CLUSTER = "test-cluster"
 CODEC = Codec()
@@ -89,7 +89,12 @@ class Agents:
         self._folder = folder
         self._group = group
         self._producer = Producer(
-            {**self.settings.librdkafka(), "partitioner": "murmur2_random", "linger.ms": 0}
+            {
+                **self.settings.librdkafka(),
+                "partitioner": "murmur2_random",
+                "linger.ms": 0,
+                "message.max.bytes": 2 * MAX_MESSAGE_BYTES,
+            }
         )
 
     def configure(

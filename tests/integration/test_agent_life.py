@@ -1,17 +1,21 @@
 """Agents on a real broker: they register, find each other, probe, and leave."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
 import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.enums import AgentState, ClockSource, ProbeStatus, TraceCause
 from schemas.enums import Transport as TransportKind
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
+from schemas.topics import MAX_MESSAGE_BYTES
 from tests.integration.agent_harness import WAIT_S, Agents, Watcher
 
 pytestmark = pytest.mark.broker
@@ -121,7 +125,7 @@ def test_two_agents_register_probe_each_other_and_leave(agents: Agents, watcher:
 
 
 def test_records_stand_where_java_would_put_them(agents: Agents, watcher: Watcher) -> None:
-    """Keys choose partitions by murmur2, event times are the records' timestamps."""
+    """Keys choose partitions by murmur2; the timestamps are the broker's."""
     agents.start("a", agents.configure("a", rnics=3))
     watcher.until("registered", lambda: len(watcher.of(topics.ENDPOINT)) == 3)
     for message in watcher.messages["endpoint.v1"]:
@@ -131,7 +135,9 @@ def test_records_stand_where_java_would_put_them(agents: Agents, watcher: Watche
     for message, record in zip(
         watcher.messages["endpoint.v1"], watcher.of(topics.ENDPOINT), strict=True
     ):
-        assert message.timestamp()[1] == record.registered_at // 1000
+        kind, at_ms = message.timestamp()
+        assert kind == TIMESTAMP_LOG_APPEND_TIME
+        assert at_ms >= record.registered_at // 1000
 
 
 def murmur2(data: bytes) -> int:
@@ -222,17 +228,22 @@ def test_of_two_agents_with_one_id_the_later_goes_on(agents: Agents, watcher: Wa
 def test_poison_and_foreign_lists_are_refused_and_told(agents: Agents, watcher: Watcher) -> None:
     """Garbage goes to the dead letters with its origin; another cluster's list is refused."""
     agents.put(topics.PINGLIST, b"agent-a", b"no ping list at all")
+    agents.put(topics.PINGLIST, b"agent-a", os.urandom(MAX_MESSAGE_BYTES - 200))
     agents.put(topics.ENDPOINT, b"b/r7", b"\xc3\x01" + bytes(30))
     agents.tell("agent-a", ("a/r0", "b/r0"), cluster="elsewhere")
     agents.start("b", agents.configure("b"))
     agents.start("a", agents.configure("a"))
     letters = Watcher(agents.settings, topics.PINGLIST, topics.ENDPOINT, dlq=True)
-    letters.until("poison of the list", lambda: bool(letters.messages["pinglist.v1.dlq"]))
+    letters.until("poison of the list", lambda: len(letters.messages["pinglist.v1.dlq"]) == 2)
     letters.until("poison of the endpoint", lambda: bool(letters.messages["endpoint.v1.dlq"]))
     letter = letters.messages["pinglist.v1.dlq"][0]
     headers = dict(letter.headers() or [])
     assert letter.value() == b"no ping list at all"
     assert letter.key() == b"agent-a"
+    # An agent keeps little of a large one.
+    large = letters.messages["pinglist.v1.dlq"][1]
+    assert len(large.value() or b"") == KEPT_BYTES
+    assert dict(large.headers() or [])[WHOLE_BYTES_HEADER] == b"%d" % (MAX_MESSAGE_BYTES - 200)
     assert headers["__connect.errors.topic"] == b"pinglist.v1"
     assert headers["__connect.errors.connector.name"] == b"agent"
     letters.close()
@@ -241,7 +252,7 @@ def test_poison_and_foreign_lists_are_refused_and_told(agents: Agents, watcher: 
         lambda: any(
             h.state is AgentState.DEGRADED
             and "OTHER_CLUSTER" in (h.state_reason or "")
-            and h.records_undecodable == 2
+            and h.records_undecodable == 3
             for h in watcher.of(topics.HEARTBEAT, "agent-a")
         ),
     )

@@ -27,23 +27,32 @@ def csv_file(folder: Path, bad: int) -> Path:
     return path
 
 
-def test_to_kafka_and_to_a_recording_are_the_same(kafka: KafkaSettings, tmp_path: Path) -> None:
+def test_to_kafka_and_to_a_recording_are_the_same(
+    replay_kafka: KafkaSettings, tmp_path: Path
+) -> None:
     """Both ways give the same rounds in the same partitions, and the recording replays."""
     path = csv_file(tmp_path, bad=0)
     out = tmp_path / "imported"
-    for way in (["--prefix", kafka.topic_prefix], ["--out", str(out)]):
-        command = cli(kafka, "import-csv", str(path), "--json", *way)
+    for way in (["--prefix", replay_kafka.topic_prefix], ["--out", str(out)]):
+        command = cli(replay_kafka, "import-csv", str(path), "--json", *way)
         told, err = command.communicate(timeout=60)
         assert command.returncode == 0, err
         report = json.loads(told)
         assert (report["rows"], report["bad"], report["results"]) == (200, 0, 200)
-    direct = read_all(kafka, (PROBE_ROUND,))
+    direct = read_all(replay_kafka, (PROBE_ROUND,))
     replay = cli(
-        kafka, "replay", str(out), "--prefix", kafka.topic_prefix, "--append", "--speed", "max"
+        replay_kafka,
+        "replay",
+        str(out),
+        "--prefix",
+        replay_kafka.topic_prefix,
+        "--append",
+        "--speed",
+        "max",
     )
     _, err = replay.communicate(timeout=60)
     assert replay.returncode == 0, err
-    both = read_all(kafka, (PROBE_ROUND,))
+    both = read_all(replay_kafka, (PROBE_ROUND,))
     assert sum(len(e) for e in direct.values()) == report["rounds"]
     for place, entries in direct.items():
         again = both[place][len(entries) :]

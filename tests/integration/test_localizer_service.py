@@ -1,5 +1,6 @@
 """The localizer as a process on a real broker: the core's verdicts, whatever happens to it."""
 
+import os
 import random
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import ORIGIN_PREFIX
 from schemas.records import FaultEvent
+from schemas.topics import MAX_MESSAGE_BYTES
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab
 
 pytestmark = pytest.mark.broker
@@ -69,7 +71,9 @@ class Bench:
             encoding="utf-8",
         )
         self._codec = Codec()
-        self._producer = Producer(self.settings.librdkafka())
+        self._producer = Producer(
+            {**self.settings.librdkafka(), "message.max.bytes": 2 * MAX_MESSAGE_BYTES}
+        )
 
     def write(self, log: list[Record]) -> None:
         """Write records as a replay does: a second's facts, then its anomalies."""
@@ -133,10 +137,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench(kafka: KafkaSettings, tmp_path: Path) -> Any:
+def bench(replay_kafka: KafkaSettings, tmp_path: Path) -> Any:
     """Give a bench whose processes end with the test."""
     with ProcessGroup(tmp_path / "logs") as group:
-        yield Bench(kafka, tmp_path, group)
+        yield Bench(replay_kafka, tmp_path, group)
 
 
 def test_the_process_says_what_the_core_says(bench: Bench) -> None:
@@ -167,11 +171,11 @@ def first_headers(settings: KafkaSettings) -> dict[str, bytes]:
     return headers_at(settings, topics.FAULT_EVENT.name, 0)
 
 
-def headers_at(settings: KafkaSettings, topic: str, partition: int) -> dict[str, bytes]:
-    """Return the headers of the first record of a partition."""
+def headers_at(settings: KafkaSettings, topic: str, offset: int) -> dict[str, bytes]:
+    """Return the headers of a record of the first partition."""
     consumer = Consumer({**settings.librdkafka(), "group.id": "headers"})
     try:
-        consumer.assign([TopicPartition(settings.topic(topic), partition, 0)])
+        consumer.assign([TopicPartition(settings.topic(topic), 0, offset)])
         (message,) = consumer.consume(1, 20)
         pairs = message.headers()
         assert isinstance(pairs, list)
@@ -245,6 +249,7 @@ def test_poison_is_kept_and_nothing_stops(bench: Bench) -> None:
     for key, value in (
         (b"agent-h0", b"garbage"),
         (b"agent-h0", good[:-1]),
+        (b"agent-h0", os.urandom(MAX_MESSAGE_BYTES - 200)),
         (b"another-agent", good),
         (b"\xff\xfe", good),
     ):
@@ -254,6 +259,7 @@ def test_poison_is_kept_and_nothing_stops(bench: Bench) -> None:
     found = bench.events(lambda seen: len(seen) >= len(expected))
     assert [s.record for s in found] == expected
     headers = headers_at(bench.settings, topics.HEARTBEAT.dlq, 0)
+    assert headers_at(bench.settings, topics.HEARTBEAT.dlq, 4)
     assert headers[ORIGIN_PREFIX + "topic"].endswith(b"agent.heartbeat.v1")
     assert headers[ORIGIN_PREFIX + "connector.name"] == b"localizer"
 

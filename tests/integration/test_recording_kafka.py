@@ -20,7 +20,8 @@ from ops.recording.replayer import Replayer, ReplayRefusedError, wanted
 from ops.recording.replayer import Request as ReplayRequest
 from ops.recording.source import Source
 from ops.recording.writer import NotEmptyError
-from ops.topics.admin import TopicAdmin
+from ops.topics.admin import TopicAdmin, apply_topics
+from ops.topics.plan import Options, wanted_topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.topics import HEARTBEAT, PROBE_ROUND, TASK, Topic
 from tests.integration.data_tools import cli, produce, read_all, until
@@ -88,15 +89,15 @@ def replay(settings: KafkaSettings, folder: Path, run_id: str = "r1", **options:
 @pytest.mark.parametrize("unread", [False, True])
 @pytest.mark.parametrize("kernels_from_bytes", [0, 2**40])
 def test_replay_equals_what_was_recorded(
-    kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, unread: bool,
+    replay_kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, unread: bool,
     kernels_from_bytes: int,
 ) -> None:  # fmt: skip
     """Partitions, order, keys, timestamps, values and headers survive; two headers are added."""
     monkeypatch.setattr(sources, "KERNELS_FROM_BYTES", kernels_from_bytes)
-    fill(kafka)
-    record(kafka, tmp_path / "r")
-    before = read_all(kafka, TOPICS)
-    copy = replace(kafka, topic_prefix=kafka.topic_prefix + "copy.")
+    fill(replay_kafka)
+    record(replay_kafka, tmp_path / "r")
+    before = read_all(replay_kafka, TOPICS)
+    copy = replace(replay_kafka, topic_prefix=replay_kafka.topic_prefix + "copy.")
     try:
         replay(copy, tmp_path / "r", unread=unread)
         after = read_all(copy, TOPICS)
@@ -112,11 +113,13 @@ def test_replay_equals_what_was_recorded(
         TopicAdmin(copy).delete([t.name for t in wanted(copy.topic_prefix, {}, 1)])
 
 
-def test_bounds_cut_at_records_and_keep_earlier_state(kafka: KafkaSettings, tmp_path: Path) -> None:
+def test_bounds_cut_at_records_and_keep_earlier_state(
+    replay_kafka: KafkaSettings, tmp_path: Path
+) -> None:
     """--from and --to cut rounds by time; compacted topics bring their latest state before."""
-    fill(kafka)
+    fill(replay_kafka)
     start, to = Bound("time", START_MS + 4_000), Bound("time", START_MS + 8_000)
-    record(kafka, tmp_path / "r", start, to)
+    record(replay_kafka, tmp_path / "r", start, to)
     with (tmp_path / "r" / "probe.round.v1.avro").open("rb") as file:
         times = [r["timestamp_ms"].timestamp() * 1000 - START_MS for r in fastavro.reader(file)]  # type: ignore[index, call-overload, union-attr]
     assert sorted(times) == [4000] * 3 + [5000] * 3 + [6000] * 2 + [7000] * 2
@@ -138,30 +141,47 @@ def test_bounds_cut_at_records_and_keep_earlier_state(kafka: KafkaSettings, tmp_
     assert manifest.topics["task.v1"].records == 0
 
 
-def test_replay_refuses_to_mix(kafka: KafkaSettings, tmp_path: Path) -> None:
+def test_replay_refuses_to_mix(replay_kafka: KafkaSettings, tmp_path: Path) -> None:
     """No prefix, records already there or other partition counts: refused; --append appends."""
-    fill(kafka)
-    record(kafka, tmp_path / "r")
+    fill(replay_kafka)
+    record(replay_kafka, tmp_path / "r")
     with pytest.raises(ReplayRefusedError, match="needs a prefix"):
-        replay(replace(kafka, topic_prefix=""), tmp_path / "r")
+        replay(replace(replay_kafka, topic_prefix=""), tmp_path / "r")
     with pytest.raises(ReplayRefusedError, match=r"probe\.round\.v1 not empty"):
-        replay(kafka, tmp_path / "r")
-    replay(kafka, tmp_path / "r", append=True)
-    twice = read_all(kafka, (PROBE_ROUND,))
+        replay(replay_kafka, tmp_path / "r")
+    replay(replay_kafka, tmp_path / "r", append=True)
+    twice = read_all(replay_kafka, (PROBE_ROUND,))
     assert len(twice[("probe.round.v1", 0)]) == 20
 
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
     manifest["topics"]["probe.round.v1"]["partitions"] = 7
     (tmp_path / "r" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ReplayRefusedError, match="has 4 partitions, the recording 7"):
-        replay(kafka, tmp_path / "r", append=True)
+        replay(replay_kafka, tmp_path / "r", append=True)
 
 
-def test_record_refuses_a_folder_in_use(kafka: KafkaSettings, tmp_path: Path) -> None:
+def test_replay_refuses_topics_with_timestamps_of_the_broker(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    """What was recorded would get the time of the replay."""
+    fill(kafka)
+    record(kafka, tmp_path / "r")
+    empty = replace(kafka, topic_prefix=kafka.topic_prefix + "other.")
+    apply_topics(empty)
+    try:
+        with pytest.raises(ReplayRefusedError, match="the broker sets the timestamps"):
+            replay(empty, tmp_path / "r")
+        apply_topics(empty, Options(keep_all=True))
+        replay(empty, tmp_path / "r")
+    finally:
+        TopicAdmin(empty).delete([t.name for t in wanted_topics(empty.topic_prefix)])
+
+
+def test_record_refuses_a_folder_in_use(replay_kafka: KafkaSettings, tmp_path: Path) -> None:
     """A recording never writes over something."""
     (tmp_path / "note.txt").write_text("mine")
     with pytest.raises(NotEmptyError, match="not empty"):
-        record(kafka, tmp_path)
+        record(replay_kafka, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["note.txt"]
 
 
@@ -197,17 +217,17 @@ def test_following_survives_its_end(
         assert sum(1 for _ in fastavro.reader(file)) == 100
 
 
-def test_replaying_a_damaged_recording_says_so(kafka: KafkaSettings, tmp_path: Path) -> None:
+def test_replaying_a_damaged_recording_says_so(replay_kafka: KafkaSettings, tmp_path: Path) -> None:
     """What stands before the damage is replayed, the damage named, and the exit code is 1."""
-    fill(kafka)
-    record(kafka, tmp_path / "r", topics=(PROBE_ROUND,))
+    fill(replay_kafka)
+    record(replay_kafka, tmp_path / "r", topics=(PROBE_ROUND,))
     path = tmp_path / "r" / "probe.round.v1.avro"
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 20)
-    copy = replace(kafka, topic_prefix=kafka.topic_prefix + "copy.")
+    copy = replace(replay_kafka, topic_prefix=replay_kafka.topic_prefix + "copy.")
     try:
         command = cli(
-            kafka, "replay", str(tmp_path / "r"), "--prefix", copy.topic_prefix,
+            replay_kafka, "replay", str(tmp_path / "r"), "--prefix", copy.topic_prefix,
             "--speed", "max", "--json",
         )  # fmt: skip
         out, err = command.communicate(timeout=60)

@@ -25,7 +25,15 @@ from schemas.codec import Codec
 from schemas.enums import PingListPhase, TargetOrigin, Transport
 from schemas.kafka.connection import KafkaSettings
 from schemas.records import Endpoint, PingList, Task
-from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
+from schemas.topics import (
+    ENDPOINT,
+    MAX_MESSAGE_BYTES,
+    PINGLIST,
+    RNIC_COUNTERS,
+    SKELETON_TOPIC,
+    TASK,
+    Topic,
+)
 from tests.unit.skeleton_job.records import SUBMITTED_AT, counter_batches, task_record
 from tests.unit.skeleton_job.traffic import Layout, Workload
 
@@ -44,7 +52,12 @@ class Wire:
         self.seen: list[Seen] = []
         self.watch = Watch(settings, [PINGLIST, SKELETON_TOPIC], from_start=True)
         self._producer = Producer(
-            {**settings.librdkafka(), "partitioner": "murmur2_random", "linger.ms": 0}
+            {
+                **settings.librdkafka(),
+                "partitioner": "murmur2_random",
+                "linger.ms": 0,
+                "message.max.bytes": 2 * MAX_MESSAGE_BYTES,
+            }
         )
 
     def put(self, topic: Topic, key: str, record: Any, *, at_us: int | None = None) -> None:
@@ -177,8 +190,8 @@ def test_a_new_job_has_its_basic_lists_at_once(
     assert {t.origin for found in lists.values() for t in found.targets} == {TargetOrigin.BASIC}
     assert {found.phase for found in lists.values()} == {PingListPhase.PRELOAD}
     assert all(len(found.targets) == 2 * 3 for found in lists.values())
-    # The record's time is the job's event time, its submission.
-    assert {s.timestamp_ms for s in wire.of(PINGLIST)} == {SUBMITTED_AT // 1000}
+    # The list's time is the job's event time, its submission.
+    assert {found.updated_at for found in lists.values()} == {SUBMITTED_AT}
 
 
 def test_counters_bring_the_skeleton_and_a_restart_changes_nothing(
@@ -264,6 +277,7 @@ def test_poison_goes_to_the_dead_letters_and_nothing_stops(
     task = replace(task_record(workload.job, cluster="other"), task_id="foreign")
     for topic in (TASK, ENDPOINT, RNIC_COUNTERS, PINGLIST, SKELETON_TOPIC):
         wire.put(topic, "h0", b"garbage")
+    wire.put(TASK, "h0", os.urandom(MAX_MESSAGE_BYTES - 200))
     wire.put(TASK, "foreign", task)
     wire.put(TASK, "not its key", replace(task, cluster="default"))
     wire.put(RNIC_COUNTERS, ahead.agent_id, ahead)
@@ -271,14 +285,14 @@ def test_poison_goes_to_the_dead_letters_and_nothing_stops(
     with job(wire.settings, tmp_path / "log"):
         submit(wire, workload)
         eventually(lambda: len(wire.lists()) == 4, "lists")
-    for topic, count in ((TASK, 3), (RNIC_COUNTERS, 2), (PINGLIST, 1), (SKELETON_TOPIC, 1)):
+    for topic, count in ((TASK, 4), (RNIC_COUNTERS, 2), (PINGLIST, 1), (SKELETON_TOPIC, 1)):
         wire.letters(topic, count)
     (letter,) = wire.letters(ENDPOINT, 1)
     headers = dict(letter.headers() or [])
     assert letter.value() == b"garbage"
     assert headers["__connect.errors.connector.name"] == b"skeleton"
     log = (tmp_path / "log").read_text()
-    assert '"poison": 8' in log
+    assert '"poison": 9' in log
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ def tail(kafka: KafkaSettings, *arguments: str) -> tuple[int, str, str]:
     return command.returncode, out, err
 
 
-def test_bounds_key_limit_json(kafka: KafkaSettings) -> None:
+def test_bounds_key_limit_json(replay_kafka: KafkaSettings) -> None:
     """Time bounds, key and limit choose records; JSON is one object per line."""
+    kafka = replay_kafka
     produce(
         kafka,
         PROBE_ROUND,

@@ -1,19 +1,24 @@
 """`topics plan | apply | describe` against a real broker."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 import typer
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Message, Producer
 from typer.testing import CliRunner
 
 from ops.cli import topics as topics_cli
 from ops.topics.admin import TopicAdmin, apply_topics
-from ops.topics.plan import MAX_MESSAGE_BYTES, Options, plan, wanted_topics
+from ops.topics.plan import Configure, Options, plan, wanted_topics
+from schemas.bounds import MAX_AHEAD_NS
+from schemas.kafka.clients import offsets_at, read_to_end
 from schemas.kafka.connection import KafkaSettings
-from schemas.topics import FAULT_EVENT, PROBE_ROUND, TOPICS
+from schemas.kafka.options import reader_options
+from schemas.topics import FAULT_EVENT, MAX_MESSAGE_BYTES, PROBE_ROUND, PROBE_WINDOW, TOPICS
+from schemas.units import MS_NS
 
 pytestmark = pytest.mark.broker
 
@@ -118,3 +123,37 @@ def test_largest_message_is_taken(kafka: KafkaSettings) -> None:
     )
     assert producer.flush(30) == 0
     assert errors == [None]
+
+
+def test_topics_of_an_older_version_get_the_time_of_arrival(empty: KafkaSettings) -> None:
+    """What is there keeps its timestamps; what comes later gets the broker's, whatever it says."""
+    apply_topics(empty, Options(keep_all=True))
+    rounds, windows = empty.topic(PROBE_ROUND.name), empty.topic(PROBE_WINDOW.name)
+    assert [sent_at(empty, rounds, 5), sent_at(empty, windows, 5)] == [5, 5]
+    changes = apply_topics(empty).changes
+    assert {c.name for c in changes if isinstance(c, Configure)} >= {rounds}
+    begin_ms = time.time() * 1000 - MAX_AHEAD_NS // MS_NS
+    for claimed_ms in (5, round(time.time() * 1000) + 30 * 24 * 3_600_000):
+        arrived_ms = sent_at(empty, rounds, claimed_ms)
+        assert begin_ms < arrived_ms < time.time() * 1000 + MAX_AHEAD_NS // MS_NS
+    assert sent_at(empty, windows, 7) == 7
+    consumer = Consumer(reader_options(empty, "reader"))
+    try:
+        (found,) = offsets_at(consumer, [(rounds, 0)], round(begin_ms))
+        assert [m.offset() for m in read_to_end(consumer, [found])] == [1, 2]
+    finally:
+        consumer.close()
+
+
+def sent_at(settings: KafkaSettings, topic: str, claimed_ms: int) -> int:
+    """Write a record; return the timestamp that its confirmation has."""
+    producer = Producer({**settings.librdkafka(), "acks": "all"})
+    confirmed: list[int] = []
+
+    def delivered(error: object, message: Message) -> None:
+        assert error is None
+        confirmed.append(message.timestamp()[1])
+
+    producer.produce(topic, b"x", partition=0, timestamp=claimed_ms, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    return confirmed[0]

@@ -13,6 +13,8 @@ from ops.running.processes import ProcessGroup
 from ops.topics.admin import apply_topics
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
+from schemas.topics import MAX_MESSAGE_BYTES
 from streams.edge.watchdog import STALLED_EXIT_CODE
 from tests.integration.worker_harness import Harness, assert_exact
 from tests.unit.streams.worlds import Datum, Fault, World
@@ -85,6 +87,27 @@ def test_outputs_are_exact_for_every_codec_and_poison_harms_nothing(harness: Har
     assert stopped["undecodable"] == 4
     assert (stopped["foreign"], stopped["invalid"], stopped["clock_ahead"]) == (1, 1, 1)
     assert stopped["already_published"] == 0
+
+
+def test_garbage_of_any_size_is_one_dead_letter_each(harness: Harness) -> None:
+    """Also what fills its topic, and what is larger, but was compressed; the worker goes on."""
+    worker = harness.start("worker")
+    harness.wait_ready(worker)
+    log = faulty_log(seconds=60)
+    harness.publish(log[: len(log) // 2])
+    sizes = (1_500_000, MAX_MESSAGE_BYTES - 200)
+    for size in sizes:
+        harness.publish_raw(os.urandom(size), partition=1)
+    harness.publish_raw(bytes(3 * MAX_MESSAGE_BYTES), partition=1, compression="lz4")
+    harness.publish(log[len(log) // 2 :])
+    harness.wait_processed(worker)
+    assert assert_exact(harness) > 100
+    letters = harness.dead_letters()
+    assert [int(letter["bytes"]) for letter in letters] == [*sizes, KEPT_BYTES]
+    assert letters[2][WHOLE_BYTES_HEADER] == str(3 * MAX_MESSAGE_BYTES).encode()
+    assert {letter["__connect.errors.partition"] for letter in letters} == {b"1"}
+    assert harness.stop("worker") == 0
+    assert len(harness.events(worker, "worker.ready")) == 1
 
 
 def test_killed_again_and_again_nothing_is_lost_or_written_twice(harness: Harness) -> None:

@@ -124,9 +124,9 @@ class Harness:
             producer.poll(0)
         assert producer.flush(30) == 0
 
-    def publish_raw(self, value: bytes | None, partition: int) -> None:
+    def publish_raw(self, value: bytes | None, partition: int, compression: str = "none") -> None:
         """Publish bytes as they are."""
-        producer = self._producer("none")
+        producer = self._producer(compression)
         producer.produce(
             self.name(topics.PROBE_ROUND), value=value, partition=partition, key="poison",
             headers=[("origin", b"test")],
@@ -139,6 +139,7 @@ class Harness:
                 {
                     **self.settings.librdkafka(), "partitioner": "murmur2_random",
                     "compression.type": compression, "linger.ms": 2,
+                    "message.max.bytes": 2**27,
                 }
             )  # fmt: skip
         return self._producers[compression]
@@ -206,7 +207,10 @@ class Harness:
             if topic is topics.ANOMALY and record.state == "IDLE":
                 continue
             key = (message.key() or b"").decode()
-            found.append((topic.name, key, int(message.timestamp()[1]), value))
+            # Where the broker sets the time of arrival, the event time is in the value.
+            kept = topic.timestamp_type == topics.CREATE_TIME
+            event_ms = int(message.timestamp()[1]) if kept else record.event_at // 1000
+            found.append((topic.name, key, event_ms, value))
         return found
 
     def expected(self) -> dict[int, dict[str, list[Record]]]:
@@ -229,7 +233,7 @@ class Harness:
         return out
 
     def dead_letters(self) -> list[dict[str, bytes]]:
-        """Return the headers of all dead letters of rounds."""
+        """Return the headers of all dead letters of rounds, the value's length among them."""
         name = self.name(topics.PROBE_ROUND) + ".dlq"
         found = []
         with LogReader(self.settings) as reader:
@@ -237,7 +241,8 @@ class Harness:
                 for message in reader.read(name, partition, 0, reader.bounds(name, partition)[1]):
                     headers = message.headers() or []
                     assert isinstance(headers, list)
-                    found.append({k: v for k, v in headers if isinstance(v, bytes)})
+                    letter = {k: v for k, v in headers if isinstance(v, bytes)}
+                    found.append(letter | {"bytes": str(len(message.value() or b"")).encode()})
         return found
 
 

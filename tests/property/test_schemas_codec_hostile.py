@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.codec import Codec, DecodeError
 from schemas.framing import SINGLE_OBJECT_HEADER_BYTES
-from schemas.kafka.deadletter import MAX_ERROR_CHARS, ORIGIN_PREFIX, dead_letter_headers
 from schemas.topics import TOPICS, Topic, topic_named
 from tests.unit.schemas.golden import Golden, all_goldens
 
@@ -94,17 +93,6 @@ def test_framings_are_told_apart() -> None:
     golden = GOLDENS[0]
     with pytest.raises(DecodeError, match=r"schema\.registry\.url"):
         Codec().decode(topic_named(golden.topic), b"\0\0\0\0\x01" + golden.framed[10:])
-
-
-def test_a_dead_letter_carries_origin_and_error() -> None:
-    """Original headers stay; place, process and a bounded reason are added."""
-    error = DecodeError("x" * 10_000, topic="probe.round.v1", partition=None, offset=5)
-    headers = dict(dead_letter_headers(error, process="worker", original=[("k", b"v")]))
-    assert headers["k"] == b"v"
-    assert headers[ORIGIN_PREFIX + "topic"] == b"probe.round.v1"
-    assert headers[ORIGIN_PREFIX + "partition"] == b""
-    assert headers[ORIGIN_PREFIX + "offset"] == b"5"
-    assert len(headers[ORIGIN_PREFIX + "exception.message"]) == MAX_ERROR_CHARS
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda t: t.name)

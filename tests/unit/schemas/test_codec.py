@@ -8,7 +8,6 @@ from schemas import avro
 from schemas.codec import Codec, DecodeError, from_datum
 from schemas.enums import ProbeStatus
 from schemas.framing import ConfluentFramer, FramingError
-from schemas.kafka.deadletter import MAX_ERROR_CHARS, dead_letter_headers, dead_letter_topic
 from schemas.records import PathTrace
 from schemas.topics import PATH_TRACE, PROBE_ROUND, TOPICS, Topic
 from tests.unit.schemas.golden import all_goldens
@@ -120,17 +119,3 @@ def test_symbol_of_a_later_version_is_unknown() -> None:
     datum = dict(GOLDENS[PATH_TRACE.name, "full"].datum, cause="BY_TELEPATHY")
     assert from_datum(PathTrace, datum).cause.value == "UNKNOWN"
     assert "UNKNOWN" in {s.value for s in ProbeStatus}
-
-
-def test_dead_letter_says_where_it_came_from() -> None:
-    """Origin and error are added behind the original headers; the error text is bounded."""
-    error = DecodeError("x" * 10_000, topic="probe.round.v1", partition=2, offset=9)
-    headers = dead_letter_headers(error, process="worker", original=[("traceparent", b"00-1")])
-    found = dict(headers)
-    assert headers[0] == ("traceparent", b"00-1")
-    assert found["__connect.errors.topic"] == b"probe.round.v1"
-    assert found["__connect.errors.partition"] == b"2"
-    assert found["__connect.errors.offset"] == b"9"
-    assert found["__connect.errors.connector.name"] == b"worker"
-    assert len(found["__connect.errors.exception.message"]) == MAX_ERROR_CHARS
-    assert dead_letter_topic("x.probe.round.v1") == "x.probe.round.v1.dlq"

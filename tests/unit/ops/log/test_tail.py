@@ -10,7 +10,7 @@ from ops.log.tail import as_json, as_line, find_topic, show
 from ops.log.timespan import END, Bound
 from schemas.codec import Codec, DecodeError
 from schemas.enums import AnomalyKind
-from schemas.kafka.deadletter import dead_letter_headers
+from schemas.kafka.deadletter import dead_letter
 from tests.unit.ops.recording_samples import START_MS, anomaly, round_entry
 
 CODEC = Codec()
@@ -69,11 +69,8 @@ def test_undecodable_carries_error_and_bytes() -> None:
 def test_dead_letters_show_their_origin() -> None:
     """A dead letter is not decoded; its headers say from where and why."""
     error = DecodeError("too short", topic="probe.round.v1", partition=3, offset=99)
-    entry = replace(
-        round_entry(),
-        value=b"xx",
-        headers=tuple(dead_letter_headers(error, process="worker")),
-    )
+    letter = dead_letter(error, process="worker", key=None, value=b"xx", headers=[])
+    entry = replace(round_entry(), value=letter.value, headers=tuple(letter.headers))
     shown = show(find_topic("probe.round.v1.dlq"), entry, CODEC)
     assert shown.error is None
     assert "from probe.round.v1[3]@99 by worker: too short [2 bytes 7878]" in as_line(shown)

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.topics.plan import (
-    DLQ_MAX_MESSAGE_BYTES,
-    MAX_MESSAGE_BYTES,
     Configure,
     Create,
     FoundTopic,
@@ -22,7 +20,7 @@ from ops.topics.plan import (
     wanted_topics,
 )
 from schemas import avro
-from schemas.topics import BY_NAME, TOPICS
+from schemas.topics import BY_NAME, DLQ_MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES, TOPICS
 
 BY_DEFAULT = {t.name: t for t in wanted_topics()}
 
@@ -90,6 +88,16 @@ def test_keep_all_switches_deletion_by_age_off() -> None:
     kept = {t.name: t.config for t in wanted_topics("r.", Options(keep_all=True))}
     assert kept["r.probe.round.v1"]["retention.ms"] == "-1"
     assert "retention.ms" not in kept["r.endpoint.v1"]
+
+
+def test_the_broker_sets_the_timestamps_but_of_windows_and_replays() -> None:
+    """Arrival is the one time that no writer can set; a replay keeps what was recorded."""
+    kind = "message.timestamp.type"
+    by_event_time = {n for n, t in BY_DEFAULT.items() if t.config[kind] == "CreateTime"}
+    assert by_event_time == {"probe.window.v1"}
+    assert {t.config[kind] for t in BY_DEFAULT.values()} == {"CreateTime", "LogAppendTime"}
+    kept = {t.name: t.config[kind] for t in wanted_topics("", Options(keep_all=True))}
+    assert {kept[name] for name in BY_NAME} == {"CreateTime"}
 
 
 def test_fewer_partitions_grow_more_are_refused() -> None:
