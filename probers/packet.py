@@ -19,10 +19,15 @@ MAGIC: Final = b"SKP1"
 VERSION: Final = 2
 # magic, version, type, flags, nonce, t2, t3, reply key; tag and CRC follow
 _HEADER: Final = struct.Struct("!4sBBHQQQI")
+_REPLY_KEY: Final = struct.Struct("!I")
+_REPLY_KEY_AT: Final = _HEADER.size - _REPLY_KEY.size
 _CRC: Final = struct.Struct("!I")
 # 64 bits: to guess one at the responder's 20,000 answers a second takes millions of years.
 TAG_BYTES: Final = 8
 _NO_TAG: Final = bytes(TAG_BYTES)
+# Which of a key's hashes is its token: what the kernel can compare, which cannot compute a seal.
+_TOKEN_OF: Final = b"token"
+TOKEN_BYTES: Final = 4
 _SEALED_BYTES: Final = _HEADER.size + TAG_BYTES
 HEADER_BYTES: Final = _SEALED_BYTES + _CRC.size
 # R-Pingmesh probes with 50 bytes of payload; the header just fits.
@@ -76,7 +81,8 @@ class Packet(NamedTuple):
 
     `t2_ns` and `t3_ns` are the responder's receive and send time, nanoseconds of
     its own clock; 0 in a probe. Only their difference means anything. `reply_key` is
-    the Q_Key that an RDMA prober wants its replies to have, else 0.
+    the Q_Key that an RDMA prober wants its replies to have; in a UDP probe the token of the
+    key that seals it, else 0.
     """
 
     type: PacketType
@@ -123,6 +129,11 @@ def quoted_nonce(quote: bytes) -> int | None:
     return int(nonce)
 
 
+def reply_key_of(data: bytes) -> int | None:
+    """Return the reply key of a packet whose seal is not checked; None: it is too short."""
+    return _REPLY_KEY.unpack_from(data, _REPLY_KEY_AT)[0] if len(data) >= HEADER_BYTES else None
+
+
 class Packets:
     """Builds and parses the packets of one cluster.
 
@@ -144,6 +155,14 @@ class Packets:
             raise ValueError(f"a key has less than {MIN_KEY_BYTES} bytes")
         # BLAKE2s takes keys of 32 bytes at most: longer ones are hashed first.
         self._keys = tuple(blake2s(key).digest() for key in keys)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens of all keys; a UDP probe carries that of the first."""
+        return tuple(
+            int.from_bytes(blake2s(_TOKEN_OF, key=key, digest_size=TOKEN_BYTES).digest(), "big")
+            for key in self._keys
+        )
 
     @property
     def sealed(self) -> bool:

@@ -105,6 +105,8 @@ class PacketCounts:
     answered: int = 0
     # Probes not answered because more came than the responder's budget.
     unanswered: int = 0
+    # Dropped by the kernel: by the socket's filter, or because the socket was full.
+    filtered: int = 0
 
     def add(self, other: "PacketCounts") -> None:
         """Add the counts of another transport."""

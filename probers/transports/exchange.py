@@ -110,6 +110,12 @@ def random_nonce() -> int:
     return int.from_bytes(os.urandom(8), "big")
 
 
+def nonces_with(secret: int, secret_bits: int) -> Callable[[], int]:
+    """Return a source of nonces that begin with a secret; the other bits are random."""
+    random_bits = 64 - secret_bits
+    return lambda: secret << random_bits | random_nonce() >> secret_bits
+
+
 class Exchange:
     """The prober's side of one transport.
 

@@ -1,5 +1,8 @@
 """UDP probes on a real network: one socket answers, and one socket per flow probes.
 
+In the kernel a filter at each socket drops what nobody waits for (`packet_filter`): a flood at
+one of them fills no buffer, and the others do not see it.
+
 The source port is the flow's part of the 5-tuple, so each flow keeps its socket, and with it its
 ECMP path, for the agent's life. Replies come back to the flow's socket, so a flow of the ping
 list is one 5-tuple in both directions.
@@ -9,6 +12,8 @@ much as fits into 576 bytes. A router that quotes only the 8 bytes of RFC 792 ca
 and stays a hop without an address. IPv6 routers quote up to 1,280 bytes (RFC 4443).
 """
 
+import contextlib
+import os
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -16,9 +21,11 @@ from typing import TYPE_CHECKING, Final
 from probers import packet
 from probers.clock import Clock
 from probers.packet import UNSEALED, PacketError, Packets, PacketType
-from probers.transports import sockets
+from probers.transports import packet_filter, sockets
+from probers.transports.admission import Admission
 from probers.transports.base import Completion, PacketCounts, Probe
-from probers.transports.exchange import Exchange
+from probers.transports.exchange import Exchange, nonces_with
+from probers.transports.packet_filter import SECRET_BITS, Instruction, SourceHash
 from probers.transports.responder import Responder
 from probers.transports.sockets import Readiness, family_of
 from schemas.enums import Transport as TransportKind
@@ -65,9 +72,15 @@ class UdpTransport:
         tunnel: "TunnelErrors | None" = None,
     ) -> None:
         self.counts = PacketCounts()
-        self._exchange = Exchange(clock, self.counts, probe_bytes, packets)
+        self._secret = int.from_bytes(os.urandom(SECRET_BITS // 8), "big")
+        nonces = nonces_with(self._secret, SECRET_BITS)
+        self._exchange = Exchange(clock, self.counts, probe_bytes, packets, nonces)
         self._answers = Responder(clock, self.counts, packets)
         self._packets = packets
+        self._tokens = packets.tokens
+        self._admission = Admission(sealed=packets.sealed)
+        # Packets that the kernel had dropped at each socket when last asked.
+        self._dropped: dict[socket.socket, int] = {}
         self._readiness = Readiness()
         self._flows: dict[int, socket.socket] = {}
         self._opener = opener
@@ -79,6 +92,8 @@ class UdpTransport:
             raise
         self.address, self.port = self._listener.getsockname()[:2]
         self._family = family_of(address)
+        self._source = SourceHash(self._family.number)
+        self._filter(self._listener, packet_filter.passes_probes())
         self.untraced = None if reports else "this system tells no socket of ICMP errors"
         self._readiness.watch(self._listener)
         if tunnel is not None:
@@ -98,7 +113,7 @@ class UdpTransport:
 
     def send(self, probe: Probe) -> None:
         """Send a probe from its flow's socket."""
-        nonce, payload = self._exchange.prepare()
+        nonce, payload = self._exchange.prepare(self._tokens[0] if self._tokens else 0)
         try:
             sock = self._socket(probe.flow)
             for attempt in range(1, SEND_ATTEMPTS + 1):
@@ -127,14 +142,25 @@ class UdpTransport:
             if self._tunnel is not None and sock is self._tunnel.socket:
                 sockets.complete_reported(self._tunnel.read(), self._exchange)
                 continue
-            drained = self._read(sock) and drained
+            emptied = self._read(sock)
+            drained = emptied and drained
+            if sock is self._listener and self._admission.review(
+                self._exchange.now().monotonic_ns, drained=emptied
+            ):
+                self._restrict()
             if failed:
                 self._read_errors(sock)
         # A reply that waits in a socket is not lost: its kernel timestamp decides.
         return self._exchange.take_completions(drained=drained)
 
     def is_current(self) -> bool:
-        """Return True: a socket that is bound stays bound."""
+        """Return True: a socket that is bound stays bound. Adapts its filter to a flood, too."""
+        before = self.counts.filtered
+        for sock in (self._listener, *self._flows.values()):
+            self._count_dropped(sock)
+        now_ns = self._exchange.now().monotonic_ns
+        if self._admission.look(now_ns, self.counts.filtered - before):
+            self._restrict()
         return True
 
     def close(self) -> None:
@@ -151,6 +177,7 @@ class UdpTransport:
         sock = self._flows.get(flow)
         if sock is None:
             sock, _ = self._opener(self.address, 0)
+            self._filter(sock, packet_filter.passes_replies(self._secret))
             self._readiness.watch(sock)
             self._flows[flow] = sock
         return sock
@@ -171,6 +198,31 @@ class UdpTransport:
             self._take_in(sock, data, sockets.kernel_time_ns(ancillary), sender)
         return False
 
+    def _filter(self, sock: socket.socket, program: list[Instruction]) -> None:
+        """Have the kernel drop what does not pass; a system that cannot passes everything."""
+        if sockets.LINUX:
+            with contextlib.suppress(OSError):
+                packet_filter.attach(sock, program)
+
+    def _restrict(self) -> None:
+        """Pass at the listener what `Admission` says."""
+        admission = self._admission
+        if not admission.restricted:
+            self._filter(self._listener, packet_filter.passes_probes())
+            return
+        tokens = self._tokens if admission.trusts_tokens else ()
+        self._filter(
+            self._listener,
+            packet_filter.passes_known(self._source, admission.known, tokens, admission.share),
+        )
+
+    def _count_dropped(self, sock: socket.socket) -> None:
+        """Add what the kernel has dropped at a socket since this was last asked."""
+        now = packet_filter.dropped(sock) if sockets.LINUX else None
+        if now is not None:
+            self.counts.filtered += now - self._dropped.get(sock, 0) & 0xFFFF_FFFF
+            self._dropped[sock] = now
+
     def _take_in(
         self,
         sock: socket.socket,
@@ -181,8 +233,12 @@ class UdpTransport:
         try:
             parsed = self._packets.unpack(data)
         except PacketError as error:
+            if sock is self._listener:
+                self._observe(sender, data, genuine=False)
             self._exchange.handle_corrupt(error)
             return
+        if sock is self._listener:
+            self._observe(sender, data, genuine=parsed.type is PacketType.PROBE)
         if parsed.type is PacketType.REPLY:
             self._exchange.handle_reply(parsed, kernel_ns, sender[0])
         elif sock is not self._listener or parsed.type is not PacketType.PROBE:
@@ -192,6 +248,17 @@ class UdpTransport:
             reply = self._answers.answer(parsed, kernel_ns)
             if reply is not None:
                 self._answer(reply, sender)
+
+    def _observe(
+        self, sender: tuple[str, int] | tuple[str, int, int, int], data: bytes, *, genuine: bool
+    ) -> None:
+        """Note who sent what to the listener."""
+        self._admission.observe_probe(
+            self._source.of(sender[0], sender[1]),
+            self._exchange.now().monotonic_ns,
+            genuine=genuine,
+            token=packet.reply_key_of(data) in self._tokens,
+        )
 
     def _answer(self, reply: bytes, to: tuple[str, int] | tuple[str, int, int, int]) -> None:
         self._answers.left(self._exchange.now().monotonic_ns)

@@ -1,4 +1,4 @@
-"""`make bench-agent`: what one agent costs its host, with its broker there, away, and back."""
+"""`make bench-agent`: what one agent costs its host, its broker up, away and back; attacks."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ops.bench.agent.attack import flood, silent
 from ops.bench.agent.peers import Traffic
 from ops.bench.agent.rig import AgentOutput, AgentRig, Shape, Usage
 from ops.bench.rig.report import Figure, Sense, figure
@@ -155,5 +156,9 @@ def _line(span: Usage) -> str:
     )
 
 
-PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {"footprint": footprint}
+PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {
+    "footprint": footprint,
+    "flood": flood,
+    "silent": silent,
+}
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}
