@@ -138,6 +138,8 @@ class Core:
                 self.sources.liveness.remember_dead(
                     event.component_id, "", us_to_ns(event.onset_at)
                 )
+            elif event.fault_kind == "agents_silent" and event.resolved_at is None:
+                self._decider.silences.restore(event)
             self._applied += 1
         # All transitions of a grid point are published in one transaction.
         return now_ns <= self._silent_ns

@@ -6,6 +6,7 @@ effective time from the log alone:
 
 * an anomaly: its event time, but not before the last progress mark ahead of it in its partition
   (what the worker reports late counts late);
+* a heartbeat or a trace: its timestamp;
 * any other record: its timestamp, but not before an earlier record of the same key (a clock that
   was set back does not change the order).
 
@@ -18,7 +19,7 @@ marks those without input as idle. If all are idle, the greatest mark counts.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from localizer.facts.inputs import Event
 from schemas import topics
@@ -27,6 +28,8 @@ from schemas.records import Anomaly
 from schemas.units import MS_NS, us_to_ns
 
 Place = tuple[str, int]
+# Topics whose records may be applied in any order: one from the future holds back no later one.
+UNORDERED: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class Merge:
                 return None
             if known is not None:
                 at_ns = max(at_ns, known.at_ns)
+        elif topic in UNORDERED:
+            at_ns = timestamp_ms * MS_NS
         else:
             at_ns = max(timestamp_ms * MS_NS, self._latest_ns.get((topic, key), 0))
             self._latest_ns[topic, key] = at_ns

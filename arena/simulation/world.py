@@ -184,8 +184,9 @@ class Simulation:
         for host in range(self._hosts.count):
             if silent[host]:
                 continue
-            at_ns = int(sent[host] + clock[host])
-            yield Rec(at_ns, topics.HEARTBEAT.name, agent_id(host), self._beat(host, at_ns))
+            # The broker says when it arrived; the host's clock, when it was sent.
+            beat = self._beat(host, int(sent[host] + clock[host]))
+            yield Rec(int(sent[host]), topics.HEARTBEAT.name, agent_id(host), beat)
         for event in self._hosts.events:
             if (
                 event.trouble is HostTrouble.LEAVE

@@ -5,11 +5,11 @@ pass before a decision: agents die, anomalies that nobody repeats end.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.index_cache import IndexCache
-from localizer.facts.liveness import Liveness
+from localizer.facts.liveness import Agent, Liveness
 from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
 from localizer.facts.states import StateBook
@@ -29,6 +29,10 @@ from schemas.records import (
     PingList,
     Task,
 )
+from schemas.units import SECOND_NS
+
+# What departed is forgotten at this distance of time.
+SWEEP_NS: Final = 10 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,16 @@ class Sources:
     liveness: Liveness
     anomalies: OpenAnomalies
     states: StateBook
+
+    def members(self) -> list[Agent]:
+        """Return the agents that are part of the cluster."""
+        return self.liveness.members(self.roster.is_registered)
+
+    def missed_ns(self, now_ns: int) -> dict[str, int]:
+        """Return the agents that are dead or may soon be: when each was first missed."""
+        return self.liveness.missed_ns(
+            now_ns, self.roster.deserted_agents(), self.roster.is_registered
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +106,9 @@ class RecordIntake:
                 if record.kind is not AnomalyKind.PROGRESS:
                     sources.anomalies.apply_anomaly(record)
             case Heartbeat():
-                sources.liveness.observe_heartbeat(record, now_ns)
+                sources.liveness.observe_heartbeat(
+                    record, event.at_ns, partition=event.partition, now_ns=now_ns
+                )
             case PathTrace():
                 sources.paths.add_trace(record)
             case FlowTable():
@@ -148,6 +164,7 @@ class Housekeeper:
         self._index = index
         # Versions of anomalies and roster when anomalies of departed endpoints were last dropped.
         self._checked = (-1, -1)
+        self._next_sweep_ns = 0
 
     def tidy_before_decision(self, now_ns: int) -> None:
         """Declare agents dead; drop anomalies that nobody repeats or whose endpoints left."""
@@ -159,7 +176,14 @@ class Housekeeper:
             self._witnesses() if sources.liveness.any_silent(now_ns) else frozenset(),
             sources.roster.deserted_agents(),
             lambda agent: self._answers(agent, now_ns),
+            sources.roster.is_registered,
         )
+        if now_ns >= self._next_sweep_ns:
+            self._next_sweep_ns = now_ns + SWEEP_NS
+            sources.liveness.forget_departed(
+                now_ns, sources.roster.deserted_agents(), sources.roster.is_registered
+            )
+            sources.roster.forget_departed()
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:

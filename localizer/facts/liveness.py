@@ -1,8 +1,11 @@
 """Which agents are alive.
 
 In: heartbeats. A dead agent is a verdict of its own: its silence must not be taken for a dead path.
-An agent that says it is leaving, or whose heartbeat record is deleted, is gone and not dead. All
-times are event times in nanoseconds.
+An agent that says it is leaving, or whose heartbeat record is deleted, is gone and not dead.
+
+An agent's age is the arrival of its last heartbeat against the arrival of everybody's, both as the
+log has them: no agent's clock counts, and while nobody's heartbeats arrive, nobody ages. All times
+are nanoseconds.
 """
 
 from collections import deque
@@ -15,9 +18,11 @@ import numpy as np
 from schemas.columns.arrays import Int64s
 from schemas.enums import AgentState
 from schemas.records import Heartbeat
-from schemas.units import SECOND_NS, us_to_ns
+from schemas.units import SECOND_NS
 
 FIRST: Final = 1_024
+# Agents known at once.
+MAX_AGENTS: Final = 100_000
 
 
 class LastSeen:
@@ -49,6 +54,12 @@ class LastSeen:
             self._names[place], self._places[last] = last, place
             self._times[:, place] = self._times[:, len(self._names)]
 
+    @property
+    def usual_interval_ns(self) -> int:
+        """Return the median interval; a second if nobody is known."""
+        interval_ns = self._times[1, : len(self._names)]
+        return int(np.median(interval_ns)) if len(interval_ns) else SECOND_NS
+
     def silent_for(self, now_ns: int, intervals: float) -> list[str]:
         """Return the agents that are silent for more than this many of their intervals."""
         heard_ns, interval_ns = self._times[:, : len(self._names)]
@@ -62,6 +73,8 @@ SILENT_INTERVALS: Final = 4.5
 # Without failing probes it takes longer. An agent whose endpoints answer probes is alive, however
 # late its heartbeats are.
 SILENT_ALONE_INTERVALS: Final = 6.5
+# From here on a silent agent counts as one that may be dying together with others.
+MAYBE_INTERVALS: Final = 2.5
 # After more than this, the agent was at least delayed.
 LATE_INTERVALS: Final = 1.5
 # After an agent came back, three answered rounds clear its endpoints' anomalies; until then these
@@ -74,12 +87,18 @@ SILENCES: Final = 8
 # Slack between an agent's last sign of life and a loss: probes sent just before it died are lost as
 # well.
 ONSET_SLACK_NS: Final = SECOND_NS // 4
-# A heartbeat older than this on arrival comes from an agent whose clock is behind; the agent is
-# alive.
+# A heartbeat that is applied so long after its arrival stands in a topic with the writer's
+# timestamps, and the writer's clock is behind. The agent is alive.
 SKEWED_NS: Final = 5 * SECOND_NS
+# Heartbeats of one process that arrive out of order or twice: a producer's retries reorder few. A
+# larger step back is a new count.
+REORDERED: Final = 3
+# An agent that nobody registered is missed only after it sent heartbeats for so long.
+MEMBER_NS: Final = 30 * SECOND_NS
+# An agent that left, or was never a member, is forgotten after so long a silence.
+FORGET_NS: Final = 120 * SECOND_NS
 MIN_INTERVAL_NS: Final = SECOND_NS // 10
 MAX_INTERVAL_NS: Final = 60 * SECOND_NS
-MAX_AGENTS: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -88,6 +107,10 @@ class Agent:
 
     Attributes
     ----------
+    first_ns, heard_ns
+        Arrival of its first and of its last heartbeat.
+    partition
+        Partition of agent.heartbeat.v1 that its heartbeats stand in; None: not known.
     silences
         Its latest silences, oldest first: when it was last seen before, and when it was seen again,
         also as another process.
@@ -95,13 +118,51 @@ class Agent:
 
     agent_id: str
     host_id: str
+    first_ns: int
     heard_ns: int
     interval_ns: int
     incarnation: int
     seq: int
+    partition: int | None = None
     leaving: bool = False
     host_delay_ns: int | None = None
     silences: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SILENCES))
+
+
+# A log without heartbeats for more than this many usual intervals has paused.
+PAUSE_INTERVALS: Final = 2.5
+# After a pause agents find the broker again within this time.
+RECONNECT_NS: Final = 8 * SECOND_NS
+
+
+class ArrivalClock:
+    """The time that heartbeats show by arriving; it stands still while the log pauses."""
+
+    def __init__(self) -> None:
+        self._newest_ns: int | None = None
+        self._newest_in: dict[int, int] = {}
+        self._resumed_ns = 0
+        self._resumed_in: dict[int, int] = {}
+
+    def observe_arrival(self, partition: int, arrived_ns: int, usual_ns: int) -> None:
+        """Observe a heartbeat of anybody; `usual_ns` is the usual interval of agents."""
+        pause_ns = PAUSE_INTERVALS * usual_ns
+        if self._newest_ns is not None and arrived_ns - self._newest_ns > pause_ns:
+            self._resumed_ns = arrived_ns + RECONNECT_NS
+        if arrived_ns - self._newest_in.get(partition, arrived_ns) > pause_ns:
+            self._resumed_in[partition] = arrived_ns + RECONNECT_NS
+        self._newest_ns = max(arrived_ns, self._newest_ns or arrived_ns)
+        self._newest_in[partition] = max(arrived_ns, self._newest_in.get(partition, arrived_ns))
+
+    def time_ns(self, now_ns: int, usual_ns: int) -> int:
+        """Return the present by arrivals: not later than half an interval after the newest."""
+        return now_ns if self._newest_ns is None else min(now_ns, self._newest_ns + usual_ns // 2)
+
+    def resumed_ns(self, partition: int | None) -> int:
+        """Return until when agents may have been looking for the broker after a pause."""
+        if partition is None:
+            return self._resumed_ns
+        return max(self._resumed_ns, self._resumed_in.get(partition, 0))
 
 
 class Liveness:
@@ -113,16 +174,16 @@ class Liveness:
         Agents declared dead, with the time of their first missed heartbeat.
     refused
         Heartbeats of agents beyond the bound.
-    skewed
-        Heartbeats that were far too old on arrival: a clock that is behind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_agents: int = MAX_AGENTS) -> None:
         self.dead: dict[str, int] = {}
         self.refused = 0
-        self.skewed = 0
+        self._max_agents = max_agents
         self._agents: dict[str, Agent] = {}
         self._last_seen = LastSeen()
+        self._arrivals = ArrivalClock()
+        self._usual_ns = SECOND_NS
         # Agents that leave or were silent once; anomalies are never attributed to any other.
         self._excusable: set[str] = set()
         # Counts agents that came or went; the last result of `_unknown_agents` and what it is valid
@@ -131,36 +192,49 @@ class Liveness:
         self._unknown: tuple[tuple[Mapping[str, int], ...], tuple[int, ...], set[str]] = (
             (), (), set(),
         )  # fmt: skip
-        # Until when all agents were silent together.
-        self._interrupted_ns = 0
 
     def __len__(self) -> int:
         return len(self._agents)
 
-    def observe_heartbeat(self, beat: Heartbeat, now_ns: int) -> None:
-        """Apply a heartbeat; one older than the latest changes nothing."""
-        sent_ns = us_to_ns(beat.sent_at)
+    def observe_heartbeat(
+        self, beat: Heartbeat, arrived_ns: int, *, partition: int = 0, now_ns: int | None = None
+    ) -> None:
+        """Apply a heartbeat; one that was overtaken by a later one changes nothing.
+
+        Parameters
+        ----------
+        arrived_ns
+            When the log received it.
+        partition
+            Partition that it stands in.
+        now_ns
+            Present, if it is applied later than it arrived.
+        """
         interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
+        if now_ns is not None and now_ns - arrived_ns > SKEWED_NS:
+            arrived_ns = now_ns - interval_ns
         agent = self._agents.get(beat.agent_id)
         known = agent is not None and agent.incarnation == beat.incarnation
-        if agent is not None and known and beat.seq <= agent.seq:
+        if agent is not None and known and agent.seq - REORDERED < beat.seq <= agent.seq:
             return
-        heard_ns = sent_ns if now_ns - sent_ns <= SKEWED_NS else now_ns - interval_ns
-        self.skewed += heard_ns != sent_ns
+        if agent is None and len(self._agents) >= self._max_agents:
+            self.refused += 1
+            return
+        self._arrivals.observe_arrival(partition, arrived_ns, self._usual_ns)
         if agent is None:
-            if len(self._agents) >= MAX_AGENTS:
-                self.refused += 1
-                return
             self._membership_version += 1
             agent = self._agents[beat.agent_id] = Agent(
-                beat.agent_id, beat.host_id, heard_ns, interval_ns, beat.incarnation, beat.seq
-            )
+                beat.agent_id, beat.host_id, arrived_ns, arrived_ns, interval_ns,
+                beat.incarnation, beat.seq,
+            )  # fmt: skip
         else:
-            late = heard_ns - agent.heard_ns > LATE_INTERVALS * agent.interval_ns
+            # The broker's absence is no silence of the agent.
+            since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(partition))
+            late = arrived_ns - since_ns > LATE_INTERVALS * agent.interval_ns
             if late or not known:
-                agent.silences.append((agent.heard_ns, heard_ns))
-            agent.heard_ns = max(agent.heard_ns, heard_ns)
-        agent.interval_ns, agent.host_id = interval_ns, beat.host_id
+                agent.silences.append((agent.heard_ns, arrived_ns))
+            agent.heard_ns = max(agent.heard_ns, arrived_ns)
+        agent.interval_ns, agent.host_id, agent.partition = interval_ns, beat.host_id, partition
         agent.incarnation, agent.seq = beat.incarnation, beat.seq
         agent.host_delay_ns = beat.host_delay_ns
         agent.leaving = beat.state is AgentState.LEAVING
@@ -182,7 +256,9 @@ class Liveness:
         """Take over from a former process that an agent is dead; later heartbeats overrule it."""
         if agent_id not in self._agents:
             self._membership_version += 1
-            self._agents[agent_id] = Agent(agent_id, host_id, missed_ns, SECOND_NS, 0, -1)
+            self._agents[agent_id] = Agent(
+                agent_id, host_id, missed_ns - MEMBER_NS, missed_ns, SECOND_NS, 0, -REORDERED
+            )
             self._last_seen.record_sign(agent_id, missed_ns, SECOND_NS)
         if self._agents[agent_id].heard_ns <= missed_ns:
             self.dead[agent_id] = missed_ns
@@ -197,11 +273,12 @@ class Liveness:
         witnesses: frozenset[str],
         gone: frozenset[str],
         answers: Callable[[str], bool],
+        registered: Callable[[str], bool],
     ) -> list[str]:
         """Declare agents dead that have been silent for long enough; return them, sorted.
 
-        After an outage of the broker agents reconnect one by one, and each heartbeat only says that
-        its agent lives now. So silence counts from the end of the time in which nobody was heard.
+        After an outage of the broker agents reconnect one by one. So silence counts from when they
+        have had the time to.
 
         Parameters
         ----------
@@ -211,24 +288,53 @@ class Liveness:
             Agents all of whose endpoints have left in order.
         answers
             Returns whether others probe an agent's endpoints and most probes are answered.
+        registered
+            Returns whether an agent has registered endpoints or a ping list.
         """
-        maybe_dead = [a for a in self._silent(now_ns) if a.agent_id not in gone]
-        if len(maybe_dead) > 1 and len(maybe_dead) == sum(
-            not a.leaving and a.agent_id not in gone and a.agent_id not in self.dead
-            for a in self._agents.values()
-        ):
-            self._interrupted_ns = now_ns
-            return []
         found = []
-        for agent in maybe_dead:
-            since_ns = max(agent.heard_ns, self._interrupted_ns)
-            silence = (now_ns - since_ns) / agent.interval_ns
-            seen = agent.agent_id in witnesses
-            limit = SILENT_INTERVALS if seen else SILENT_ALONE_INTERVALS
+        for agent in self._silent(now_ns):
+            if agent.agent_id in gone or not self._is_member(agent, registered):
+                continue
+            silence = self._silence(agent, now_ns)
+            limit = SILENT_INTERVALS if agent.agent_id in witnesses else SILENT_ALONE_INTERVALS
             if silence > limit and not answers(agent.agent_id):
                 self.dead[agent.agent_id] = agent.heard_ns + agent.interval_ns
                 found.append(agent.agent_id)
         return sorted(found)
+
+    def missed_ns(
+        self, now_ns: int, gone: frozenset[str], registered: Callable[[str], bool]
+    ) -> dict[str, int]:
+        """Return the silent agents that are dead or may soon be: when each was first missed."""
+        late = self._last_seen.silent_for(self._time_ns(now_ns), MAYBE_INTERVALS)
+        agents = [self._agents[agent_id] for agent_id in late if agent_id not in gone]
+        return self.dead | {
+            agent.agent_id: agent.heard_ns + agent.interval_ns
+            for agent in agents
+            if agent.agent_id not in self.dead
+            and not agent.leaving
+            and self._is_member(agent, registered)
+            and self._silence(agent, now_ns) > MAYBE_INTERVALS
+        }
+
+    def members(self, registered: Callable[[str], bool]) -> list[Agent]:
+        """Return the agents that are part of the cluster."""
+        return [agent for agent in self._agents.values() if self._is_member(agent, registered)]
+
+    def forget_departed(
+        self, now_ns: int, gone: frozenset[str], registered: Callable[[str], bool]
+    ) -> list[str]:
+        """Forget agents that left or never were members and have long been silent; return them."""
+        time_ns = self._time_ns(now_ns)
+        found = [
+            agent.agent_id
+            for agent in self._agents.values()
+            if time_ns - agent.heard_ns > FORGET_NS
+            and (agent.leaving or agent.agent_id in gone or not self._is_member(agent, registered))
+        ]
+        for agent_id in found:
+            self.forget_agent(agent_id)
+        return found
 
     def excused(self, agent_id: str, onset_ns: int, now_ns: int, *, loss: bool = False) -> bool:
         """Return whether an anomaly at an agent's endpoint is attributed to the agent.
@@ -255,6 +361,7 @@ class Liveness:
 
     def any_silent(self, now_ns: int) -> bool:
         """Return whether any agent has been silent for so long that it may be dead."""
+        self._usual_ns = self._last_seen.usual_interval_ns
         return bool(self._silent(now_ns))
 
     def returned_ns(self, agent_id: str) -> int | None:
@@ -271,7 +378,7 @@ class Liveness:
             Mappings whose keys are the agents in question; keys are only ever added.
         """
         found = {*self._unknown_agents(agents), *self.dead}
-        found.update(self._last_seen.silent_for(now_ns, LATE_INTERVALS))
+        found.update(self._last_seen.silent_for(self._time_ns(now_ns), LATE_INTERVALS))
         return found | {a for a in self._excusable if self._agents[a].leaving}
 
     def _unknown_agents(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
@@ -309,10 +416,19 @@ class Liveness:
 
     def _silent(self, now_ns: int) -> list[Agent]:
         """Return the agents that may be dead and are not declared so yet."""
-        late = self._last_seen.silent_for(now_ns, SILENT_INTERVALS)
+        late = self._last_seen.silent_for(self._time_ns(now_ns), SILENT_INTERVALS)
         agents = [self._agents[agent_id] for agent_id in late if agent_id not in self.dead]
         return [agent for agent in agents if not agent.leaving]
 
+    def _silence(self, agent: Agent, now_ns: int) -> float:
+        """Return how many of its intervals an agent has been silent, without pauses of the log."""
+        since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(agent.partition))
+        return (self._time_ns(now_ns) - since_ns) / agent.interval_ns
+
+    def _time_ns(self, now_ns: int) -> int:
+        return self._arrivals.time_ns(now_ns, self._usual_ns)
+
     @staticmethod
-    def _silence(agent: Agent, now_ns: int) -> float:
-        return (now_ns - agent.heard_ns) / agent.interval_ns
+    def _is_member(agent: Agent, registered: Callable[[str], bool]) -> bool:
+        """Return whether an agent is part of the cluster, not just a name in some heartbeats."""
+        return agent.heard_ns - agent.first_ns >= MEMBER_NS or registered(agent.agent_id)

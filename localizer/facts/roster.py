@@ -7,9 +7,11 @@ from localizer.network.traces import key_of
 from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
 
-# Departed endpoints remembered: half of all containers live less than an hour, so this is a day of
-# a large cluster.
+# Departed endpoints remembered at most.
 MAX_GONE: Final = 200_000
+# Calls of `forget_departed`, ten seconds apart, for which an endpoint or agent that left is
+# remembered. Who probed it has a new ping list, and its anomalies have ended, long before.
+KEPT_SWEEPS: Final = 30
 
 
 class Roster:
@@ -18,10 +20,14 @@ class Roster:
     def __init__(self) -> None:
         self.version = 0
         self._endpoints: dict[str, Endpoint] = {}
-        # Number of present endpoints by agent, also for agents that have none any more.
+        # Registered endpoints by agent, and how many of them are present.
+        self._endpoints_of: dict[str, set[str]] = {}
         self._present: dict[str, int] = {}
-        self._deserted: set[str] = set()
-        self._gone: dict[str, None] = {}
+        # Endpoints that left, and agents that have none any more, oldest first: number of
+        # `forget_departed` calls before.
+        self._gone: dict[str, int] = {}
+        self._deserted: dict[str, int] = {}
+        self._sweeps = 0
         self._tasks: dict[str, Task] = {}
         self._tasks_of: dict[str, set[str]] = {}
         self._planned_agent: dict[str, str] = {}
@@ -37,11 +43,13 @@ class Roster:
                 return
             # The registration replaces any earlier one.
             self._leave(endpoint_id)
+            self._unregister(endpoint_id)
             self._endpoints[endpoint_id] = endpoint
+            self._endpoints_of.setdefault(endpoint.agent_id, set()).add(endpoint_id)
             self._return(endpoint_id)
         else:
             self._leave(endpoint_id)
-            self._endpoints.pop(endpoint_id, None)
+            self._unregister(endpoint_id)
             while len(self._gone) > MAX_GONE:
                 self._return(next(iter(self._gone)))
         self._changed[1].add(endpoint_id)
@@ -104,8 +112,26 @@ class Roster:
 
     def tasks_of_agent(self, agent_id: str) -> frozenset[str]:
         """Return the jobs that run on an agent's endpoints."""
-        mine = [e.endpoint_id for e in self._endpoints.values() if e.agent_id == agent_id]
+        mine = self._endpoints_of.get(agent_id, ())
         return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
+
+    def forget_departed(self) -> None:
+        """Forget endpoints and agents that left `KEPT_SWEEPS` calls ago; call it every 10 s."""
+        self._sweeps += 1
+        old = self._sweeps - KEPT_SWEEPS
+        for endpoint_id, left in list(self._gone.items()):
+            # One whose job ended without a tombstone is still registered, and still gone.
+            if left < old and endpoint_id not in self._endpoints:
+                del self._gone[endpoint_id]
+                self._planned_agent.pop(endpoint_id, None)
+        for agent_id in [a for a, left in self._deserted.items() if left < old]:
+            del self._deserted[agent_id]
+            if not self.endpoints_on_list_of(agent_id):
+                self._lists.pop(agent_id, None)
+
+    def is_registered(self, agent_id: str) -> bool:
+        """Return whether an agent has a present endpoint or a ping list."""
+        return agent_id in self._present or agent_id in self._lists
 
     def deserted_agents(self) -> frozenset[str]:
         """Return the agents that had endpoints once and have none any more."""
@@ -150,7 +176,7 @@ class Roster:
     def _leave(self, endpoint_id: str) -> None:
         """Mark an endpoint as gone."""
         if endpoint_id not in self._gone:
-            self._gone[endpoint_id] = None
+            self._gone[endpoint_id] = self._sweeps
             self._count(endpoint_id, -1)
 
     def _return(self, endpoint_id: str) -> None:
@@ -159,17 +185,26 @@ class Roster:
             del self._gone[endpoint_id]
             self._count(endpoint_id, 1)
 
+    def _unregister(self, endpoint_id: str) -> None:
+        """Drop an endpoint's registration."""
+        endpoint = self._endpoints.pop(endpoint_id, None)
+        if endpoint is not None:
+            self._endpoints_of[endpoint.agent_id].discard(endpoint_id)
+            if not self._endpoints_of[endpoint.agent_id]:
+                del self._endpoints_of[endpoint.agent_id]
+
     def _count(self, endpoint_id: str, more: int) -> None:
         """Update the number of present endpoints of a registered endpoint's agent."""
         endpoint = self._endpoints.get(endpoint_id)
         if endpoint is None:
             return
         agent = endpoint.agent_id
-        self._present[agent] = self._present.get(agent, 0) + more
-        if self._present[agent]:
-            self._deserted.discard(agent)
+        present = self._present.pop(agent, 0) + more
+        self._deserted.pop(agent, None)
+        if present:
+            self._present[agent] = present
         else:
-            self._deserted.add(agent)
+            self._deserted[agent] = self._sweeps
 
 
 def _same(known: Endpoint, new: Endpoint) -> bool:

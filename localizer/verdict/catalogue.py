@@ -201,6 +201,12 @@ KINDS: Final[dict[str, FaultKind]] = {
             runbook="Restart the agent; if the host does not answer either, treat it as down.",
         ),
         FaultKind(
+            name="agents_silent", group=AGENT, layer=Layer.HOST, severity="warning",
+            symptom="many agents fell silent at once; what they watch is not watched",
+            runbook="Look at what they share: power and uplink of the rack, the way to the broker, "
+            "the broker itself.",
+        ),
+        FaultKind(
             name="agent_unresponsive", group=AGENT, layer=Layer.HOST, severity="warning",
             symptom="the agent lives but does not answer probes",
             runbook="Look at CPU time and sockets of the agent on its host.",

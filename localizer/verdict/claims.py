@@ -1,7 +1,6 @@
 """Claims: what is wrong at one instant, with its evidence. Input of the incidents' life cycle.
 
-`make_claim` builds any claim. `dead_agents` claims agents without heartbeats. `ChainClaims` claims
-broken forwarding chains of the overlay.
+`make_claim` builds any claim. `ChainClaims` claims broken forwarding chains of the overlay.
 """
 
 from collections import defaultdict
@@ -16,7 +15,6 @@ from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
 from schemas.enums import AnomalyFamily, ComponentKind, Layer
 from schemas.ids import FlowId
-from schemas.units import SECOND_NS
 
 # Bounds of fault.event.v1.
 MAX_TASKS: Final = 4_096
@@ -126,45 +124,6 @@ def _near(topology: Topology, component_id: str) -> frozenset[str]:
         for at in (component_id, *bonded)
         for found in (*topology.neighbours(at), *topology.links_at(at), *ends)
     )
-
-
-SILENCE_CONFIDENCE = 0.99
-
-
-def dead_agents(sources: Sources) -> list[Claim]:
-    """Return a claim for each agent that is declared dead."""
-    if not sources.liveness.dead:
-        return []
-    failing: defaultdict[str, set[FlowId]] = defaultdict(set)
-    for key, _ in sources.anomalies.by_family(AnomalyFamily.LOSS):
-        agent = sources.roster.agent_of(key[1])
-        if agent in sources.liveness.dead:
-            failing[str(agent)].add(key)
-    claims = []
-    for agent_id, missed_ns in sorted(sources.liveness.dead.items()):
-        known = sources.liveness.get(agent_id)
-        facts = [f"{len(failing[agent_id])} 5-tuples to its endpoints are not answered"]
-        if known is not None:
-            every_s = known.interval_ns / SECOND_NS
-            facts.insert(0, f"no heartbeat, though one is due every {every_s:g} s")
-        claims.append(
-            make_claim(
-                sources,
-                KINDS["agent_dead"],
-                agent_id,
-                decided=True,
-                confidence=SILENCE_CONFIDENCE,
-                candidates=[(agent_id, SILENCE_CONFIDENCE)],
-                keys=frozenset(failing[agent_id]),
-                good=0,
-                onset_ns=missed_ns,
-                evidence=facts,
-                ready=True,
-                component_kind=ComponentKind.AGENT,
-                tasks=sources.roster.tasks_of_agent(agent_id),
-            )
-        )
-    return claims
 
 
 # A flow table that lacks the entry which lost packets need leaves little doubt.

@@ -14,10 +14,11 @@ from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cases import Case, cases
 from localizer.verdict.catalogue import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
-from localizer.verdict.claims import ChainClaims, Claim, dead_agents
+from localizer.verdict.claims import ChainClaims, Claim
 from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.lifecycle import Lifecycle, Situation
+from localizer.verdict.silences import SilenceClaims
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
@@ -35,7 +36,13 @@ AFTERMATH_SLACK_NS = SECOND_NS
 
 
 class Decider:
-    """Derives claims and passes them to the life cycle of faults."""
+    """Derives claims and passes them to the life cycle of faults.
+
+    Attributes
+    ----------
+    silences
+        Claims about silent agents.
+    """
 
     def __init__(
         self, config: CoreConfig, sources: Sources, tables: FlowTables, lifecycle: Lifecycle
@@ -53,6 +60,7 @@ class Decider:
         self._echoes: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
         self._tidier = Housekeeper(sources, self._index)
+        self.silences = SilenceClaims(config.cluster, sources)
 
     @property
     def idle(self) -> bool:
@@ -119,7 +127,7 @@ class Decider:
         return False
 
     def _claims(self, now_ns: int) -> list[Claim]:
-        claims = dead_agents(self._sources)
+        claims = self.silences.find(now_ns)
         overlay, broken = self._chains.find(now_ns)
         for incident in self._lifecycle.open_faults():
             # An entry that was reinstalled leaves anomalies that three rounds must clear first.

@@ -230,7 +230,7 @@ class Lifecycle:
         bad = max(1, event.bad_paths)
         moved = (
             claim.bad >= GROWTH * bad
-            or claim.bad * GROWTH <= bad
+            or max(1, claim.bad) * GROWTH <= bad
             or abs(claim.confidence - event.confidence) >= CONFIDENCE_STEP
         )
         if not moved or since_ns < self._config.update_gap_ns:

@@ -8,7 +8,7 @@ from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.units import MS_NS, SECOND_NS
-from tests.unit.localizer.made import START, anomaly, heartbeat
+from tests.unit.localizer.made import START, anomaly, endpoint
 
 
 def mark(at: int, state: AnomalyState = AnomalyState.ONGOING) -> Anomaly:
@@ -67,7 +67,7 @@ def test_other_records_keep_the_order_of_their_key() -> None:
 
     def at(key: str, ms: int, offset: int) -> int:
         event = merge.accept_record(
-            topics.HEARTBEAT.name, key, heartbeat(key, START, 0),
+            topics.ENDPOINT.name, key, endpoint(key, "a"),
             partition=0, offset=offset, timestamp_ms=ms,
         )  # fmt: skip
         assert event is not None

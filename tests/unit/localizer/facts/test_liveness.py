@@ -13,6 +13,11 @@ def mute(_agent: str) -> bool:
     return False
 
 
+def registered(_agent: str) -> bool:
+    """Say that the agent has an endpoint."""
+    return True
+
+
 def beating(agents: tuple[str, ...] = ("a", "b", "c"), beats: int = 5) -> Liveness:
     """Return agents that sent heartbeats at START, +1 s and so on."""
     liveness = Liveness()
@@ -37,10 +42,17 @@ def test_silence_and_unanswered_probes_are_death() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 9)
     last = START + 4 * SECOND_NS
-    assert liveness.declare_dead(last + 9 * SECOND_NS // 2, frozenset("c"), NOBODY, mute) == []
-    assert liveness.declare_dead(last + 19 * SECOND_NS // 4, frozenset("c"), NOBODY, mute) == ["c"]
+    assert (
+        liveness.declare_dead(last + 9 * SECOND_NS // 2, frozenset("c"), NOBODY, mute, registered)
+        == []
+    )
+    assert liveness.declare_dead(
+        last + 19 * SECOND_NS // 4, frozenset("c"), NOBODY, mute, registered
+    ) == ["c"]
     assert liveness.dead == {"c": last + SECOND_NS}
-    assert liveness.declare_dead(last + 5 * SECOND_NS, frozenset("c"), NOBODY, mute) == []
+    assert (
+        liveness.declare_dead(last + 5 * SECOND_NS, frozenset("c"), NOBODY, mute, registered) == []
+    )
 
 
 def test_without_a_witness_silence_must_last() -> None:
@@ -48,14 +60,19 @@ def test_without_a_witness_silence_must_last() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 12)
     last = START + 4 * SECOND_NS
-    assert liveness.declare_dead(last + 13 * SECOND_NS // 2, NOBODY, NOBODY, mute) == []
-    assert liveness.declare_dead(last + 27 * SECOND_NS // 4, NOBODY, NOBODY, mute) == ["c"]
+    assert liveness.declare_dead(last + 13 * SECOND_NS // 2, NOBODY, NOBODY, mute, registered) == []
+    assert liveness.declare_dead(last + 27 * SECOND_NS // 4, NOBODY, NOBODY, mute, registered) == [
+        "c"
+    ]
 
 
 def test_silence_of_all_is_no_death() -> None:
     """A pipeline that pauses has not killed every agent."""
     liveness = beating()
-    assert liveness.declare_dead(START + 60 * SECOND_NS, frozenset("abc"), NOBODY, mute) == []
+    assert (
+        liveness.declare_dead(START + 60 * SECOND_NS, frozenset("abc"), NOBODY, mute, registered)
+        == []
+    )
     assert liveness.dead == {}
 
 
@@ -67,17 +84,23 @@ def test_an_agent_that_leaves_or_has_left_is_not_dead() -> None:
         heartbeat("b", START + 5 * SECOND_NS, 5, state=AgentState.LEAVING), START + 5 * SECOND_NS
     )
     assert (
-        liveness.declare_dead(START + 30 * SECOND_NS, frozenset("bc"), frozenset("c"), mute) == []
+        liveness.declare_dead(
+            START + 30 * SECOND_NS, frozenset("bc"), frozenset("c"), mute, registered
+        )
+        == []
     )
     liveness.forget_agent("c")
-    assert liveness.declare_dead(START + 30 * SECOND_NS, frozenset("bc"), NOBODY, mute) == []
+    assert (
+        liveness.declare_dead(START + 30 * SECOND_NS, frozenset("bc"), NOBODY, mute, registered)
+        == []
+    )
 
 
 def test_a_dead_agent_that_speaks_lives() -> None:
     """The next heartbeat ends the death; what began meanwhile is excused for a while."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 30)
-    liveness.declare_dead(START + 12 * SECOND_NS, NOBODY, NOBODY, mute)
+    liveness.declare_dead(START + 12 * SECOND_NS, NOBODY, NOBODY, mute, registered)
     assert liveness.excused("c", START + 6 * SECOND_NS, START + 12 * SECOND_NS)
     go_on(liveness, ("c",), 20, 20)
     assert liveness.dead == {}
@@ -106,20 +129,33 @@ def test_an_agent_that_is_late_does_not_vouch_for_its_paths() -> None:
     """Its silence about a 5-tuple is no good path."""
     liveness, asked = beating(), ({"a": 1}, {"unknown": 2})
     assert liveness.uninformative(asked, START + 5 * SECOND_NS) == {"unknown"}
-    assert "a" in liveness.uninformative(asked, START + 6 * SECOND_NS)
+    go_on(liveness, ("b", "c"), 5, 6)
+    assert liveness.uninformative(asked, START + 6 * SECOND_NS) == {"a", "unknown"}
+
+
+def test_while_the_log_pauses_nobody_is_late() -> None:
+    """The silence of all says nothing about one agent's paths."""
+    liveness, asked = beating(), ({"a": 1}, {"unknown": 2})
+    assert liveness.uninformative(asked, START + 60 * SECOND_NS) == {"unknown"}
 
 
 def test_after_an_outage_silence_counts_from_its_end() -> None:
-    """The broker was away for 20 s; agents are heard again one after another, c never."""
+    """The broker was away for 20 s; agents are heard again one after another, c never.
+
+    They have 8 s to find it, then c has 6.5 intervals.
+    """
     liveness = beating()
     for second in range(5, 24):
-        assert liveness.declare_dead(START + second * SECOND_NS, NOBODY, NOBODY, mute) == []
-    go_on(liveness, ("a",), 24, 30)
-    assert liveness.declare_dead(START + 25 * SECOND_NS, NOBODY, NOBODY, mute) == []
-    go_on(liveness, ("b",), 27, 30)
-    assert liveness.declare_dead(START + 28 * SECOND_NS, NOBODY, NOBODY, mute) == []
-    assert liveness.declare_dead(START + 29 * SECOND_NS, NOBODY, NOBODY, mute) == []
-    assert liveness.declare_dead(START + 30 * SECOND_NS, NOBODY, NOBODY, mute) == ["c"]
+        assert (
+            liveness.declare_dead(START + second * SECOND_NS, NOBODY, NOBODY, mute, registered)
+            == []
+        )
+    go_on(liveness, ("a",), 24, 26)
+    assert liveness.declare_dead(START + 26 * SECOND_NS, NOBODY, NOBODY, mute, registered) == []
+    go_on(liveness, ("a", "b"), 27, 38)
+    assert liveness.declare_dead(START + 38 * SECOND_NS, NOBODY, NOBODY, mute, registered) == []
+    go_on(liveness, ("a", "b"), 39, 39)
+    assert liveness.declare_dead(START + 39 * SECOND_NS, NOBODY, NOBODY, mute, registered) == ["c"]
 
 
 def test_an_agent_that_answers_probes_lives() -> None:
@@ -127,27 +163,30 @@ def test_an_agent_that_answers_probes_lives() -> None:
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 40)
     now = START + 40 * SECOND_NS
-    assert liveness.declare_dead(now, NOBODY, NOBODY, lambda agent: agent == "c") == []
-    assert liveness.declare_dead(now, frozenset("c"), NOBODY, lambda agent: agent == "c") == []
-    assert liveness.declare_dead(now, frozenset("c"), NOBODY, mute) == ["c"]
+    assert liveness.declare_dead(now, NOBODY, NOBODY, lambda agent: agent == "c", registered) == []
+    assert (
+        liveness.declare_dead(now, frozenset("c"), NOBODY, lambda agent: agent == "c", registered)
+        == []
+    )
+    assert liveness.declare_dead(now, frozenset("c"), NOBODY, mute, registered) == ["c"]
 
 
 def test_a_clock_that_is_behind_is_not_death() -> None:
-    """Heartbeats whose own time is a minute old come all the same."""
+    """Heartbeats whose own time is a minute old, or whose arrival was, come all the same."""
     liveness = beating()
     for seq in range(5, 20):
         now = START + seq * SECOND_NS
         go_on(liveness, ("a", "b"), seq, seq)
         liveness.observe_heartbeat(heartbeat("c", now - 60 * SECOND_NS, seq), now)
-        assert liveness.declare_dead(now, frozenset("c"), NOBODY, mute) == []
-    assert liveness.skewed == 15
+        liveness.observe_heartbeat(heartbeat("d", now, seq), now - 60 * SECOND_NS, now_ns=now)
+        assert liveness.declare_dead(now, frozenset("cd"), NOBODY, mute, registered) == []
 
 
 def test_an_old_heartbeat_read_again_changes_nothing() -> None:
     """A duplicate does not bring the dead back."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 12)
-    liveness.declare_dead(START + 12 * SECOND_NS, NOBODY, NOBODY, mute)
+    liveness.declare_dead(START + 12 * SECOND_NS, NOBODY, NOBODY, mute, registered)
     liveness.observe_heartbeat(heartbeat("c", START + 4 * SECOND_NS, 4), START + 12 * SECOND_NS)
     assert "c" in liveness.dead
 
