@@ -8,16 +8,19 @@ up with them.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from arena.detecting import Detection, Told, told
 from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.merge import Merge
+from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
 from streams.config import DetectionConfig
 from streams.core.feed import LogMessage
+
+US_PER_MS: Final = 1_000
 
 
 class Localization:
@@ -37,27 +40,24 @@ class Localization:
 
     def consume_record(
         self, topic: str, key: str, record: Any, *, timestamp_ms: int, partition: int = 0
-    ) -> bool:
-        """Consume a record of an input of the localizer; None is a tombstone.
-
-        Returns whether it is an event; a progress mark is none.
-        """
+    ) -> None:
+        """Consume a record of an input of the localizer; None is a tombstone."""
         log = topic, partition
         offset = self._offsets.get(log, 0)
         self._offsets[log] = offset + 1
-        event = self._merge.accept_record(
+        for event in self._merge.accept_record(
             topic, key, record, partition=partition, offset=offset, timestamp_ms=timestamp_ms
-        )
-        if event is not None:
+        ):
             self._core.feed(event)
-        return event is not None
 
     def consume_anomalies(self, records: Iterable[Told]) -> None:
         """Consume what the workers publish; its times are those of the records."""
         for one in records:
-            self.anomalies += self.consume_record(
-                ANOMALY.name, one.key, one.record, timestamp_ms=0, partition=one.partition
-            )
+            self.anomalies += one.record.kind is not AnomalyKind.PROGRESS
+            self.consume_record(
+                ANOMALY.name, one.key, one.record, timestamp_ms=one.record.event_at // US_PER_MS,
+                partition=one.partition,
+            )  # fmt: skip
 
     def decide(self) -> list[FaultEvent]:
         """Decide what the workers' progress allows."""

@@ -7,6 +7,7 @@ events and their times alone, not on how calls were batched.
 
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
 from localizer.facts.anomalies import OpenAnomalies
@@ -20,9 +21,12 @@ from localizer.network.topology import Topology
 from localizer.verdict.decider import Decider
 from localizer.verdict.lifecycle import Lifecycle
 from schemas.records import FaultEvent
-from schemas.units import us_to_ns
+from schemas.units import SECOND_NS, us_to_ns
 
 Order = tuple[int, str, str, int, int]
+# Without events all anomalies have ended, and agents and faults are remembered no more, after this
+# time beside those of the configuration.
+QUIET_NS: Final = 300 * SECOND_NS
 
 
 class Core:
@@ -69,6 +73,9 @@ class Core:
         self._applied = 0
         last_ns = us_to_ns(self._published[-1].event_at) if self._published else 0
         self._silent_ns = max(decided_ns, last_ns)
+        # When something was last applied, and after what time without it nothing changes any more.
+        self._applied_ns = 0
+        self._quiet_ns = QUIET_NS + config.flap_ns + config.flap_resolve_max_ns
         # Waiting events sorted in reverse, and events that are not sorted in yet.
         self._pending: list[tuple[Order, Event]] = []
         self._unsorted: list[tuple[Order, Event]] = []
@@ -106,11 +113,14 @@ class Core:
         return len(self._pending) + len(self._unsorted)
 
     def _next_ns(self, last_ns: int) -> int | None:
-        """Return the next grid point up to `last_ns`; skip stretches without events."""
+        """Return the next grid point up to `last_ns`; skip stretches in which nothing happens."""
         follows_ns = None if self.now_ns is None else self.now_ns + GRID_NS
-        if follows_ns is None or self._decider.idle:
+        quiet = self.now_ns is not None and self.now_ns - self._applied_ns > self._quiet_ns
+        if follows_ns is None or quiet or self._decider.idle:
             times = [self._pending[-1][0][0]] if self._pending else []
             times += [us_to_ns(e.event_at) for e in self._published[self._applied :][:1]]
+            if quiet and follows_ns is not None:
+                times.append(last_ns)
             if not times:
                 return None
             # The grid point at which the first of them is known.
@@ -122,6 +132,7 @@ class Core:
         self.steps += 1
         while self._pending and self._pending[-1][0][0] <= now_ns:
             _, event = self._pending.pop()
+            self._applied_ns = now_ns
             self.intake.apply_event(event, now_ns)
         silent = self._apply_published(now_ns)
         return self._decider.decide(now_ns, silent=silent)
@@ -141,6 +152,7 @@ class Core:
             elif event.fault_kind == "agents_silent" and event.resolved_at is None:
                 self._decider.silences.restore(event)
             self._applied += 1
+            self._applied_ns = now_ns
         # All transitions of a grid point are published in one transaction.
         return now_ns <= self._silent_ns
 

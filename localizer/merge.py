@@ -4,8 +4,8 @@ Inputs come from many partitions at different speeds. The core must see them in 
 live, after a restart or in a replay; it sorts them by effective time. So each record gets an
 effective time from the log alone:
 
-* an anomaly: its event time, but not before the last progress mark ahead of it in its partition
-  (what the worker reports late counts late);
+* an anomaly: its event time, but between the progress marks around it in its partition. What the
+  worker reports late counts late, and a clock that is ahead puts nothing off;
 * a heartbeat or a trace: its timestamp;
 * any other record: its timestamp, but not before an earlier record of the same key (a clock that
   was set back does not change the order).
@@ -15,21 +15,36 @@ the least of the last marks of all partitions that are not idle. It counts once 
 all that the input partitions held when the mark was seen (`Barrier`). A partition without a mark is
 not idle: a worker that starts on a backlog may finish one partition before it begins another, and
 marks those without input as idle. If all are idle, the greatest mark counts.
+
+A progress mark or an anomaly whose time is further ahead of its own arrival than `AHEAD_NS` is
+refused: one mark must not carry the cluster's time away.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from localizer.config import GRID_NS
 from localizer.facts.inputs import Event
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
-from schemas.units import MS_NS, us_to_ns
+from schemas.units import MS_NS, SECOND_NS, us_to_ns
 
 Place = tuple[str, int]
 # Topics whose records may be applied in any order: one from the future holds back no later one.
 UNORDERED: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
+# How far the time of a mark or an anomaly may be ahead of its arrival: clocks of agents are part of
+# it as long as the worker's marks are event time.
+AHEAD_NS: Final = 60 * SECOND_NS
+# An anomaly before the first mark of its partition is at most so much older than the mark.
+BEFORE_FIRST_NS: Final = 60 * SECOND_NS
+# Keys of a topic are in order over so much time; a key that says nothing for longer is forgotten.
+ORDERED_NS: Final = 300 * SECOND_NS
+
+
+class ImplausibleTimeError(ValueError):
+    """A record whose time cannot be; the message says why."""
 
 
 @dataclass(slots=True)
@@ -51,7 +66,11 @@ class Merge:
     watermark_ns: int | None = None
     _without_mark: set[int] = field(default_factory=set)
     _progress: dict[int, _Progress] = field(default_factory=dict)
-    _latest_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    # Effective time of the last record by key, for each topic and partition; the least recently
+    # seen key first.
+    _latest_ns: dict[Place, dict[str, int]] = field(default_factory=dict)
+    # Anomalies since the last mark of their partition.
+    _unmarked: dict[int, list[Event]] = field(default_factory=dict)
 
     def wait_for(self, partitions: Iterable[int]) -> None:
         """Hold the watermark until each of these anomaly partitions has had a mark."""
@@ -66,8 +85,11 @@ class Merge:
         partition: int,
         offset: int,
         timestamp_ms: int,
-    ) -> Event | None:
-        """Return the event of a record; None for a progress mark.
+    ) -> list[Event]:
+        """Return the events that a record makes known.
+
+        An anomaly becomes known with the next progress mark of its partition: such a mark returns
+        the anomalies before it.
 
         Parameters
         ----------
@@ -77,21 +99,45 @@ class Merge:
             Its place; the records of a partition must come in order.
         timestamp_ms
             Timestamp of the Kafka record.
+
+        Raises
+        ------
+        ImplausibleTimeError
+            If a mark or an anomaly is ahead of its own arrival.
         """
+        arrived_ns = timestamp_ms * MS_NS
         if topic == topics.ANOMALY.name and isinstance(record, Anomaly):
             at_ns = us_to_ns(record.event_at)
+            if at_ns > arrived_ns + AHEAD_NS:
+                raise ImplausibleTimeError(
+                    f"event_at is {(at_ns - arrived_ns) / SECOND_NS:.0f} s ahead of its arrival, "
+                    f"at most {AHEAD_NS // SECOND_NS} s are plausible"
+                )
+            event = Event(at_ns, topic, key, partition, offset, record)
+            unmarked = self._unmarked.setdefault(partition, [])
+            if record.kind is not AnomalyKind.PROGRESS:
+                unmarked.append(event)
+                return []
             known = self._progress.get(partition)
-            if record.kind is AnomalyKind.PROGRESS:
-                self._mark(partition, at_ns, idle=record.state is AnomalyState.IDLE)
-                return None
-            if known is not None:
-                at_ns = max(at_ns, known.at_ns)
-        elif topic in UNORDERED:
-            at_ns = timestamp_ms * MS_NS
-        else:
-            at_ns = max(timestamp_ms * MS_NS, self._latest_ns.get((topic, key), 0))
-            self._latest_ns[topic, key] = at_ns
-        return Event(at_ns, topic, key, partition, offset, record)
+            after_ns = at_ns - BEFORE_FIRST_NS if known is None else known.at_ns
+            self._mark(partition, at_ns, idle=record.state is AnomalyState.IDLE)
+            self._unmarked[partition] = []
+            until_ns = self._progress[partition].at_ns + GRID_NS
+            return [replace(e, at_ns=min(max(e.at_ns, after_ns), until_ns)) for e in unmarked]
+        if topic not in UNORDERED:
+            arrived_ns = self._in_order((topic, partition), key, arrived_ns)
+        return [Event(arrived_ns, topic, key, partition, offset, record)]
+
+    def _in_order(self, place: Place, key: str, arrived_ns: int) -> int:
+        """Return when a record takes effect: not before an earlier one of its key."""
+        latest_ns = self._latest_ns.setdefault(place, {})
+        at_ns = max(arrived_ns, latest_ns.pop(key, arrived_ns))
+        latest_ns[key] = at_ns
+        oldest = next(iter(latest_ns))
+        while latest_ns[oldest] < arrived_ns - ORDERED_NS:
+            del latest_ns[oldest]
+            oldest = next(iter(latest_ns))
+        return at_ns
 
     def _mark(self, partition: int, at_ns: int, *, idle: bool) -> None:
         known = self._progress.get(partition)

@@ -12,7 +12,7 @@ from localizer.core import Core
 from localizer.edge.history import published
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import Reader
-from localizer.merge import Barrier, Merge
+from localizer.merge import Barrier, ImplausibleTimeError, Merge
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
@@ -173,21 +173,30 @@ class Service:
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
             name, record = self._decode(topic, raw_key, raw, partition, offset)
-        except DecodeError as error:
+            events = self._merge.accept_record(
+                topic.name,
+                name,
+                record,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=message.timestamp()[1],
+            )
+        except (DecodeError, ImplausibleTimeError) as error:
+            refusal = (
+                error
+                if isinstance(error, DecodeError)
+                else self._refusal(str(error), topic, partition, offset)
+            )
             self._counts["dead_letters"] += 1
-            self._log.warning("record.refused", place=str(error)[:300])
-            outbox.dead_letter(error, message)
+            self._log.warning("record.refused", place=str(refusal)[:300])
+            outbox.dead_letter(refusal, message)
             return
-        event = self._merge.accept_record(
-            topic.name,
-            name,
-            record,
-            partition=partition,
-            offset=offset,
-            timestamp_ms=message.timestamp()[1],
-        )
-        if event is not None:
+        for event in events:
             core.feed(event)
+
+    def _refusal(self, reason: str, topic: Topic, partition: int, offset: int) -> DecodeError:
+        name = self._settings.topic(topic.name)
+        return DecodeError(reason, topic=name, partition=partition, offset=offset)
 
     def _decode(
         self, topic: Topic, key: bytes | None, value: bytes | None, partition: int, offset: int
@@ -195,12 +204,7 @@ class Service:
         """Return key and record, the record None for a tombstone; raises DecodeError."""
 
         def refused(reason: str) -> DecodeError:
-            return DecodeError(
-                reason,
-                topic=self._settings.topic(topic.name),
-                partition=partition,
-                offset=offset,
-            )
+            return self._refusal(reason, topic, partition, offset)
 
         try:
             name = (key or b"").decode()

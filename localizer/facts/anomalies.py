@@ -23,6 +23,8 @@ STALE_NS: Final = 16 * SECOND_NS
 BRIEF_NS: Final = 10 * SECOND_NS
 # Such a brief cut is evidence of loss for as long as the loss test looks back.
 BRIEF_CUT_MEMORY_NS: Final = 20 * SECOND_NS
+# An event time further than this from the effective time comes from a wrong clock or a backlog.
+SKEWED_NS: Final = 5 * SECOND_NS
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
 
@@ -105,13 +107,21 @@ class OpenAnomalies:
         """Whether no anomaly is open and no cut ended a moment ago."""
         return not self._open and not self._brief
 
-    def apply_anomaly(self, anomaly: Anomaly) -> None:
-        """Apply an onset, a repetition or a clearing; duplicates change nothing."""
+    def apply_anomaly(self, anomaly: Anomaly, at_ns: int | None = None) -> None:
+        """Apply an onset, a repetition or a clearing; duplicates change nothing.
+
+        Parameters
+        ----------
+        at_ns
+            Its effective time, which counts if the event time is far from it.
+        """
         if anomaly.kind not in ANOMALY_FAMILY:
             return
         key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
         known = self._open.get(key, NONE).get(anomaly.kind)
         event_ns = us_to_ns(anomaly.event_at)
+        if at_ns is not None and abs(event_ns - at_ns) > SKEWED_NS:
+            event_ns = at_ns
         if anomaly.state is AnomalyState.CLEARED:
             if known is not None:
                 self._clear(key, known, event_ns)

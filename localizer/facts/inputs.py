@@ -99,12 +99,13 @@ class RecordIntake:
     def apply_event(self, event: Event, now_ns: int) -> None:
         """Apply one event at a time `now_ns`."""
         record, sources = event.record, self._sources
+        sources.roster.now_ns = now_ns
         match record:
             case None:
                 self._tombstone(event)
             case Anomaly():
                 if record.kind is not AnomalyKind.PROGRESS:
-                    sources.anomalies.apply_anomaly(record)
+                    sources.anomalies.apply_anomaly(record, event.at_ns)
             case Heartbeat():
                 sources.liveness.observe_heartbeat(
                     record, event.at_ns, partition=event.partition, now_ns=now_ns
@@ -183,7 +184,7 @@ class Housekeeper:
             sources.liveness.forget_departed(
                 now_ns, sources.roster.deserted_agents(), sources.roster.is_registered
             )
-            sources.roster.forget_departed()
+            sources.roster.forget_departed(now_ns)
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:

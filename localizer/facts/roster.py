@@ -6,28 +6,36 @@ from typing import Final
 from localizer.network.traces import key_of
 from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
+from schemas.units import SECOND_NS
 
 # Departed endpoints remembered at most.
 MAX_GONE: Final = 200_000
-# Calls of `forget_departed`, ten seconds apart, for which an endpoint or agent that left is
-# remembered. Who probed it has a new ping list, and its anomalies have ended, long before.
-KEPT_SWEEPS: Final = 30
+# How long an endpoint or agent that left is remembered. Who probed it has a new ping list, and its
+# anomalies have ended, long before.
+KEEP_DEPARTED_NS: Final = 300 * SECOND_NS
 
 
 class Roster:
-    """Endpoints, jobs and ping lists; `version` grows when the probed 5-tuples may change."""
+    """Endpoints, jobs and ping lists.
+
+    Attributes
+    ----------
+    version
+        Grows when the probed 5-tuples may change.
+    now_ns
+        Present; whoever applies a record sets it.
+    """
 
     def __init__(self) -> None:
         self.version = 0
+        self.now_ns = 0
         self._endpoints: dict[str, Endpoint] = {}
         # Registered endpoints by agent, and how many of them are present.
         self._endpoints_of: dict[str, set[str]] = {}
         self._present: dict[str, int] = {}
-        # Endpoints that left, and agents that have none any more, oldest first: number of
-        # `forget_departed` calls before.
+        # Endpoints that left, and agents that have none any more, oldest first, and since when.
         self._gone: dict[str, int] = {}
         self._deserted: dict[str, int] = {}
-        self._sweeps = 0
         self._tasks: dict[str, Task] = {}
         self._tasks_of: dict[str, set[str]] = {}
         self._planned_agent: dict[str, str] = {}
@@ -115,16 +123,15 @@ class Roster:
         mine = self._endpoints_of.get(agent_id, ())
         return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
 
-    def forget_departed(self) -> None:
-        """Forget endpoints and agents that left `KEPT_SWEEPS` calls ago; call it every 10 s."""
-        self._sweeps += 1
-        old = self._sweeps - KEPT_SWEEPS
-        for endpoint_id, left in list(self._gone.items()):
+    def forget_departed(self, now_ns: int) -> None:
+        """Forget endpoints and agents that left `KEEP_DEPARTED_NS` ago."""
+        old_ns = now_ns - KEEP_DEPARTED_NS
+        for endpoint_id, left_ns in list(self._gone.items()):
             # One whose job ended without a tombstone is still registered, and still gone.
-            if left < old and endpoint_id not in self._endpoints:
+            if left_ns < old_ns and endpoint_id not in self._endpoints:
                 del self._gone[endpoint_id]
                 self._planned_agent.pop(endpoint_id, None)
-        for agent_id in [a for a, left in self._deserted.items() if left < old]:
+        for agent_id in [a for a, left_ns in self._deserted.items() if left_ns < old_ns]:
             del self._deserted[agent_id]
             if not self.endpoints_on_list_of(agent_id):
                 self._lists.pop(agent_id, None)
@@ -176,7 +183,7 @@ class Roster:
     def _leave(self, endpoint_id: str) -> None:
         """Mark an endpoint as gone."""
         if endpoint_id not in self._gone:
-            self._gone[endpoint_id] = self._sweeps
+            self._gone[endpoint_id] = self.now_ns
             self._count(endpoint_id, -1)
 
     def _return(self, endpoint_id: str) -> None:
@@ -204,7 +211,7 @@ class Roster:
         if present:
             self._present[agent] = present
         else:
-            self._deserted[agent] = self._sweeps
+            self._deserted[agent] = self.now_ns
 
 
 def _same(known: Endpoint, new: Endpoint) -> bool:

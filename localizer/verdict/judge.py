@@ -175,7 +175,8 @@ class Judge:
 
     def _agents_live(self, case: Case) -> bool:
         """Return whether every agent common to all open 5-tuples lived after the onset."""
-        onset_ns = min(flow.onset_ns for flow in case.open)
+        # A prober whose clock is ahead dates the onset after its detection.
+        onset_ns = min(min(flow.onset_ns, flow.seen_ns) for flow in case.open)
         alive = self._sources.liveness.alive_after
         return all(alive(agent, onset_ns) for agent in common_agents(case.open))
 

@@ -33,16 +33,16 @@ class Fleet:
         for agent in self.agents:
             self.put(topics.ENDPOINT.name, f"e-{agent}", endpoint(f"e-{agent}", agent))
 
-    def put(self, topic: str, key: str, record: Any, *, at: int = START, partition: int = 0) -> Any:
-        """Append a record that arrives at a time; return what the merge makes of it."""
+    def put(
+        self, topic: str, key: str, record: Any, *, at: int = START, partition: int = 0
+    ) -> None:
+        """Append a record that arrives at a time."""
         offset = self._offsets[topic, partition]
         self._offsets[topic, partition] += 1
-        event = self.merge.accept_record(
+        for event in self.merge.accept_record(
             topic, key, record, partition=partition, offset=offset, timestamp_ms=at // MS_NS
-        )
-        if event is not None:
+        ):
             self.core.feed(event)
-        return event
 
     def rack(self, leaf: str, agents: Iterable[str]) -> None:
         """Join the agents' hosts to a leaf switch."""
@@ -69,10 +69,11 @@ class Fleet:
             partition=place,
         )  # fmt: skip
 
-    def mark(self, at: int, partition: int = 0) -> None:
-        """Write a progress mark that arrives when it says."""
+    def mark(self, at: int, partition: int = 0, arrived: int | None = None) -> None:
+        """Write a progress mark; it arrives when it says unless told otherwise."""
         record = anomaly(AnomalyKind.PROGRESS, at=at, onset=at)
-        self.put(topics.ANOMALY.name, "~progress", record, at=at, partition=partition)
+        arrived = at if arrived is None else arrived
+        self.put(topics.ANOMALY.name, "~progress", record, at=arrived, partition=partition)
 
     def run(self, seconds: float, silent: Iterable[str] = ()) -> list[FaultEvent]:
         """Let time pass; all but the silent agents beat each second. Return the new transitions."""

@@ -336,14 +336,16 @@ class SimLab:
 
 
 def events(log: list[Record]) -> Iterator[tuple[Event | None, int | None]]:
-    """Yield each record as an event, with the watermark after it."""
+    """Yield the events that each record makes known, with the watermark after it."""
     merge = Merge()
     for r in log:
-        event = merge.accept_record(
+        found = merge.accept_record(
             r.topic, r.key, r.record,
             partition=r.partition, offset=r.offset, timestamp_ms=r.timestamp_ms,
         )  # fmt: skip
-        yield event, merge.watermark_ns
+        for event in found:
+            yield event, merge.watermark_ns
+        yield None, merge.watermark_ns
 
 
 def localize(log: list[Record], config: CoreConfig, core: Core | None = None) -> list[FaultEvent]:

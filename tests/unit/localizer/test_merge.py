@@ -3,7 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from localizer.merge import Barrier, Merge
+import pytest
+
+from localizer.config import GRID_NS
+from localizer.merge import BEFORE_FIRST_NS, ORDERED_NS, Barrier, ImplausibleTimeError, Merge
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
@@ -17,10 +20,11 @@ def mark(at: int, state: AnomalyState = AnomalyState.ONGOING) -> Anomaly:
 
 
 def put(merge: Merge, record: Anomaly, partition: int, offset: int = 0) -> Any:
-    """Put a record of anomaly.v1."""
+    """Put a record of anomaly.v1 that arrives when it says."""
     return merge.accept_record(
-        topics.ANOMALY.name, "k", record, partition=partition, offset=offset, timestamp_ms=0
-    )
+        topics.ANOMALY.name, "k", record, partition=partition, offset=offset,
+        timestamp_ms=record.event_at // 1000,
+    )  # fmt: skip
 
 
 def test_the_watermark_is_the_least_of_the_partitions() -> None:
@@ -50,15 +54,65 @@ def test_an_idle_partition_holds_nobody_back() -> None:
     assert merge.watermark_ns == START + 6 * SECOND_NS
 
 
-def test_an_anomaly_counts_when_its_partition_says_so() -> None:
-    """Not before the last mark that stands before it in its own partition."""
+def test_an_anomaly_counts_between_the_marks_around_it() -> None:
+    """Neither before the mark that stands before it in its own partition, nor after the next."""
     merge = Merge()
-    put(merge, mark(START + 5 * SECOND_NS), 0)
+
+    def times(at: int, *partitions: int) -> list[int]:
+        """Return the effective times that a mark in some partitions makes known."""
+        return [e.at_ns for p in partitions for e in put(merge, mark(at), p)]
+
     early = anomaly(at=START + 2 * SECOND_NS)
-    assert put(merge, early, 0, 1).at_ns == START + 5 * SECOND_NS
-    assert put(merge, early, 1, 1).at_ns == START + 2 * SECOND_NS
-    late = replace(early, event_at=(START + 8 * SECOND_NS) // 1000)
-    assert put(merge, late, 0, 2).at_ns == START + 8 * SECOND_NS
+    ahead = replace(early, event_at=(START + 40 * SECOND_NS) // 1000)
+    assert times(START + 5 * SECOND_NS, 0) == []
+    put(merge, early, 0, 1)
+    put(merge, replace(early, event_at=(START + 8 * SECOND_NS) // 1000), 0, 2)
+    put(merge, ahead, 0, 3)
+    put(merge, early, 1, 1)
+    assert times(START + 9 * SECOND_NS, 0, 1) == [
+        START + 5 * SECOND_NS,
+        START + 8 * SECOND_NS,
+        START + 9 * SECOND_NS + GRID_NS,
+        START + 2 * SECOND_NS,
+    ]
+    assert times(START + 10 * SECOND_NS, 0, 1) == []
+
+
+@pytest.mark.parametrize("ahead_s", [61, 86_400, 365 * 86_400, (1 << 62) // 10**6 - 2 * 10**9])
+def test_what_is_ahead_of_its_own_arrival_is_refused(ahead_s: int) -> None:
+    """Marks and anomalies; the watermark stays, and the next mark counts."""
+    merge = Merge()
+    put(merge, mark(START), 0)
+    poison = mark(START + ahead_s * SECOND_NS)
+    for record in (poison, replace(poison, kind=AnomalyKind.LOSS)):
+        with pytest.raises(ImplausibleTimeError, match=f"{ahead_s} s ahead"):
+            merge.accept_record(
+                topics.ANOMALY.name, "k", record, partition=0, offset=1,
+                timestamp_ms=START // MS_NS,
+            )  # fmt: skip
+    assert merge.watermark_ns == START
+    put(merge, mark(START + SECOND_NS), 0)
+    assert merge.watermark_ns == START + SECOND_NS
+
+
+def test_an_anomaly_from_long_ago_counts_with_the_first_mark() -> None:
+    """Its partition had none yet; time does not begin with it."""
+    merge = Merge()
+    put(merge, anomaly(at=0), 0)
+    (event,) = put(merge, mark(START), 0)
+    assert event.at_ns == START - BEFORE_FIRST_NS
+
+
+def test_keys_that_fell_silent_are_forgotten() -> None:
+    """What 10,000 containers leave behind is their last minutes."""
+    merge = Merge()
+    for n in range(10_000):
+        merge.accept_record(
+            topics.ENDPOINT.name, f"e{n}", None, partition=0, offset=n,
+            timestamp_ms=START // MS_NS + 1_000 * n,
+        )  # fmt: skip
+    (kept,) = merge._latest_ns.values()
+    assert len(kept) <= ORDERED_NS // SECOND_NS + 1
 
 
 def test_other_records_keep_the_order_of_their_key() -> None:
@@ -66,11 +120,10 @@ def test_other_records_keep_the_order_of_their_key() -> None:
     merge = Merge()
 
     def at(key: str, ms: int, offset: int) -> int:
-        event = merge.accept_record(
+        (event,) = merge.accept_record(
             topics.ENDPOINT.name, key, endpoint(key, "a"),
             partition=0, offset=offset, timestamp_ms=ms,
         )  # fmt: skip
-        assert event is not None
         return event.at_ns // MS_NS
 
     assert at("a", 9000, 0) == 9000
@@ -81,7 +134,7 @@ def test_other_records_keep_the_order_of_their_key() -> None:
 
 def test_a_mark_is_no_event() -> None:
     """Progress moves the watermark and goes no further."""
-    assert put(Merge(), mark(START), 0) is None
+    assert put(Merge(), mark(START), 0) == []
 
 
 def test_a_barrier_is_passed_when_all_was_read() -> None:

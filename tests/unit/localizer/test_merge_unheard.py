@@ -32,8 +32,9 @@ def mark(merge: Merge, partition: int, at_s: int, state: AnomalyState) -> None:
         lost=0,
     )
     merge.accept_record(
-        topics.ANOMALY.name, "~progress", record, partition=partition, offset=0, timestamp_ms=0
-    )
+        topics.ANOMALY.name, "~progress", record, partition=partition, offset=0,
+        timestamp_ms=at_s * 1000,
+    )  # fmt: skip
 
 
 def test_a_backlog_taken_partition_by_partition_does_not_run_ahead() -> None:
