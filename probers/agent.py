@@ -270,7 +270,6 @@ class Agent:
                 reason="another agent with this id started later",
                 hint="give one of them another id, or stop it",
             )
-            # The last heartbeat of this incarnation: from now on the other agent sends them.
             self._beat(now)
         elif self._registration_state is RegistrationState.YIELDED:
             self._log.warning("agent.resumed", agent_id=self._config.id)
@@ -317,8 +316,8 @@ class Agent:
         )
 
     def _beat(self, now: Instant, *, leaving: bool = False) -> None:
-        if self._registration_state is RegistrationState.YIELDED:
-            return
+        if leaving and self._registration_state is RegistrationState.YIELDED:
+            return  # the other agent with this id goes on
         vitals = self._vitals.gather(
             now=now,
             rnics=list(self._rnics.values()),

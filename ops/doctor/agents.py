@@ -3,7 +3,8 @@
 from typing import Final
 
 from ops.doctor.snapshot import MS_PER_S, Check, Snapshot, Status, age, counted, some
-from schemas.enums import AgentState
+from schemas.enums import AgentState, ProbingState
+from schemas.records import Heartbeat
 from schemas.units import MS_NS
 
 US_PER_MS: Final = 1_000
@@ -14,6 +15,8 @@ CLOCK_FAIL_MS: Final = 5_000
 # Three missed heartbeats, as the localizer's veto; never less than five seconds.
 SILENT_INTERVALS: Final = 3
 SILENT_MIN_MS: Final = 5_000
+# Why an agent probes nothing that is no fault by itself: it may be in no job.
+IDLE: Final = (ProbingState.NO_LIST, ProbingState.EMPTY_LIST)
 
 
 def silent_agents(s: Snapshot) -> Check:
@@ -110,6 +113,63 @@ def clocks(s: Snapshot) -> Check:
         status=Status.OK,
         found=f"{counted(len(s.live), 'agent')} within {worst} ms of this machine",
     )
+
+
+def clock_offsets(s: Snapshot) -> Check:
+    """Check that the agents' clocks agree with the broker's, as they have measured it."""
+    offsets = {
+        agent: beat.clock_offset_ns / MS_NS
+        for agent, beat in s.heartbeats.items()
+        if beat.clock_offset_ns is not None
+    }
+    unknown = len(s.heartbeats) - len(offsets)
+    rest = f"; {counted(unknown, 'agent')} could not tell" if unknown else ""
+    worst = max(map(abs, offsets.values()), default=0.0)
+    if worst > CLOCK_WARN_MS:
+        lines = (
+            f"{agent} {abs(ms) / MS_PER_S:.1f} s {'ahead' if ms > 0 else 'behind'}"
+            for agent, ms in sorted(offsets.items(), key=lambda item: -abs(item[1]))
+            if abs(ms) > CLOCK_WARN_MS
+        )
+        return Check(
+            name="clock offsets",
+            status=Status.FAIL if worst > CLOCK_FAIL_MS else Status.WARN,
+            found=f"against the broker's: {some(lines)}{rest}",
+            todo="synchronize the clocks (PTP or NTP); if all agents are off alike, the broker's",
+        )
+    return Check(
+        name="clock offsets",
+        status=Status.OK,
+        found=f"{counted(len(offsets), 'agent')} within {worst:.0f} ms of the broker{rest}",
+    )
+
+
+def probing(s: Snapshot) -> Check:
+    """Check that no agent has stopped to probe unnoticed."""
+    lines = [
+        f"{agent} ({_why_not(beat)})"
+        for agent, beat in sorted(s.heartbeats.items())
+        if beat.probing is ProbingState.DISPLACED or beat.list_refusal is not None
+    ]
+    idle = [a for a, b in s.heartbeats.items() if b.probing in IDLE]
+    active = sum(beat.flows_active or 0 for beat in s.heartbeats.values())
+    if lines:
+        return Check(
+            name="probing",
+            status=Status.FAIL,
+            found=f"displaced, or refusing a ping list: {some(lines)}",
+            todo="give each agent its own id; see who writes endpoint.v1 and pinglist.v1",
+        )
+    more = f"; without targets: {some(sorted(idle))}" if idle else ""
+    return Check(
+        name="probing", status=Status.OK, found=f"{counted(active, '5-tuple')} probed{more}"
+    )
+
+
+def _why_not(beat: Heartbeat) -> str:
+    if beat.probing is ProbingState.DISPLACED:
+        return beat.probing_reason or "displaced"
+    return f"list refused: {beat.list_refusal}"
 
 
 def drops(s: Snapshot) -> Check:

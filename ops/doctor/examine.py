@@ -12,6 +12,8 @@ CHECKS: Final = (
     agents.degraded_agents,
     agents.twins,
     agents.clocks,
+    agents.clock_offsets,
+    agents.probing,
     agents.drops,
     pipeline.rounds,
     pipeline.worker,

@@ -187,7 +187,13 @@ class TopicReader:
             value=message.value(),
             headers=[(k, v) for k, v in message.headers() or [] if v is not None],
             replayed=replayed,
+            arrived_ns=self._arrived_ns(message),
         )
+
+    def _arrived_ns(self, message: Any) -> int | None:
+        kind, timestamp_ms = message.timestamp()
+        by_broker = kind == self._client.TIMESTAMP_LOG_APPEND_TIME
+        return int(timestamp_ms) * 10**6 if by_broker else None
 
     def _restart(self, name: str, partition: int) -> None:
         """Read a partition anew whose log ends before where we were.

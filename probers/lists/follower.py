@@ -22,6 +22,12 @@ from schemas.transports import CAPABILITIES, AddressForm
 # 2,048 RNICs probed full-mesh per rail from 8 RNICs are 2,040 targets; eight
 # times that is a mistake, and the memory of an agent is 35 MB.
 MAX_TARGETS: Final = 16_384
+# The skeleton job counts versions from 1, a list an agent a second at most.
+MAX_VERSION: Final = 2**31 - 1
+# How far a version may lie ahead of the one before: lists that were published meanwhile, which an
+# agent that was away has not read, and some more.
+MAX_JUMP: Final = 10_000
+JUMPS_HZ: Final = 10
 # Numbers of queue pairs have 24 bits, Q_Keys 32 (IBTA volume 1, sections 9.2 and 9.3).
 MAX_QPN: Final = 2**24 - 1
 MAX_QKEY: Final = 2**32 - 1
@@ -32,7 +38,11 @@ class Refusal(StrEnum):
 
     OTHER_CLUSTER = "OTHER_CLUSTER"
     OTHER_AGENT = "OTHER_AGENT"
+    # A copy that came late; the list in force was published after it.
     OLDER_VERSION = "OLDER_VERSION"
+    # Published after the list in force: somebody moved the version past what the job counts.
+    VERSION_WENT_BACK = "VERSION_WENT_BACK"
+    IMPLAUSIBLE_VERSION = "IMPLAUSIBLE_VERSION"
     TOO_MANY_TARGETS = "TOO_MANY_TARGETS"
     BAD_TARGET = "BAD_TARGET"
     NOT_OUR_ENDPOINT = "NOT_OUR_ENDPOINT"
@@ -68,6 +78,12 @@ class PingListFollower:
         self._lacking = False
         self._settled = False
         self.version: int | None = None
+        # When the list in force was accepted, monotonic nanoseconds, and when it was published.
+        self._accepted_ns = 0
+        self._updated_us = 0
+        # Targets on the list in force, those that cannot be probed among them.
+        self.targets_listed = 0
+        self.lists_refused = 0
         self.refused: Counter[Refusal] = Counter()
 
     @property
@@ -96,14 +112,18 @@ class PingListFollower:
             self._active = self._activate()
         return self._active
 
-    def offer(self, ping_list: PingList) -> Refusal | None:
-        """Accept a list, or return the reason why it is refused."""
-        refusal = self._refusal(ping_list)
+    def offer(self, ping_list: PingList, now_ns: int = 0) -> Refusal | None:
+        """Accept a list, or return the reason why it is refused; `now_ns`: monotonic."""
+        refusal = self._refusal(ping_list, now_ns)
         if refusal is not None:
             self.refused[refusal] += 1
+            self.lists_refused += 1
             return refusal
         self._targets = self._checked(ping_list.targets)
         self.version = ping_list.version
+        self.targets_listed = len(ping_list.targets)
+        self._accepted_ns = now_ns
+        self._updated_us = ping_list.updated_at
         self._want()
         return None
 
@@ -111,6 +131,7 @@ class PingListFollower:
         """Process a tombstone of the list: no targets, and the next list may have any version."""
         self._targets = ()
         self.version = None
+        self.targets_listed = 0
         self._want()
 
     def registered(self, endpoint: Endpoint, *, replayed: bool = False) -> Refusal | None:
@@ -142,16 +163,26 @@ class PingListFollower:
         self._lacking = self._directory.set_wanted(t.dst for t in self._targets)
         self._active = None
 
-    def _refusal(self, ping_list: PingList) -> Refusal | None:
+    def _refusal(self, ping_list: PingList, now_ns: int) -> Refusal | None:
         if ping_list.cluster != self._cluster:
             return Refusal.OTHER_CLUSTER
         if ping_list.agent_id != self._agent_id:
             return Refusal.OTHER_AGENT
         if self.version is not None and ping_list.version < self.version:
-            return Refusal.OLDER_VERSION
+            later = ping_list.updated_at > self._updated_us
+            return Refusal.VERSION_WENT_BACK if later else Refusal.OLDER_VERSION
+        if not 0 <= ping_list.version <= self._greatest_version(now_ns):
+            return Refusal.IMPLAUSIBLE_VERSION
         if len(ping_list.targets) > MAX_TARGETS:
             return Refusal.TOO_MANY_TARGETS
         return None
+
+    def _greatest_version(self, now_ns: int) -> int:
+        """Return the greatest version that the job can have published by now."""
+        if self.version is None:
+            return MAX_VERSION
+        passed_s = (now_ns - self._accepted_ns) // 10**9
+        return min(MAX_VERSION, self.version + MAX_JUMP + JUMPS_HZ * passed_s)
 
     def _checked(self, targets: tuple[PingTarget, ...]) -> tuple[PingTarget, ...]:
         good: dict[tuple[str, str], PingTarget] = {}

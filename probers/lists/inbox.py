@@ -37,6 +37,8 @@ class Record:
     value: bytes | None
     headers: Headers
     replayed: bool
+    # When the broker appended it, nanoseconds since the epoch; None: it does not say.
+    arrived_ns: int | None = None
 
 
 class Reader(Protocol):
@@ -157,14 +159,15 @@ class Inbox:
         ping_list: PingList | None = self._decode(record)
         if ping_list is None:
             return
-        refusal = self._follower.offer(ping_list)
-        if refusal is not Refusal.OLDER_VERSION:
-            self.counts.refusal = refusal
+        refusal = self._follower.offer(ping_list, self._clock.now().monotonic_ns)
+        if refusal is Refusal.OLDER_VERSION:
+            return
+        self.counts.refusal = refusal
         if refusal is None:
             self._log.info(
                 "pinglist.taken", version=ping_list.version, targets=len(ping_list.targets)
             )
-        elif refusal is not Refusal.OLDER_VERSION:
+        else:
             self._log.warning(
                 "pinglist.refused",
                 reason=refusal.value,
@@ -193,7 +196,7 @@ class Inbox:
             return
         self._follower.registered(endpoint, replayed=record.replayed)
         if not record.replayed:
-            self._registration.seen(endpoint, now)
+            self._registration.seen(endpoint, now, arrived_ns=record.arrived_ns)
             if self._observer is not None:
                 self._observer.registered(endpoint)
 

@@ -23,9 +23,9 @@ CONFIRM_NS: Final = 30 * 10**9
 REASSERT_NS: Final = 5 * 10**9
 # How long after a foreign registration the heartbeat still mentions it.
 CONFLICT_SHOWN_NS: Final = 60 * 10**9
-# No agent starts this far in the future, whatever its clock: such a record is garbage and must not
-# silence an agent for ever.
-ABSURD_FUTURE_NS: Final = 24 * 3_600 * 10**9
+# No agent starts so long after its registration has arrived, whatever its clock: such a record must
+# not silence an agent.
+MAX_INCARNATION_AHEAD_NS: Final = 3_600 * 10**9
 
 
 class RegistrationState(Enum):
@@ -69,8 +69,13 @@ class Registration:
         self._conflict_ns: int | None = None
         self.state = RegistrationState.READING
         self.incarnation = started.realtime_ns
+        # Incarnation of the agent that this one has yielded to; None: to none.
+        self.displaced_by: int | None = None
         # Registrations of others under our id, since the start.
         self.conflicts = 0
+        # Of these, with an incarnation that no agent can have.
+        self.refused = 0
+        self._refused_ns: int | None = None
 
     @property
     def registered(self) -> bool:
@@ -88,6 +93,11 @@ class Registration:
         """Return what the heartbeat says about another agent with this id; None: there is none."""
         if self.state is RegistrationState.YIELDED:
             return "another agent with this id started later: this one has yielded"
+        if (
+            self._refused_ns is not None
+            and now.monotonic_ns - self._refused_ns <= CONFLICT_SHOWN_NS
+        ):
+            return f"{self.refused} registrations under this id refused: they start in the future"
         if self._conflict_ns is None or now.monotonic_ns - self._conflict_ns > CONFLICT_SHOWN_NS:
             return None
         return "another agent with this id registers too"
@@ -121,16 +131,19 @@ class Registration:
         for own in self._own.values():
             self._reassert(own, now)
 
-    def seen(self, endpoint: Endpoint, now: Instant) -> None:
-        """Process a registration, if it is under the own id or of an own endpoint."""
+    def seen(self, endpoint: Endpoint, now: Instant, *, arrived_ns: int | None = None) -> None:
+        """Process a registration, if it is under the own id or of an own endpoint.
+
+        `arrived_ns` is when the broker appended it, nanoseconds since the epoch; None: unknown.
+        """
         ours = endpoint.agent_id == self._agent_id or endpoint.endpoint_id in self._own
-        if (
-            not ours
-            or endpoint.cluster != self._cluster
-            or endpoint.incarnation > now.realtime_ns + ABSURD_FUTURE_NS
-        ):
+        if not ours or endpoint.cluster != self._cluster:
             return
         own = self._own.get(endpoint.endpoint_id)
+        latest_ns = now.realtime_ns if arrived_ns is None else arrived_ns
+        if not 0 <= endpoint.incarnation - 1 < latest_ns + MAX_INCARNATION_AHEAD_NS:
+            self._refuse(own, now)
+            return
         if endpoint.incarnation == self.incarnation and self.state is not RegistrationState.READING:
             if own is not None:
                 own.seen = True
@@ -144,6 +157,7 @@ class Registration:
         self._conflict_ns = now.monotonic_ns
         if endpoint.incarnation > self.incarnation:
             self.state = RegistrationState.YIELDED
+            self.displaced_by = endpoint.incarnation
         elif own is not None:
             self._reassert(own, now)
 
@@ -155,6 +169,7 @@ class Registration:
             return
         if self.state is RegistrationState.YIELDED:
             self.state = RegistrationState.REGISTERED
+            self.displaced_by = None
             self.incarnation = max(self.incarnation, self._largest_seen) + 1
             for each in self._own.values():
                 each.seen, each.due_ns = False, now.monotonic_ns
@@ -187,6 +202,13 @@ class Registration:
             for endpoint_id, own in self._own.items()
             if own.present and own.sent_ns is not None
         ]
+
+    def _refuse(self, own: _Own | None, now: Instant) -> None:
+        """Count an implausible registration; peers that have read it are told ours again."""
+        self.refused += 1
+        self._refused_ns = now.monotonic_ns
+        if own is not None and self.state is RegistrationState.REGISTERED:
+            self._reassert(own, now)
 
     def _reassert(self, own: _Own, now: Instant) -> None:
         own.seen = False

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from probers.clock import Clock, TokenBucket
+from probers.clock import Clock, Instant, TokenBucket
 from probers.publish import kafka_client
 from probers.publish.backlog import Backlog, Message
+from probers.publish.clock_offset import ClockOffset
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.connection import KafkaSettings
@@ -84,12 +85,13 @@ class Publisher:
         self._backlog = Backlog(queue_bytes)
         self._dead_letter_budget = TokenBucket(DEAD_LETTERS_HZ, DEAD_LETTER_BURST)
         # Serial number -> message and when it was handed over; insertion order is age.
-        self._in_flight: dict[int, tuple[Message, int]] = {}
+        self._in_flight: dict[int, tuple[Message, Instant]] = {}
         self._in_flight_bytes = 0
         self._serial = 0
         self._all_down = False
         self._fatal = False
         self.counts = PublishCounts()
+        self.clock_offset = ClockOffset()
         self._client = kafka_client.load()
         self._producer = self._connect()
 
@@ -103,7 +105,10 @@ class Publisher:
         if self._all_down:
             return True
         oldest = next(iter(self._in_flight.values()), None)
-        return oldest is not None and self._clock.now().monotonic_ns - oldest[1] > AWAY_AFTER_NS
+        return (
+            oldest is not None
+            and self._clock.now().monotonic_ns - oldest[1].monotonic_ns > AWAY_AFTER_NS
+        )
 
     def publish(self, topic: Topic, key: str, record: Any, event_ns: int) -> None:
         """Queue a record; the oldest are dropped when there is no room."""
@@ -222,7 +227,7 @@ class Publisher:
             len(self._in_flight) < WINDOW_MESSAGES and self._in_flight_bytes < WINDOW_BYTES
         ) and (message := self._backlog.next_message()) is not None:
             self._serial += 1
-            self._in_flight[self._serial] = (message, self._clock.now().monotonic_ns)
+            self._in_flight[self._serial] = (message, self._clock.now())
             self._in_flight_bytes += message.size_bytes
             try:
                 self._producer.produce(
@@ -242,12 +247,15 @@ class Publisher:
                 self._count_dropped(message)
                 self._log.warning("record.refused", topic=message.topic, error=error)
 
-    def _on_delivery(self, serial: int, error: Any, _: Any) -> None:
+    def _on_delivery(self, serial: int, error: Any, confirmed: Any) -> None:
+        _, sent = self._in_flight.get(serial, (None, None))
         message = self._landed(serial)
         if message is None:
             return
         if error is None:
             self._all_down = False
+            if sent is not None:
+                self._observe_confirmation(sent, confirmed)
             if message.kind == topics.PROBE_ROUND.name:
                 self.counts.rounds_sent += 1
                 self.counts.results_sent += message.results
@@ -256,6 +264,16 @@ class Publisher:
         else:
             self._count_dropped(message)
             self._log.debug("record.dropped", topic=message.topic, error=error)
+
+    def _observe_confirmation(self, sent: Instant, confirmed: Any) -> None:
+        """Learn the offset of the clock from the time at which the broker appended a record."""
+        kind, appended_ms = confirmed.timestamp()
+        latency_s = confirmed.latency()
+        if latency_s is not None:
+            by_broker = kind == self._client.TIMESTAMP_LOG_APPEND_TIME
+            self.clock_offset.record_confirmed(
+                sent, int(latency_s * 1e9), appended_ms if by_broker else None
+            )
 
     def _landed(self, serial: int) -> Message | None:
         found = self._in_flight.pop(serial, None)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from probers.clock import Instant
-from schemas.enums import AgentState
+from schemas.enums import AgentState, ProbingState
 from schemas.records import Heartbeat
 from schemas.version import VERSION
 
@@ -17,6 +17,9 @@ SHOWN_NS: Final = 60 * 10**9
 # beyond what an agent is for.
 MAX_DELAYS: Final = 4_096
 PERCENTILE: Final = 95
+# Packets dropped by the kernel that a heartbeat mentions, and the least time they are counted over.
+FLOOD_HZ: Final = 1_000
+LEAST_INTERVAL_S: Final = 0.1
 
 
 def _shown(at_ns: int, now: Instant) -> bool:
@@ -65,6 +68,21 @@ class CountWatch:
         if self._at_ns is None or not _shown(self._at_ns, now):
             return None
         return f"{count} {self._what}"
+
+
+class FloodWatch:
+    """Notices that the kernel drops many packets of strangers."""
+
+    def __init__(self, started: Instant) -> None:
+        self._count = 0
+        self._at_ns = started.monotonic_ns
+
+    def reason(self, count: int, now: Instant) -> str | None:
+        """Return what the heartbeat says, given the number dropped since the start."""
+        passed_s = max(LEAST_INTERVAL_S, (now.monotonic_ns - self._at_ns) / 1e9)
+        rate_hz = (count - self._count) / passed_s
+        self._count, self._at_ns = count, now.monotonic_ns
+        return f"a flood: {rate_hz:,.0f} packets/s dropped" if rate_hz >= FLOOD_HZ else None
 
 
 class BrokerAbsence:
@@ -154,6 +172,17 @@ class Vitals:
     broker_away: bool
     host_delay_ns: int | None
     registered: bool
+    probing: ProbingState
+    probing_reason: str | None
+    displaced_by: int | None
+    flows_active: int
+    lists_refused: int
+    list_refusal: str | None
+    registrations_refused: int
+    clock_offset_ns: int | None
+    clock_error_ns: int | None
+    clock_offset_reason: str | None
+    packets_filtered: int | None
     reasons: list[str] = field(default_factory=list)
 
 
@@ -202,6 +231,17 @@ class HeartbeatBuilder:
             records_undecodable=vitals.records_undecodable,
             broker_away=vitals.broker_away,
             host_delay_ns=vitals.host_delay_ns,
+            probing=vitals.probing,
+            probing_reason=vitals.probing_reason,
+            displaced_by=vitals.displaced_by,
+            flows_active=vitals.flows_active,
+            lists_refused=vitals.lists_refused,
+            list_refusal=vitals.list_refusal,
+            registrations_refused=vitals.registrations_refused,
+            clock_offset_ns=vitals.clock_offset_ns,
+            clock_error_ns=vitals.clock_error_ns,
+            clock_offset_reason=vitals.clock_offset_reason,
+            packets_filtered=vitals.packets_filtered,
             producer_version=VERSION,
         )
         self._seq += 1

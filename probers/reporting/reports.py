@@ -17,9 +17,18 @@ from probers.probing.rnic import Rnic
 from probers.probing.rounds import Round
 from probers.probing.trace import FinishedTrace
 from probers.publish.publisher import Publisher
-from probers.reporting.heartbeat import BrokerAbsence, ClockWatch, CountWatch, Delays, Vitals
+from probers.reporting.heartbeat import (
+    BrokerAbsence,
+    ClockWatch,
+    CountWatch,
+    Delays,
+    FloodWatch,
+    Vitals,
+)
 from probers.transports.base import Transport
+from probers.transports.sockets import LINUX
 from schemas import topics
+from schemas.enums import ProbingState
 from schemas.ids import state_id
 from schemas.records import (
     ComponentState,
@@ -43,6 +52,7 @@ class VitalSigns:
         self.delays = Delays()
         self._drops = CountWatch("records dropped")
         self._forged = CountWatch("packets not sealed with a key of ours")
+        self._flood = FloodWatch(started)
 
     def gather(
         self,
@@ -58,13 +68,18 @@ class VitalSigns:
     ) -> Vitals:
         """Return the contents of the next heartbeat, with the reasons if the agent is degraded."""
         packets = [rnic.counts() for rnic in rnics]
+        filtered = sum(p.filtered for p in packets)
+        probing, probing_reason = probing_state(registration, follower)
+        offset = publisher.clock_offset.estimate(now)
+        refusal = inbox.counts.refusal and inbox.counts.refusal.value
         reasons = [
             registration.conflict(now),
             self.absence.reason(now),
             self._drops.reason(publisher.counts.dropped.total(), now),
             self._forged.reason(sum(p.forged for p in packets), now),
             self.clock.reason(now),
-            inbox.counts.refusal and f"ping list refused: {inbox.counts.refusal.value}",
+            self._flood.reason(filtered, now),
+            refusal and f"ping list refused: {refusal}",
             "more targets than the rate allows" if overloaded else None,
             overlay and f"overlay tables: {overlay}",
             *(rnic.trouble for rnic in rnics),
@@ -85,8 +100,39 @@ class VitalSigns:
             broker_away=self.absence.away,
             host_delay_ns=self.delays.take_percentile_ns(),
             registered=registration.registered,
+            probing=probing,
+            probing_reason=probing_reason,
+            displaced_by=registration.displaced_by,
+            flows_active=len(follower.flows()) if registration.probing else 0,
+            lists_refused=follower.lists_refused,
+            list_refusal=refusal,
+            registrations_refused=registration.refused,
+            clock_offset_ns=offset.offset_ns,
+            clock_error_ns=offset.error_ns,
+            clock_offset_reason=offset.reason,
+            packets_filtered=filtered if LINUX else None,
             reasons=[reason for reason in reasons if reason],
         )
+
+
+def probing_state(
+    registration: Registration, follower: PingListFollower
+) -> tuple[ProbingState, str | None]:
+    """Return whether the agent probes, and if not, why."""
+    if registration.state is RegistrationState.YIELDED:
+        incarnation = registration.displaced_by
+        return ProbingState.DISPLACED, f"yielded to the agent with incarnation {incarnation}"
+    if registration.state is RegistrationState.READING:
+        return ProbingState.STARTING, "ping lists and registrations are not read yet"
+    if follower.version is None:
+        return ProbingState.NO_LIST, "no ping list for this agent"
+    if not follower.targets_active + follower.targets_waiting:
+        listed = follower.targets_listed
+        why = f"none of its {listed} targets can be probed" if listed else "it has no targets"
+        return ProbingState.EMPTY_LIST, f"ping list version {follower.version}: {why}"
+    if not follower.targets_active:
+        return ProbingState.WAITING, f"none of {follower.targets_waiting} targets has registered"
+    return ProbingState.PROBING, None
 
 
 def not_ready_reasons(

@@ -1,8 +1,10 @@
 """Agents on a real broker: they register, find each other, probe, and leave."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -11,12 +13,14 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from ops.running.processes import ProcessGroup
 from schemas import topics
-from schemas.enums import AgentState, ClockSource, ProbeStatus, TraceCause
+from schemas.enums import AgentState, ClockSource, ProbeStatus, ProbingState, TraceCause
 from schemas.enums import Transport as TransportKind
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
+from schemas.records import Heartbeat
 from schemas.topics import MAX_MESSAGE_BYTES
-from tests.integration.agent_harness import WAIT_S, Agents, Watcher
+from schemas.units import MS_NS
+from tests.integration.agent_harness import CODEC, WAIT_S, Agents, Watcher
 
 pytestmark = pytest.mark.broker
 
@@ -192,7 +196,7 @@ def test_tcp_targets_are_probed_by_connecting(agents: Agents, watcher: Watcher) 
 
 
 def test_of_two_agents_with_one_id_the_later_goes_on(agents: Agents, watcher: Watcher) -> None:
-    """The older yields, says so once and is silent; when the later leaves, it takes over."""
+    """The older yields, says so and probes no more; when the later leaves, it takes over."""
     agents.tell("agent-x", ("x/r0", "b/r0"))
     agents.start("b", agents.configure("b"))
     old = agents.start("old", agents.configure("x"))
@@ -216,6 +220,13 @@ def test_of_two_agents_with_one_id_the_later_goes_on(agents: Agents, watcher: Wa
     later = watcher.of(topics.PROBE_ROUND, "agent-x")[-1].incarnation
     assert later > old_incarnation
     assert old.running
+
+    def displaced() -> list[Heartbeat]:
+        beats = watcher.of(topics.HEARTBEAT, "agent-x")
+        return [beat for beat in beats if beat.probing is ProbingState.DISPLACED]
+
+    watcher.until("it goes on saying so", lambda: len(displaced()) >= 3)
+    assert {(b.incarnation, b.displaced_by) for b in displaced()} == {(old_incarnation, later)}
     new.process.terminate()
     watcher.until(
         "the older one takes over",
@@ -223,6 +234,71 @@ def test_of_two_agents_with_one_id_the_later_goes_on(agents: Agents, watcher: Wa
     )
     # A handful of registrations, not a war: first, second, and the taking over.
     assert len([r for r in watcher.of(topics.ENDPOINT, "x/r0") if r is not None]) <= 5
+
+
+def test_nobody_stops_an_agent_by_a_forged_record(agents: Agents, watcher: Watcher) -> None:
+    """A twin from the future and a list of version 2^62 are refused; the heartbeat says it."""
+    agents.tell("agent-b", ("b/r0", "a/r0"))
+    agents.tell("agent-a", ("a/r0", "b/r0"))
+    agents.start("a", agents.configure("a"))
+    agents.start("b", agents.configure("b"))
+    watcher.until("a probes b", lambda: bool(ok_pairs(watcher, "agent-a")))
+    own = watcher.of(topics.ENDPOINT, "a/r0")[-1]
+    future_ns = time.time_ns() + 23 * 3_600 * 10**9
+    forged = replace(own, port=9, incarnation=future_ns)
+    agents.put(topics.ENDPOINT, b"a/r0", CODEC.encode(topics.ENDPOINT, forged))
+    agents.tell("agent-a", version=2**62)
+
+    def latest() -> Heartbeat:
+        beat: Heartbeat = watcher.of(topics.HEARTBEAT, "agent-a")[-1]
+        return beat
+
+    watcher.until(
+        "both are refused",
+        lambda: (latest().registrations_refused, latest().lists_refused) == (1, 1),
+    )
+    beat = latest()
+    assert beat.list_refusal == "IMPLAUSIBLE_VERSION"
+    assert (beat.probing, beat.pinglist_version, beat.flows_active) == (ProbingState.PROBING, 1, 1)
+    assert beat.state is AgentState.DEGRADED
+    # Its peers learn the right address again.
+    watcher.until(
+        "a registers again", lambda: watcher.of(topics.ENDPOINT, "a/r0")[-1].port == own.port
+    )
+    rounds = len(watcher.of(topics.PROBE_ROUND, "agent-a"))
+    watcher.until(
+        "a goes on probing", lambda: len(watcher.of(topics.PROBE_ROUND, "agent-a")) > rounds + 2
+    )
+    agents.tell("agent-a", version=2)
+    watcher.until("an empty list is followed", lambda: latest().pinglist_version == 2)
+    beat = latest()
+    assert (beat.probing, beat.list_refusal) == (ProbingState.EMPTY_LIST, None)
+    assert beat.probing_reason == "ping list version 2: it has no targets"
+
+
+def test_an_agent_learns_its_clocks_offset_from_confirmations(
+    agents: Agents, watcher: Watcher
+) -> None:
+    """The broker of this host has the same clock: the offset is within its error of zero."""
+    agents.start("a", agents.configure("a"))
+
+    def latest() -> Heartbeat | None:
+        beats = watcher.of(topics.HEARTBEAT, "agent-a")
+        return beats[-1] if beats else None
+
+    watcher.until(
+        "the offset is known",
+        lambda: (beat := latest()) is not None and beat.clock_offset_ns is not None,
+    )
+    first = watcher.of(topics.HEARTBEAT, "agent-a")[0]
+    assert first.clock_offset_ns is None
+    assert "confirmations in the last minute" in (first.clock_offset_reason or "")
+    beat = latest()
+    assert beat is not None
+    assert beat.clock_offset_ns is not None
+    assert beat.clock_error_ns is not None
+    assert beat.clock_offset_reason is None
+    assert abs(beat.clock_offset_ns) <= beat.clock_error_ns < 1_000 * MS_NS
 
 
 def test_poison_and_foreign_lists_are_refused_and_told(agents: Agents, watcher: Watcher) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ops.doctor.examine import CHECKS, examine
 from ops.doctor.snapshot import Beat, Check, Snapshot, Status
-from schemas.enums import AgentState, PingListPhase, TargetOrigin, Transport
+from schemas.enums import AgentState, PingListPhase, ProbingState, TargetOrigin, Transport
 from schemas.records import Endpoint, Heartbeat, PingList, PingTarget, Skeleton, Task
 from tests.unit.ops.recording_samples import START_MS
 
@@ -172,6 +172,38 @@ CASES: list[tuple[str, Status, str, dict[str, object]]] = [
         {"live": {"agent-h0": Beat(delay_ms=6_000, incarnations=frozenset({1}))}},
     ),
     ("clocks", Status.WARN, "no heartbeat came in 2 s: cannot tell", {"live": {}}),
+    (
+        "clock offsets",
+        Status.WARN,
+        "against the broker's: agent-h0 0.9 s behind; 1 agent could not tell",
+        {
+            "heartbeats": {
+                "agent-h0": heartbeat(clock_offset_ns=-900_000_000),
+                "agent-h1": heartbeat("agent-h1", clock_offset_ns=3_000_000),
+                "agent-h2": heartbeat("agent-h2"),
+            }
+        },
+    ),
+    (
+        "clock offsets",
+        Status.FAIL,
+        "against the broker's: agent-h0 40.0 s ahead",
+        {"heartbeats": {"agent-h0": heartbeat(clock_offset_ns=40_000_000_000)}},
+    ),
+    (
+        "probing",
+        Status.FAIL,
+        "displaced, or refusing a ping list: agent-h0 (yielded to 7), "
+        "agent-h1 (list refused: IMPLAUSIBLE_VERSION)",
+        {
+            "heartbeats": {
+                "agent-h0": heartbeat(
+                    probing=ProbingState.DISPLACED, probing_reason="yielded to 7"
+                ),
+                "agent-h1": heartbeat("agent-h1", list_refusal="IMPLAUSIBLE_VERSION"),
+            }
+        },
+    ),
     (
         "drops",
         Status.WARN,

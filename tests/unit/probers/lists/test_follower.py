@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from probers.lists.directory import Directory
-from probers.lists.follower import PingListFollower, Refusal
+from probers.lists.follower import MAX_JUMP, PingListFollower, Refusal
 from schemas.enums import Transport as TransportKind
 from schemas.records import Endpoint, PingTarget
+from schemas.units import SECOND_NS
 from tests.unit.probers.makers import endpoint, ping_list, target
 
 
@@ -250,3 +251,28 @@ def test_one_that_leaves_during_the_second_reading_stays_away() -> None:
     agent.left("w2/r0")
     agent.read_to_end()
     assert agent.flows() == ()
+
+
+def test_a_version_beyond_what_the_job_can_have_published_is_refused() -> None:
+    """The list in force stays; the longer an agent read nothing, the more may have come."""
+    agent = follower()
+    assert agent.offer(ping_list(version=2**62)) is Refusal.IMPLAUSIBLE_VERSION
+    assert agent.offer(ping_list(version=-1)) is Refusal.IMPLAUSIBLE_VERSION
+    assert agent.offer(ping_list(target("w0/r0", "w1/r0"), version=70_000)) is None
+    jump = ping_list(version=70_000 + MAX_JUMP + 1)
+    assert agent.offer(jump) is Refusal.IMPLAUSIBLE_VERSION
+    assert (agent.version, agent.targets_waiting) == (70_000, 1)
+    assert agent.lists_refused == 3
+    assert agent.offer(jump, SECOND_NS) is None
+    assert agent.targets_listed == 0
+    agent.withdraw()
+    assert agent.offer(ping_list(version=1)) is None
+
+
+def test_a_list_that_the_job_published_later_with_an_older_version_is_told() -> None:
+    """Somebody moved the version on: what the job publishes now would be ignored in silence."""
+    agent = follower()
+    agent.offer(replace(ping_list(version=500), updated_at=100))
+    late = replace(ping_list(target("w0/r0", "w1/r0"), version=8), updated_at=99)
+    assert agent.offer(late) is Refusal.OLDER_VERSION
+    assert agent.offer(replace(late, updated_at=101)) is Refusal.VERSION_WENT_BACK

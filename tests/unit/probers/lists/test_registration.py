@@ -8,6 +8,7 @@ from probers.clock import Instant
 from probers.lists.registration import (
     CONFIRM_NS,
     CONFLICT_SHOWN_NS,
+    MAX_INCARNATION_AHEAD_NS,
     REASSERT_NS,
     Announcement,
     Registration,
@@ -232,3 +233,48 @@ def test_time_is_taken_from_what_is_given() -> None:
     assert announcement.endpoint is not None
     assert announcement.endpoint.registered_at == 2_000
     assert announcement.endpoint.incarnation == 1_000
+
+
+@pytest.mark.parametrize("ahead_ns", [23 * 3_600 * SECOND_NS, MAX_INCARNATION_AHEAD_NS + 1])
+def test_a_twin_from_the_future_is_refused_told_and_answered(ahead_ns: int) -> None:
+    """Nobody starts hours after his registration arrived: the agent goes on and registers again."""
+    running = Running()
+    own = running.announced()
+    running.see(own)
+    running.clock.advance(2 * REASSERT_NS)
+    running.see(replace(own, port=9, incarnation=running.clock.realtime_ns + ahead_ns))
+    assert running.agent.probing
+    assert running.agent.refused == 1
+    assert "1 registrations under this id refused" in (
+        running.agent.conflict(running.clock.now()) or ""
+    )
+    assert running.announced() == replace(own, registered_at=running.clock.now().epoch_us)
+    running.clock.advance(CONFLICT_SHOWN_NS + 1)
+    assert running.agent.conflict(running.clock.now()) is None
+    assert running.agent.incarnation == own.incarnation
+
+
+def test_the_broker_says_what_the_future_is() -> None:
+    """An agent whose own clock is two hours behind yields to a twin whose clock is right."""
+    running = Running()
+    own = running.announced()
+    arrived_ns = running.clock.realtime_ns + 2 * 3_600 * SECOND_NS
+    twin = replace(own, incarnation=arrived_ns - SECOND_NS)
+    running.see(twin)
+    assert running.agent.probing
+    running.agent.seen(twin, running.clock.now(), arrived_ns=arrived_ns)
+    assert running.agent.state is RegistrationState.YIELDED
+    assert running.agent.displaced_by == twin.incarnation
+    running.agent.left("w0/r0", running.clock.now())
+    assert running.agent.probing
+    assert running.agent.displaced_by is None
+
+
+def test_an_incarnation_that_is_none_is_refused() -> None:
+    """Neither 0 nor less, while reading as well: it must not count as the largest seen."""
+    running = Running(read=False)
+    for incarnation in (0, -(2**63), 2**62):
+        running.see(endpoint("w0/r0", agent_id="agent-a", incarnation=incarnation))
+    running.agent.read_to_end()
+    assert running.agent.refused == 3
+    assert running.agent.incarnation == running.clock.realtime_ns

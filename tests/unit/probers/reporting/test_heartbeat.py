@@ -1,6 +1,6 @@
 """State, reasons and the percentile of a heartbeat."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from probers.reporting.heartbeat import (
     SHOWN_NS,
@@ -8,10 +8,11 @@ from probers.reporting.heartbeat import (
     ClockWatch,
     CountWatch,
     Delays,
+    FloodWatch,
     HeartbeatBuilder,
     Vitals,
 )
-from schemas.enums import AgentState
+from schemas.enums import AgentState, ProbingState
 from schemas.units import SECOND_NS
 from tests.unit.probers.clocks import ManualClock
 
@@ -31,6 +32,17 @@ VITALS = Vitals(
     broker_away=False,
     host_delay_ns=None,
     registered=True,
+    probing=ProbingState.PROBING,
+    probing_reason=None,
+    displaced_by=None,
+    flows_active=20,
+    lists_refused=0,
+    list_refusal=None,
+    registrations_refused=0,
+    clock_offset_ns=-3_000_000,
+    clock_error_ns=1_000_000,
+    clock_offset_reason=None,
+    packets_filtered=9,
 )
 
 
@@ -126,3 +138,25 @@ def test_a_flood_of_delays_does_not_grow() -> None:
     for _ in range(10_000):
         delays.add(1)
     assert delays.take_percentile_ns() == 1
+
+
+def test_a_heartbeat_carries_what_was_gathered() -> None:
+    """Every field of the vitals that the record has too."""
+    heart = HeartbeatBuilder(cluster="c1", agent_id="a", host_id="h", interval_ns=SECOND_NS)
+    beat = heart.build(VITALS, incarnation=7, now=ManualClock().now())
+    shared = {f.name for f in fields(Vitals)} & {f.name for f in fields(beat)}
+    assert len(shared) == len(fields(Vitals)) - 2  # `registered` and `reasons` make the state
+    assert {name: getattr(beat, name) for name in shared} == {
+        name: getattr(VITALS, name) for name in shared
+    }
+
+
+def test_a_flood_is_mentioned_while_it_lasts() -> None:
+    """By the packets dropped since the heartbeat before; some strays are none."""
+    clock = ManualClock()
+    watch = FloodWatch(clock.now())
+    said = []
+    for dropped in (0, 999, 150_999, 151_000):
+        clock.advance(SECOND_NS)
+        said.append(watch.reason(dropped, clock.now()))
+    assert said == [None, None, "a flood: 150,000 packets/s dropped", None]
