@@ -34,6 +34,8 @@ class CoreConfig:
     refine_ns : how long a fault is young, and its component may still be refined
     update_gap_ns : least distance of updates that change nothing essential
     aftermath_ns : how long latency after a fault counts as its aftermath
+    path_keep_ns : how long the path of a 5-tuple that is not traced again is known
+    max_agents, max_endpoints, max_flows : what is known at once; more is refused
     """
 
     cluster: str
@@ -53,9 +55,16 @@ class CoreConfig:
     refine_ns: int = 30 * SECOND_NS
     update_gap_ns: int = 10 * SECOND_NS
     aftermath_ns: int = 60 * SECOND_NS
+    path_keep_ns: int = 900 * SECOND_NS
+    max_agents: int = 20_000
+    max_endpoints: int = 200_000
+    max_flows: int = 2_000_000
 
 
 SECTION: Final = "localizer"
+# A path that was not traced again is known for this many look-backs: a little longer than a process
+# that starts again would know it.
+PATH_KEEP: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,15 @@ class LocalizerConfig:
     stall_s: float = setting(
         30.0, "nothing read for so long though there is something: the process ends", (5, 3600)
     )
+    max_agents: int = setting(20_000, "agents known at once; more are refused", (1, 1_000_000))
+    max_endpoints: int = setting(
+        200_000, "endpoints registered at once; more are refused", (1, 10_000_000)
+    )
+    max_flows: int = setting(
+        2_000_000,
+        "5-tuples on ping lists, and 5-tuples with a known path; more are refused",
+        (1, 100_000_000),
+    )
 
     def core(self, cluster: str) -> CoreConfig:
         """Return what the core decides by."""
@@ -89,6 +107,10 @@ class LocalizerConfig:
             min_flows=self.min_flows,
             resolve_ns=round(self.resolve_s * SECOND_NS),
             flap_ns=round(self.flap_s * SECOND_NS),
+            path_keep_ns=round(PATH_KEEP * self.lookback_s * SECOND_NS),
+            max_agents=self.max_agents,
+            max_endpoints=self.max_endpoints,
+            max_flows=self.max_flows,
         )
 
 

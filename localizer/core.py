@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
-from localizer.facts.anomalies import OpenAnomalies
+from localizer.facts.anomalies import MAX_FLOWS, OpenAnomalies
 from localizer.facts.inputs import Event, RecordIntake, Sources
 from localizer.facts.liveness import Liveness
 from localizer.facts.overlay import FlowTables
@@ -55,10 +55,10 @@ class Core:
         topology = Topology()
         self.sources = Sources(
             topology=topology,
-            paths=PathBook(topology),
-            roster=Roster(),
-            liveness=Liveness(),
-            anomalies=OpenAnomalies(),
+            paths=PathBook(topology, config.max_flows),
+            roster=Roster(config.max_endpoints, config.max_flows),
+            liveness=Liveness(config.max_agents),
+            anomalies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             states=StateBook(),
         )
         self.tables = FlowTables(topology)

@@ -16,8 +16,8 @@ all that the input partitions held when the mark was seen (`Barrier`). A partiti
 not idle: a worker that starts on a backlog may finish one partition before it begins another, and
 marks those without input as idle. If all are idle, the greatest mark counts.
 
-A progress mark or an anomaly whose time is further ahead of its own arrival than `AHEAD_NS` is
-refused: one mark must not carry the cluster's time away.
+A progress mark, an anomaly or a trace whose time is further ahead of its own arrival than
+`MAX_AHEAD_NS` is refused: one mark must not carry the cluster's time away.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,16 +27,14 @@ from typing import Any, Final
 from localizer.config import GRID_NS
 from localizer.facts.inputs import Event
 from schemas import topics
+from schemas.bounds import MAX_AHEAD_NS
 from schemas.enums import AnomalyKind, AnomalyState
-from schemas.records import Anomaly
+from schemas.records import Anomaly, PathTrace
 from schemas.units import MS_NS, SECOND_NS, us_to_ns
 
 Place = tuple[str, int]
 # Topics whose records may be applied in any order: one from the future holds back no later one.
 UNORDERED: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
-# How far the time of a mark or an anomaly may be ahead of its arrival: clocks of agents are part of
-# it as long as the worker's marks are event time.
-AHEAD_NS: Final = 60 * SECOND_NS
 # An anomaly before the first mark of its partition is at most so much older than the mark.
 BEFORE_FIRST_NS: Final = 60 * SECOND_NS
 # Keys of a topic are in order over so much time; a key that says nothing for longer is forgotten.
@@ -103,16 +101,12 @@ class Merge:
         Raises
         ------
         ImplausibleTimeError
-            If a mark or an anomaly is ahead of its own arrival.
+            If a mark, an anomaly or a trace is ahead of its own arrival.
         """
         arrived_ns = timestamp_ms * MS_NS
         if topic == topics.ANOMALY.name and isinstance(record, Anomaly):
             at_ns = us_to_ns(record.event_at)
-            if at_ns > arrived_ns + AHEAD_NS:
-                raise ImplausibleTimeError(
-                    f"event_at is {(at_ns - arrived_ns) / SECOND_NS:.0f} s ahead of its arrival, "
-                    f"at most {AHEAD_NS // SECOND_NS} s are plausible"
-                )
+            _check_time("event_at", at_ns, arrived_ns)
             event = Event(at_ns, topic, key, partition, offset, record)
             unmarked = self._unmarked.setdefault(partition, [])
             if record.kind is not AnomalyKind.PROGRESS:
@@ -122,8 +116,11 @@ class Merge:
             after_ns = at_ns - BEFORE_FIRST_NS if known is None else known.at_ns
             self._mark(partition, at_ns, idle=record.state is AnomalyState.IDLE)
             self._unmarked[partition] = []
+            self._forget_silent_keys(at_ns)
             until_ns = self._progress[partition].at_ns + GRID_NS
             return [replace(e, at_ns=min(max(e.at_ns, after_ns), until_ns)) for e in unmarked]
+        if isinstance(record, PathTrace):
+            _check_time("traced_at", us_to_ns(record.traced_at), arrived_ns)
         if topic not in UNORDERED:
             arrived_ns = self._in_order((topic, partition), key, arrived_ns)
         return [Event(arrived_ns, topic, key, partition, offset, record)]
@@ -133,11 +130,15 @@ class Merge:
         latest_ns = self._latest_ns.setdefault(place, {})
         at_ns = max(arrived_ns, latest_ns.pop(key, arrived_ns))
         latest_ns[key] = at_ns
-        oldest = next(iter(latest_ns))
-        while latest_ns[oldest] < arrived_ns - ORDERED_NS:
-            del latest_ns[oldest]
-            oldest = next(iter(latest_ns))
         return at_ns
+
+    def _forget_silent_keys(self, now_ns: int) -> None:
+        for latest_ns in self._latest_ns.values():
+            while latest_ns:
+                oldest = next(iter(latest_ns))
+                if latest_ns[oldest] >= now_ns - ORDERED_NS:
+                    break
+                del latest_ns[oldest]
 
     def _mark(self, partition: int, at_ns: int, *, idle: bool) -> None:
         known = self._progress.get(partition)
@@ -152,6 +153,15 @@ class Merge:
         bound_ns = min(active_ns) if active_ns else max(p.at_ns for p in self._progress.values())
         if bound_ns > (self.watermark_ns or 0):
             self.watermark_ns = bound_ns
+
+
+def _check_time(name: str, at_ns: int, arrived_ns: int) -> None:
+    """Raise ImplausibleTimeError for a time too far ahead of its record's arrival."""
+    if at_ns > arrived_ns + MAX_AHEAD_NS:
+        raise ImplausibleTimeError(
+            f"{name} is {(at_ns - arrived_ns) / SECOND_NS:.0f} s ahead of its arrival, "
+            f"at most {MAX_AHEAD_NS // SECOND_NS} s are plausible"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from schemas.units import MS_NS, SECOND_NS
 
 REMEMBER_S: Final = 1.0
 METRICS_S: Final = 10.0
+REFUSED_S: Final = 60.0
 EVENTS: Final = {
     FaultLifecycle.OPEN: "fault.opened",
     FaultLifecycle.UPDATED: "fault.updated",
@@ -52,6 +53,9 @@ class Service:
         self._decided_ns: int | None = None
         self._stopping = False
         self._ready = False
+        # Refusals that were logged, and when the next ones may be.
+        self._refused: dict[str, int] = {}
+        self._next_refused = 0.0
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -227,7 +231,17 @@ class Service:
             raise refused(f"key {name!r} names another record than {own!r}")
         return name, record
 
+    def _log_refusals(self, core: Core) -> None:
+        """Log, at most once a minute, that there is too much of something."""
+        refused, now = core.sources.refused, time.monotonic()
+        more = {what: n - self._refused.get(what, 0) for what, n in refused.items()}
+        more = {what: n for what, n in more.items() if n}
+        if more and now >= self._next_refused:
+            self._log.warning("records.beyond_bounds", **more)
+            self._refused, self._next_refused = refused, now + REFUSED_S
+
     def _metrics(self, core: Core, outbox: Outbox) -> None:
+        self._log_refusals(core)
         decided_ns = self._decided_ns
         behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS
         self._counts["dead_letters"] = outbox.dead_letters
@@ -239,4 +253,6 @@ class Service:
             late=core.late,
             unknown_addresses=core.sources.paths.unknown_addresses,
             refused_components=core.intake.refused,
+            agents=len(core.sources.liveness),
+            beyond_bounds=sum(core.sources.refused.values()),
         )

@@ -15,7 +15,8 @@ from localizer.network.topology import Topology
 from schemas.ids import FlowId
 
 NONE: Final[frozenset[str]] = frozenset()
-# The index renumbers its endpoints when it has this many unused numbers, and as many as are in use.
+# The index renumbers its endpoints when it has this many unused numbers, and as many as are in use;
+# it is built anew when it has so many unused numbers of agents and components.
 SPARE_NUMBERS: Final = 1_024
 
 
@@ -34,7 +35,7 @@ class IndexCache:
         agents, endpoints = self._roster.pop_changes()
         keys = self._paths.pop_changes()
         moved = self._topology.pop_moved_ends()
-        if self._topology.fabric_version != self._version:
+        if self._topology.fabric_version != self._version or self._wastes_numbers():
             self._version = self._topology.fabric_version
             self._begin()
             agents, endpoints, keys, moved = (
@@ -74,12 +75,25 @@ class IndexCache:
 
     def _begin(self) -> None:
         self._index = FlowIndex()
+        # Count of numbers at which their use is looked at again.
+        self._check_at = SPARE_NUMBERS
         self._replies = ReplyWays(self._topology, self._index)
         self._lists: dict[str, set[FlowId]] = {}
         # By 5-tuple the agents that list it; by endpoint the agents whose lists name it.
         self._owners: dict[FlowId, tuple[str, ...]] = {}
         self._naming: defaultdict[str, set[str]] = defaultdict(set)
         self._named: dict[str, set[str]] = {}
+
+    def _wastes_numbers(self) -> bool:
+        """Return whether most numbers or rows of the index belong to what left."""
+        index = self._index
+        if index.spare_row_count > SPARE_NUMBERS + 2 * len(index):
+            return True
+        count = index.number_count
+        if count < self._check_at:
+            return False
+        self._check_at = count + SPARE_NUMBERS
+        return count > SPARE_NUMBERS + 2 * index.used_number_count
 
     def _agents_naming(self, endpoints: set[str], but: set[str]) -> dict[str, set[str]]:
         """Return the agents whose lists name some endpoints, with the endpoints that each names."""

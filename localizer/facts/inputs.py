@@ -7,6 +7,7 @@ pass before a decision: agents die, anomalies that nobody repeats end.
 from dataclasses import dataclass
 from typing import Any, Final
 
+from localizer.config import CoreConfig
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.liveness import Agent, Liveness
@@ -45,6 +46,17 @@ class Sources:
     liveness: Liveness
     anomalies: OpenAnomalies
     states: StateBook
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many records were refused because there is too much of a kind."""
+        return {
+            "heartbeats": self.liveness.refused,
+            "registrations": self.roster.refused,
+            "traces": self.paths.refused,
+            "anomalies": self.anomalies.refused,
+            "states": self.states.refused,
+        }
 
     def members(self) -> list[Agent]:
         """Return the agents that are part of the cluster."""
@@ -111,7 +123,9 @@ class RecordIntake:
                     record, event.at_ns, partition=event.partition, now_ns=now_ns
                 )
             case PathTrace():
-                sources.paths.add_trace(record)
+                agent_of = sources.roster.agent_of
+                known = agent_of(record.src) is not None and agent_of(record.dst) is not None
+                sources.paths.add_trace(record, now_ns, registered=known)
             case FlowTable():
                 self._tables.set_table(record)
             case ComponentState():
@@ -160,7 +174,8 @@ class RecordIntake:
 class Housekeeper:
     """Brings the facts up to date before a decision."""
 
-    def __init__(self, sources: Sources, index: IndexCache) -> None:
+    def __init__(self, config: CoreConfig, sources: Sources, index: IndexCache) -> None:
+        self._config = config
         self._sources = sources
         self._index = index
         # Versions of anomalies and roster when anomalies of departed endpoints were last dropped.
@@ -185,6 +200,7 @@ class Housekeeper:
                 now_ns, sources.roster.deserted_agents(), sources.roster.is_registered
             )
             sources.roster.forget_departed(now_ns)
+            sources.paths.forget_untraced(now_ns - self._config.path_keep_ns)
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:

@@ -8,6 +8,9 @@ from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
 from schemas.units import SECOND_NS
 
+# Endpoints registered at once, and 5-tuples on all ping lists.
+MAX_ENDPOINTS: Final = 200_000
+MAX_FLOWS: Final = 2_000_000
 # Departed endpoints remembered at most.
 MAX_GONE: Final = 200_000
 # How long an endpoint or agent that left is remembered. Who probed it has a new ping list, and its
@@ -20,14 +23,21 @@ class Roster:
 
     Attributes
     ----------
+    refused
+        Registrations and ping lists beyond the bounds.
     version
         Grows when the probed 5-tuples may change.
     now_ns
         Present; whoever applies a record sets it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_endpoints: int = MAX_ENDPOINTS, max_flows: int = MAX_FLOWS) -> None:
         self.version = 0
+        self.refused = 0
+        self._max_endpoints = max_endpoints
+        self._max_flows = max_flows
+        # 5-tuples on all ping lists.
+        self._listed = 0
         self.now_ns = 0
         self._endpoints: dict[str, Endpoint] = {}
         # Registered endpoints by agent, and how many of them are present.
@@ -48,6 +58,9 @@ class Roster:
         known = self._endpoints.get(endpoint_id)
         if endpoint is not None:
             if known is not None and not self.has_left(endpoint_id) and _same(known, endpoint):
+                return
+            if known is None and len(self._endpoints) >= self._max_endpoints:
+                self.refused += 1
                 return
             # The registration replaces any earlier one.
             self._leave(endpoint_id)
@@ -88,10 +101,16 @@ class Roster:
 
     def set_pinglist(self, agent_id: str, pinglist: PingList | None) -> None:
         """Apply an agent's ping list, or (None) that it has none any more."""
-        known = self._lists.pop(agent_id, None)
+        known = self._lists.get(agent_id)
+        if pinglist is not None and known is not None and known.version > pinglist.version:
+            return
+        listed = self._listed - _count_flows(known) + _count_flows(pinglist)
+        if listed > max(self._listed, self._max_flows):
+            self.refused += 1
+            return
+        self._listed = listed
+        self._lists.pop(agent_id, None)
         if pinglist is not None:
-            if known is not None and known.version > pinglist.version:
-                pinglist = known
             self._lists[agent_id] = pinglist
         self._changed[0].add(agent_id)
         self.version += 1
@@ -221,3 +240,8 @@ def _same(known: Endpoint, new: Endpoint) -> bool:
         new.host_id,
         new.task_id,
     )
+
+
+def _count_flows(pinglist: PingList | None) -> int:
+    """Return how many 5-tuples a list names."""
+    return 0 if pinglist is None else sum(target.flows for target in pinglist.targets)

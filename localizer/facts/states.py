@@ -119,7 +119,7 @@ class StateBook:
 
     def set_state(self, state: ComponentState) -> None:
         """Apply a state."""
-        known = self._states[state.component_id].get(state.attribute)
+        known = self._states.get(state.component_id, {}).get(state.attribute)
         if known is None:
             if self._count >= MAX_STATES:
                 self.refused += 1
@@ -137,6 +137,8 @@ class StateBook:
         """Forget a state by its id, `<component>|<attribute>`."""
         component_id, _, attribute = state_id.rpartition("|")
         if self._states.get(component_id, {}).pop(attribute, None) is not None:
+            if not self._states[component_id]:
+                del self._states[component_id]
             self._count -= 1
             self.version += 1
 

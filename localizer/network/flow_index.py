@@ -121,6 +121,7 @@ class FlowIndex:
         self.rows[place] = NOTHING
         self.live[place] = False
         self._free.append(place)
+        self._crossed[place] = ()
         self._note_change(place, ())
         return True
 
@@ -137,6 +138,16 @@ class FlowIndex:
     def number_count(self) -> int:
         """How many numbers are in use, `NOTHING` included."""
         return len(self._names)
+
+    @property
+    def spare_row_count(self) -> int:
+        """How many rows are free."""
+        return len(self._free)
+
+    @property
+    def used_number_count(self) -> int:
+        """How many numbers live rows have."""
+        return int(np.count_nonzero(self.crossing))
 
     def row_of(self, key: FlowId, components: Iterable[str]) -> int:
         """Return the row of a 5-tuple if it was set with this object of components, else -1."""

@@ -43,13 +43,15 @@ LATEST: Final = 2
 # Cached paths that traces share: per 5-tuple one besides the current one, and a minimum.
 SHARED_EACH: Final = 2
 SHARED_LEAST: Final = 1_024
-# 5-tuples kept. Eight targets with two 5-tuples each for 65,536 RNICs are a million; beyond the
-# bound the one traced longest ago is dropped.
+# 5-tuples kept. Eight targets with two 5-tuples each for 65,536 RNICs are a million.
 MAX_FLOWS: Final = 2_000_000
+# Of these, 5-tuples with an end that nobody registered.
+MAX_STRANGERS: Final = 16_384
 
 
 @dataclass(slots=True)
 class _Flow:
+    seen_ns: int = 0
     complete: list[Trace] = field(default_factory=list)
     baseline: list[Trace] = field(default_factory=list)
     recent: list[Trace] = field(default_factory=list)
@@ -64,16 +66,18 @@ class PathBook:
     ----------
     unknown_addresses
         Hops that answered with an address that no component of the topology has.
-    forgotten
-        5-tuples dropped because there were too many.
+    refused
+        Traces of 5-tuples beyond the bounds.
     """
 
     def __init__(self, topology: Topology, max_flows: int = MAX_FLOWS) -> None:
         self.unknown_addresses = 0
-        self.forgotten = 0
+        self.refused = 0
         self._topology = topology
         self._max_flows = max_flows
+        # The one traced longest ago first.
         self._flows: OrderedDict[FlowId, _Flow] = OrderedDict()
+        self._strangers: set[FlowId] = set()
         # 5-tuples whose path may have changed since `pop_changes`.
         self._changed: set[FlowId] = set()
         self._times = TraceTimes()
@@ -87,12 +91,29 @@ class PathBook:
     def __len__(self) -> int:
         return len(self._flows)
 
-    def add_trace(self, trace: PathTrace) -> None:
-        """Add a trace; the result does not depend on the order of traces."""
+    def add_trace(self, trace: PathTrace, now_ns: int = 0, *, registered: bool = True) -> None:
+        """Add a trace; the result does not depend on the order of traces.
+
+        Parameters
+        ----------
+        now_ns
+            Present.
+        registered
+            Whether both ends are registered.
+        """
         key = key_of(trace.src, trace.dst, trace.flow)
         flow = self._flows.get(key)
+        if registered:
+            self._strangers.discard(key)
         if flow is None:
+            full = not registered and len(self._strangers) >= MAX_STRANGERS
+            if full or len(self._flows) >= self._max_flows:
+                self.refused += 1
+                return
             flow = self._flows[key] = _Flow()
+            if not registered:
+                self._strangers.add(key)
+        flow.seen_ns = now_ns
         self._flows.move_to_end(key)
         made = trace_of(trace)
         # The target's address need not be in the topology: the record names the target.
@@ -114,11 +135,22 @@ class PathBook:
         newest_ns = flow.recent[-1].traced_ns
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
         self._times.record_trace(key, newest_ns)
-        while len(self._flows) > self._max_flows:
-            gone, _ = self._flows.popitem(last=False)
-            self._times.forget_flow(gone)
-            self._changed.add(gone)
-            self.forgotten += 1
+
+    def forget_untraced(self, before_ns: int) -> None:
+        """Forget the 5-tuples that were last traced before a time."""
+        while self._flows:
+            key, flow = next(iter(self._flows.items()))
+            if flow.seen_ns >= before_ns:
+                break
+            del self._flows[key]
+            self._strangers.discard(key)
+            self._times.forget_flow(key)
+            self._changed.add(key)
+        # Paths of what departed stay in the caches otherwise.
+        if len(self._shared) > SHARED_LEAST + SHARED_EACH * len(self._flows):
+            self._shared = {}
+        if len(self._untraced) > SHARED_LEAST + SHARED_EACH * len(self._flows):
+            self._untraced = {}
 
     def pop_changes(self) -> set[FlowId]:
         """Return the 5-tuples with a new path since the last call.

@@ -8,7 +8,7 @@ from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
 from localizer.facts.overlay import FlowTables
-from localizer.inference.causes import Reason
+from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
@@ -59,7 +59,7 @@ class Decider:
         self._next_ns = 0
         self._echoes: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
-        self._tidier = Housekeeper(sources, self._index)
+        self._tidier = Housekeeper(config, sources, self._index)
         self.silences = SilenceClaims(config.cluster, sources)
 
     @property
@@ -92,6 +92,9 @@ class Decider:
             and not self._lifecycle.open_faults()
         ):
             self._index.prepare()
+            # What the last storm left behind goes.
+            Cause.of.cache_clear()
+            self.silences.forget()
             self._lifecycle.observe([], self._situation([], now_ns), now_ns)
             return []
         claims = self._claims(now_ns)

@@ -85,11 +85,16 @@ class SilenceClaims:
             place = ComponentKind(event.component_kind), event.component_id
             self._groups.append(_Group(missed_ns, us_to_ns(event.event_at), (place,)))
 
+    def forget(self) -> None:
+        """Forget who fell silent together: all is well."""
+        self._groups.clear()
+        self._alone.clear()
+
     def find(self, now_ns: int) -> list[Claim]:
         """Return a claim for each agent that is dead alone, and one for each group."""
         dead = self._sources.liveness.dead
-        if not dead and not self._groups:
-            self._alone.clear()
+        if not dead:
+            self.forget()
             return []
         self._sort_into_groups(now_ns)
         failing = self._failing()

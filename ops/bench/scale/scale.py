@@ -8,7 +8,15 @@ from types import ModuleType
 from typing import Final
 
 from ops.bench.rig.report import Figure
-from ops.bench.scale import cluster, localizer, localizer_ends, pinglists, skeleton, workers
+from ops.bench.scale import (
+    cluster,
+    localizer,
+    localizer_ends,
+    localizer_life,
+    pinglists,
+    skeleton,
+    workers,
+)
 
 COMMAND: Final = "make bench-scale"
 RUNS: Final = 3
@@ -23,6 +31,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     pinglists,
     localizer,
     localizer_ends,
+    localizer_life,
     cluster,
     workers,
 )

@@ -111,6 +111,7 @@ def test_keys_that_fell_silent_are_forgotten() -> None:
             topics.ENDPOINT.name, f"e{n}", None, partition=0, offset=n,
             timestamp_ms=START // MS_NS + 1_000 * n,
         )  # fmt: skip
+        put(merge, mark(START + n * SECOND_NS), 0)
     (kept,) = merge._latest_ns.values()
     assert len(kept) <= ORDERED_NS // SECOND_NS + 1
 

@@ -1,6 +1,6 @@
 """Paths from traces, and what single hops say."""
 
-from localizer.network.paths import EVIDENCE_NS, PathBook
+from localizer.network.paths import EVIDENCE_NS, MAX_STRANGERS, PathBook
 from localizer.network.routes import derived, traced
 from localizer.network.topology import Topology
 from schemas.enums import ComponentKind, TraceCause
@@ -169,15 +169,28 @@ def test_a_hop_on_another_way_counts_for_that_way_only() -> None:
 
 
 def test_the_book_is_bounded() -> None:
-    """Beyond the bound the 5-tuple traced longest ago is forgotten; old evidence too."""
+    """Beyond the bound new 5-tuples are refused; old evidence is forgotten."""
     book = PathBook(small_fabric(), max_flows=3)
     for flow in range(5):
         book.add_trace(trace(FULL, flow=flow, at=START + flow * SECOND_NS))
     assert len(book) == 3
-    assert book.forgotten == 2
-    assert book.traced_since(START) == [("e0", "e1", flow) for flow in (2, 3, 4)]
-    book.add_trace(trace(FULL, flow=4, at=START + 2 * EVIDENCE_NS))
-    assert book.traced_since(0) == [("e0", "e1", 4)]
+    assert book.refused == 2
+    assert book.traced_since(START) == [("e0", "e1", flow) for flow in (0, 1, 2)]
+    book.add_trace(trace(FULL, flow=2, at=START + 2 * EVIDENCE_NS))
+    assert book.traced_since(0) == [("e0", "e1", 2)]
+
+
+def test_traces_from_nowhere_have_a_bound_of_their_own() -> None:
+    """They are refused long before the others, and forgotten like all that is not traced again."""
+    book = PathBook(small_fabric())
+    for flow in range(MAX_STRANGERS + 5):
+        book.add_trace(trace(FULL, flow=flow), START, registered=False)
+    assert (len(book), book.refused) == (MAX_STRANGERS, 5)
+    book.add_trace(trace(FULL, flow=MAX_STRANGERS), START + SECOND_NS)
+    book.add_trace(trace(FULL, flow=0), START + SECOND_NS, registered=False)
+    book.forget_untraced(START + 1)
+    assert len(book) == 2
+    assert book.traced_since(0) == [("e0", "e1", 0), ("e0", "e1", MAX_STRANGERS)]
 
 
 def test_a_dual_homed_rnic_is_not_guessed() -> None:
