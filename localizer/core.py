@@ -15,6 +15,7 @@ from localizer.facts.inputs import Event, RecordIntake, Sources
 from localizer.facts.liveness import Liveness
 from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
+from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
@@ -60,6 +61,7 @@ class Core:
             liveness=Liveness(config.max_agents),
             anomalies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             states=StateBook(),
+            reports=SelfReports(),
         )
         self.tables = FlowTables(topology)
         self.intake = RecordIntake(self.sources, self.tables)

@@ -12,6 +12,7 @@ from localizer.core import Core
 from localizer.edge.history import published
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import Reader
+from localizer.facts.coverage import COVERED_SHARE, total
 from localizer.merge import Barrier, ImplausibleTimeError, Merge
 from schemas import topics
 from schemas.codec import Codec, DecodeError
@@ -28,6 +29,9 @@ from schemas.units import MS_NS, SECOND_NS
 REMEMBER_S: Final = 1.0
 METRICS_S: Final = 10.0
 REFUSED_S: Final = 60.0
+# Coverage is counted over all ping lists; of so many tasks below the share the names are logged.
+COVERAGE_S: Final = 60.0
+COVERAGE_SHOWN: Final = 8
 EVENTS: Final = {
     FaultLifecycle.OPEN: "fault.opened",
     FaultLifecycle.UPDATED: "fault.updated",
@@ -56,6 +60,7 @@ class Service:
         # Refusals that were logged, and when the next ones may be.
         self._refused: dict[str, int] = {}
         self._next_refused = 0.0
+        self._next_coverage = 0.0
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -240,7 +245,25 @@ class Service:
             self._log.warning("records.beyond_bounds", **more)
             self._refused, self._next_refused = refused, now + REFUSED_S
 
+    def _log_coverage(self, core: Core) -> None:
+        """Log how much of what should be probed is, and the tasks of which too little is."""
+        by_task = {t: total(agents.values()) for t, agents in core.sources.coverage().items()}
+        every = total(by_task.values())
+        low = sorted(t for t, one in by_task.items() if one.share < COVERED_SHARE)
+        self._log.info(
+            "localizer.coverage",
+            expected=every.expected,
+            probed=round(every.seen),
+            share=round(every.share, 4),
+            tasks=len(by_task),
+            tasks_below=len(low),
+            below=low[:COVERAGE_SHOWN],
+        )
+
     def _metrics(self, core: Core, outbox: Outbox) -> None:
+        if time.monotonic() >= self._next_coverage:
+            self._next_coverage = time.monotonic() + COVERAGE_S
+            self._log_coverage(core)
         self._log_refusals(core)
         decided_ns = self._decided_ns
         behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS

@@ -9,16 +9,18 @@ from typing import Any, Final
 
 from localizer.config import CoreConfig
 from localizer.facts.anomalies import OpenAnomalies
+from localizer.facts.coverage import Coverage, coverage_by_task
 from localizer.facts.index_cache import IndexCache
-from localizer.facts.liveness import Agent, Liveness
+from localizer.facts.liveness import MAX_INTERVAL_NS, MIN_INTERVAL_NS, Agent, Liveness
 from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
+from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
 from localizer.network.flow_index import NOTHING
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
 from schemas import topics
-from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
+from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, ProbingState
 from schemas.records import (
     Anomaly,
     Component,
@@ -46,6 +48,7 @@ class Sources:
     liveness: Liveness
     anomalies: OpenAnomalies
     states: StateBook
+    reports: SelfReports
 
     @property
     def refused(self) -> dict[str, int]:
@@ -57,6 +60,11 @@ class Sources:
             "anomalies": self.anomalies.refused,
             "states": self.states.refused,
         }
+
+    def coverage(self) -> dict[str, dict[str, Coverage]]:
+        """Return by task and agent the 5-tuples that should be probed and those that are."""
+        roster = self.roster
+        return coverage_by_task(roster.lists(), self.reports.flows_active(), roster.is_present)
 
     def members(self) -> list[Agent]:
         """Return the agents that are part of the cluster."""
@@ -119,9 +127,7 @@ class RecordIntake:
                 if record.kind is not AnomalyKind.PROGRESS:
                     sources.anomalies.apply_anomaly(record, event.at_ns)
             case Heartbeat():
-                sources.liveness.observe_heartbeat(
-                    record, event.at_ns, partition=event.partition, now_ns=now_ns
-                )
+                self._heartbeat(record, event, now_ns)
             case PathTrace():
                 agent_of = sources.roster.agent_of
                 known = agent_of(record.src) is not None and agent_of(record.dst) is not None
@@ -134,6 +140,19 @@ class RecordIntake:
                 self._component(record)
             case _:
                 self._roster(record)
+
+    def _heartbeat(self, beat: Heartbeat, event: Event, now_ns: int) -> None:
+        liveness, reports = self._sources.liveness, self._sources.reports
+        if beat.probing is ProbingState.DISPLACED:
+            # Two processes of one name: this one does not speak for the agent.
+            known = liveness.get(beat.agent_id) is not None
+            if known or self._sources.roster.is_registered(beat.agent_id):
+                interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
+                reports.observe_displaced(beat, event.at_ns, interval_ns)
+            return
+        liveness.observe_heartbeat(beat, event.at_ns, partition=event.partition, now_ns=now_ns)
+        if liveness.get(beat.agent_id) is not None:
+            reports.observe_heartbeat(beat, event.at_ns)
 
     def _roster(self, record: Any) -> None:
         roster = self._sources.roster
@@ -163,6 +182,7 @@ class RecordIntake:
                 self._sources.roster.set_pinglist(event.key, None)
             case topics.HEARTBEAT.name:
                 self._sources.liveness.forget_agent(event.key)
+                self._sources.reports.forget_agent(event.key)
             case topics.TOPOLOGY.name:
                 self._sources.topology.remove_component(event.key)
             case topics.COMPONENT_STATE.name:
@@ -196,11 +216,13 @@ class Housekeeper:
         )
         if now_ns >= self._next_sweep_ns:
             self._next_sweep_ns = now_ns + SWEEP_NS
-            sources.liveness.forget_departed(
+            for agent_id in sources.liveness.forget_departed(
                 now_ns, sources.roster.deserted_agents(), sources.roster.is_registered
-            )
+            ):
+                sources.reports.forget_agent(agent_id)
             sources.roster.forget_departed(now_ns)
             sources.paths.forget_untraced(now_ns - self._config.path_keep_ns)
+        sources.reports.expire(now_ns)
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:

@@ -1,6 +1,6 @@
 """Who probes whom: registered endpoints with their agents and jobs, and the ping lists."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from localizer.network.traces import key_of
@@ -158,6 +158,28 @@ class Roster:
     def is_registered(self, agent_id: str) -> bool:
         """Return whether an agent has a present endpoint or a ping list."""
         return agent_id in self._present or agent_id in self._lists
+
+    def is_present(self, endpoint_id: str) -> bool:
+        """Return whether an endpoint is registered and has not left."""
+        return endpoint_id in self._endpoints and endpoint_id not in self._gone
+
+    def has_peers(self, agent_id: str) -> bool:
+        """Return whether an agent's endpoints have others of their job and rail to probe."""
+        for endpoint_id in self._endpoints_of.get(agent_id, ()):
+            rail = self._endpoints[endpoint_id].rail
+            for task_id in self._tasks_of.get(endpoint_id, ()):
+                if any(
+                    member.rail == rail
+                    and member.agent_id != agent_id
+                    and self.is_present(member.endpoint_id)
+                    for member in self._tasks[task_id].endpoints
+                ):
+                    return True
+        return False
+
+    def lists(self) -> Iterable[PingList]:
+        """Return the ping lists in force."""
+        return self._lists.values()
 
     def deserted_agents(self) -> frozenset[str]:
         """Return the agents that had endpoints once and have none any more."""

@@ -37,6 +37,14 @@ LOSS: Final = "loss"
 LATENCY: Final = "latency"
 OVERLAY: Final = "overlay"
 AGENT: Final = "agent"
+# What agents say of themselves: kinds that may be open beside each other, and beside AGENT.
+DISPLACED: Final = "displaced"
+PROBING: Final = "probing"
+REFUSED: Final = "refused"
+CLOCK: Final = "clock"
+SELF_GROUPS: Final = frozenset({DISPLACED, PROBING, REFUSED, CLOCK})
+# Groups without 5-tuples as evidence.
+HOST_GROUPS: Final = SELF_GROUPS | {AGENT}
 
 KINDS: Final[dict[str, FaultKind]] = {
     kind.name: kind
@@ -211,19 +219,46 @@ KINDS: Final[dict[str, FaultKind]] = {
             symptom="the agent lives but does not answer probes",
             runbook="Look at CPU time and sockets of the agent on its host.",
         ),
+        FaultKind(
+            name="agent_displaced", group=DISPLACED, layer=Layer.HOST, severity="warning",
+            symptom="the agent yielded to another process of its name and does not probe",
+            runbook="Stop one of the two processes, or give them names of their own; if there is "
+            "no second one, look for who wrote its registration.",
+        ),
+        FaultKind(
+            name="probing_stopped", group=PROBING, layer=Layer.HOST, severity="warning",
+            symptom="the agent has nothing to probe although its task is running",
+            runbook="See whether the skeleton job runs and what it published as the agent's list.",
+        ),
+        FaultKind(
+            name="list_refused", group=REFUSED, layer=Layer.HOST, severity="warning",
+            symptom="the agent refuses its newest ping list and follows an earlier one",
+            runbook="See who wrote the list; only the skeleton job may write pinglist.v1.",
+        ),
+        FaultKind(
+            name="agent_clock", group=CLOCK, layer=Layer.HOST, severity="warning",
+            symptom="the host's clock is off",
+            runbook="Look at the host's time synchronisation (NTP, PTP).",
+        ),
     )
 }  # fmt: skip
 
 
 __all__ = [
     "AGENT",
+    "CLOCK",
+    "DISPLACED",
     "DOWN",
+    "HOST_GROUPS",
     "KINDS",
     "LATENCY",
     "LAYER_OF",
     "LOSS",
     "OVERLAY",
     "PARTIAL",
+    "PROBING",
+    "REFUSED",
+    "SELF_GROUPS",
     "FaultKind",
     "kind_of_loss",
 ]

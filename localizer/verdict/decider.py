@@ -13,11 +13,12 @@ from localizer.inference.evidence import gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cases import Case, cases
-from localizer.verdict.catalogue import AGENT, LATENCY, LOSS, OVERLAY, PARTIAL
+from localizer.verdict.catalogue import HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim
 from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.lifecycle import Lifecycle, Situation
+from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
@@ -89,6 +90,7 @@ class Decider:
         if (
             self._sources.anomalies.empty
             and not self._sources.liveness.dead
+            and self._sources.reports.all_well
             and not self._lifecycle.open_faults()
         ):
             self._index.prepare()
@@ -131,6 +133,8 @@ class Decider:
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = self.silences.find(now_ns)
+        if not self._sources.reports.all_well:
+            claims += self_claims(self._config.cluster, self._sources, now_ns)
         overlay, broken = self._chains.find(now_ns)
         for incident in self._lifecycle.open_faults():
             # An entry that was reinstalled leaves anomalies that three rounds must clear first.
@@ -272,7 +276,7 @@ class Decider:
     def _crossing(
         self, components: frozenset[str], keys: frozenset[FlowId], group: str
     ) -> frozenset[FlowId]:
-        if group == AGENT:
+        if group in HOST_GROUPS:
             return frozenset()
         path = self._sources.paths.path
         return frozenset(k for k in keys if not components.isdisjoint(path(k).components))

@@ -6,7 +6,16 @@ from typing import Final
 
 from localizer.config import CoreConfig
 from localizer.facts.states import SPECIFIC
-from localizer.verdict.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
+from localizer.verdict.catalogue import (
+    AGENT,
+    HOST_GROUPS,
+    KINDS,
+    LATENCY,
+    LOSS,
+    OVERLAY,
+    SELF_GROUPS,
+    FaultKind,
+)
 from localizer.verdict.claims import Claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import FaultLifecycle
@@ -102,10 +111,11 @@ class Lifecycle:
             if incident.keys is None:
                 incident.keys = situation.crossing(incident.components, incident.group)
             claim = by_place.get((event.component_id, incident.group))
-            kept = frozenset() if incident.group == AGENT else incident.keys & bad
+            kept = frozenset() if incident.group in HOST_GROUPS else incident.keys & bad
             incident.keys = kept | (claim.keys if claim else frozenset())
             incident.note(now_ns)
-            if claim or incident.keys or event.component_id in situation.dead_agents:
+            dead = incident.group == AGENT and event.component_id in situation.dead_agents
+            if claim or incident.keys or dead:
                 incident.quiet_ns = None
             elif incident.quiet_ns is None:
                 incident.quiet_ns = now_ns
@@ -145,14 +155,19 @@ class Lifecycle:
 
     def _known(self, claim: Claim) -> Incident | None:
         """Return the open fault of the same component, preferably of the same group."""
-        same = [i for i in self.open_faults() if i.event.component_id == claim.component_id]
+        same = [
+            i
+            for i in self.open_faults()
+            if i.event.component_id == claim.component_id
+            and (i.group == claim.group or SELF_GROUPS.isdisjoint((i.group, claim.group)))
+        ]
         return min(same, key=lambda i: (i.group != claim.group, i.opened_ns), default=None)
 
     def _young(self, claim: Claim, matched: set[str], now_ns: int) -> Incident | None:
         """Return the open fault for which the claim is only a better answer."""
         for incident in self.open_faults():
             young = now_ns - incident.opened_ns <= self._config.refine_ns
-            apart = AGENT in (claim.group, incident.group) or (
+            apart = not HOST_GROUPS.isdisjoint((claim.group, incident.group)) or (
                 (claim.group == LATENCY) != (incident.group == LATENCY)
             )
             if incident.event.fault_id in matched or apart or not incident.keys:
@@ -166,7 +181,7 @@ class Lifecycle:
 
     def _is_new(self, claim: Claim, echoes: frozenset[FlowId]) -> bool:
         """Return whether enough of a claim's 5-tuples belong to no open fault."""
-        if claim.group == AGENT:
+        if claim.group in HOST_GROUPS:
             return True
         if any(self._shadows(incident, claim) for incident in self.open_faults()):
             return False

@@ -36,6 +36,19 @@ SILENT_SHARE: Final = 0.8
 NAMES_PER_LINE: Final = 64
 SILENT_LINE: Final = "silent: "
 
+# Lines of names, so that all evidence of a verdict has room.
+MAX_LINES: Final = MAX_EVIDENCE - 4
+
+
+def listed_names(begin: str, names: list[str]) -> list[str]:
+    """Return names as lines of evidence, and how many there are if not all have room."""
+    lines = [
+        begin + ", ".join(names[at : at + NAMES_PER_LINE])
+        for at in range(0, len(names), NAMES_PER_LINE)
+    ]
+    return lines if len(lines) <= MAX_LINES else [*lines[:MAX_LINES], f"{len(names)} in all"]
+
+
 # A place that agents share: what it is, and its id.
 Place = tuple[ComponentKind, str]
 
@@ -111,7 +124,9 @@ class SilenceClaims:
             group.missed_ns = {a: at for a, at in group.missed_ns.items() if a in dead}
         self._groups = [group for group in self._groups if group.missed_ns]
         grouped = {a for group in self._groups for a in group.missed_ns}
-        fresh = sorted(dead.keys() - grouped - self._alone, key=lambda a: (dead[a], a))
+        # Who yielded its name is a verdict of its own.
+        known = grouped | self._alone | self._sources.reports.displaced.keys()
+        fresh = sorted(dead.keys() - known, key=lambda a: (dead[a], a))
         around = self._sources.missed_ns(now_ns) if fresh else {}
         for agent in fresh:
             near = [g for g in self._groups if abs(dead[agent] - g.latest_ns) <= TOGETHER_NS]
@@ -213,10 +228,7 @@ class SilenceClaims:
         if len(group.places) > 1:
             others = ", ".join(place for _, place in group.places[1:9])
             facts.append(f"the evidence cannot tell it from {others}")
-        lines = range(0, len(names), NAMES_PER_LINE)
-        facts += [SILENT_LINE + ", ".join(names[at : at + NAMES_PER_LINE]) for at in lines]
-        if len(facts) > MAX_EVIDENCE - 1:
-            facts[MAX_EVIDENCE - 2 :] = [f"and more; {len(names)} in all"]
+        facts += listed_names(SILENT_LINE, names)
         return make_claim(
             self._sources,
             KINDS["agents_silent"],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from localizer.facts.states import BEFORE_NS, MAINTENANCE, RULES, Rule
-from localizer.verdict.catalogue import AGENT, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
+from localizer.verdict.catalogue import AGENT, HOST_GROUPS, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
 from schemas.units import SECOND_NS
 
 INTRODUCTION: Final = """\
@@ -34,6 +34,7 @@ SEEN_BY: Final = {
     LOSS: "lost probes; traces that break off",
     LATENCY: "windows of round trips; late hops of traces",
     OVERLAY: "lost probes; replay of the flow tables",
+    **dict.fromkeys(HOST_GROUPS, "heartbeats"),
     AGENT: "heartbeats; probes of its endpoints",
 }
 

@@ -20,6 +20,7 @@ CHECKS: Final = (
     pipeline.localizer,
     platform.dead_letters,
     pipeline.unregistered_targets,
+    pipeline.coverage,
     pipeline.skeletons,
 )
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from localizer.facts.coverage import COVERED_SHARE, coverage_by_task, total
 from ops.doctor.snapshot import MS_PER_S, Check, Snapshot, Status, age, counted, some
 
 US_PER_MS: Final = 1_000
@@ -120,6 +121,37 @@ def unregistered_targets(s: Snapshot) -> Check:
         )
     note = f"; {counted(starting, 'target')} of young tasks not yet up" if starting else ""
     return Check(name="targets", status=Status.OK, found=f"all registered{note}")
+
+
+def coverage(s: Snapshot) -> Check:
+    """Check that agents probe what is on their ping lists, task by task."""
+    live = {
+        agent: beat.flows_active
+        for agent, beat in s.heartbeats.items()
+        if agent in s.live and beat.flows_active is not None
+    }
+    by_task = coverage_by_task(s.pinglists.values(), live, s.endpoints.__contains__)
+    every = total(one for agents in by_task.values() for one in agents.values())
+    lines = []
+    for task, agents in sorted(by_task.items()):
+        whole = total(agents.values())
+        if whole.share < COVERED_SHARE:
+            low = sorted(a for a, one in agents.items() if one.share < COVERED_SHARE)
+            lines.append(f"{task} {whole.share:.0%} ({some(low)})")
+    if lines:
+        return Check(
+            name="coverage",
+            status=Status.WARN,
+            found=f"too few 5-tuples are probed: {some(lines)}",
+            todo="see `probing_reason` in these agents' heartbeats, and their logs",
+        )
+    return Check(
+        name="coverage",
+        status=Status.OK,
+        found=f"{every.seen:,.0f} of {every.expected:,} 5-tuples on ping lists are probed"
+        if every.expected
+        else "nothing to probe, or no agent says how much it probes",
+    )
 
 
 def skeletons(s: Snapshot) -> Check:

@@ -4,6 +4,7 @@ from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import Liveness
 from localizer.facts.roster import Roster
+from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
@@ -18,4 +19,5 @@ def sources(topology: Topology) -> Sources:
         liveness=Liveness(),
         anomalies=OpenAnomalies(),
         states=StateBook(),
+        reports=SelfReports(),
     )
