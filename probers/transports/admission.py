@@ -14,9 +14,6 @@ from schemas.units import SECOND_NS
 # thousand peers with four 5-tuples each that begins within 300 ms is none.
 FLOOD_PACKETS: Final = 2_000
 FLOOD_NS: Final = SECOND_NS // 10
-# So are fewer, most of them strangers', of which so many readings in a row, of 256 packets each,
-# have left some in the socket: the agent is starved. No slot of an honest job has so many.
-FLOOD_UNDRAINED: Final = 3
 # The flood is over when less is offered; of a flood about so many a second are sampled.
 QUIET_HZ: Final = 6_000
 SAMPLE_HZ: Final = 500
@@ -59,10 +56,9 @@ class Admission:
         # Of the current tenth of a second.
         self._burst = 0
         self._burst_ns = 0
-        # Readings in a row that left something in the socket, and packets read by them.
-        self._undrained = 0
-        self._queued = 0
-        self._queued_strangers = 0
+        # Of the current reading.
+        self._read = 0
+        self._read_strangers = 0
         # Of the current second.
         self._strangers = 0
         self._strangers_with_token = 0
@@ -82,7 +78,7 @@ class Admission:
         """
         if now_ns - self._window_ns >= SECOND_NS:
             self._begin_window(now_ns)
-        self._queued += 1
+        self._read += 1
         if source in self._known or (genuine and self._proves(source, now_ns)):
             self._known[source] = now_ns
             count = self._counts[source] = self._counts.get(source, 0) + 1
@@ -93,21 +89,19 @@ class Admission:
         if now_ns - self._burst_ns >= FLOOD_NS:
             self._burst, self._burst_ns = 0, now_ns
         self._burst += 1
-        self._queued_strangers += 1
+        self._read_strangers += 1
         self._strangers += 1
         self._strangers_with_token += token
 
-    def review(self, now_ns: int, *, drained: bool) -> bool:
+    def review(self, now_ns: int, *, overflowed: bool) -> bool:
         """Return whether other packets are to pass from now on; after each reading of the socket.
 
-        `drained`: nothing was left in it.
+        `overflowed`: the reading left packets in the socket, and the kernel has dropped some. Then
+        the agent is starved, and any number of strangers is too much.
         """
-        mostly_strangers = 2 * self._queued_strangers > self._queued
-        self._undrained += 1
-        starved = self._undrained >= FLOOD_UNDRAINED and mostly_strangers
-        if drained or self._undrained >= FLOOD_UNDRAINED:
-            self._undrained = self._queued = self._queued_strangers = 0
-        if not (starved and not drained) and self._burst < FLOOD_PACKETS:
+        starved = overflowed and 2 * self._read_strangers > self._read
+        self._read = self._read_strangers = 0
+        if not starved and self._burst < FLOOD_PACKETS:
             return False
         if not self.restricted:
             self.restricted, self.share = True, FIRST_SHARE

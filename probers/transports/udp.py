@@ -81,6 +81,7 @@ class UdpTransport:
         self._admission = Admission(sealed=packets.sealed)
         # Packets that the kernel had dropped at each socket when last asked.
         self._dropped: dict[socket.socket, int] = {}
+        self._dropped_at_look = 0
         self._readiness = Readiness()
         self._flows: dict[int, socket.socket] = {}
         self._opener = opener
@@ -144,10 +145,8 @@ class UdpTransport:
                 continue
             emptied = self._read(sock)
             drained = emptied and drained
-            if sock is self._listener and self._admission.review(
-                self._exchange.now().monotonic_ns, drained=emptied
-            ):
-                self._restrict()
+            if sock is self._listener:
+                self._review(emptied)
             if failed:
                 self._read_errors(sock)
         # A reply that waits in a socket is not lost: its kernel timestamp decides.
@@ -155,11 +154,11 @@ class UdpTransport:
 
     def is_current(self) -> bool:
         """Return True: a socket that is bound stays bound. Adapts its filter to a flood, too."""
-        before = self.counts.filtered
         for sock in (self._listener, *self._flows.values()):
             self._count_dropped(sock)
-        now_ns = self._exchange.now().monotonic_ns
-        if self._admission.look(now_ns, self.counts.filtered - before):
+        dropped = self.counts.filtered - self._dropped_at_look
+        self._dropped_at_look = self.counts.filtered
+        if self._admission.look(self._exchange.now().monotonic_ns, dropped):
             self._restrict()
         return True
 
@@ -204,6 +203,12 @@ class UdpTransport:
             with contextlib.suppress(OSError):
                 packet_filter.attach(sock, program)
 
+    def _review(self, emptied: bool) -> None:
+        """Restrict what passes at the listener if what was just read is part of a flood."""
+        overflowed = not emptied and self._count_dropped(self._listener) > 0
+        if self._admission.review(self._exchange.now().monotonic_ns, overflowed=overflowed):
+            self._restrict()
+
     def _restrict(self) -> None:
         """Pass at the listener what `Admission` says."""
         admission = self._admission
@@ -216,12 +221,15 @@ class UdpTransport:
             packet_filter.passes_known(self._source, admission.known, tokens, admission.share),
         )
 
-    def _count_dropped(self, sock: socket.socket) -> None:
-        """Add what the kernel has dropped at a socket since this was last asked."""
+    def _count_dropped(self, sock: socket.socket) -> int:
+        """Count, and return, what the kernel has dropped at a socket since this was last asked."""
         now = packet_filter.dropped(sock) if sockets.LINUX else None
-        if now is not None:
-            self.counts.filtered += now - self._dropped.get(sock, 0) & 0xFFFF_FFFF
-            self._dropped[sock] = now
+        if now is None:
+            return 0
+        dropped = now - self._dropped.get(sock, 0) & 0xFFFF_FFFF
+        self._dropped[sock] = now
+        self.counts.filtered += dropped
+        return dropped
 
     def _take_in(
         self,
