@@ -24,7 +24,7 @@ help:
 	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
 	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (25 minutes)"
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
-	@echo "make fuzz            a million mutated probe packets, a million mutated lines of flow dumps (minutes)"
+	@echo "make fuzz            a million mutated probe packets and lines of flow dumps, 10,000 mutated files (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
 	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
@@ -96,6 +96,7 @@ soak: setup
 fuzz: $(STAMP)
 	SKELETONHUNTER_FUZZ_PACKETS=1000000 SKELETONHUNTER_FUZZ_LINES=1000000 $(BIN)/python -m pytest -k mutated \
 	  --durations=0 tests/unit/probers/transports/test_responder_fuzz.py tests/unit/probers/overlay/test_megaflow.py
+	SKELETONHUNTER_FUZZ_FILES=10000 $(BIN)/python -m pytest --durations=0 --timeout 7200 tests/property/test_ops_parsers.py
 
 # `make test` draws the same examples each time; what fails here is kept in .hypothesis and tried first.
 fuzz-properties: $(STAMP)

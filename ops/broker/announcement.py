@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from schemas.kafka.connection import BROKER_FILE, state_dir
+from schemas.process.files import parse_json, read_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ def write(announcement: Announcement) -> Path:
 def read() -> Announcement | None:
     """Return the announcement, None where there is none that makes sense."""
     try:
-        found = json.loads(announcement_path().read_text(encoding="utf-8"))
+        found = parse_json(read_file(announcement_path()))
         return Announcement(
             bootstrap=str(found["bootstrap"]),
             pid=int(found["pid"]),

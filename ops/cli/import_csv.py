@@ -1,5 +1,6 @@
 """`import-csv`: the published probe CSV to rounds."""
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
+from schemas.process.files import open_regular
 from schemas.version import VERSION
 
 if TYPE_CHECKING:
@@ -123,7 +125,8 @@ def _opened(path: Path) -> Iterator[TextIO]:
         yield sys.stdin
         return
     try:
-        file = path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
+        raw = open_regular(path)
+        file = io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="")
     except OSError as error:
         raise CliError(f"{path}: {error.strerror}", USAGE) from error
     with file:

@@ -11,6 +11,7 @@ from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
 from ops.cli.processes import PASS_ON, run_room
 from schemas.kafka.connection import load_settings
+from schemas.process.files import parse_json, read_file
 
 if TYPE_CHECKING:
     from schemas.records import Skeleton
@@ -45,7 +46,7 @@ def infer(
     from skeleton_job.offline.table import TableError, infer_table, read_counters
 
     try:
-        known = Meta() if meta is None else parse_meta(json.loads(meta.read_text("utf-8")))
+        known = Meta() if meta is None else parse_meta(parse_json(read_file(meta)))
         _progress(f"reading {counters}")
         table = read_counters(counters)
         _progress(f"{table.height:,} readings; inferring")

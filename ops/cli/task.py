@@ -11,6 +11,7 @@ import typer
 from ops.cli import options
 from ops.cli.errors import ENVIRONMENT, USAGE, CliError
 from schemas.kafka.connection import load_settings
+from schemas.process.files import read_file
 
 if TYPE_CHECKING:
     from ops.jobs.task_topic import TaskTopic
@@ -42,7 +43,7 @@ def submit(
 
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     try:
-        content = file.read_bytes()
+        content = read_file(file)
     except OSError as error:
         raise CliError(f"{file}: {error.strerror}", USAGE) from error
     try:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ops.lab.errors import LabError
 from ops.lab.netns.commands import remove_namespaces
 from schemas.kafka.connection import state_dir
+from schemas.process.files import parse_json, read_file
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -141,7 +142,7 @@ def info(path: Path) -> dict[str, Any]:
 
 def _read(path: Path, default: Any) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(read_file(path))
     except (OSError, ValueError):
         return default
 

@@ -6,7 +6,6 @@ stands before the damage, and the damage its position.
 """
 
 import io
-import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,10 @@ import fastavro
 import fastavro.schema
 import fastavro.write
 
+from ops.recording.foreign import check_schema
 from ops.recording.shape import plain_schema
 from schemas import avro
+from schemas.process.files import open_regular, parse_json
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
@@ -30,6 +31,7 @@ CODECS: Final = ("deflate", "null")
 MAX_BLOCK_BYTES: Final = 64 * 2**20
 BLOCK_CUT_BYTES: Final = 64 * 2**10
 MAX_VARINT_BYTES: Final = 10
+MAX_REASON_CHARS: Final = 300
 
 _HEADER: Final = fastavro.parse_schema(
     {
@@ -150,7 +152,7 @@ class ContainerReader:
     def __init__(self, path: Path, reader_schema: dict[str, Any]) -> None:
         self._path = path
         self._reader_schema: dict[str, Any] | None = reader_schema
-        self._file: BinaryIO = path.open("rb")
+        self._file: BinaryIO = open_regular(path)
         try:
             self._size = os.fstat(self._file.fileno()).st_size
             self._read_header()
@@ -217,8 +219,10 @@ class ContainerReader:
         try:
             header = cast(dict[str, Any], fastavro.schemaless_reader(self._file, _HEADER, None))
             meta = header["meta"]
-            self._schema = plain_schema(json.loads(meta["avro.schema"]))
-        except (*avro.BAD_BYTES, fastavro.schema.SchemaParseException) as error:
+            schema = parse_json(meta["avro.schema"])
+            check_schema(schema)
+            self._schema = plain_schema(schema)
+        except (*avro.BAD_BYTES, AttributeError, fastavro.schema.SchemaParseException) as error:
             raise DamageError(self._path, 0, f"header: {_named(error)}") from error
         self._codec = meta.get("avro.codec", b"null").decode("ascii", "replace")
         if self._codec not in CODECS:
@@ -270,4 +274,4 @@ def _inflated(payload: bytes) -> bytes:
 
 
 def _named(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    return str(error)[:MAX_REASON_CHARS] or type(error).__name__

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.recording.container import DamageError
+from schemas.process.files import parse_json, read_file
 from schemas.topics import BY_NAME
 
 FILE: Final = "manifest.json"
 FORMAT: Final = "skeletonhunter.recording"
 # Grows when an older program could not read what a newer one writes.
 FORMAT_VERSION: Final = 1
+MAX_PARTITIONS: Final = 10_000
+MAX_REASON_CHARS: Final = 300
 
 
 @dataclass(slots=True)
@@ -82,13 +85,19 @@ def load(folder: Path) -> Manifest:
     """
     path = folder / FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_file(path))
+    except NotADirectoryError as error:
+        raise FileNotFoundError(*error.args) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamageError(path, 0, f"cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise DamageError(path, 0, f"not JSON: {error}") from error
     try:
         return _manifest(content)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise DamageError(path, 0, f"not a manifest: {error}") from error
+        raise DamageError(path, 0, f"not a manifest: {str(error)[:MAX_REASON_CHARS]}") from error
 
 
 def _manifest(content: Any) -> Manifest:
@@ -106,9 +115,16 @@ def _manifest(content: Any) -> Manifest:
             raise ValueError(f"unknown topic {name!r}")
         if Path(summary.file).name != summary.file:
             raise ValueError(f"file {summary.file!r} is not in the recording's folder")
-        if not 1 <= summary.partitions <= 10_000:
+        if type(summary.partitions) is not int or not 1 <= summary.partitions <= MAX_PARTITIONS:
             raise ValueError(f"{summary.partitions} partitions of {name}")
-    return Manifest(**{**_known(content, Manifest), "topics": topics})
+    manifest = Manifest(**{**_known(content, Manifest), "topics": topics})
+    for name in ("cluster", "recorded_at", "codec"):
+        if not isinstance(getattr(manifest, name), str):
+            raise ValueError(f"{name} is no text")
+    for name in ("from_ms", "to_ms"):
+        if type(getattr(manifest, name)) not in (int, type(None)):
+            raise ValueError(f"{name} is no whole number")
+    return manifest
 
 
 def _known(content: dict[str, Any], record: type) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 Keys are in a file so that they appear on no command line and in no environment.
 """
 
+import os
 from pathlib import Path
 from typing import Final
 
 from probers.packet import MAX_KEYS, MIN_KEY_BYTES
+from schemas.process.files import open_regular
 from schemas.process.settings import ConfigError
 
 # A key is a line of text; four of them are far below this.
@@ -26,8 +28,8 @@ def read_keys(path: Path) -> tuple[bytes, ...]:
         If the file cannot be read, is open to everybody, or holds no good key.
     """
     try:
-        mode = path.stat().st_mode
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            mode = os.fstat(file.fileno()).st_mode
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"probe_key_file {path}: {error.strerror}") from error

@@ -4,13 +4,13 @@ Keys of the table are librdkafka's own, passed through as they are, beside a few
 of ours. No Kafka client is imported here.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from schemas.process.files import parse_json, read_file
 from schemas.process.settings import ConfigError, read_table
 
 BOOTSTRAP_ENV: Final = "KAFKA_BOOTSTRAP"
@@ -54,7 +54,7 @@ def state_dir() -> Path:
 def discovered_bootstrap() -> str | None:
     """Return the address that `skeletonhunter broker run` left behind, if any."""
     try:
-        found = json.loads((state_dir() / BROKER_FILE).read_text(encoding="utf-8"))
+        found = parse_json(read_file(state_dir() / BROKER_FILE))
     except (OSError, ValueError):
         return None
     address = found.get("bootstrap") if isinstance(found, dict) else None
@@ -163,9 +163,12 @@ def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettin
     secret_file = plain.get("sasl.password.file")
     if secret_file:
         try:
-            plain["sasl.password"] = Path(secret_file).read_text(encoding="utf-8").strip()
+            plain["sasl.password"] = read_file(Path(secret_file)).decode().strip()
         except OSError as error:
             wrong.append(f"sasl.password.file={secret_file!r}: {error.strerror}")
+        except UnicodeDecodeError as error:
+            wrong.append(f"sasl.password.file={secret_file!r}: no UTF-8: {error.reason}")
+    wrong += _odd_files(plain)
     if wrong:
         raise ConfigError("; ".join(wrong))
     if (alias := plain.pop("sasl.mechanisms", None)) is not None:
@@ -179,6 +182,19 @@ def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettin
         registry_password=plain.get("schema.registry.password"),
         options={k: v for k, v in plain.items() if k not in OWN_KEYS},
     )
+
+
+def _odd_files(plain: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with files that the TLS libraries open, who would wait for a pipe."""
+    wrong = []
+    for key, value in plain.items():
+        if key.startswith("ssl.") and key.endswith(".location") and "\0" in value:
+            wrong.append(f"{key}={value!r}: no name of a file")
+        elif key.startswith("ssl.") and key.endswith(".location"):
+            path = Path(value)
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                wrong.append(f"{key}={value!r}: Not a regular file")
+    return wrong
 
 
 def _security_faults(plain: Mapping[str, str]) -> list[str]:

@@ -11,6 +11,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from schemas.process.files import read_file
+
 CONFIG_ENV: Final = "SKELETONHUNTER_CONFIG"
 DOC: Final = "doc"
 BOUNDS: Final = "bounds"
@@ -175,9 +177,11 @@ def read_table(config: Path | None, name: str) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_file(path).decode())
     except OSError as error:
         raise ConfigError(f"config file {path}: {error.strerror}") from error
+    except RecursionError as error:
+        raise ConfigError(f"config file {path}: nested too deep") from error
     except ValueError as error:
         raise ConfigError(f"config file {path}: {error}") from error
     table = content.get(name, {})
