@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, TypeGuard, cast
 
 from schemas import avro
+from schemas.bounds import Violation, violation
 from schemas.framing import Framer, SingleObjectFramer
 from schemas.topics import Topic
 
@@ -25,6 +26,16 @@ class DecodeError(ValueError):
         self.partition = partition
         self.offset = offset
         super().__init__(f"{topic}[{partition}]@{offset}: {reason}")
+
+
+class OutOfBoundsError(DecodeError):
+    """A record with a field that is out of bounds; the message holds field, value and bound."""
+
+    def __init__(
+        self, found: Violation, *, topic: str, partition: int | None, offset: int | None
+    ) -> None:
+        self.found = found
+        super().__init__(str(found), topic=topic, partition=partition, offset=offset)
 
 
 def to_datum(value: Any) -> Any:
@@ -117,10 +128,18 @@ def _optional(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any] | No
 
 
 class Codec:
-    """Encodes and decodes the values of all topics with one framing."""
+    """Encodes and decodes the values of all topics with one framing.
 
-    def __init__(self, framer: Framer | None = None) -> None:
+    Parameters
+    ----------
+    bounded
+        Whether a record with a field out of bounds is an error. Not for tools that keep or show
+        what is there.
+    """
+
+    def __init__(self, framer: Framer | None = None, *, bounded: bool = True) -> None:
         self._framer: Framer = framer or SingleObjectFramer()
+        self._bounded = bounded
         self._headers: dict[str, bytes] = {}
 
     @property
@@ -157,21 +176,34 @@ class Codec:
         *,
         partition: int | None = None,
         offset: int | None = None,
+        arrival_ns: int | None = None,
     ) -> dict[str, Any]:
         """Return the datum, resolved to the current schema.
+
+        Parameters
+        ----------
+        arrival_ns
+            Timestamp of the Kafka record (`schemas.bounds.arrival_of`); None: event times are not
+            compared with it.
 
         Raises
         ------
         DecodeError
             On an unknown schema, on truncated, trailing or otherwise wrong bytes.
+        OutOfBoundsError
+            If a field is out of the bounds of `schemas.bounds`.
         """
         try:
             schema, start = self._framer.parse(topic.name, value)
-            return avro.read_datum(schema, avro.current(topic.name), memoryview(value)[start:])
+            datum = avro.read_datum(schema, avro.current(topic.name), memoryview(value)[start:])
         except ValueError as error:
             raise DecodeError(
                 str(error), topic=topic.name, partition=partition, offset=offset
             ) from error
+        found = violation(topic.name, datum, arrival_ns) if self._bounded else None
+        if found is not None:
+            raise OutOfBoundsError(found, topic=topic.name, partition=partition, offset=offset)
+        return datum
 
     def payload(self, topic: Topic, value: bytes) -> memoryview | None:
         """Return the bytes of the datum for a reader that knows the current schema by heart.
@@ -193,7 +225,10 @@ class Codec:
         *,
         partition: int | None = None,
         offset: int | None = None,
+        arrival_ns: int | None = None,
     ) -> Any:
         """Return the record of the topic's class; raises DecodeError as `decode_datum`."""
-        datum = self.decode_datum(topic, value, partition=partition, offset=offset)
+        datum = self.decode_datum(
+            topic, value, partition=partition, offset=offset, arrival_ns=arrival_ns
+        )
         return from_datum(topic.record, datum)

@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schemas import bounds
 from schemas.process import settings
 from schemas.process.settings import ConfigError, setting
 from schemas.units import MS_NS, SECOND_NS
 
 SECTION: Final = "worker"
 
-# A result is sent at most this long after its round began; a round with a later
-# one is refused. Real rounds take an interval and a few timeouts, some 2 s. The
-# bound keeps the look-back of a restart finite.
-MAX_ROUND_SPAN_NS: Final = 30 * SECOND_NS
-# Round trips beyond a minute are a broken clock, not a network.
-MAX_RTT_NS: Final = 60 * SECOND_NS
+# A result is sent at most this long after its round began; a round with a later one is refused.
+MAX_ROUND_SPAN_NS: Final = bounds.MAX_ROUND_SPAN_NS
+# Round trips beyond this are a broken clock, not a network.
+MAX_RTT_NS: Final = bounds.MAX_RTT_NS
 # An advance of the clock beyond this must be confirmed (see `streams.core.clock`).
 MAX_ADVANCE_NS: Final = 60 * SECOND_NS
 # PROGRESS marks and decisions that wait for time to pass sit on this grid.

@@ -3,6 +3,7 @@
 from confluent_kafka import Consumer, TopicPartition
 
 from schemas.avro import MAX_VALUE_BYTES
+from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.clients import METADATA_TIMEOUT_S, read_to_end
 from schemas.kafka.connection import KafkaSettings
@@ -40,7 +41,8 @@ def published(settings: KafkaSettings, codec: Codec) -> tuple[list[FaultEvent], 
             value = message.value()
             try:
                 if isinstance(value, bytes):
-                    events.append(codec.decode(FAULT_EVENT, value))
+                    arrival_ns = arrival_of(message.timestamp())
+                    events.append(codec.decode(FAULT_EVENT, value, arrival_ns=arrival_ns))
             except DecodeError:
                 undecodable += 1
     finally:

@@ -15,6 +15,7 @@ from localizer.edge.reader import Reader
 from localizer.facts.coverage import COVERED_SHARE, total
 from localizer.merge import Barrier, ImplausibleTimeError, Merge
 from schemas import topics
+from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
@@ -181,7 +182,7 @@ class Service:
         raw = value.encode() if isinstance(value, str) else value
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
-            name, record = self._decode(topic, raw_key, raw, partition, offset)
+            name, record = self._decode(topic, raw_key, raw, message)
             events = self._merge.accept_record(
                 topic.name,
                 name,
@@ -208,11 +209,12 @@ class Service:
         return DecodeError(reason, topic=name, partition=partition, offset=offset)
 
     def _decode(
-        self, topic: Topic, key: bytes | None, value: bytes | None, partition: int, offset: int
+        self, topic: Topic, key: bytes | None, value: bytes | None, message: Message
     ) -> tuple[str, Any]:
         """Return key and record, the record None for a tombstone; raises DecodeError."""
 
         def refused(reason: str) -> DecodeError:
+            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
             return self._refusal(reason, topic, partition, offset)
 
         try:
@@ -224,7 +226,7 @@ class Service:
                 raise refused("an anomaly has no tombstone")
             return name, None
         try:
-            record = self._codec.decode(topic, value)
+            record = self._codec.decode(topic, value, arrival_ns=arrival_of(message.timestamp()))
         except DecodeError as error:
             raise refused(error.reason) from error
         if record.cluster != self._settings.cluster:

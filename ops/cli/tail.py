@@ -67,7 +67,7 @@ def show_all(
     from ops.log.tail import show
     from schemas.kafka.registry import codec_for
 
-    codec = codec_for(settings)
+    codec = codec_for(settings, bounded=False)
     with LogReader(settings) as reader:
         ranges = reader.partitions([settings.topic(request.topic.name)])
         starts = reader.offsets_at(ranges, request.start)

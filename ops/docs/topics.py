@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from ops.topics.plan import DLQ_PARTITIONS
 from schemas import avro
+from schemas.bounds import BOUNDS, Bound
 from schemas.topics import DAY_NS, DLQ_RETENTION_NS, TOPICS, Topic
+from schemas.units import SECOND_NS
 
 INTRODUCTION: Final = """\
 # Topics
@@ -33,9 +35,14 @@ them from other languages and tools: [tapping](../guide/tapping.md).
   the topic says otherwise.
 - **Evolution** is FULL_TRANSITIVE: fields are added with a default, never removed; every version
   stays in `schemas/avsc/<topic>/<version>.avsc`.
-- **Dead letters**: what a reader cannot decode goes to `<topic>.dlq` as it was, under its key,
-  with headers `__connect.errors.topic`, `.partition`, `.offset`, `.connector.name`,
-  `.exception.class.name` and `.exception.message`.
+- **Bounds** stand below each topic: limits of the fields that move time, memory or a life cycle.
+  Every process checks them when it decodes a record. Null is always allowed; a field without a row
+  moves nothing.
+- **Dead letters**: what a reader cannot decode, or is out of bounds, goes to `<topic>.dlq` as it
+  was, under its key, with headers `__connect.errors.topic`, `.partition`, `.offset`,
+  `.connector.name`, `.exception.class.name` and `.exception.message`. Of what is larger than the
+  dead-letter topic takes, the first 64 KiB are kept; `__connect.errors.value.bytes` says how large
+  it was.
 """
 
 
@@ -97,7 +104,24 @@ def _topic(topic: Topic) -> str:
         lines += ["", f"**{record['name']}**" + _note(record, schema), ""]
         lines += ["| field | type | meaning |", "|---|---|---|"]
         lines += [f"| `{f['name']}` | {_type(f['type'])} | {_cell(f)} |" for f in record["fields"]]
+    lines += ["", "**Bounds**", "", "| field | of its | least | greatest | why |"]
+    lines += ["|---|---|---|---|---|"]
+    lines += [_bound(bound) for bound in BOUNDS if bound.topic == topic.name]
     return "\n".join(lines) + "\n"
+
+
+def _bound(bound: Bound) -> str:
+    greatest = _number(bound.greatest)
+    if bound.ahead_ns is not None:
+        greatest += f", and its arrival + {bound.ahead_ns // SECOND_NS} s"
+    return (
+        f"| `{bound.field.rstrip('.')}` | {bound.measure.value} | {_number(bound.least)} "
+        f"| {greatest} | {bound.reason} |"
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _placed(topic: Topic) -> str:

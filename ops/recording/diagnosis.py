@@ -115,7 +115,9 @@ def _take_rounds(items: Sequence[Item], run: DirectRun, found: Diagnosis) -> Non
     for item in items:
         by_partition[item.entry.partition].append(item)
     for partition, own in sorted(by_partition.items()):
-        messages = [LogMessage(i.entry.value or b"", i.entry.offset) for i in own]
+        messages = [
+            LogMessage(i.entry.value or b"", i.entry.offset, i.entry.timestamp_ms) for i in own
+        ]
         run.messages(partition, messages, timestamp_ms=own[-1].at_ms)
 
 
@@ -125,7 +127,11 @@ def _take(item: Item, run: DirectRun, found: Diagnosis) -> None:
     timestamp_ms = entry.timestamp_ms or item.at_ms
     try:
         key = (entry.key or b"").decode()
-        record = None if entry.value is None else CODEC.decode(topic, entry.value)
+        record = (
+            None
+            if entry.value is None
+            else CODEC.decode(topic, entry.value, arrival_ns=timestamp_ms * MS_NS)
+        )
     except ValueError:
         found.refused["undecodable"] += 1
         return

@@ -57,7 +57,7 @@ class Recorder:
     def __init__(self, settings: KafkaSettings, request: Request, version: str | None) -> None:
         self._settings = settings
         self._request = request
-        self._codec = codec_for(settings)
+        self._codec = codec_for(settings, bounded=False)
         self._topics = {settings.topic(topic.name): topic for topic in request.topics}
         self._version = version
 

@@ -132,9 +132,12 @@ class Replayer:
         ]
         if odd:
             raise ReplayRefusedError("; ".join(odd))
-        stamped = sorted(
-            name for name, t in found.items() if t.config.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
-        )
+        names = [self._settings.topic(t.name) for t in TOPICS]
+        stamped = [
+            name
+            for name in names
+            if name in found and found[name].config.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
+        ]
         if stamped:
             raise ReplayRefusedError(
                 f"{', '.join(stamped)}: the broker sets the timestamps, a replay keeps recorded "

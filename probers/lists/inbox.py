@@ -189,6 +189,9 @@ class Inbox:
             return
         endpoint: Endpoint | None = self._decode(record)
         if endpoint is None:
+            name = _text(record.key)
+            if name is not None and not record.replayed:
+                self._registration.unreadable(name, now)
             return
         if _text(record.key) != endpoint.endpoint_id:
             # Its tombstone would carry another key, so it could never leave.
@@ -212,7 +215,11 @@ class Inbox:
                     offset=record.offset,
                 )
             return self._codec.decode(
-                record.topic, value, partition=record.partition, offset=record.offset
+                record.topic,
+                value,
+                partition=record.partition,
+                offset=record.offset,
+                arrival_ns=record.arrived_ns,
             )
         except (DecodeError, RuntimeError) as error:
             # RuntimeError: a schema registry that cannot be asked about the record's id.

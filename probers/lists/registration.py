@@ -161,6 +161,12 @@ class Registration:
         elif own is not None:
             self._reassert(own, now)
 
+    def unreadable(self, endpoint_id: str, now: Instant) -> None:
+        """Process a record that could not be decoded; in place of an own one it hides that."""
+        own = self._own.get(endpoint_id)
+        if own is not None:
+            self._refuse(own, now)
+
     def left(self, endpoint_id: str, now: Instant) -> None:
         """Process a tombstone; one of an own endpoint is from the other agent with this id."""
         self._stale.discard(endpoint_id)

@@ -119,12 +119,13 @@ class Registry:
         return answer
 
 
-def codec_for(settings: KafkaSettings) -> Codec:
-    """Return the codec that the settings ask for."""
+def codec_for(settings: KafkaSettings, *, bounded: bool = True) -> Codec:
+    """Return the codec that the settings ask for; `bounded` as for `Codec`."""
     if settings.registry_url is None:
-        return Codec()
+        return Codec(bounded=bounded)
     return Codec(
         ConfluentFramer(
             Registry(settings.registry_url, settings.registry_user, settings.registry_password)
-        )
+        ),
+        bounded=bounded,
     )

@@ -4,32 +4,23 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from schemas.codec import Codec, DecodeError
+from schemas.bounds import arrival_of, bound_of, value_violation
+from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from skeleton_job.core import SkeletonCore
 from skeleton_job.series.columns import counter_columns
 
-# A clock this much ahead of ours would hold event time back for everybody else.
-MAX_AHEAD_NS: Final = 60 * 10**9
-
-# Fields that move event time, microseconds.
-TIME_FIELDS: Final = {
-    TASK: ("submitted_at", "ended_at"),
-    RNIC_COUNTERS: ("started_at",),
-    PINGLIST: ("updated_at",),
-}
+STARTED_AT: Final = bound_of(RNIC_COUNTERS.name, "started_at")
 
 
-def read(
-    topic: Topic, message: Message, codec: Codec, *, cluster: str, now_ns: int
-) -> tuple[str, Any]:
+def read(topic: Topic, message: Message, codec: Codec, *, cluster: str) -> tuple[str, Any]:
     """Return key and record of a message; the record None for a tombstone.
 
     Raises
     ------
     DecodeError
         If the bytes are no record of the topic, the key names another one, it is
-        of another cluster, or an event time lies more than a minute ahead of `now_ns`.
+        of another cluster, or a field is out of bounds.
     """
     key, value = message.key(), message.value()
 
@@ -50,22 +41,23 @@ def read(
     if value is None:
         return name, None
     raw = value if isinstance(value, bytes) else value.encode()
+    arrival_ns = arrival_of(message.timestamp())
+    place = {"partition": message.partition(), "offset": message.offset()}
     record: Any = None
     if topic is RNIC_COUNTERS:
         # Nearly all that comes, and nearly all of one shape.
         payload = codec.payload(topic, raw)
         record = None if payload is None else counter_columns(payload)
+        found = record and value_violation(STARTED_AT, record.started_at, arrival_ns)
+        if found:
+            raise OutOfBoundsError(found, topic=topic.name, **place)
     if record is None:
-        record = codec.decode(topic, raw, partition=message.partition(), offset=message.offset())
+        record = codec.decode(topic, raw, arrival_ns=arrival_ns, **place)
     if record.cluster != cluster:
         raise poison(f"cluster {record.cluster!r}, this is {cluster!r}")
     named = getattr(record, topic.key_field)
     if named != name:
         raise poison(f"key {name!r} names another record than {named!r}")
-    for field in TIME_FIELDS.get(topic, ()):
-        event_at = getattr(record, field)
-        if event_at is not None and not 0 <= event_at * 1000 <= now_ns + MAX_AHEAD_NS:
-            raise poison(f"{field}={event_at} µs is negative, or a minute ahead of the clock")
     return name, record
 
 

@@ -156,10 +156,7 @@ class Service:
         if topic in OWN and self._ready:
             return  # our own words
         try:
-            name, record = read(
-                topic, message, self.codec,
-                cluster=self.settings.cluster, now_ns=time.time_ns(),
-            )  # fmt: skip
+            name, record = read(topic, message, self.codec, cluster=self.settings.cluster)
         except DecodeError as poison:
             self.core.counts["poison"] += 1
             self.log.warning("skeleton.poison", error=str(poison))

@@ -14,16 +14,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas import avro
+from schemas import avro, bounds
 from schemas.columns.arrays import Int64s, UInt64s
 from schemas.columns.interpreter import PAD_BYTES, read_record
 from schemas.columns.plan import FieldTable, Kind, Plan, Wanted, make_plan
+from schemas.ids import MAX_ID_CHARS
 from schemas.topics import RNIC_COUNTERS
 
 Bytes = NDArray[np.uint8]
 
-# A batch is a second of ticks; one that spans more is not ours.
-MAX_BATCH_SPAN_NS: Final = 600 * 10**9
+MAX_BATCH_SPAN_NS: Final = bounds.MAX_BATCH_SPAN_NS
+MAX_SAMPLES: Final = int(bounds.bound_of(RNIC_COUNTERS.name, "samples").greatest)
 # A sample has eight fields of a byte at least.
 MIN_SAMPLE_BYTES: Final = 8
 
@@ -102,7 +103,7 @@ def counter_columns(payload: memoryview) -> CounterColumns | None:
     fields = np.empty((len(_Field), 1), np.int64)
     samples = np.empty((len(_Sample), len(payload) // MIN_SAMPLE_BYTES), np.int64)
     count = read_record(data, 0, len(payload), _plan(), fields, samples)
-    if count < 1:
+    if not 1 <= count <= MAX_SAMPLES:
         return None
     try:
         return _columns(data, fields[:, 0].tolist(), samples[:, :count])
@@ -122,7 +123,7 @@ def _columns(data: Bytes, fields: list[int], samples: Int64s) -> CounterColumns 
     """
     at, name_bytes, offset_ns, delay_ns, tx, rx, bits = samples
     length = int(name_bytes[0])
-    if length < 1 or (name_bytes != length).any():
+    if not 1 <= length <= MAX_ID_CHARS or (name_bytes != length).any():
         return None
     names = data[at[:, None] + np.arange(length)]
     if (
@@ -141,6 +142,8 @@ def _columns(data: Bytes, fields: list[int], samples: Int64s) -> CounterColumns 
             fields[: _Field.STARTED_US : 2], fields[1 : _Field.STARTED_US : 2], strict=True
         )
     )
+    if not 1 <= len(agent) <= MAX_ID_CHARS:
+        return None
     return CounterColumns(
         cluster=cluster,
         agent_id=agent,

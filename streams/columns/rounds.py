@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from schemas import bounds
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ProbeStatus, Transport
 from schemas.ids import MAX_ID_CHARS
+from schemas.topics import PROBE_ROUND
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 
-# 65,536 is the schema's bound on results; flows are indices of source ports.
-MAX_RESULTS: Final = 65_536
-MAX_FLOW: Final = 65_535
-# Year 2200: keeps every time in nanoseconds within int64.
-MAX_TIME_US: Final = 7_258_118_400_000_000
+MAX_RESULTS: Final = int(bounds.bound_of(PROBE_ROUND.name, "results").greatest)
+MAX_FLOW: Final = int(bounds.bound_of(PROBE_ROUND.name, "results.flow").greatest)
+MAX_TIME_US: Final = bounds.MAX_TIME_US
 MISSING: Final = -1
 # Before every time.
 NEVER_NS: Final = -(2**62)

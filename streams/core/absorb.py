@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.bounds import MAX_NUMBER, MAX_TIME_NS
 from schemas.columns.compiled import compiled, inlined
 from schemas.columns.interpreter import NULL
 from schemas.columns.plan import Plan
@@ -153,6 +154,7 @@ def absorb(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
+    latest_us: NDArray[np.int64],
     message: int,
     plan: Plan,
     names: NameArrays,
@@ -173,6 +175,8 @@ def absorb(
     ----------
     data, starts, ends, plan, names, flows, fields, items, rows
         As for `read_round`; `fields` of one message, `items` and `rows` of one round.
+    latest_us
+        How late each round may start, by its arrival.
     bounds, now, recent, slots, notes, seen
         State of the partition, which is changed.
 
@@ -188,6 +192,8 @@ def absorb(
             data, starts[message], ends[message], plan, names, flows, fields, 0, items, rows, 0
         )
         if count <= 0:
+            return message, NOT_PLAIN
+        if not _is_within(fields, latest_us[message]):
             return message, NOT_PLAIN
         why = _absorb_round(count, fields, items, rows, bounds, now, recent, slots, notes, seen)
         if why in (NOT_PLAIN, NO_ROOM):
@@ -227,10 +233,13 @@ def _absorb_round(
     most = least
     for place in range(count):
         offset = items[_OFFSET_NS, place]
-        rtt = items[_RTT_NS, place]
         least = min(least, offset)
         most = max(most, offset)
-        if rtt > MAX_RTT_NS:
+        if not (
+            _is_delay(items[_RTT_NS, place])
+            and _is_delay(items[_HOST_NS, place])
+            and _is_delay(items[_RESPONDER_NS, place])
+        ):
             return NOT_PLAIN
     if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < bounds.closed_ns:
         return NOT_PLAIN
@@ -282,6 +291,19 @@ def _absorb_round(
         notes.grid[now[GRID]] = point_ns
         now[GRID] += 1
     return DONE
+
+
+@inlined
+def _is_within(fields: NDArray[np.int64], latest_us: int) -> bool:
+    incarnation, number = fields[_INCARNATION, 0], fields[_SEQ, 0]
+    numbered = number >= 0 and number <= MAX_NUMBER
+    dated = incarnation >= 0 and incarnation <= MAX_TIME_NS
+    return bool(numbered and dated and fields[_STARTED_US, 0] <= latest_us)
+
+
+@inlined
+def _is_delay(value: int) -> bool:
+    return bool(value == NULL or (value >= -MAX_RTT_NS and value <= MAX_RTT_NS))
 
 
 @compiled

@@ -6,11 +6,15 @@ fastavro and processed one by one. The outputs are the same.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from schemas import topics
-from schemas.codec import Codec, DecodeError
+from schemas.bounds import MAX_TIME_US, arrival_of, bound_of
+from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.columns.blocks import Block, Blocks
+from schemas.units import US_NS
 from streams.columns.round_kernel import ROUNDS
 from streams.core.machine import PartitionMachine, RefusedRoundError
 from streams.core.metrics import Metric
@@ -30,6 +34,12 @@ class RoundMessage(Protocol):
         """Return its offset in the log."""
         ...
 
+    def timestamp(self) -> tuple[int, int]:
+        """Return the type of its timestamp, 0: it has none, and milliseconds since the epoch."""
+        ...
+
+
+STARTED_AT: Final = bound_of(topics.PROBE_ROUND.name, "started_at")
 
 M = TypeVar("M", bound=RoundMessage)
 
@@ -39,6 +49,7 @@ class LogMessage(NamedTuple):
 
     raw: bytes
     number: int
+    arrival_ms: int | None = None
 
     def value(self) -> bytes:
         """Return its bytes."""
@@ -47,6 +58,10 @@ class LogMessage(NamedTuple):
     def offset(self) -> int:
         """Return its place in the log."""
         return self.number
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the time of its arrival, as a client does."""
+        return (0, -1) if self.arrival_ms is None else (2, self.arrival_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +105,11 @@ class Feed:
             for message in messages:
                 yield self._process_one(message)
             return
+        latest_us = np.array([_latest_us(m) for m in messages], np.int64)
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
             while at < len(block):
-                at, outputs = self._plain.process(block, at)
+                at, outputs = self._plain.process(block, at, latest_us[block.first :])
                 if outputs:
                     yield Processed(outputs)
                 if at < len(block):
@@ -117,8 +133,15 @@ class Feed:
         offset = int(message.offset() or 0)
         try:
             datum = self._codec.decode_datum(
-                topics.PROBE_ROUND, message.value() or b"", partition=self._partition, offset=offset
+                topics.PROBE_ROUND,
+                message.value() or b"",
+                partition=self._partition,
+                offset=offset,
+                arrival_ns=arrival_of(message.timestamp()),
             )
+        except OutOfBoundsError as error:
+            ahead = error.found.ahead
+            return Processed(refused=Refused(message, error, "clock_ahead" if ahead else "invalid"))
         except DecodeError as error:
             return Processed(refused=Refused(message, error, "undecodable"))
         try:
@@ -131,6 +154,14 @@ class Feed:
         if block is not None:
             self._plain.learn(block, at, datum)
         return Processed(outputs)
+
+
+def _latest_us(message: RoundMessage) -> int:
+    """Return how late a round may start that arrived then."""
+    arrival_ns = arrival_of(message.timestamp())
+    if arrival_ns is None or STARTED_AT.ahead_ns is None:
+        return MAX_TIME_US
+    return (arrival_ns + STARTED_AT.ahead_ns) // US_NS
 
 
 def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes:

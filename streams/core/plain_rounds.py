@@ -58,8 +58,13 @@ class PlainRounds:
         )
         machine.recent.flows.on_removed.append(self._flows.forget)
 
-    def process(self, block: Block, at: int) -> tuple[int, list[Output]]:
+    def process(self, block: Block, at: int, latest_us: Int64s) -> tuple[int, list[Output]]:
         """Process plain rounds from number `at` of a block on.
+
+        Parameters
+        ----------
+        latest_us
+            How late each round of the block may start, by its arrival.
 
         Returns
         -------
@@ -77,7 +82,7 @@ class PlainRounds:
             watermark_ns = machine.clock.watermark_ns
             if watermark_ns is None or machine.clock.ahead_rounds:
                 break
-            at, why = self._run(block, block.plan, at, watermark_ns)
+            at, why = self._run(block, block.plan, at, watermark_ns, latest_us)
             outputs += self._flush_notes(due=why == absorb.DUE)
             if why == absorb.NO_ROOM:
                 self._make_room()
@@ -142,7 +147,9 @@ class PlainRounds:
         agents = self._flows.arrays.agent
         return bool(rows.max() < len(agents) and (agents[rows] != NONE).all())
 
-    def _run(self, block: Block, plan: Plan, at: int, watermark_ns: int) -> tuple[int, int]:
+    def _run(
+        self, block: Block, plan: Plan, at: int, watermark_ns: int, latest_us: Int64s
+    ) -> tuple[int, int]:
         """Let the kernel run, with the machine's clock and state."""
         machine, now = self._machine, self._now
         clock = machine.clock
@@ -167,6 +174,7 @@ class PlainRounds:
             block.data,
             block.starts,
             block.ends,
+            latest_us,
             at,
             plan,
             self._names.arrays,

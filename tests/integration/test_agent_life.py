@@ -237,7 +237,7 @@ def test_of_two_agents_with_one_id_the_later_goes_on(agents: Agents, watcher: Wa
 
 
 def test_nobody_stops_an_agent_by_a_forged_record(agents: Agents, watcher: Watcher) -> None:
-    """A twin from the future and a list of version 2^62 are refused; the heartbeat says it."""
+    """A twin from the future and a list of version 2^40 are refused; the heartbeat says it."""
     agents.tell("agent-b", ("b/r0", "a/r0"))
     agents.tell("agent-a", ("a/r0", "b/r0"))
     agents.start("a", agents.configure("a"))
@@ -247,7 +247,7 @@ def test_nobody_stops_an_agent_by_a_forged_record(agents: Agents, watcher: Watch
     future_ns = time.time_ns() + 23 * 3_600 * 10**9
     forged = replace(own, port=9, incarnation=future_ns)
     agents.put(topics.ENDPOINT, b"a/r0", CODEC.encode(topics.ENDPOINT, forged))
-    agents.tell("agent-a", version=2**62)
+    agents.tell("agent-a", version=2**40)
 
     def latest() -> Heartbeat:
         beat: Heartbeat = watcher.of(topics.HEARTBEAT, "agent-a")[-1]
@@ -338,6 +338,29 @@ def test_poison_and_foreign_lists_are_refused_and_told(agents: Agents, watcher: 
     agents.tell("agent-a", version=2)
     seen = len(watcher.of(topics.HEARTBEAT, "agent-a"))
     watcher.until("time", lambda: len(watcher.of(topics.HEARTBEAT, "agent-a")) >= seen + 2)
+    last = watcher.of(topics.HEARTBEAT, "agent-a")[-1]
+    assert (last.pinglist_version, last.targets_active) == (3, 1)
+
+
+def test_what_is_out_of_bounds_is_refused_and_probing_goes_on(
+    agents: Agents, watcher: Watcher
+) -> None:
+    """An empty list of the greatest version, and registrations of the agent's endpoint to come."""
+    agents.start("b", agents.configure("b"))
+    agents.start("a", agents.configure("a"))
+    agents.tell("agent-a", ("a/r0", "b/r0"), version=3)
+    watcher.until("a good list is taken", lambda: bool(ok_pairs(watcher, "agent-a")))
+    agents.tell("agent-a", version=2**62)
+    own = watcher.of(topics.ENDPOINT, "a/r0")[-1]
+    for ahead_ns in (23 * 3_600 * 10**9, 2**61):
+        later = replace(own, agent_id="agent-z", incarnation=own.incarnation + ahead_ns)
+        agents.put(topics.ENDPOINT, b"a/r0", CODEC.encode(topics.ENDPOINT, later))
+    watcher.until(
+        "the refusals are told",
+        lambda: watcher.of(topics.HEARTBEAT, "agent-a")[-1].records_undecodable == 3,
+    )
+    seen = len(watcher.of(topics.PROBE_ROUND, "agent-a"))
+    watcher.until("more rounds", lambda: len(watcher.of(topics.PROBE_ROUND, "agent-a")) > seen + 3)
     last = watcher.of(topics.HEARTBEAT, "agent-a")[-1]
     assert (last.pinglist_version, last.targets_active) == (3, 1)
 

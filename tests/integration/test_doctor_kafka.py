@@ -52,7 +52,9 @@ def test_the_snapshot_is_what_the_topics_say(kafka: KafkaSettings) -> None:
     assert (found.missing_topics, found.topic_differences) == ((), ())
     assert found.endpoints == {"c0/r0": endpoint("c0/r0")}
     assert found.heartbeats == {"agent-h0": new}
-    assert found.rounds_ms == {2: START_MS + 2}
+    # The last round's arrival, by the broker's clock.
+    assert found.rounds_ms.keys() == {2}
+    assert abs(found.rounds_ms[2] - time.time() * 1000) < 60_000
     assert found.progress_ms == {0: START_MS}
     assert found.worker_lag == dict.fromkeys(range(4))
     assert found.dead_letters == {"probe.round.v1.dlq": 1}

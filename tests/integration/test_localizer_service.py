@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localizer.edge.outbox import state_of
+from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS
 from ops.log.watch import Seen, Watch
 from ops.running.processes import ProcessGroup
 from schemas import topics
@@ -22,7 +24,9 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import ORIGIN_PREFIX
 from schemas.records import FaultEvent
 from schemas.topics import MAX_MESSAGE_BYTES
+from schemas.units import MS_NS
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab
+from tests.unit.schemas.valid import poison
 
 pytestmark = pytest.mark.broker
 LINK = "link:leaf:p0-0--spine:0"
@@ -262,6 +266,28 @@ def test_poison_is_kept_and_nothing_stops(bench: Bench) -> None:
     assert headers_at(bench.settings, topics.HEARTBEAT.dlq, 4)
     assert headers[ORIGIN_PREFIX + "topic"].endswith(b"agent.heartbeat.v1")
     assert headers[ORIGIN_PREFIX + "connector.name"] == b"localizer"
+
+
+def test_what_is_out_of_bounds_is_kept_and_nothing_stops(bench: Bench) -> None:
+    """Each field of each input beyond its bounds, on both sides: the verdicts stay the same."""
+    lab = incident()
+    expected = lab.verdicts()
+    bench.write(lab.log[:40])
+    place = replace(lab.log[39], partition=0)
+    written = {}
+    for topic in (*STATE_INPUTS, *LOG_INPUTS):
+        bad = list(poison(topic.name, CLUSTER, place.timestamp_ms * MS_NS))
+        written[topic] = len(bad)
+        for datum in bad:
+            key = str(datum[topic.key_field]).encode()
+            bench.write_raw(topic.name, key, Codec().encode_datum(topic, datum), place)
+    bench.write(lab.log[40:])
+    bench.start()
+    found = bench.events(lambda seen: len(seen) >= len(expected))
+    assert [s.record for s in found] == expected
+    for topic, count in written.items():
+        assert count > 5
+        assert headers_at(bench.settings, topic.dlq, count - 1)
 
 
 def test_a_second_localizer_takes_over(bench: Bench, tmp_path: Path) -> None:

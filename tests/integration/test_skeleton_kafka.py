@@ -34,6 +34,7 @@ from schemas.topics import (
     TASK,
     Topic,
 )
+from tests.unit.schemas.valid import poison
 from tests.unit.skeleton_job.records import SUBMITTED_AT, counter_batches, task_record
 from tests.unit.skeleton_job.traffic import Layout, Workload
 
@@ -293,6 +294,36 @@ def test_poison_goes_to_the_dead_letters_and_nothing_stops(
     assert headers["__connect.errors.connector.name"] == b"skeleton"
     log = (tmp_path / "log").read_text()
     assert '"poison": 9' in log
+
+
+def test_what_is_out_of_bounds_is_kept_and_nothing_stops(
+    wire: Wire, workload: Workload, tmp_path: Path
+) -> None:
+    """Each field of each input beyond its bounds, on both sides: lists come all the same."""
+    inputs = (TASK, ENDPOINT, RNIC_COUNTERS, PINGLIST, SKELETON_TOPIC)
+    written = {t: list(poison(t.name, "default", time.time_ns())) for t in inputs}
+    with job(wire.settings, tmp_path / "log"):
+        eventually(lambda: "skeleton.ready" in (tmp_path / "log").read_text(), "ready")
+        for topic in (TASK, ENDPOINT, RNIC_COUNTERS):
+            for datum in written[topic]:
+                # A record without a key is refused for that.
+                key = str(datum[topic.key_field]) or "none"
+                wire.put(topic, key, CODEC.encode_datum(topic, datum))
+        wire.flush()
+        submit(wire, workload)
+        eventually(lambda: len(wire.lists()) == 4, "lists")
+    for topic in (TASK, ENDPOINT, RNIC_COUNTERS):
+        assert len(written[topic]) > 5
+        wire.letters(topic, len(written[topic]))
+    # Its own topics are read at the start.
+    for topic in (PINGLIST, SKELETON_TOPIC):
+        for datum in written[topic]:
+            wire.put(topic, str(datum[topic.key_field]) or "none", CODEC.encode_datum(topic, datum))
+    wire.flush()
+    with job(wire.settings, tmp_path / "again"):
+        eventually(lambda: "skeleton.ready" in (tmp_path / "again").read_text(), "ready again")
+    for topic in (PINGLIST, SKELETON_TOPIC):
+        wire.letters(topic, len(written[topic]))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
 from schemas.topics import MAX_MESSAGE_BYTES
 from streams.edge.watchdog import STALLED_EXIT_CODE
 from tests.integration.worker_harness import Harness, assert_exact
+from tests.unit.schemas.valid import poison
 from tests.unit.streams.worlds import Datum, Fault, World
 
 pytestmark = pytest.mark.broker
@@ -107,6 +108,24 @@ def test_garbage_of_any_size_is_one_dead_letter_each(harness: Harness) -> None:
     assert letters[2][WHOLE_BYTES_HEADER] == str(3 * MAX_MESSAGE_BYTES).encode()
     assert {letter["__connect.errors.partition"] for letter in letters} == {b"1"}
     assert harness.stop("worker") == 0
+    assert len(harness.events(worker, "worker.ready")) == 1
+
+
+def test_what_is_out_of_bounds_is_kept_and_nothing_stops(harness: Harness) -> None:
+    """Each field of a round beyond its bounds, also a month ahead, and as a partition's first."""
+    worker = harness.start("worker")
+    harness.wait_ready(worker)
+    log = faulty_log(seconds=60)
+    bad = list(poison(topics.PROBE_ROUND.name, "lab", time.time_ns()))
+    ahead = [{**log[0], "started_at": (time.time_ns() + 30 * 86_400 * 10**9) // 1000}]
+    harness.publish(ahead + bad + log[: len(log) // 2])
+    harness.publish(bad + log[len(log) // 2 :])
+    harness.wait_processed(worker)
+    assert assert_exact(harness) > 100
+    assert len(harness.dead_letters()) == 2 * len(bad) + 1
+    assert harness.stop("worker") == 0
+    (stopped,) = harness.events(worker, "worker.stopped")
+    assert stopped["invalid"] + stopped["clock_ahead"] == 2 * len(bad) + 1
     assert len(harness.events(worker, "worker.ready")) == 1
 
 

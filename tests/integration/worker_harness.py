@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from ops.log.positions import GroupPositions
 from ops.running.processes import Child, ProcessGroup
 from schemas import topics
+from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.connection import KafkaSettings
 from schemas.topics import Topic
@@ -223,7 +224,11 @@ class Harness:
                 outputs = []
                 for message in reader.read(self.name(topics.PROBE_ROUND), partition, 0, end):
                     with contextlib.suppress(DecodeError, RefusedRoundError):
-                        datum = self._codec.decode_datum(topics.PROBE_ROUND, message.value() or b"")
+                        datum = self._codec.decode_datum(
+                            topics.PROBE_ROUND,
+                            message.value() or b"",
+                            arrival_ns=arrival_of(message.timestamp()),
+                        )
                         outputs += machine.process(datum, int(message.offset() or 0))
                 records = as_bytes(outputs)
                 out[partition] = {

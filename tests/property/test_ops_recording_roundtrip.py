@@ -24,7 +24,7 @@ from tests.unit.ops.recording_samples import START_MS, probe_round
 messages.read(PROBE_ROUND, b"", 0, b"")
 
 PARTITIONS = 3
-CODEC = Codec()
+CODEC = Codec(bounded=False)
 
 header = st.tuples(
     st.text(alphabet=st.characters(codec="utf-8"), max_size=8),

@@ -21,7 +21,7 @@ def decode(topic: Topic, value: bytes) -> object | None:
     failure: DecodeError | None = None
     record: object = None
     try:
-        record = Codec().decode(topic, value, **AT)
+        record = Codec(bounded=False).decode(topic, value, **AT)
     except DecodeError as error:
         failure = error
     if failure is not None:

@@ -257,7 +257,7 @@ def test_other_topics_never_come_later_than_they_say(tmp_path: Path) -> None:
 def plainly(folder: Path, topic: Topic, entries: list[Entry]) -> Path:
     """Write a recording of one partition without compression; return its topic's file."""
     manifest = Manifest(cluster="c", recorded_at="", from_ms=1, to_ms=None, codec="null")
-    writer = RecordingWriter(folder, manifest, Codec())
+    writer = RecordingWriter(folder, manifest, Codec(bounded=False))
     writer.add_topic(topic, 1)
     for entry in entries:
         writer.write_entry(topic, entry)

@@ -1,16 +1,20 @@
 """Which records an agent reads, and what becomes of those it cannot."""
 
+import pytest
+
 from probers.lists.directory import Directory
 from probers.lists.follower import PingListFollower, Refusal
 from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox, Record
 from probers.lists.registration import REASSERT_NS, Registration, RegistrationState
 from schemas import topics
+from schemas.bounds import BOUNDS, Bound, Measure
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.deadletter import Headers
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 from tests.unit.probers.clocks import ManualClock
 from tests.unit.probers.makers import endpoint, ping_list, target
+from tests.unit.schemas.valid import ARRIVAL_NS, mutated, probes_of, valid_datum
 
 CODEC = Codec()
 
@@ -74,7 +78,13 @@ class Rig:
         self.dead.append((error, key, value))
 
     def read(
-        self, topic: Topic, key: bytes | None, value: bytes | None, *, replayed: bool = False
+        self,
+        topic: Topic,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        replayed: bool = False,
+        arrival_ns: int | None = None,
     ) -> None:
         """Let one record arrive."""
         self.reader.records.append(
@@ -86,6 +96,7 @@ class Rig:
                 value=value,
                 headers=[],
                 replayed=replayed,
+                arrived_ns=arrival_ns,
             )
         )
         self.inbox.poll()
@@ -232,3 +243,30 @@ def test_the_second_reading_concerns_neither_the_identity_nor_the_dead_letters()
     assert rig.dead == []
     rig.read(topics.ENDPOINT, b"w0/r0", CODEC.encode(topics.ENDPOINT, old))
     assert rig.registration.conflicts == 1
+
+
+ROWS = [
+    b
+    for b in BOUNDS
+    if b.topic in (topics.PINGLIST.name, topics.ENDPOINT.name) and b.measure is not Measure.ITEMS
+]
+
+
+@pytest.mark.parametrize("bound", ROWS, ids=[f"{b.topic}:{b.field}" for b in ROWS])
+def test_each_bound_holds(bound: Bound) -> None:
+    """What is out of bounds is a dead letter that names the field, and is counted."""
+    topic = topics.BY_NAME[bound.topic]
+    for value, allowed in probes_of(bound):
+        datum = mutated(valid_datum(bound.topic), bound, value)
+        if topic is topics.PINGLIST:
+            datum |= {"agent_id": "agent-a"} if bound.field != "agent_id" else {}
+        try:
+            encoded = CODEC.encode_datum(topic, datum)
+        except (OverflowError, ValueError):
+            continue  # no encoder writes it
+        rig = Rig()
+        key = b"agent-a" if topic is topics.PINGLIST else str(datum["endpoint_id"]).encode()
+        rig.read(topic, key, encoded, arrival_ns=ARRIVAL_NS)
+        assert rig.inbox.counts.undecodable == len(rig.dead) == (0 if allowed else 1)
+        if rig.dead:
+            assert bound.field in rig.dead[0][0].reason or "bytes" in rig.dead[0][0].reason

@@ -76,10 +76,10 @@ def server() -> Iterator[FakeRegistry]:
 
 def test_each_id_is_asked_for_once(server: FakeRegistry) -> None:
     """Encoding and decoding a thousand records costs two requests, not two thousand."""
-    codec = codec_for(KafkaSettings(bootstrap="", registry_url=server.url))
+    codec = codec_for(KafkaSettings(bootstrap="", registry_url=server.url), bounded=False)
     value = codec.encode_datum(PROBE_ROUND, RECORD.datum)
     assert value[:5] == b"\x00\x00\x00\x00\x07"
-    fresh = codec_for(KafkaSettings(bootstrap="", registry_url=server.url))
+    fresh = codec_for(KafkaSettings(bootstrap="", registry_url=server.url), bounded=False)
     for _ in range(3):
         assert codec.encode_datum(PROBE_ROUND, RECORD.datum) == value
         assert fresh.decode_datum(PROBE_ROUND, value) == RECORD.datum
@@ -89,7 +89,7 @@ def test_each_id_is_asked_for_once(server: FakeRegistry) -> None:
 @pytest.mark.parametrize("schema_id", [FOREIGN_ID, BROKEN_ID, 12345])
 def test_id_that_is_not_ours_is_remembered(server: FakeRegistry, schema_id: int) -> None:
     """A stream of garbage becomes one request per id, and a DecodeError per record."""
-    codec = codec_for(KafkaSettings(bootstrap="", registry_url=server.url))
+    codec = codec_for(KafkaSettings(bootstrap="", registry_url=server.url), bounded=False)
     value = b"\x00" + schema_id.to_bytes(4, "big") + b"x"
     for _ in range(3):
         with pytest.raises(DecodeError, match=f"unknown schema id {schema_id}"):
@@ -111,7 +111,7 @@ def test_login_is_sent(server: FakeRegistry) -> None:
 
 def test_registry_trouble_is_no_decode_error(server: FakeRegistry) -> None:
     """A registry that fails must not send good records to the dead letters."""
-    codec = codec_for(KafkaSettings(bootstrap="", registry_url=server.url))
+    codec = codec_for(KafkaSettings(bootstrap="", registry_url=server.url), bounded=False)
     server.status = 500
     with pytest.raises(RegistryError, match="HTTP 500"):
         codec.decode(PROBE_ROUND, b"\x00\x00\x00\x00\x07x")

@@ -1,0 +1,55 @@
+"""What the localizer takes from a message: the table of bounds holds for its topics."""
+
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Message
+
+from localizer.config import LocalizerConfig
+from localizer.edge.service import Service
+from schemas.bounds import BOUNDS, Bound, Measure
+from schemas.codec import Codec, DecodeError
+from schemas.kafka.connection import KafkaSettings
+from schemas.topics import ANOMALY, BY_NAME, LOCALIZER
+from tests.unit.schemas.valid import ARRIVAL_NS, CLUSTER, mutated, probes_of, valid_datum
+
+CODEC = Codec()
+ROWS = [
+    b for b in BOUNDS if LOCALIZER in BY_NAME[b.topic].consumers and b.measure is not Measure.ITEMS
+]
+
+
+class Received:
+    """What the service asks of a message."""
+
+    def partition(self) -> int:
+        """Return the partition."""
+        return 1
+
+    def offset(self) -> int:
+        """Return the offset."""
+        return 7
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the time of arrival."""
+        return 2, ARRIVAL_NS // 10**6
+
+
+@pytest.mark.parametrize("bound", ROWS, ids=[f"{b.topic}:{b.field}" for b in ROWS])
+def test_each_bound_holds(bound: Bound) -> None:
+    """What is out of bounds is no record for it; the error has field and value."""
+    service = Service(KafkaSettings(bootstrap="", cluster=CLUSTER), CODEC, LocalizerConfig())
+    topic = BY_NAME[bound.topic]
+    for value, allowed in probes_of(bound):
+        datum: dict[str, Any] = mutated(valid_datum(bound.topic), bound, value)
+        try:
+            encoded = CODEC.encode_datum(topic, datum)
+        except (OverflowError, ValueError):
+            continue  # no encoder writes it
+        key = b"mark" if topic is ANOMALY else str(datum[topic.key_field]).encode()
+        message = cast(Message, Received())
+        if allowed:
+            assert service._decode(topic, key, encoded, message)[1] is not None
+        else:
+            with pytest.raises(DecodeError, match=bound.field):
+                service._decode(topic, key, encoded, message)
