@@ -96,7 +96,7 @@ soak: setup
 fuzz: $(STAMP)
 	SKELETONHUNTER_FUZZ_PACKETS=1000000 SKELETONHUNTER_FUZZ_LINES=1000000 $(BIN)/python -m pytest -k mutated \
 	  --durations=0 tests/unit/probers/transports/test_responder_fuzz.py tests/unit/probers/overlay/test_megaflow.py
-	SKELETONHUNTER_FUZZ_FILES=10000 $(BIN)/python -m pytest --durations=0 --timeout 7200 tests/property/test_ops_parsers.py
+	SKELETONHUNTER_FUZZ_FILES=10000 $(BIN)/python -m pytest --durations=0 --timeout 7200 tests/property/test_ops_recording_hostile.py
 
 # `make test` draws the same examples each time; what fails here is kept in .hypothesis and tried first.
 fuzz-properties: $(STAMP)
