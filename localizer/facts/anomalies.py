@@ -23,8 +23,11 @@ STALE_NS: Final = 16 * SECOND_NS
 BRIEF_NS: Final = 10 * SECOND_NS
 # Such a brief cut is evidence of loss for as long as the loss test looks back.
 BRIEF_CUT_MEMORY_NS: Final = 20 * SECOND_NS
-# An event time further than this from the effective time comes from a wrong clock or a backlog.
+# An event time further than this from the effective time comes from a clock that is off, from a
+# backlog, or from a window that was closed late.
 SKEWED_NS: Final = 5 * SECOND_NS
+# No backlog explains an event time that is still older.
+BACKLOG_NS: Final = 60 * SECOND_NS
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
 
@@ -120,7 +123,11 @@ class OpenAnomalies:
         key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
         known = self._open.get(key, NONE).get(anomaly.kind)
         event_ns = us_to_ns(anomaly.event_at)
+        last_ns = event_ns
         if at_ns is not None and abs(event_ns - at_ns) > SKEWED_NS:
+            # Whether it is still reported is a matter of the log's time.
+            last_ns = at_ns
+        if at_ns is not None and not at_ns - BACKLOG_NS <= event_ns <= at_ns + SKEWED_NS:
             event_ns = at_ns
         if anomaly.state is AnomalyState.CLEARED:
             if known is not None:
@@ -138,7 +145,7 @@ class OpenAnomalies:
             agent_id=intern(anomaly.agent_id),
             onset_ns=onset_ns,
             seen_ns=known.seen_ns if known is not None and same else event_ns,
-            last_ns=event_ns,
+            last_ns=last_ns,
             sent=anomaly.sent,
             lost=anomaly.lost,
             rtt_ns=_nanoseconds(anomaly, anomaly.value),
@@ -153,7 +160,7 @@ class OpenAnomalies:
         else:
             kinds[anomaly.kind] = symptom
             self._update_family(key, ANOMALY_FAMILY[anomaly.kind])
-        self._oldest_ns = min(self._oldest_ns, event_ns)
+        self._oldest_ns = min(self._oldest_ns, last_ns)
         self.version += not same
 
     def drop_flow(self, key: FlowId) -> None:

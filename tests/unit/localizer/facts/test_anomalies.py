@@ -1,5 +1,7 @@
 """Folding of anomalies."""
 
+import pytest
+
 from localizer.facts.anomalies import BRIEF_CUT_MEMORY_NS, STALE_NS, OpenAnomalies
 from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState
 from schemas.units import SECOND_NS
@@ -86,3 +88,21 @@ def test_the_board_is_bounded() -> None:
     board.apply_anomaly(anomaly(at=START, flow=1))
     board.apply_anomaly(anomaly(AnomalyKind.LOSS, at=START))
     assert (len(board), board.refused) == (1, 1)
+
+
+@pytest.mark.parametrize("off_s", [-3600, -40, 0, 40])
+def test_whether_it_is_still_reported_is_a_matter_of_the_logs_time(off_s: int) -> None:
+    """Its agent's clock is off: it stays open while it is repeated, and ends when it is not."""
+    board = OpenAnomalies()
+    for second in range(0, 60, 5):
+        now = START + second * SECOND_NS
+        at = now + off_s * SECOND_NS
+        state = AnomalyState.ONGOING if second else AnomalyState.ONSET
+        board.apply_anomaly(anomaly(state=state, at=at, onset=START + off_s * SECOND_NS), now)
+        board.expire(now, frozenset())
+        assert len(board) == 1
+    (symptom,) = board.open(("e0", "e1", 0)).values()
+    assert abs(symptom.last_ns - now) < SECOND_NS
+    assert symptom.seen_ns <= now
+    board.expire(now + STALE_NS + 1, frozenset())
+    assert not len(board)
