@@ -16,8 +16,8 @@ all that the input partitions held when the mark was seen (`Barrier`). A partiti
 not idle: a worker that starts on a backlog may finish one partition before it begins another, and
 marks those without input as idle. If all are idle, the greatest mark counts.
 
-A progress mark, an anomaly or a trace whose time is further ahead of its own arrival than
-`MAX_AHEAD_NS` is refused: one mark must not carry the cluster's time away.
+A progress mark that is far ahead of its own arrival does not come this far: it is out of bounds
+(`schemas.bounds`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,8 @@ from typing import Any, Final
 from localizer.config import GRID_NS
 from localizer.facts.inputs import Event
 from schemas import topics
-from schemas.bounds import MAX_AHEAD_NS
 from schemas.enums import AnomalyKind, AnomalyState
-from schemas.records import Anomaly, PathTrace
+from schemas.records import Anomaly
 from schemas.units import MS_NS, SECOND_NS, us_to_ns
 
 Place = tuple[str, int]
@@ -39,10 +38,6 @@ UNORDERED: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
 BEFORE_FIRST_NS: Final = 60 * SECOND_NS
 # Keys of a topic are in order over so much time; a key that says nothing for longer is forgotten.
 ORDERED_NS: Final = 300 * SECOND_NS
-
-
-class ImplausibleTimeError(ValueError):
-    """A record whose time cannot be; the message says why."""
 
 
 @dataclass(slots=True)
@@ -97,16 +92,10 @@ class Merge:
             Its place; the records of a partition must come in order.
         timestamp_ms
             Timestamp of the Kafka record.
-
-        Raises
-        ------
-        ImplausibleTimeError
-            If a mark, an anomaly or a trace is ahead of its own arrival.
         """
         arrived_ns = timestamp_ms * MS_NS
         if topic == topics.ANOMALY.name and isinstance(record, Anomaly):
             at_ns = us_to_ns(record.event_at)
-            _check_time("event_at", at_ns, arrived_ns)
             event = Event(at_ns, topic, key, partition, offset, record)
             unmarked = self._unmarked.setdefault(partition, [])
             if record.kind is not AnomalyKind.PROGRESS:
@@ -119,8 +108,6 @@ class Merge:
             self._forget_silent_keys(at_ns)
             until_ns = self._progress[partition].at_ns + GRID_NS
             return [replace(e, at_ns=min(max(e.at_ns, after_ns), until_ns)) for e in unmarked]
-        if isinstance(record, PathTrace):
-            _check_time("traced_at", us_to_ns(record.traced_at), arrived_ns)
         if topic not in UNORDERED:
             arrived_ns = self._in_order((topic, partition), key, arrived_ns)
         return [Event(arrived_ns, topic, key, partition, offset, record)]
@@ -153,15 +140,6 @@ class Merge:
         bound_ns = min(active_ns) if active_ns else max(p.at_ns for p in self._progress.values())
         if bound_ns > (self.watermark_ns or 0):
             self.watermark_ns = bound_ns
-
-
-def _check_time(name: str, at_ns: int, arrived_ns: int) -> None:
-    """Raise ImplausibleTimeError for a time too far ahead of its record's arrival."""
-    if at_ns > arrived_ns + MAX_AHEAD_NS:
-        raise ImplausibleTimeError(
-            f"{name} is {(at_ns - arrived_ns) / SECOND_NS:.0f} s ahead of its arrival, "
-            f"at most {MAX_AHEAD_NS // SECOND_NS} s are plausible"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from localizer.edge.history import published
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import Reader
 from localizer.facts.coverage import COVERED_SHARE, total
-from localizer.merge import Barrier, ImplausibleTimeError, Merge
+from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
@@ -183,25 +183,19 @@ class Service:
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
             name, record = self._decode(topic, raw_key, raw, message)
-            events = self._merge.accept_record(
-                topic.name,
-                name,
-                record,
-                partition=partition,
-                offset=offset,
-                timestamp_ms=message.timestamp()[1],
-            )
-        except (DecodeError, ImplausibleTimeError) as error:
-            refusal = (
-                error
-                if isinstance(error, DecodeError)
-                else self._refusal(str(error), topic, partition, offset)
-            )
+        except DecodeError as error:
             self._counts["dead_letters"] += 1
-            self._log.warning("record.refused", place=str(refusal)[:300])
-            outbox.dead_letter(refusal, message)
+            self._log.warning("record.refused", place=str(error)[:300])
+            outbox.dead_letter(error, message)
             return
-        for event in events:
+        for event in self._merge.accept_record(
+            topic.name,
+            name,
+            record,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=message.timestamp()[1],
+        ):
             core.feed(event)
 
     def _refusal(self, reason: str, topic: Topic, partition: int, offset: int) -> DecodeError:

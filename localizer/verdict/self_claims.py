@@ -16,6 +16,8 @@ from schemas.enums import ComponentKind
 from schemas.units import SECOND_NS
 
 SELF_CONFIDENCE: Final = 0.99
+# Of a reason in a heartbeat so many characters are shown.
+MAX_REASON: Final = 256
 
 # Agent, since when, and what its heartbeats say.
 Finding = tuple[str, int, str]
@@ -53,7 +55,7 @@ def _stopped(sources: Sources) -> Iterator[Finding]:
     for agent_id in sources.reports.notable:
         report = sources.reports.get(agent_id)
         if report.stopped_ns is not None and sources.roster.has_peers(agent_id):
-            why = f": {report.reason}" if report.reason else ""
+            why = f": {report.reason[:MAX_REASON]}" if report.reason else ""
             text = f"its heartbeats say {report.probing.value}{why}, and its task is running"
             yield agent_id, report.stopped_ns, text
 
@@ -62,7 +64,8 @@ def _refused(sources: Sources) -> Iterator[Finding]:
     for agent_id in sources.reports.notable:
         report = sources.reports.get(agent_id)
         if report.refused_ns is not None:
-            text = f"the newest list was refused: {report.refusal}; an earlier one is in force"
+            why = str(report.refusal)[:MAX_REASON]
+            text = f"the newest list was refused: {why}; an earlier one is in force"
             yield agent_id, report.refused_ns, text
 
 

@@ -32,8 +32,8 @@ SETTLE_NS: Final = 3 * SECOND_NS
 # share of those that it holds are silent.
 COVERED_SHARE: Final = 0.9
 SILENT_SHARE: Final = 0.8
-# Names per line of evidence, and how such a line begins.
-NAMES_PER_LINE: Final = 64
+# Names per line of evidence, whose length is bounded, and how such a line begins.
+NAMES_PER_LINE: Final = 60
 SILENT_LINE: Final = "silent: "
 
 # Lines of names, so that all evidence of a verdict has room.

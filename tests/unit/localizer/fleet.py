@@ -69,11 +69,10 @@ class Fleet:
             partition=place,
         )  # fmt: skip
 
-    def mark(self, at: int, partition: int = 0, arrived: int | None = None) -> None:
-        """Write a progress mark; it arrives when it says unless told otherwise."""
+    def mark(self, at: int, partition: int = 0) -> None:
+        """Write a progress mark that arrives when it says."""
         record = anomaly(AnomalyKind.PROGRESS, at=at, onset=at)
-        arrived = at if arrived is None else arrived
-        self.put(topics.ANOMALY.name, "~progress", record, at=arrived, partition=partition)
+        self.put(topics.ANOMALY.name, "~progress", record, at=at, partition=partition)
 
     def run(self, seconds: float, silent: Iterable[str] = ()) -> list[FaultEvent]:
         """Let time pass; all but the silent agents beat each second. Return the new transitions."""

@@ -1,8 +1,5 @@
-"""Time that goes far in one go, and marks and records with times that cannot be."""
+"""Time that goes far in one go, and records from long ago."""
 
-import pytest
-
-from localizer.merge import ImplausibleTimeError
 from schemas.enums import FaultLifecycle
 from schemas.units import SECOND_NS
 from tests.unit.localizer.fleet import Fleet
@@ -33,19 +30,6 @@ def test_open_faults_last_over_a_stretch_that_is_skipped() -> None:
     found = fleet.run(30, silent=["a1"])
     assert found == []
     assert [e.state for e in fleet.run(10)] == [FaultLifecycle.RESOLVED]
-
-
-@pytest.mark.parametrize("ahead_ns", [DAY_NS, 365 * DAY_NS])
-def test_a_mark_ahead_of_its_arrival_moves_no_time(ahead_ns: int) -> None:
-    """It is refused; an agent that dies afterwards is told within the usual time."""
-    fleet = Fleet(4)
-    fleet.run(10)
-    with pytest.raises(ImplausibleTimeError):
-        fleet.mark(fleet.now + ahead_ns, arrived=fleet.now)
-    assert fleet.merge.watermark_ns == fleet.now
-    before = fleet.core.steps
-    assert [e.component_id for e in fleet.run(8, silent=["a1"])] == ["a1"]
-    assert fleet.core.steps - before <= 32
 
 
 def test_a_record_from_1970_does_not_begin_time_there() -> None:

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from localizer.config import GRID_NS
-from localizer.merge import BEFORE_FIRST_NS, ORDERED_NS, Barrier, ImplausibleTimeError, Merge
+from localizer.merge import BEFORE_FIRST_NS, ORDERED_NS, Barrier, Merge
 from schemas import topics
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
@@ -76,23 +74,6 @@ def test_an_anomaly_counts_between_the_marks_around_it() -> None:
         START + 2 * SECOND_NS,
     ]
     assert times(START + 10 * SECOND_NS, 0, 1) == []
-
-
-@pytest.mark.parametrize("ahead_s", [61, 86_400, 365 * 86_400, (1 << 62) // 10**6 - 2 * 10**9])
-def test_what_is_ahead_of_its_own_arrival_is_refused(ahead_s: int) -> None:
-    """Marks and anomalies; the watermark stays, and the next mark counts."""
-    merge = Merge()
-    put(merge, mark(START), 0)
-    poison = mark(START + ahead_s * SECOND_NS)
-    for record in (poison, replace(poison, kind=AnomalyKind.LOSS)):
-        with pytest.raises(ImplausibleTimeError, match=f"{ahead_s} s ahead"):
-            merge.accept_record(
-                topics.ANOMALY.name, "k", record, partition=0, offset=1,
-                timestamp_ms=START // MS_NS,
-            )  # fmt: skip
-    assert merge.watermark_ns == START
-    put(merge, mark(START + SECOND_NS), 0)
-    assert merge.watermark_ns == START + SECOND_NS
 
 
 def test_an_anomaly_from_long_ago_counts_with_the_first_mark() -> None:
