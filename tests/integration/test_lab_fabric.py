@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ops.lab.counters import counters_dir
-from ops.lab.echo import Arrival
 from ops.lab.errors import LabUsageError
 from ops.lab.shape import LabShape
 from ops.lab.truth import TRUTH_FILE, TruthLog
 from ops.lab.workload import Workload
 from probers.transports.encap import DEFAULT_TTL, EncapType
+from tests.lab_echo import Arrival
 from tests.lab_mesh import ProcessMesh, process_mesh, thread_mesh
 
 SHAPE = LabShape()
