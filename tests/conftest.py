@@ -18,8 +18,8 @@ from ops.topics.admin import TopicAdmin, apply_topics
 from ops.topics.plan import wanted_topics
 from schemas.kafka.connection import BOOTSTRAP_ENV, STATE_ENV, KafkaSettings
 from schemas.process.settings import CONFIG_ENV
-from tests.halves import scheduler, step_aside
 from tests.kafka_container import engine_answers, kafka_container
+from tests.scheduling import longest_first, scheduler, step_aside
 
 # Tests write records with fixed timestamps in the past. A broker deletes what is older than its
 # topic's retention every five minutes, and the log cleaner does so in compacted topics (such as
@@ -58,8 +58,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests in two halves beside each other, where that is asked for."""
+    """Distribute the tests over the processes of `pytest -n`."""
     return scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, in the processes of `pytest -n`."""
+    longest_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)
