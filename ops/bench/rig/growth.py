@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from arena.reporting.growth import draw
-from ops.bench.rig.report import BUILD_DIR, Figure, figure
+from ops.bench.rig.report import BUILD_DIR, Figure, Say, figure
 
 CURVES: Final = BUILD_DIR / "scale-curves.json"
 PICTURE: Final = Path("docs/figures") / "scaling.png"
@@ -71,18 +71,13 @@ def slope(sizes: Sequence[float], costs: Sequence[float]) -> float:
     return float((x * (y - y.mean())).sum() / (x * x).sum())
 
 
-def slope_figure(
-    curve: Curve, *, bar: float | None, command: str, say: Callable[[str], None]
-) -> Figure:
+def slope_figure(curve: Curve, bar: float | None, say: Say) -> Figure:
     """Print a curve, store it for the picture, and return its slope as a figure."""
     for size, cost in zip(curve.sizes, curve.costs, strict=True):
         say(f"{curve.name}: {size:,.0f} {curve.axis}: {cost:.4g} {curve.unit}")
     say(f"{curve.name}: slope {curve.slope:.2f}")
     store_curve(curve)
-    return figure(
-        f"{curve.name}: slope over {curve.axis}", [curve.slope], "",
-        bar=bar, sense="<=", command=command,
-    )  # fmt: skip
+    return figure(f"{curve.name}: slope over {curve.axis}", [curve.slope], bar=bar)
 
 
 def run_alone(module: str, argument: str, environment: Mapping[str, str] | None = None) -> Any:

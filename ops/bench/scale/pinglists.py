@@ -8,12 +8,11 @@ hosts.
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ops.bench.rig.growth import FLAT, Curve, slope_figure
-from ops.bench.rig.report import Figure, figure
+from ops.bench.rig.report import Figure, Parts, Say, figure
 from probers.lists.follower import PingListFollower
 from schemas.codec import Codec
 from schemas.enums import Transport
@@ -199,8 +198,7 @@ def _says(made: PingList | None) -> object:
     return None if made is None else (made.phase, made.targets)
 
 
-Say = Callable[[str], None]
-COMMAND: Final = "make bench-scale"
+LIST_BAR_KIB: Final = MAX_LIST_BYTES / 1024
 HOSTS: Final = (625, 1_250, 2_500, 5_000)
 CONTAINERS_A_MINUTE: Final = 2_000
 SECONDS: Final = 60
@@ -238,20 +236,16 @@ def churn(runs: int, say: Say) -> list[Figure]:
         axis="RNICs", unit="ms", sizes=tuple(float(h * RAILS) for h in HOSTS),
         costs=tuple(per_container),
     )  # fmt: skip
+    minute = f"ping lists, {most:,} RNICs, 2,000 tasks, 2,000 containers a minute: CPU of a minute"
+    kib = [v / 1024 for v in largest]
     return [
+        figure(minute, seconds[HOSTS[-1]], "s", 60.0),
         figure(
-            f"ping lists, {most:,} RNICs, 2,000 tasks, 2,000 containers a minute: CPU of a minute",
-            seconds[HOSTS[-1]], "s", bar=60.0, sense="<=", command=COMMAND,
+            "ping lists: agents republished but not changed, or the other way", wrong, bar=0.0,
+            worst=True,
         ),
-        figure(
-            "ping lists: agents republished but not changed, or the other way", wrong, "",
-            bar=0.0, sense="<=", command=COMMAND, worst=True,
-        ),
-        figure(
-            "ping lists: the longest under churn", [v / 1024 for v in largest], "KiB",
-            bar=MAX_LIST_BYTES / 1024, sense="<=", command=COMMAND, worst=True,
-        ),
-        slope_figure(curve, bar=FLAT, command=COMMAND, say=say),
+        figure("ping lists: the longest under churn", kib, "KiB", LIST_BAR_KIB, worst=True),
+        slope_figure(curve, FLAT, say),
     ]  # fmt: skip
 
 
@@ -276,12 +270,8 @@ def large_jobs(runs: int, say: Say) -> list[Figure]:
                 f"a job of {hosts * RAILS:,} RNICs: lists of {longest[-1]:.1f} KiB at most, "
                 f"{time.process_time() - begin:.1f} s of CPU, {core.counts['lists_cut']} cut"
             )
-    return [
-        figure(
-            f"ping lists: the longest of a job of {LARGE_HOSTS[-1] * RAILS:,} RNICs",
-            longest, "KiB", bar=MAX_LIST_BYTES / 1024, sense="<=", command=COMMAND, worst=True,
-        )
-    ]  # fmt: skip
+    what = f"ping lists: the longest of a job of {LARGE_HOSTS[-1] * RAILS:,} RNICs"
+    return [figure(what, longest, "KiB", LIST_BAR_KIB, worst=True)]
 
 
 def activation(runs: int, say: Say) -> list[Figure]:
@@ -313,11 +303,10 @@ def activation(runs: int, say: Say) -> list[Figure]:
     say(f"a registration of nobody on the list: {statistics.median(foreign_us):.0f} µs; "
         f"of 2,000 containers a minute: {share:.2%} of a core")  # fmt: skip
     return [
-        slope_figure(curve, bar=FLAT, command=COMMAND, say=say),
+        slope_figure(curve, FLAT, say),
         figure(
             "agent: registrations of nobody on its list, 2,000 containers a minute: of a core",
             [us * CONTAINERS_A_MINUTE * RAILS / 60 / 1e4 for us in foreign_us], "%",
-            bar=None, sense="<=", command=COMMAND,
         ),
     ]  # fmt: skip
 
@@ -353,7 +342,7 @@ def _large(hosts: int) -> Task:
     )
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "ping-list-churn": churn,
     "ping-list-length": large_jobs,
     "ping-list-activation": activation,

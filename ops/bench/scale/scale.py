@@ -3,19 +3,15 @@
 Every module below measures one part of the system and has `PARTS` of its own.
 """
 
-from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Final
 
-from ops.bench.rig.report import Figure
+from ops.bench.rig.report import Parts
 from ops.bench.scale import cluster, localizer, localizer_ends, pinglists, skeleton, workers
 
 COMMAND: Final = "make bench-scale"
 RUNS: Final = 3
 DEFAULT_RUNS: Final = {"skeleton-cluster": 1, "ping-list-length": 1, "cluster": 1, "workers": 1}
-
-Say = Callable[[str], None]
-Part = Callable[[int, Say], list[Figure]]
 
 # Whoever measures another part adds its module here.
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -26,6 +22,4 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     cluster,
     workers,
 )
-PARTS: Final[Mapping[str, Part]] = {
-    name: part for module in MODULES for name, part in module.PARTS.items()
-}
+PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}
