@@ -104,7 +104,7 @@ class PartitionMachine:
         self.counts: Counter[str] = Counter()
         self.anchors = Anchors(horizon_ns(config), anchor)
         self.seen = SeenRounds(horizon_ns(config))
-        self.windows = Windows(config.window_ns, floor_ns)
+        self.windows = Windows(config.window_ns, floor_ns, lateness_ns=config.lateness_ns)
         self.recent = RecentProbes(anchor.clock.reach_ns)
         if anchor.clock.watermark_ns is not None:
             self.windows.close(anchor.clock.watermark_ns - config.lateness_ns)

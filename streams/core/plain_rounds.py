@@ -10,7 +10,7 @@ from schemas.columns.arrays import Int64s
 from schemas.columns.blocks import Block
 from schemas.columns.plan import Plan
 from streams.columns.index import NONE, FlowIndex, Names
-from streams.columns.round_kernel import Field, Item, key_spans
+from streams.columns.round_kernel import ITEMS, Field, key_spans
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
 from streams.core import absorb
 from streams.core.absorb import (
@@ -24,7 +24,6 @@ from streams.core.absorb import (
 from streams.core.clock import ClockState
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
-from streams.core.window_slots import WindowSlots
 from streams.detectors.base import ResultBatch
 
 SEED_BITS: Final = 64
@@ -44,10 +43,9 @@ class PlainRounds:
         self._cluster = machine.seen.number(machine.identity.cluster)
         self._names.enter(self._cluster, machine.identity.cluster)
         self._fields = np.zeros((len(Field), 1), np.int64)
-        self._items = np.zeros((len(Item), MOST_RESULTS), np.int64)
+        self._items = np.zeros((ITEMS, MOST_RESULTS), np.int64)
         self._rows = np.zeros(MOST_RESULTS, np.int32)
         self._now = np.zeros(absorb.NOW_PLACES, np.int64)
-        self._slots = WindowSlots(machine.windows, machine.config.lateness_ns)
         self._notes = NoteArrays(
             row=np.zeros(MOST_RESULTS, np.int64),
             sent_ns=np.zeros(MOST_RESULTS, np.int64),
@@ -133,7 +131,7 @@ class PlainRounds:
         number = machine.seen.number(agent)
         self._names.enter(number, agent)
         spans = np.zeros((len(rows), 2), np.int64)
-        scratch = np.zeros((max(len(Field), len(Item)), 1), np.int64)
+        scratch = np.zeros((max(len(Field), ITEMS), 1), np.int64)
         found = key_spans(block.data, block.starts[at], block.ends[at], plan, scratch, spans)
         if found == len(rows):
             self._flows.enter(rows, number, block.data, spans)
@@ -162,7 +160,7 @@ class PlainRounds:
             quiet=machine.open_anomalies == 0,
         )
         flows, rings, seen = machine.recent.flows, machine.recent.rings, machine.seen
-        self._slots.fit(flows.rows_ever)
+        machine.windows.fit_slots(flows.rows_ever)
         at, why = absorb.absorb(
             block.data,
             block.starts,
@@ -188,7 +186,7 @@ class PlainRounds:
                 sent=rings["sent"],
                 lost=rings["lost"],
             ),
-            self._slots.arrays,
+            machine.windows.slots,
             self._notes,
             SeenArrays(used=seen.used, rounds=seen.rounds, latest_ns=seen.latest_ns),
         )
@@ -202,5 +200,5 @@ class PlainRounds:
     def _make_room(self) -> None:
         """Make room for another round, whichever array was full."""
         machine = self._machine
-        self._slots.spill()
+        machine.windows.spill_slots()
         machine.seen.make_room((machine.clock.watermark_ns or 0) - machine.seen.horizon_ns)

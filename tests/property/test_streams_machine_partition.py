@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemas.enums import AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
-from streams.columns.statistics import PERCENTS
+from streams.columns.quantities import PERCENTS
 from streams.config import DetectionConfig
 from streams.core.machine import PartitionMachine, RefusedRoundError
 from streams.core.outputs import Output

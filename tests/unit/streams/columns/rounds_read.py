@@ -12,7 +12,7 @@ from schemas.columns.interpreter import NULL
 from schemas.columns.wire import BAD
 from schemas.framing import SingleObjectFramer
 from streams.columns.index import FlowIndex, Names
-from streams.columns.round_kernel import ROUNDS, Field, Item, key_spans, read_round
+from streams.columns.round_kernel import ITEMS, ROUNDS, Field, Item, key_spans, read_round
 from streams.columns.rounds import TRANSPORT_CODES
 from streams.core.feed import LogMessage
 
@@ -48,7 +48,7 @@ class Reader:
         self.texts: list[str] = []
         self.keys: list[tuple[str, str, str, int]] = []
         self._fields = np.zeros((len(Field), 1), np.int64)
-        self._items = np.zeros((len(Item), ROOM), np.int64)
+        self._items = np.zeros((ITEMS, ROOM), np.int64)
         self._rows = np.zeros(ROOM, np.int32)
 
     def number(self, text: str) -> int:
@@ -66,7 +66,7 @@ class Reader:
         self.number(datum["cluster"])
         agent = self.number(datum["agent_id"])
         spans = np.zeros((ROOM, 2), np.int64)
-        scratch = np.zeros((len(Item), 1), np.int64)
+        scratch = np.zeros((ITEMS, 1), np.int64)
         found = key_spans(
             block.data,
             block.starts[0],
@@ -107,7 +107,7 @@ def expected(datum: Datum) -> tuple[Any, ...]:
     keys = [(datum["agent_id"], r["src"], r["dst"], r["flow"]) for r in datum["results"]]
     items = []
     for r in datum["results"]:
-        item: list[int | None] = [0] * len(Item)
+        item: list[int | None] = [0] * ITEMS
         for name, wanted in ROUNDS.items.items():
             item[wanted.column] = r[name]
         item[Item.TRANSPORT] = TRANSPORT_CODES[r["transport"]]
