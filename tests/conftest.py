@@ -30,12 +30,21 @@ STATE_DIR = pytest.StashKey[str]()
 BROKER = pytest.StashKey[str]()
 CONTAINER = "testcontainers"
 # Hypothesis draws the same examples in every run, and keeps none: a run is green or red because
-# of the code. `make fuzz-properties` draws new ones and keeps those that failed. Neither has a
-# deadline per example, which would measure the machine; pytest's own timeout ends what hangs.
-hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
-hypothesis.settings.register_profile("new", deadline=None, derandomize=False, print_blob=True)
+# of the code. `make fuzz-properties` draws new ones and keeps those that failed. Neither limits
+# the time of an example or of drawing it, which would measure the machine; pytest's own timeout
+# ends what hangs.
+UNTIMED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+}
+hypothesis.settings.register_profile("same", **UNTIMED, derandomize=True, database=None)
+hypothesis.settings.register_profile("new", **UNTIMED, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("same")
 EMBEDDED = "embedded Apache Kafka"
+# Read by Java's launcher. A broker of a test lives for seconds or minutes: what the optimizing
+# compiler costs is a third of its processor time, and is not earned back.
+JAVA_OPTIONS_ENV = "JDK_JAVA_OPTIONS"
+NO_OPTIMIZING = "-XX:TieredStopAtLevel=1"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop(CONFIG_ENV, None)
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
     os.environ[STATE_ENV] = config.stash[STATE_DIR]
+    os.environ.setdefault(JAVA_OPTIONS_ENV, NO_OPTIMIZING)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -19,7 +19,7 @@ from ops.lab.truth import Truth
 from ops.running.processes import ProcessGroup
 from tests.lab_echo import EchoMesh
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 
 
 def endpoint_ports(shape: LabShape) -> dict[str, int]:

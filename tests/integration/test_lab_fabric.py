@@ -24,7 +24,7 @@ SHAPE = LabShape()
 # Long for a packet on loopback, short for a test that waits for one that is lost.
 LOST_S = 0.15
 # For what must come, a stalled machine's patience.
-COMES_S = 20.0
+COMES_S = 60.0
 NEAR = ("job1-w0/r0", "job1-w1/r0")
 FAR = ("job1-w0/r0", "job1-w2/r0")
 RNIC_LINK = "link:leaf:p0-0--rnic:h0/r0"

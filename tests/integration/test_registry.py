@@ -26,7 +26,7 @@ from schemas.kafka.registry import Registry, RegistryError, codec_for
 from schemas.topics import FAULT_EVENT, FAULT_STATE, PROBE_ROUND, TOPICS, Topic
 from tests.unit.schemas.golden import all_goldens
 
-pytestmark = [pytest.mark.registry, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.registry
 GOLDENS = {(g.topic, g.style): g for g in all_goldens() if g.schema == avro.current(g.topic)}
 
 
