@@ -59,7 +59,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Left out: what starts a broker or a lab, and simulations of minutes, which `make test` runs.
+# Left out: what starts a broker or a lab, and what is slow; `make test` runs them.
 unit: $(STAMP)
 	$(BIN)/python -m streams.warm
 	$(BIN)/python -m pytest -n 2 -m "not slow" \

@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -206,6 +207,7 @@ def undisturbed(
     return outputs, points
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3), data=st.data())
 def test_restart_continues_with_the_same_bytes(
