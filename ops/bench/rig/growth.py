@@ -8,15 +8,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from arena.reporting.growth import draw
 from ops.bench.rig.report import BUILD_DIR, Figure, Say, figure
+
+Result = TypeVar("Result")
 
 CURVES: Final = BUILD_DIR / "scale-curves.json"
 PICTURE: Final = Path("docs/figures") / "scaling.png"
@@ -88,6 +92,12 @@ def run_alone(module: str, argument: str, environment: Mapping[str, str] | None 
         env={**os.environ, **(environment or {})},
     )  # fmt: skip
     return json.loads(done.stdout)
+
+
+def call_alone(function: Callable[[int], Result], size: int) -> Result:
+    """Return what a function returns in a process of its own: what it leaves behind is gone."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, size).result()
 
 
 def store_curve(curve: Curve, path: Path = CURVES, picture: Path = PICTURE) -> None:

@@ -10,18 +10,16 @@ is not counted to the next.
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from multiprocessing import get_context
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
 from ops.bench.rig import process_cost
-from ops.bench.rig.growth import Curve, slope_figure
+from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.localizer_faults import Fault, Troubles, plan, spine_off
 from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World
@@ -187,8 +185,7 @@ def _note(run: Run, said: Sequence[FaultEvent]) -> bool:
 @cache
 def _measured(what: Callable[[int], Run], segments: int) -> Run:
     """Measure in a process of its own; what one part measured the next need not."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(what, segments).result()
+    return call_alone(what, segments)
 
 
 def faults(runs: int, say: Say) -> list[Figure]:

@@ -8,16 +8,14 @@ reads the traces of a minute, up to 4,096 5-tuples. CPU time of one core, as in
 """
 
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from statistics import median
 from typing import Final
 
 from arena.simulation.setup import Rec, host_endpoints, topology
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
-from ops.bench.rig.growth import Curve, slope_figure
+from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.localizer import set_up
 from ops.bench.scale.localizer_faults import Troubles, plan
@@ -99,9 +97,7 @@ def ends(runs: int, say: Say) -> list[Figure]:
     del runs  # A median of many decisions already.
     found = []
     for segments in SIZES:
-        # In a process of its own: what one size left behind is not counted to the next.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            paths, after_s, before_s = pool.submit(run, segments).result()
+        paths, after_s, before_s = call_alone(run, segments)
         found.append((paths, after_s))
         say(
             f"localizer, {paths:,} paths: a decision after a container came and one went "
