@@ -61,9 +61,9 @@ class Lists:
         """Return how many agents have another list than a job made for what is there now."""
         core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
         for task in self._jobs.tasks():
-            core.task(task.task_id, task)
+            core.apply_task(task.task_id, task)
         for endpoint in self._jobs.endpoints():
-            core.endpoint(endpoint.endpoint_id, endpoint)
+            core.apply_endpoint(endpoint.endpoint_id, endpoint)
         due = {agent: said(made) for agent, made in core.lists_due() if made is not None}
         have = {agent: said(made) for agent, made in self._latest.items()}
         return sum(due.get(a) != have.get(a) for a in due.keys() | have.keys())

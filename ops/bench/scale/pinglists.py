@@ -79,9 +79,9 @@ class Cluster:
         self._number += 1
         records = [self._endpoint(task, e) for e in task.endpoints]
         begin = time.process_time()
-        self.core.task(task.task_id, task)
+        self.core.apply_task(task.task_id, task)
         for record in records:
-            self.core.endpoint(record.endpoint_id, record)
+            self.core.apply_endpoint(record.endpoint_id, record)
         costs.cpu_s += time.process_time() - begin
         costs.events += 1 + len(records)
         costs.containers += size
@@ -93,9 +93,9 @@ class Cluster:
         task, hosts = self.jobs.popleft()
         ended = replace(task, ended_at=self.at)
         begin = time.process_time()
-        self.core.task(task.task_id, ended)
+        self.core.apply_task(task.task_id, ended)
         for e in task.endpoints:
-            self.core.endpoint(e.endpoint_id, None)
+            self.core.apply_endpoint(e.endpoint_id, None)
         costs.cpu_s += time.process_time() - begin
         costs.events += 1 + len(task.endpoints)
         self.free.extend(hosts)
@@ -154,9 +154,9 @@ class Cluster:
         """Return the lists of a core that sees what is there now for the first time."""
         core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
         for task, _ in self.jobs:
-            core.task(task.task_id, task)
+            core.apply_task(task.task_id, task)
         for made in self.registrations():
-            core.endpoint(made.endpoint_id, made)
+            core.apply_endpoint(made.endpoint_id, made)
         return {agent: due for agent, due in core.lists_due() if due is not None}
 
     def _task(self, name: str, hosts: tuple[int, ...]) -> Task:
@@ -262,7 +262,7 @@ def large_jobs(runs: int, say: Say) -> list[Figure]:
     for _ in range(runs):
         for hosts in LARGE_HOSTS:
             core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
-            core.task("job", _large(hosts))
+            core.apply_task("job", _large(hosts))
             begin = time.process_time()
             sizes = [len(Codec().encode(PINGLIST, due)) for _, due in core.lists_due() if due]
             longest.append(max(sizes) / 1024)

@@ -62,12 +62,12 @@ def intake(runs: int, say: Say) -> list[Figure]:
     found: list[float] = []
     for _ in range(runs):
         core = SkeletonCore(CLUSTER, ListConfig(), INFERENCE)
-        core.task(made.task_id, made)
+        core.apply_task(made.task_id, made)
         begin = time.process_time()
         for value in values:
             payload = codec.payload(RNIC_COUNTERS, value)
             batch = None if payload is None else counter_columns(payload)
-            core.counters(batch or codec.decode(RNIC_COUNTERS, value))
+            core.observe_counters(batch or codec.decode(RNIC_COUNTERS, value))
         found.append((time.process_time() - begin) / len(values) * AGENTS)
         say(f"a second of {AGENTS:,} agents × {RAILS} RNICs × {HZ} Hz: {found[-1]:.2f} s of CPU")
     return [figure(f"skeleton job: counters of a second, {AGENTS:,} agents: CPU", found, "s", 1.0)]
