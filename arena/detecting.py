@@ -11,8 +11,9 @@ from schemas.units import MS_NS
 from streams.columns.rounds import RoundColumns
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage
-from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output, progress
+from streams.core.partition import Identity, RefusedRoundError
 
 # As the worker does: a partition without rounds for so long must not hold the rest back.
 IDLE_NS: Final = 2 * 10**9

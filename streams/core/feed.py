@@ -12,10 +12,10 @@ from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.columns.blocks import Block, Blocks
 from streams.columns.round_kernel import ROUNDS
-from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.metrics import Metric
 from streams.core.outputs import Output
-from streams.core.plain_rounds import PlainRounds
+from streams.core.partition import RefusedRoundError
 from streams.core.window_bytes import WindowBytes
 
 
@@ -67,37 +67,24 @@ class Processed(Generic[M]):
 
 
 class Feed:
-    """Gives messages to one partition's machine.
+    """Gives messages to one partition's machine."""
 
-    Parameters
-    ----------
-    kernels
-        Whether plain rounds go through the kernels; tests compare both ways.
-    """
-
-    def __init__(self, machine: PartitionMachine, codec: Codec, *, kernels: bool = True) -> None:
+    def __init__(self, machine: PartitionMachine, codec: Codec) -> None:
         self._machine = machine
         self._codec = codec
         self._partition = machine.identity.partition
-        self._kernels = kernels
-        if kernels:
-            self._plain = PlainRounds(machine)
-            self._blocks = Blocks(codec.framer, ROUNDS)
+        self._blocks = Blocks(codec.framer, ROUNDS)
 
     def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
         """Process messages in order; yield what they publish, in order."""
-        if not self._kernels:
-            for message in messages:
-                yield self._process_one(message)
-            return
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
             while at < len(block):
-                at, outputs = self._plain.process(block, at)
+                at, outputs = self._machine.process_plain(block, at)
                 if outputs:
                     yield Processed(outputs)
                 if at < len(block):
-                    yield self._process_one(messages[block.first + at], block, at)
+                    yield self.process_one(messages[block.first + at], block, at)
                     at += 1
 
     def warm(self, messages: Sequence[RoundMessage]) -> None:
@@ -111,7 +98,7 @@ class Feed:
             self._machine.live = True
             self._machine.counts = counts
 
-    def _process_one(self, message: M, block: Block | None = None, at: int = 0) -> Processed[M]:
+    def process_one(self, message: M, block: Block | None = None, at: int = 0) -> Processed[M]:
         """Process a message by itself; the kernel learns what it did not know in `block`."""
         self._machine.counts["rounds_alone"] += 1
         offset = int(message.offset() or 0)
@@ -129,7 +116,7 @@ class Feed:
             )
             return Processed(refused=Refused(message, reason, error.counter))
         if block is not None:
-            self._plain.learn(block, at, datum)
+            self._machine.learn(block, at, datum)
         return Processed(outputs)
 
 

@@ -47,8 +47,9 @@ from streams.core.anchors import Anchor, horizon_ns
 from streams.core.checkpoint import Checkpoint
 from streams.core.clock import ClockState
 from streams.core.feed import Feed
-from streams.core.machine import Identity, PartitionMachine
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output, window_identity
+from streams.core.partition import Identity
 from streams.core.published import KernelReader
 from streams.edge.earlier import Background, Beat, EarlierWindows, nothing
 from streams.edge.lookback import LogReader

@@ -16,7 +16,7 @@ from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
 from tests.property.test_streams_machine_partition import CONFIG, logs
-from tests.unit.streams.columns.rounds_read import framed, raw_message
+from tests.unit.streams.columns.rounds_read import OneByOne, framed, raw_message
 from tests.unit.streams.worlds import START_S, Datum, Fault, World, as_bytes, machine
 
 BAD_VALUES = (b"", b"\x00", b"\xc3\x01" + bytes(40))
@@ -29,7 +29,7 @@ def run(
 ) -> tuple[PartitionMachine, list[Output], list[tuple[int, str, str]]]:
     """Take values in batches; return the machine, its outputs, and what was refused."""
     m = machine(config)
-    feed = Feed(m, Codec(), kernels=kernels)
+    feed = (Feed if kernels else OneByOne)(m, Codec())
     messages = [raw_message(value, offset) for offset, value in enumerate(values)]
     outputs: list[Output] = []
     refused: list[tuple[int, str, str]] = []

@@ -1,5 +1,6 @@
 """Rounds read by the kernel and by fastavro, in one form to compare."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from schemas.framing import SingleObjectFramer
 from streams.columns.index import FlowIndex, Names
 from streams.columns.round_kernel import ITEMS, ROUNDS, Field, Item, key_spans, read_round
 from streams.columns.rounds import TRANSPORT_CODES
-from streams.core.feed import LogMessage
+from streams.core.feed import Feed, LogMessage, M, Processed
 
 TOPIC = ROUNDS.topic
 Datum = dict[str, Any]
@@ -36,6 +37,14 @@ def raw_message(value: bytes, offset: int) -> Message:
 def message(datum: Datum, offset: int) -> Message:
     """Return a round's message."""
     return raw_message(framed(datum), offset)
+
+
+class OneByOne(Feed):
+    """A feed without the kernel for plain rounds: its oracle."""
+
+    def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
+        """Process each message by itself."""
+        return map(self.process_one, messages)
 
 
 class Reader:
