@@ -20,7 +20,6 @@ NO_VALUE: Final = -1
 # A tombstone with an empty key and no headers: no accepted record is shorter.
 MIN_RECORD_BYTES: Final = 10
 
-_LONG: Final = int(Op.LONG)
 _NULLABLE_LONG: Final = int(Op.NULLABLE_LONG)
 _TEXT: Final = int(Op.TEXT)
 _SKIP_BYTES: Final = int(Op.SKIP_BYTES)
@@ -32,7 +31,6 @@ _NEXT: Final = int(WalkOp.NEXT)
 _BRANCH: Final = int(WalkOp.BRANCH)
 _MARK: Final = int(WalkOp.MARK)
 _BEGIN: Final = int(WalkOp.BEGIN)
-_END: Final = int(WalkOp.END)
 _VALUE_AT: Final = int(Column.VALUE_AT)
 _VALUE_END: Final = int(Column.VALUE_END)
 _HEADERS: Final = int(Column.HEADERS)

@@ -126,11 +126,7 @@ def print_table(title: str, figures: Sequence[Figure], notes: Sequence[str] = ()
 
 
 def render_page(
-    page: Path,
-    figures: Sequence[Figure],
-    command: str,
-    machine: str,
-    notes: Sequence[str] = (),
+    page: Path, figures: Sequence[Figure], command: str, machine: str, notes: Sequence[str] = ()
 ) -> None:
     """Write the rows between the page's marks; a page without marks gets them at its end."""
     begin = BEGIN_MARK.format(command=command)

@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ops.bench.cluster.lists import differing, lists_from_scratch, said
+from ops.bench.cluster.shape import CLUSTER, JOB_HOSTS, RAILS
 from ops.bench.rig.growth import FLAT, Curve, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from probers.lists.follower import PingListFollower
@@ -22,11 +24,7 @@ from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES, ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
 
-CLUSTER: Final = "bench"
-RAILS: Final = 8
 BEGIN_AT: Final = 1_760_000_000_000_000
-# Of ten jobs, eight of two hosts: 2,000 jobs on 5,000 hosts with 40,000 RNICs.
-SIZES: Final = (2, 2, 2, 4, 2, 2, 2, 2, 4, 3)
 FLOWS: Final = 4
 
 
@@ -67,13 +65,13 @@ class Cluster:
 
     def fill(self) -> None:
         """Start jobs until the hosts are full, and publish."""
-        while len(self.free) >= max(SIZES):
+        while len(self.free) >= max(JOB_HOSTS):
             self.start(Costs())
         self.publish(Costs())
 
     def start(self, costs: Costs) -> None:
         """Start a job on hosts that are free, and register its endpoints."""
-        size = SIZES[self._number % len(SIZES)]
+        size = JOB_HOSTS[self._number % len(JOB_HOSTS)]
         hosts = tuple(self.free.popleft() for _ in range(size))
         task = self._task(f"job-{self._number:06d}", hosts)
         self._number += 1
@@ -114,7 +112,7 @@ class Cluster:
             old = self.lists.pop(agent_id, None)
             if made is not None:
                 self.lists[agent_id] = made
-            if _says(old) == _says(made):
+            if said(old) == said(made):
                 costs.needless += 1
 
     def churn(self, seconds: int, containers_a_minute: int) -> Costs:
@@ -124,7 +122,7 @@ class Cluster:
             self.at += 10**6
             before = dict(self.running)
             while costs.containers * 60 < containers_a_minute * second:
-                if len(self.free) < max(SIZES):
+                if len(self.free) < max(JOB_HOSTS):
                     self.end(costs)
                 else:
                     self.start(costs)
@@ -152,12 +150,7 @@ class Cluster:
 
     def from_scratch(self) -> dict[str, PingList]:
         """Return the lists of a core that sees what is there now for the first time."""
-        core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
-        for task, _ in self.jobs:
-            core.apply_task(task.task_id, task)
-        for made in self.registrations():
-            core.apply_endpoint(made.endpoint_id, made)
-        return {agent: due for agent, due in core.lists_due() if due is not None}
+        return lists_from_scratch((task for task, _ in self.jobs), self.registrations())
 
     def _task(self, name: str, hosts: tuple[int, ...]) -> Task:
         return Task(
@@ -194,10 +187,6 @@ class Cluster:
         )
 
 
-def _says(made: PingList | None) -> object:
-    return None if made is None else (made.phase, made.targets)
-
-
 LIST_BAR_KIB: Final = MAX_LIST_BYTES / 1024
 HOSTS: Final = (625, 1_250, 2_500, 5_000)
 CONTAINERS_A_MINUTE: Final = 2_000
@@ -226,9 +215,8 @@ def churn(runs: int, say: Say) -> list[Figure]:
                 f"{costs.lists:,} lists for {costs.changed:,} agents that changed, "
                 f"{costs.needless} needless"
             )
-            wrong.append(
-                float(abs(costs.lists - costs.changed) + costs.needless + _others(cluster))
-            )
+            others = differing(cluster.lists, cluster.from_scratch())
+            wrong.append(float(abs(costs.lists - costs.changed) + costs.needless + others))
     most = HOSTS[-1] * RAILS
     per_container = [statistics.median(seconds[h]) / CONTAINERS_A_MINUTE * 1e3 for h in HOSTS]
     curve = Curve(
@@ -247,13 +235,6 @@ def churn(runs: int, say: Say) -> list[Figure]:
         figure("ping lists: the longest under churn", kib, "KiB", LIST_BAR_KIB, worst=True),
         slope_figure(curve, FLAT, say),
     ]  # fmt: skip
-
-
-def _others(cluster: Cluster) -> int:
-    """Return how many lists are not those of a core that sees the cluster for the first time."""
-    anew = {a: (x.phase, x.targets) for a, x in cluster.from_scratch().items()}
-    told_ = {a: (x.phase, x.targets) for a, x in cluster.lists.items()}
-    return sum(anew.get(a) != told_.get(a) for a in anew.keys() | told_.keys())
 
 
 def large_jobs(runs: int, say: Say) -> list[Figure]:

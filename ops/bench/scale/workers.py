@@ -129,7 +129,4 @@ def grown(agents: int) -> dict[str, float]:
     return found
 
 
-PARTS: Final[Parts] = {
-    "workers": on_rig(workers),
-    "worker-growth": growth,
-}
+PARTS: Final[Parts] = {"workers": on_rig(workers), "worker-growth": growth}

@@ -347,8 +347,7 @@ class Rig:
             results=sum(f["results"] for f in found),
             seconds=max(f["end_s"] for f in found) - min(f["begin_s"] for f in found),
             workers=Cost(
-                cpu_s=sum(f["cpu_s"] for f in found),
-                rss_bytes=max(f["rss_bytes"] for f in found),
+                cpu_s=sum(f["cpu_s"] for f in found), rss_bytes=max(f["rss_bytes"] for f in found)
             ),
             broker_cpu_s=self._broker_s() - broker_s,
         )

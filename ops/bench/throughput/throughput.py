@@ -6,16 +6,7 @@ from typing import Final
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure, Parts, Say
 from ops.bench.throughput import peers, realtime, replay, start, wire
-from ops.bench.throughput.report import (
-    FULL,
-    MEGA,
-    WORKERS,
-    costs,
-    describe,
-    draw,
-    on_rig,
-    row,
-)
+from ops.bench.throughput.report import FULL, MEGA, WORKERS, costs, describe, draw, on_rig, row
 from ops.bench.throughput.rig import Rig, Run
 
 __all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS", "draw"]
