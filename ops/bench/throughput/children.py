@@ -195,9 +195,9 @@ def source(options: argparse.Namespace) -> None:
                     session = self._sessions[partition]
                     session.next_offset = int(messages[-1].offset() or 0) + 1
                     # Nothing was sent that would have to be confirmed.
-                    mark = session.mark()
-                    if mark is not None:
-                        mark.settle()
+                    point = session.commit_point()
+                    if point is not None:
+                        point.settle()
             self._moved()
             self.commit_due()
 
