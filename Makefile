@@ -59,11 +59,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# File by file in two processes. Left out: what starts a broker or a lab, and simulations of
-# minutes, which `make test` runs.
+# Left out: what starts a broker or a lab, and what is slow; `make test` runs them.
 unit: $(STAMP)
 	$(BIN)/python -m streams.warm
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" \
+	$(BIN)/python -m pytest -n 2 -m "not slow" \
 	  tests/architecture tests/contract tests/property tests/unit
 
 bench-accuracy: setup

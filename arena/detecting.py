@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
@@ -11,11 +11,9 @@ from schemas.units import MS_NS
 from streams.columns.rounds import RoundColumns
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage
-from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output, progress
-
-if TYPE_CHECKING:
-    pass
+from streams.core.partition import Identity, RefusedRoundError
 
 # As the worker does: a partition without rounds for so long must not hold the rest back.
 IDLE_NS: Final = 2 * 10**9
@@ -24,7 +22,7 @@ LAST: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PublishedAnomaly:
     """A record of a partition of the anomaly topic.
 
     `order`: begin and host of the round that made it, by which records of several processes are
@@ -37,10 +35,14 @@ class Told:
     order: tuple[int, int] = (0, 0)
 
 
-def told(partition: int, outputs: Iterable[Output], order: tuple[int, int] = (0, 0)) -> list[Told]:
+def published_anomalies(
+    partition: int, outputs: Iterable[Output], order: tuple[int, int] = (0, 0)
+) -> list[PublishedAnomaly]:
     """Return the anomalies and progress marks among a partition's outputs."""
     return [
-        Told(partition, o.key, o.record, order) for o in outputs if isinstance(o.record, Anomaly)
+        PublishedAnomaly(partition, o.key, o.record, order)
+        for o in outputs
+        if isinstance(o.record, Anomaly)
     ]
 
 
@@ -115,19 +117,19 @@ class Detection:
     def _refuse(self, counter: str) -> None:
         self.refused[counter] = self.refused.get(counter, 0) + 1
 
-    def idle(self, now_ns: int) -> list[Told]:
+    def idle(self, now_ns: int) -> list[PublishedAnomaly]:
         """Return the marks of partitions that have heard nothing for a while by `now_ns`."""
         silent = [p for p, heard_ns in self._heard_ns.items() if now_ns - heard_ns >= IDLE_NS]
         return [mark for partition in sorted(silent) for mark in self._idle(partition)]
 
-    def finish(self) -> list[Told]:
+    def finish(self) -> list[PublishedAnomaly]:
         """Return the marks of all partitions when nothing more comes."""
         return [mark for partition in sorted(self._heard_ns) for mark in self._idle(partition)]
 
-    def _idle(self, partition: int) -> list[Told]:
+    def _idle(self, partition: int) -> list[PublishedAnomaly]:
         del self._heard_ns[partition]
         at = self._machines[partition].progress_at
         if at is None:
             return []
         mark = progress(self._cluster, partition, AnomalyState.IDLE, at)
-        return [Told(partition, "", mark, (LAST, partition))]
+        return [PublishedAnomaly(partition, "", mark, (LAST, partition))]

@@ -10,7 +10,7 @@ up with them.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from arena.detecting import Detection, Told, told
+from arena.detecting import Detection, PublishedAnomaly, published_anomalies
 from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.merge import Merge
@@ -50,7 +50,7 @@ class Localization:
         ):
             self._core.feed(event)
 
-    def consume_anomalies(self, records: Iterable[Told]) -> None:
+    def consume_anomalies(self, records: Iterable[PublishedAnomaly]) -> None:
         """Consume what the workers publish; its times are those of the records."""
         for one in records:
             self.anomalies += one.record.kind is not AnomalyKind.PROGRESS
@@ -81,14 +81,14 @@ class DirectRun(Localization):
     def round(self, partition: int, datum: dict[str, Any], *, timestamp_ms: int) -> None:
         """Consume a decoded round; arguments as of `Detection.round`."""
         outputs = self.detection.round(partition, datum, timestamp_ms=timestamp_ms)
-        self.consume_anomalies(told(partition, outputs))
+        self.consume_anomalies(published_anomalies(partition, outputs))
 
     def messages(
         self, partition: int, messages: Sequence[LogMessage], *, timestamp_ms: int
     ) -> None:
         """Consume rounds as Kafka holds them; arguments as of `Detection.messages`."""
         outputs = self.detection.messages(partition, messages, timestamp_ms=timestamp_ms)
-        self.consume_anomalies(told(partition, outputs))
+        self.consume_anomalies(published_anomalies(partition, outputs))
 
     def pass_time(self, now_ns: int) -> list[FaultEvent]:
         """Decide what can be decided when event time is `now_ns`.

@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
-from arena.detecting import Detection, Told, told
+from arena.detecting import Detection, PublishedAnomaly, published_anomalies
 from arena.direct import DirectRun, Localization
 from arena.simulation.timeline import Slice, timeline
 from arena.simulation.world import World
@@ -134,22 +134,22 @@ def _help(out: Connection, world: World, detection: DetectionConfig, mine: froze
         return
 
 
-def _in_order(mine: list[Told], others: list[Connection]) -> list[Told]:
+def _in_order(mine: list[PublishedAnomaly], others: list[Connection]) -> list[PublishedAnomaly]:
     """Return what all workers say of a second in the order in which one process says it."""
     every = [*mine, *(one for pipe in others for one in _from(pipe))]
     return sorted(every, key=lambda one: one.order)
 
 
-def _from(pipe: Connection) -> list[Told]:
+def _from(pipe: Connection) -> list[PublishedAnomaly]:
     try:
-        found: list[Told] = pipe.recv()
+        found: list[PublishedAnomaly] = pipe.recv()
     except (EOFError, OSError) as error:
         raise LostHelperError("a helping process has ended; was it out of memory?") from error
     return found
 
 
-def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Told]:
-    found: list[Told] = []
+def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[PublishedAnomaly]:
+    found: list[PublishedAnomaly] = []
     for agent_round in part.rounds:
         partition = agent_round.host % PARTITIONS
         if partition in mine:
@@ -157,7 +157,9 @@ def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Told]
                 partition, agent_round.header, timestamp_ms=agent_round.started_at // US_PER_MS,
                 columns=agent_round.columns(),
             )  # fmt: skip
-            found += told(partition, outputs, (agent_round.started_at, agent_round.host))
+            found += published_anomalies(
+                partition, outputs, (agent_round.started_at, agent_round.host)
+            )
     return found + workers.idle(part.begin_ns + SECOND_NS)
 
 

@@ -2,8 +2,6 @@
 
 from typing import NewType
 
-EndpointId = NewType("EndpointId", str)
-AgentId = NewType("AgentId", str)
 PathId = NewType("PathId", str)
 
 # A 5-tuple by its endpoints: source, destination, number of the flow between them. A stream

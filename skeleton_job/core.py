@@ -22,7 +22,7 @@ from skeleton_job.lists.pinglists import (
 )
 from skeleton_job.series.columns import CounterColumns
 from skeleton_job.series.counters import CounterStore
-from skeleton_job.tasks.inference import Due, InferenceConfig, Question
+from skeleton_job.tasks.inference import DueInference, InferenceConfig, InferenceInput
 from skeleton_job.tasks.roster import Roster
 from skeleton_job.tasks.skeletons import CurrentSkeleton, to_record
 
@@ -74,7 +74,7 @@ class SkeletonCore:
         """Event time: the greatest of the accepted records."""
         return self._now_ns
 
-    def task(self, task_id: str, task: Task | None) -> None:
+    def apply_task(self, task_id: str, task: Task | None) -> None:
         """Apply a task.v1 record, or its tombstone."""
         if task is not None:
             if not self._is_ours(task.cluster):
@@ -86,7 +86,7 @@ class SkeletonCore:
         if task is None:
             self._last_window_ns.pop(task_id, None)
 
-    def endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
+    def apply_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
         """Apply an endpoint.v1 record, or its tombstone."""
         if endpoint is None or self._is_ours(endpoint.cluster):
             tasks, agents = self._roster.set_endpoint(endpoint_id, endpoint)
@@ -94,7 +94,7 @@ class SkeletonCore:
             self._maybe_due |= tasks
             self._dirty_agents |= agents
 
-    def counters(self, batch: CounterBatch | CounterColumns) -> None:
+    def observe_counters(self, batch: CounterBatch | CounterColumns) -> None:
         """Apply a rnic.counters.v1 record, or its columns."""
         if self._is_ours(batch.cluster):
             self._advance(batch.started_at * 1000)
@@ -110,7 +110,7 @@ class SkeletonCore:
             ):
                 self._maybe_due |= self._roster.tasks_of(batch.agent_id)
 
-    def own_list(self, agent_id: str, ping_list: PingList | None) -> None:
+    def apply_own_list(self, agent_id: str, ping_list: PingList | None) -> None:
         """Restore the list that an earlier run published for an agent; None: it is unreadable."""
         self._dirty_agents.add(agent_id)
         self._published.pop(agent_id, None)
@@ -119,7 +119,7 @@ class SkeletonCore:
             self._published[agent_id] = ping_list
             self._versions[agent_id] = max(ping_list.version, self._versions.get(agent_id, 0))
 
-    def own_skeleton(self, task_id: str, skeleton: Skeleton | None) -> None:
+    def apply_own_skeleton(self, task_id: str, skeleton: Skeleton | None) -> None:
         """Restore the skeleton that an earlier run published for a task."""
         self._skeletons.pop(task_id, None)
         if skeleton is not None and self._is_ours(skeleton.cluster):
@@ -164,7 +164,7 @@ class SkeletonCore:
             del self._skeletons[task_id]
         return gone
 
-    def inferences_due(self) -> list[Due]:
+    def inferences_due(self) -> list[DueInference]:
         """Return the inferences that are due; costs nothing if there are no new readings.
 
         They are due on a grid of event time, so that a replay makes the same ones.
@@ -182,10 +182,10 @@ class SkeletonCore:
             if end_ns <= self._last_window_ns.get(task_id, 0):
                 continue
             self._last_window_ns[task_id] = end_ns
-            found.append(Due(task_id, (end_ns - self._config.window_ns, end_ns)))
+            found.append(DueInference(task_id, (end_ns - self._config.window_ns, end_ns)))
         return found
 
-    def question(self, due: Due) -> Question | None:
+    def inference_input(self, due: DueInference) -> InferenceInput | None:
         """Return the input of an inference, None if there are no readings."""
         task = self._roster.tasks.get(due.task_id)
         if task is None:
@@ -196,29 +196,22 @@ class SkeletonCore:
             [r.endpoint_id for r in job.ordered],
             *due.window_ns,
         )
-        return Question(job, due.window_ns, readings) if readings.time_ns.size else None
+        return InferenceInput(job, due.window_ns, readings) if readings.time_ns.size else None
 
-    def questions(self) -> Iterator[Question]:
-        """Yield the inputs of all inferences that are due, one at a time."""
-        for due in self.inferences_due():
-            question = self.question(due)
-            if question is not None:
-                yield question
-
-    def answered(self, question: Question, inference: Inference) -> Skeleton | None:
+    def apply_inference(self, inputs: InferenceInput, inference: Inference) -> Skeleton | None:
         """Apply the result of an inference; return the skeleton to publish, if it is new."""
-        task_id = question.job.task_id
+        task_id = inputs.job.task_id
         task = self._roster.tasks.get(task_id)
-        if task is None or task.ended_at is not None or Job.from_task(task) != question.job:
+        if task is None or task.ended_at is not None or Job.from_task(task) != inputs.job:
             self.counts["inferences_outdated"] += 1
             return None
         min_confidence = self._list_config.min_confidence
         record = to_record(
             inference,
-            question.job,
+            inputs.job,
             cluster=self.cluster,
             version=0,
-            window_ns=question.window_ns,
+            window_ns=inputs.window_ns,
             min_confidence=min_confidence,
             producer_version=self._producer_version,
         )

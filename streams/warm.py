@@ -15,7 +15,8 @@ from schemas.records import ProbeResult, ProbeRound
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage, window_bytes
-from streams.core.machine import Identity, PartitionMachine
+from streams.core.machine import PartitionMachine
+from streams.core.partition import Identity
 from streams.core.published import KernelReader, PublishedReader
 from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch

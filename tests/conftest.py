@@ -18,8 +18,8 @@ from ops.topics.admin import TopicAdmin, apply_topics
 from ops.topics.plan import Options, wanted_topics
 from schemas.kafka.connection import BOOTSTRAP_ENV, STATE_ENV, KafkaSettings
 from schemas.process.settings import CONFIG_ENV
-from tests.halves import scheduler, step_aside
 from tests.kafka_container import engine_answers, kafka_container
+from tests.scheduling import longest_first, scheduler, step_aside
 
 # Tests write records with fixed timestamps in the past. A broker deletes what is older than its
 # topic's retention every five minutes, and the log cleaner does so in compacted topics (such as
@@ -30,12 +30,21 @@ STATE_DIR = pytest.StashKey[str]()
 BROKER = pytest.StashKey[str]()
 CONTAINER = "testcontainers"
 # Hypothesis draws the same examples in every run, and keeps none: a run is green or red because
-# of the code. `make fuzz-properties` draws new ones and keeps those that failed. Neither has a
-# deadline per example, which would measure the machine; pytest's own timeout ends what hangs.
-hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
-hypothesis.settings.register_profile("new", deadline=None, derandomize=False, print_blob=True)
+# of the code. `make fuzz-properties` draws new ones and keeps those that failed. Neither limits
+# the time of an example or of drawing it, which would measure the machine; pytest's own timeout
+# ends what hangs.
+UNTIMED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+}
+hypothesis.settings.register_profile("same", **UNTIMED, derandomize=True, database=None)
+hypothesis.settings.register_profile("new", **UNTIMED, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("same")
 EMBEDDED = "embedded Apache Kafka"
+# Read by Java's launcher. A broker of a test lives for seconds or minutes: what the optimizing
+# compiler costs is a third of its processor time, and is not earned back.
+JAVA_OPTIONS_ENV = "JDK_JAVA_OPTIONS"
+NO_OPTIMIZING = "-XX:TieredStopAtLevel=1"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop(CONFIG_ENV, None)
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
     os.environ[STATE_ENV] = config.stash[STATE_DIR]
+    os.environ.setdefault(JAVA_OPTIONS_ENV, NO_OPTIMIZING)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -58,8 +68,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests in two halves beside each other, where that is asked for."""
+    """Distribute the tests over the processes of `pytest -n`."""
     return scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, in the processes of `pytest -n`."""
+    longest_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)

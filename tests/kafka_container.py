@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from ops.broker.ports import LOOPBACK, free_port
+from ops.broker.ports import LOOPBACK, ClaimedPorts
 from ops.broker.ready import wait_for_metadata
 from tests import ROOT
 
@@ -75,18 +75,22 @@ def kafka_container(timeout_s: float = 120.0) -> Iterator[str]:
     """Run the broker and give its address; raises what the engine raises."""
     from testcontainers.core.container import DockerContainer
 
-    port = free_port()
+    ports = ClaimedPorts()
+    port = ports.claim()
     container = DockerContainer(service()["image"])
     for name, value in environment(port).items():
         container.with_env(name, value)
     # The broker registers itself under this name; published on loopback only.
     container.with_kwargs(hostname="kafka")
-    ports: dict[str, Any] = container.ports
-    ports[f"{EXTERNAL_PORT}/tcp"] = (LOOPBACK, port)
-    with container:
-        address = f"{LOOPBACK}:{port}"
-        _wait_ready(container, address, timeout_s)
-        yield address
+    published: dict[str, Any] = container.ports
+    published[f"{EXTERNAL_PORT}/tcp"] = (LOOPBACK, port)
+    try:
+        with container:
+            address = f"{LOOPBACK}:{port}"
+            _wait_ready(container, address, timeout_s)
+            yield address
+    finally:
+        ports.release()
 
 
 def _wait_ready(container: Any, address: str, timeout_s: float) -> None:

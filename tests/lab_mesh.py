@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ops.lab.control import request, wait_for
-from ops.lab.echo import EchoMesh
 from ops.lab.events import EventLoop
 from ops.lab.fabric import LOOPBACK, Fabric
 from ops.lab.faultboard import FaultBoard
@@ -18,8 +17,9 @@ from ops.lab.server import SOCKET_FILE, FabricConfig
 from ops.lab.shape import LabShape
 from ops.lab.truth import Truth
 from ops.running.processes import ProcessGroup
+from tests.lab_echo import EchoMesh
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 
 
 def endpoint_ports(shape: LabShape) -> dict[str, int]:

@@ -27,6 +27,7 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.ids import FlowId
 from schemas.records import Component, FlowTable
 from schemas.units import SECOND_NS
+from streams.columns.quantities import ROUND_TRIP
 
 # What 007, deTector and the published detector work on.
 WINDOW_NS: Final = 30 * SECOND_NS
@@ -156,7 +157,7 @@ class Observer:
             flows=flows,
             owner=np.array([place[key] for key in probed], np.int64),
             ok=np.concatenate([none.astype(np.bool_), *(c.ok for c in columns)]),
-            rtt_ns=np.concatenate([none, *(c.rtt_ns for c in columns)]),
+            rtt_ns=np.concatenate([none, *(np.maximum(c.values[ROUND_TRIP], 0) for c in columns)]),
             components=tuple(
                 paths.path(key).components if paths.is_traced(key) else () for key in flows
             ),

@@ -17,7 +17,7 @@ from arena.world.latency import RoundTrips
 from arena.world.topology import agent_id, endpoint_id, host_id
 from schemas.columns.arrays import Bools, Int64s
 from schemas.units import SECOND_NS, US_NS
-from streams.columns.rounds import MISSING, FlowKey, RoundColumns
+from streams.columns.rounds import MISSING, FlowKey, RoundColumns, measured
 
 # As the agents' configuration has them by default.
 LOST: Final = -1
@@ -268,9 +268,11 @@ class AgentRound:
             keys=keys[low:high] if flows == list(range(low, high)) else [keys[f] for f in flows],
             sent_ns=started_ns + self.offset_ns,
             ok=self.ok,
-            rtt_ns=self.rtt_ns,
-            host_ns=self.host_ns,
-            responder_ns=self.responder_ns,
+            values=measured(
+                rtt_ns=np.where(self.ok, self.rtt_ns, MISSING),
+                prober_delay_ns=self.host_ns,
+                responder_delay_ns=self.responder_ns,
+            ),
             transport=[TRANSPORT] * len(flows),
             started_ns=started_ns,
             reach_ns=started_ns + int(self.offset_ns.max()),

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -104,7 +105,8 @@ def main() -> int:
         for part in options.only or bench.PARTS:
             progress(f"== {part}")
             runs = options.runs or bench.DEFAULT_RUNS.get(part, bench.RUNS)
-            figures += bench.PARTS[part](runs, progress, **further)
+            measured = bench.PARTS[part](runs, progress, **further)
+            figures += [replace(row, command=bench.COMMAND) for row in measured]
             # After each part: what was measured is kept, whatever happens to the next.
             write_json(options.name, merged(options.name, figures))
     rows = merged(options.name, figures)

@@ -5,13 +5,13 @@ run that was interrupted can be resumed.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ops.bench.rig.report import BUILD_DIR, Figure, figure
+from ops.bench.rig.report import BUILD_DIR, Figure, Parts, Say, figure
 from ops.lab.kind import LAB_KINDS
 from ops.lab.suite.cases import SUITE
 from ops.lab.suite.suite import RIGHT_SHARE, Run, run_suite
@@ -93,8 +93,6 @@ RUNS: Final = 10
 # `--resume` is theirs: two hours and more in the emulated lab.
 RESUMES: Final = True
 
-Say = Callable[[str], None]
-
 
 def suite(lab: str, runs: int, say: Say, *, resume: bool) -> list[Figure]:
     """Run the suite in one kind of lab; a machine that cannot have it gives no figures.
@@ -128,7 +126,7 @@ def figures(lab: str, runs: int, kept: Sequence[Injection]) -> list[Figure]:
     put_in = [float(len(kept))]
     rows = [
         # Fewer, where the lab did not become calm again after one of them.
-        figure(f"{lab} lab: faults put in", put_in, "", bar=planned, sense=">=", command=COMMAND),
+        figure(f"{lab} lab: faults put in", put_in, "", planned, ">="),
         _share(f"{lab} lab: right component", [float(run.right) for run in kept]),
         _share(f"{lab} lab: right kind", [float(run.kind_right) for run in kept]),
     ]
@@ -136,16 +134,14 @@ def figures(lab: str, runs: int, kept: Sequence[Injection]) -> list[Figure]:
     if bar_s is not None:
         name = f"{lab} lab: hard fault → opened, median"
         delays_s = [run.delay_s for run in kept if run.hard]
-        rows.append(figure(name, delays_s, "s", bar=bar_s, sense="<=", command=COMMAND))
+        rows.append(figure(name, delays_s, "s", bar_s))
     return rows
 
 
 def _share(name: str, right: list[float]) -> Figure:
-    row = figure(name, right, "of runs", bar=RIGHT_SHARE, sense=">=", command=COMMAND)
+    row = figure(name, right, "of runs", RIGHT_SHARE, ">=")
     return replace(row, value=sum(right) / len(right) if right else None)
 
 
-PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {
-    name: partial(suite, name) for name in LAB_KINDS
-}
+PARTS: Final[Parts] = {name: partial(suite, name) for name in LAB_KINDS}
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}

@@ -16,7 +16,7 @@ from ops.broker.fetch import Progress, fetch
 from ops.broker.jvm import GRACE_S, GuardedJvm, JvmSpec
 from ops.broker.kafka_jvm import SERVER, format_storage, java_command
 from ops.broker.lock import KAFKA
-from ops.broker.ports import LOOPBACK, free_port, is_free
+from ops.broker.ports import LOOPBACK, ClaimedPorts, is_free
 from ops.broker.properties import Listeners, Login
 from ops.broker.ready import wait_for_metadata
 
@@ -24,7 +24,7 @@ from ops.broker.ready import wait_for_metadata
 READY_TIMEOUT_S: Final = 90.0
 # Writing what makes later starts quick takes the JVM 9 s at its end on two busy cores.
 RECORD_GRACE_S: Final = 120.0
-# A port can be taken between the moment it is found free and the moment Kafka binds it.
+# Another program than ours can take a port before Kafka binds it.
 START_ATTEMPTS: Final = 3
 
 
@@ -75,6 +75,7 @@ class EmbeddedKafka:
         self._record = record
         self._jvm: GuardedJvm | None = None
         self._listeners: Listeners | None = None
+        self._ports = ClaimedPorts()
         self._folder: Path | None = None
         self._announced: Announcement | None = None
 
@@ -153,6 +154,7 @@ class EmbeddedKafka:
         if self._announced is not None:
             announcement.withdraw(self._announced)
             self._announced = None
+        self._ports.release()
         if self._data_dir is None and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
@@ -201,10 +203,11 @@ class EmbeddedKafka:
             (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BrokerError(f"cannot use the data folder: {error}") from error
-        plain = self._port or free_port()
-        controller = free_port({plain})
-        login = None if self._login is None else free_port({plain, controller})
-        self._listeners = Listeners(plain=plain, controller=controller, login=login)
+        self._listeners = Listeners(
+            plain=self._port or self._ports.claim(),
+            controller=self._ports.claim(),
+            login=None if self._login is None else self._ports.claim(),
+        )
 
     def _launch(self, jars: tuple[Path, ...]) -> None:
         folder, listeners = self.data_dir, self._started()

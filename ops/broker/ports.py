@@ -2,7 +2,6 @@
 
 import random
 import socket
-from collections.abc import Collection
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
@@ -27,17 +26,42 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_port(taken: Collection[int] = ()) -> int:
-    """Return a free port that is not in `taken`.
+class ClaimedPorts:
+    """TCP ports for servers of this process, which no other claim gets until `release`.
 
-    Raises
-    ------
-    OSError
-        If none was found.
+    A server binds its port seconds after the port was chosen, and again after each restart.
+    Until `release`, a UDP socket holds the same number: only one process can have it, TCP does
+    not mind, and the system frees it should the process be killed.
     """
-    rng = random.SystemRandom()
-    for _ in range(TRIES):
-        port = rng.randint(FIRST, LAST)
-        if port not in taken and is_free(port):
-            return port
-    raise OSError(f"no free TCP port found on {LOOPBACK} between {FIRST} and {LAST}")
+
+    def __init__(self) -> None:
+        self._claims: list[socket.socket] = []
+
+    def claim(self) -> int:
+        """Return a port on which nobody listens and that nobody else has claimed.
+
+        Raises
+        ------
+        OSError
+            If none was found.
+        """
+        rng = random.SystemRandom()
+        for _ in range(TRIES):
+            port = rng.randint(FIRST, LAST)
+            claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                claim.bind((LOOPBACK, port))
+            except OSError:
+                claim.close()
+                continue
+            if is_free(port):
+                self._claims.append(claim)
+                return port
+            claim.close()
+        raise OSError(f"no free TCP port found on {LOOPBACK} between {FIRST} and {LAST}")
+
+    def release(self) -> None:
+        """Give all claimed ports back."""
+        for claim in self._claims:
+            claim.close()
+        self._claims.clear()

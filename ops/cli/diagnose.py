@@ -9,7 +9,7 @@ import typer
 from ops.cli import options
 from ops.cli.errors import FOUND, USAGE, CliError
 from ops.cli.recording import event_time
-from ops.cli.recording_output import Line, print_damages
+from ops.cli.recording_output import Line, open_recording
 
 if TYPE_CHECKING:
     from ops.recording.diagnosis import Diagnosis
@@ -43,20 +43,13 @@ def diagnose(
     from localizer.config import build_config as localizer_config
     from ops.recording.container import DamageError
     from ops.recording.diagnosis import diagnose as run
-    from ops.recording.source import Source
     from schemas.process.settings import read_table
     from schemas.process.signals import stop_flag
     from streams.config import build_config as worker_config
 
     detection = worker_config({}, read_table(config, "worker")).detection()
     localizer = localizer_config({}, read_table(config, "localizer"))
-    try:
-        source = Source(recording)
-    except FileNotFoundError as error:
-        raise CliError(f"{recording} holds no recording (no manifest.json)", USAGE) from error
-    except DamageError as error:
-        raise CliError(str(error), FOUND) from error
-    print_damages(source.damages)
+    source = open_recording(recording)
     line = Line()
     with source, stop_flag() as stop:
         try:

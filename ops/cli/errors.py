@@ -2,7 +2,6 @@
 
 from typing import Final
 
-GOOD: Final = 0
 FOUND: Final = 1  # a fault, or a check that failed
 USAGE: Final = 2
 ENVIRONMENT: Final = 3

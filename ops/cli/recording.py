@@ -13,7 +13,7 @@ from ops.cli.errors import FOUND, USAGE, CliError
 from ops.cli.recording_output import (
     Line,
     counted,
-    print_damages,
+    open_recording,
     print_manifest,
     print_report,
     processed,
@@ -167,9 +167,7 @@ def replay(
 
     Example: skeletonhunter replay incident-42 --prefix review1. --run
     """
-    from ops.recording.container import DamageError
     from ops.recording.replayer import Request
-    from ops.recording.source import Source
 
     if delete_after and not run:
         raise CliError("--delete-after without --run would leave nothing at all", USAGE)
@@ -185,13 +183,7 @@ def replay(
         append=append,
         replication_factor=replication_factor,
     )
-    try:
-        source = Source(recording)
-    except FileNotFoundError as error:
-        raise CliError(f"{recording} holds no recording (no manifest.json)", USAGE) from error
-    except DamageError as error:
-        raise CliError(str(error), FOUND) from error
-    print_damages(source.damages)
+    source = open_recording(recording)
     with source:
         tables = _tables(config) if run else None
         report, verdicts = _replay(settings, source, request, tables, delete_after=delete_after)

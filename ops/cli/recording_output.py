@@ -2,16 +2,16 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from ops.cli.errors import FOUND, USAGE, CliError
+
 if TYPE_CHECKING:
     from ops.log.tail import Shown
-    from ops.recording.container import DamageError
     from ops.recording.manifest import Manifest
     from ops.recording.replayer import Report
     from ops.recording.source import Source
@@ -81,10 +81,26 @@ def print_manifest(folder: Path, manifest: "Manifest", *, as_json: bool) -> None
     typer.echo(f"{manifest.records:>10,}  records in {folder}")
 
 
-def print_damages(damages: "Sequence[DamageError]") -> None:
-    """Say which files are broken, and where."""
-    for damage in damages:
+def open_recording(folder: Path) -> "Source":
+    """Open a recording; print which of its files are broken, and where.
+
+    Raises
+    ------
+    CliError
+        If there is none, or its manifest cannot be read.
+    """
+    from ops.recording.container import DamageError
+    from ops.recording.source import Source
+
+    try:
+        source = Source(folder)
+    except FileNotFoundError as error:
+        raise CliError(f"{folder} holds no recording (no manifest.json)", USAGE) from error
+    except DamageError as error:
+        raise CliError(str(error), FOUND) from error
+    for damage in source.damages:
         typer.echo(f"skeletonhunter: {damage}; what stands before it is used", err=True)
+    return source
 
 
 def print_report(

@@ -62,8 +62,8 @@ def show_all(
     out: "Callable[[str], None]",
 ) -> None:
     """Give each wanted record as a line to `out` and count it in `seen`."""
+    from ops.log.read_range import ReadRange, in_time_order
     from ops.log.reading import LogReader, now_ms
-    from ops.log.span import Span, in_time_order
     from ops.log.tail import show
     from schemas.kafka.registry import codec_for
 
@@ -72,12 +72,12 @@ def show_all(
         ranges = reader.partitions([settings.topic(request.topic.name)])
         starts = reader.offsets_at(ranges, request.start)
         highs = {place: r.high for place, r in ranges.items()}
-        span = Span(starts, highs, request.to, follow=request.follow)
-        reader.start({place: starts[place] for place in span.open})
-        while span.open and not stop():
+        wanted = ReadRange(starts, highs, request.to, follow=request.follow)
+        reader.start({place: starts[place] for place in wanted.open})
+        while wanted.open and not stop():
             entries = reader.batch(POLL_S)
             for place, entry in in_time_order(entries):
-                if not span.takes(place, entry.offset, entry.timestamp_ms):
+                if not wanted.takes(place, entry.offset, entry.timestamp_ms):
                     continue
                 if request.key is not None and entry.key != request.key:
                     continue
@@ -89,7 +89,7 @@ def show_all(
                 seen.undecodable += shown.error is not None
                 if request.limit is not None and seen.printed >= request.limit:
                     return
-            span.at_end(reader.ended, now_ms())
+            wanted.at_end(reader.ended, now_ms())
 
 
 def tail(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ops.demo.scoreboard import Scoreboard
-from ops.log.watch import Seen
+from ops.log.watch import WatchedRecord
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 
@@ -39,7 +39,7 @@ class Stage(Protocol):
 class Source(Protocol):
     """Where the records come from: an `ops.log.watch.Watch`."""
 
-    def poll(self, timeout_s: float) -> Iterator[Seen]:
+    def poll(self, timeout_s: float) -> Iterator[WatchedRecord]:
         """Yield what has come within the timeout."""
         ...
 
@@ -153,12 +153,12 @@ class Demo:
     def _since_fault(self) -> float:
         return 0.0 if self._fault_at is None else time.monotonic() - self._fault_at
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: WatchedRecord) -> None:
         self._board.count_record(seen)
         if isinstance(seen.record, FaultEvent):
             self._screen.verdict(seen.record, self._since_fault())
 
-    def _poll(self) -> list[Seen]:
+    def _poll(self) -> list[WatchedRecord]:
         taken = list(self._watch.poll(0.05))
         for seen in taken:
             self._take(seen)

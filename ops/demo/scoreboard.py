@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from ops.log.watch import Seen
+from ops.log.watch import WatchedRecord
 from schemas import topics
 from schemas.enums import AgentState, AnomalyKind, AnomalyState, PingListPhase, ProbeStatus
 from schemas.ids import path_id
@@ -39,7 +39,7 @@ class Scoreboard:
     anomalies: int = 0
     _rounds: deque[tuple[int, int, int]] = field(default_factory=deque)
 
-    def count_record(self, seen: Seen) -> None:
+    def count_record(self, seen: WatchedRecord) -> None:
         """Fold one record in; tombstones remove what they name."""
         match seen.record:
             case ProbeRound() as record:

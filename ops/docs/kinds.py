@@ -20,6 +20,7 @@ kind is one that probes alone can show.
 """
 
 STATES: Final = f"""
+
 ## States
 
 Attributes of `component.state.v1` that the localizer understands, the values that are out of

@@ -18,38 +18,47 @@ INTRODUCTION: Final = """\
 The processes exchange everything through these topics; they are the interface to tap. How to read
 them from other languages and tools: [tapping](../guide/tapping.md).
 
-- **Values** are Avro. With `schema.registry.url` set in the `[kafka]` table: Confluent's wire
-  format (`00`, 4-byte schema id, datum; subject `<topic>-value`). Without: Avro single-object
-  encoding (`C3 01`, 8-byte CRC-64-AVRO fingerprint of the schema, datum). A null value is a
-  tombstone.
-- **Keys** are UTF-8 text. *Latest per key* is compaction: a tombstone removes a key.
-- **The Kafka timestamp** is the time of arrival, set by the broker (`LogAppendTime`); event times
-  are in the values. Of `probe.window.v1` it is the event time, the window's end. A replay writes
-  recorded timestamps into topics of its own.
-- **Times** named `*_at` are microseconds since the epoch (UTC, `timestamp-micros`); **durations**
-  named `*_ns` are nanoseconds. What is missing is null, with a reason beside it; never 0 or -1.
-- **Names** carry no environment; `topic.prefix` in the `[kafka]` table puts one before all of
-  them.
-- **Partition counts** are the defaults of `topics apply`; a cluster may have more. Records are
-  placed by the key's murmur2 hash, as Java does (librdkafka: `partitioner=murmur2_random`), unless
-  the topic says otherwise.
-- **Evolution** is FULL_TRANSITIVE: fields are added with a default, never removed; every version
-  stays in `schemas/avsc/<topic>/<version>.avsc`.
-- **Bounds** stand below each topic: limits of the fields that move time, memory or a life cycle.
-  Every process checks them when it decodes a record. Null is always allowed; a field without a row
-  moves nothing.
-- **Dead letters**: what a reader cannot decode, or is out of bounds, goes to `<topic>.dlq` as it
-  was, under its key, with headers `__connect.errors.topic`, `.partition`, `.offset`,
-  `.connector.name`, `.exception.class.name` and `.exception.message`. Of what is larger than the
-  dead-letter topic takes, the first 64 KiB are kept; `__connect.errors.value.bytes` says how large
-  it was.
+| | |
+|---|---|
+| values | Avro. With `schema.registry.url` in the `[kafka]` table: Confluent's wire format (`00`, \
+4-byte schema id, datum; subject `<topic>-value`). Without: single-object encoding (`C3 01`, \
+8-byte CRC-64-AVRO fingerprint of the schema, datum). Null: a tombstone |
+| keys | UTF-8 text. *Latest per key*: compaction; a tombstone removes a key |
+| Kafka timestamp | the time of arrival, set by the broker (`LogAppendTime`); of \
+`probe.window.v1` the event time, the window's end. A replay writes recorded timestamps into \
+topics of its own |
+| times | `*_at`, type *time*: `timestamp-micros`, microseconds since the epoch (UTC) |
+| durations | `*_ns`: nanoseconds |
+| type with `?` | the union with null. What is missing is null, with a reason beside it; never 0 \
+or -1 |
+| in every record | `cluster` (string): records of another cluster are refused. \
+`producer_version` (string?): version of the program that wrote the record |
+| topic names | `topic.prefix` in the `[kafka]` table comes before all of them |
+| partitions | defaults of `topics apply`; a cluster may have more. Records are placed by the \
+key's murmur2 hash, as Java does (librdkafka: `partitioner=murmur2_random`), unless the topic says \
+otherwise |
+| evolution | FULL_TRANSITIVE: fields are added with a default, never removed; every version is in \
+`schemas/avsc/<topic>/<version>.avsc` |
+| dead letters | what a reader cannot use goes to `<topic>.dlq` unchanged, with headers \
+`__connect.errors.topic`, `.partition`, `.offset`, `.connector.name`, `.exception.class.name`, \
+`.exception.message`. Of what is larger than the dead-letter topic takes, the first 64 KiB are \
+kept; `__connect.errors.value.bytes` says how large it was |
+| bounds | stand below each topic: limits of the fields that move time, memory or a life cycle. \
+Every process checks them when it decodes a record. Null is always allowed |
 """
+
+# The introduction explains them for all topics.
+COMMON_FIELDS: Final = frozenset({"cluster", "producer_version"})
 
 
 def page() -> str:
     """Return the text of the page."""
     parts = [INTRODUCTION, _overview()]
-    parts += [_topic(topic) for topic in TOPICS]
+    described: dict[tuple[str, ...], tuple[Topic, dict[str, Any]]] = {}
+    for topic in TOPICS:
+        schema = json.loads(avro.current(topic.name).text)
+        earlier = described.setdefault(_field_names(schema), (topic, schema))
+        parts.append(_topic(topic, schema, earlier))
     return "\n".join(parts)
 
 
@@ -87,27 +96,53 @@ def _kept(topic: Topic) -> str:
     return days
 
 
-def _topic(topic: Topic) -> str:
-    versions = avro.versions(topic.name)
-    schema = json.loads(versions[-1].text)
+def _topic(topic: Topic, schema: dict[str, Any], earlier: tuple[Topic, dict[str, Any]]) -> str:
+    version = avro.current(topic.name)
+    avsc = f"../../schemas/avsc/{topic.name}/{version.version}.avsc"
     lines = [
         f"## {topic.name}",
         "",
         f"{topic.doc} {schema['doc']}",
         "",
-        f"Key: {topic.key}{_placed(topic)}. Dead letters: `{topic.dlq}`. "
-        f"Schema `{schema['namespace']}.{schema['name']}`, version {versions[-1].version} "
-        f"([avsc](../../schemas/avsc/{topic.name}/{versions[-1].version}.avsc)), "
-        f"fingerprint `{versions[-1].fingerprint.hex()}`.",
+        f"{_placed(topic)}Schema "
+        f"[`{schema['namespace']}.{schema['name']}`]({avsc}), "
+        f"version {version.version}, fingerprint `{version.fingerprint.hex()}`. "
+        f"Dead letters: `{topic.dlq}`.",
     ]
+    if earlier[0] is not topic:
+        return "\n".join([*lines, *_differences(schema, *earlier)]) + "\n"
     for record in _records(schema):
         lines += ["", f"**{record['name']}**" + _note(record, schema), ""]
         lines += ["| field | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{f['name']}` | {_type(f['type'])} | {_cell(f)} |" for f in record["fields"]]
+        lines += [_row(f) for f in record["fields"] if f["name"] not in COMMON_FIELDS]
     lines += ["", "**Bounds**", "", "| field | of its | least | greatest | why |"]
     lines += ["|---|---|---|---|---|"]
     lines += [_bound(bound) for bound in BOUNDS if bound.topic == topic.name]
     return "\n".join(lines) + "\n"
+
+
+def _field_names(schema: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(field["name"] for field in schema["fields"])
+
+
+def _differences(schema: dict[str, Any], topic: Topic, described: dict[str, Any]) -> Iterator[str]:
+    """Yield what distinguishes a record from one of an earlier topic with the same fields."""
+    pairs = zip(schema["fields"], described["fields"], strict=True)
+    yield ""
+    yield (
+        f"**{schema['name']}** has the fields of [`{described['name']}`]"
+        f"(#{_anchor(topic.name)}). Different:"
+    )
+    yield ""
+    yield "| field | type | meaning |"
+    yield "|---|---|---|"
+    for field, same in pairs:
+        if field != same:
+            yield _row(field)
+
+
+def _row(field: dict[str, Any]) -> str:
+    return f"| `{field['name']}` | {_type(field['type'])} | {_cell(field)} |"
 
 
 def _bound(bound: Bound) -> str:
@@ -125,7 +160,7 @@ def _number(value: float) -> str:
 
 
 def _placed(topic: Topic) -> str:
-    return "" if topic.partitioned_by == "the key" else f"; placed by {topic.partitioned_by}"
+    return "" if topic.partitioned_by == "the key" else f"Placed by {topic.partitioned_by}. "
 
 
 def _note(record: dict[str, Any], root: dict[str, Any]) -> str:
@@ -150,9 +185,9 @@ def _type(schema: Any) -> str:
         return schema
     if isinstance(schema, list):
         (present,) = (branch for branch in schema if branch != "null")
-        return f"{_type(present)} or null"
+        return f"{_type(present)}?"
     if schema.get("logicalType") == "timestamp-micros":
-        return "timestamp-micros"
+        return "time"
     kind: str = schema["type"]
     if kind == "array":
         items = schema["items"]
@@ -166,6 +201,8 @@ def _cell(field: dict[str, Any]) -> str:
     # A bar would end the cell; angle brackets would be taken for HTML.
     text: str = field["doc"]
     text = text.replace("docs/kinds.md", "[kinds](kinds.md)")
-    # The introduction says so of all times.
+    # The introduction says so of all times and durations.
     text = text.replace(" (UTC, microseconds since the epoch)", "")
+    if field["name"].endswith("_ns"):
+        text = text.replace(", nanoseconds", "")
     return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")

@@ -103,7 +103,6 @@ MAX_LINE_CHARS: Final = 1 << 20
 MAX_RTT_US: Final = 60e6
 # Between these, the number of digits tells seconds, milli-, micro- and nanoseconds apart.
 MIN_TIME_S, MAX_TIME_S = 946_684_800, 4_102_444_800  # the years 2000 and 2100
-MAX_PROBES_PER_ROW: Final = 1_000
 # Probes of one row are distinguished by their time; a microsecond stays within any round.
 PROBE_STEP_NS: Final = 1_000
 

@@ -21,7 +21,7 @@ RETRY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WatchedRecord:
     """A record read from a topic; `record` is None for a tombstone."""
 
     topic: str
@@ -84,7 +84,7 @@ class Watch:
         with suppress(RuntimeError):
             self._consumer.close()
 
-    def poll(self, timeout_s: float = 0.1) -> Iterator[Seen]:
+    def poll(self, timeout_s: float = 0.1) -> Iterator[WatchedRecord]:
         """Yield what has come within the timeout."""
         for message in self._consumer.consume(BATCH, timeout_s):
             error = message.error()
@@ -99,7 +99,7 @@ class Watch:
             except DecodeError:
                 self.undecodable += 1
                 continue
-            yield Seen(
+            yield WatchedRecord(
                 topic.name,
                 (message.key() or b"").decode(errors="replace"),
                 record,
@@ -111,11 +111,11 @@ class Watch:
 
     def until(
         self,
-        done: Callable[[Seen], bool],
+        done: Callable[[WatchedRecord], bool],
         timeout_s: float,
         *,
         idle: Callable[[], None] = lambda: None,
-    ) -> Seen | None:
+    ) -> WatchedRecord | None:
         """Return the first record for which `done` holds, or None after the timeout.
 
         `idle` is called between polls, for example to draw or to check children.

@@ -4,21 +4,22 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import fastavro
 import numpy as np
 
 from ops.log.entry import Entry, Headers
 from ops.recording import message_kernel as kernel
-from ops.recording.message_plan import MAX_DEPTH, Plan, PlanError, make_plan
+from ops.recording.message_plan import MAX_DEPTH, Column, Plan, make_plan
 from ops.recording.order import round_end_ms
 from ops.recording.shape import shape_of
 from schemas import avro
 from schemas.columns.arrays import Int64s
+from schemas.columns.interpreter import NULL, PAD_BYTES
+from schemas.columns.plan import PlanError
+from schemas.columns.wire import WORD_BYTES
 from schemas.topics import PROBE_ROUND, Topic
-
-WORD_BYTES: Final = 8
 
 
 class Message(NamedTuple):
@@ -57,7 +58,7 @@ class MessageBlock:
     ----------
     content : the block's bytes, without compression
     values : the messages' bytes
-    places : (n, kernel.COLUMNS) int64; what the kernel says of each record
+    places : (n, len(Column)) int64; what the kernel says of each record
     rounds : whether they are rounds
     """
 
@@ -68,28 +69,28 @@ class MessageBlock:
 
     def within(self, partitions: int) -> bool:
         """Return whether each record is of one of so many partitions."""
-        own = self.places[:, kernel.PARTITION]
+        own = self.places[:, Column.PARTITION]
         return bool(((own >= 0) & (own < partitions)).all())
 
     def heads(self) -> list[Head]:
         """Return what the block says of each partition; a pass over the block for each."""
         return [
             _head(partition, self._places(partition))
-            for partition in dict.fromkeys(self.places[:, kernel.PARTITION].tolist())
+            for partition in dict.fromkeys(self.places[:, Column.PARTITION].tolist())
         ]
 
     def of(self, partition: int) -> Iterator[Message]:
         """Yield the messages of a partition, in order."""
         content, values = self.content, self.values
         for (
-            _, offset, timestamp_ms, key_at, key_end, at, end, headers_at, headers_end, headers,
+            _, offset, timestamp_ms, key_at, key_bytes, at, end, headers_at, headers_end, headers,
             started_us, sent_ns, results,
         ) in self._places(partition).tolist():  # fmt: skip
             entry = Entry(
                 partition=partition,
                 offset=offset,
-                timestamp_ms=None if timestamp_ms == kernel.NULL else timestamp_ms,
-                key=content[key_at:key_end],
+                timestamp_ms=None if timestamp_ms == NULL else timestamp_ms,
+                key=content[key_at : key_at + key_bytes],
                 value=None if at < 0 else values[at:end],
                 headers=_headers(content[headers_at:headers_end]) if headers else (),
             )
@@ -99,17 +100,17 @@ class MessageBlock:
             yield Message(entry, end_ms, results)
 
     def _places(self, partition: int) -> Int64s:
-        own = self.places[:, kernel.PARTITION] == partition
+        own = self.places[:, Column.PARTITION] == partition
         return self.places if own.all() else self.places[own]
 
 
 def _head(partition: int, places: Int64s) -> Head:
-    offsets, times_ms = places[:, kernel.OFFSET], places[:, kernel.TIMESTAMP_MS]
-    timed = times_ms != kernel.NULL
+    offsets, times_ms = places[:, Column.OFFSET], places[:, Column.TIMESTAMP_MS]
+    timed = times_ms != NULL
     return Head(
         partition=partition,
         records=len(places),
-        tombstones=int((places[:, kernel.VALUE_AT] == kernel.NO_VALUE).sum()),
+        tombstones=int((places[:, Column.VALUE_AT] == kernel.NO_VALUE).sum()),
         first_offset=int(offsets[0]),
         last_offset=int(offsets[-1]),
         first_ms=int(times_ms[timed].min()) if timed.any() else None,
@@ -134,9 +135,9 @@ def read(topic: Topic, content: bytes, count: int, header: bytes) -> MessageBloc
     # No more room than the records can need, whatever the count claims.
     if plan is None or count * kernel.MIN_RECORD_BYTES > len(content):
         return None
-    data = np.frombuffer(content + bytes(kernel.PAD_BYTES), np.uint8)
+    data = np.frombuffer(content + bytes(PAD_BYTES), np.uint8)
     out = np.empty(len(data) + count * len(header), np.uint8)
-    places = np.empty((count, kernel.COLUMNS), np.int64)
+    places = np.empty((count, len(Column)), np.int64)
     end = kernel.read_block(
         data, len(content), count, plan, np.frombuffer(header + bytes(WORD_BYTES), np.uint8), out,
         places, np.zeros(MAX_DEPTH, np.int64),

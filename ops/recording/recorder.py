@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from ops.log.entry import Entry
+from ops.log.read_range import ReadRange
 from ops.log.reading import LogReader, Place, Range, now_ms
-from ops.log.span import Span
 from ops.log.timespan import BEGINNING, Bound
 from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
@@ -146,20 +146,20 @@ class _Session:
     def keep_range(self, request: Request, progress: Callable[[Manifest], None]) -> None:
         """Keep what lies between the bounds."""
         highs = {place: r.high for place, r in self.ranges.items()}
-        span = Span(self.starts, highs, request.to, follow=request.follow)
+        wanted = ReadRange(self.starts, highs, request.to, follow=request.follow)
         expected = dict(self.starts)
-        self.reader.start({place: self.starts[place] for place in span.open})
+        self.reader.start({place: self.starts[place] for place in wanted.open})
         due_ms = now_ms() + FLUSH_MS
-        while span.open and not self.stop():
-            open_before = span.open
+        while wanted.open and not self.stop():
+            open_before = wanted.open
             for place, entry in self.reader.batch(POLL_S):
-                if span.takes(place, entry.offset, entry.timestamp_ms):
+                if wanted.takes(place, entry.offset, entry.timestamp_ms):
                     self._note_gap(place, expected[place], entry.offset)
                     expected[place] = entry.offset + 1
                     self.writer.write_entry(self.topics[place[0]], entry)
-            span.at_end(self.reader.ended, now_ms())
-            if span.open != open_before:
-                self.reader.pause(open_before - span.open)
+            wanted.at_end(self.reader.ended, now_ms())
+            if wanted.open != open_before:
+                self.reader.pause(open_before - wanted.open)
             if now_ms() >= due_ms:
                 self.writer.flush()
                 progress(self.writer.manifest)

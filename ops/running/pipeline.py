@@ -125,18 +125,9 @@ class Pipeline:
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return what a process has logged, as one dict per event."""
         try:
-            lines = self.group.child(name).log.read_text(encoding="utf-8").splitlines()
+            return self.group.child(name).events()
         except (OSError, KeyError):
             return []
-        found = []
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # what a library prints by itself
-            if isinstance(event, dict):
-                found.append(event)
-        return found
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until each process has logged `<name>.ready`.

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 PR_SET_PDEATHSIG: Final = 1
 STOP_TIMEOUT_S: Final = 10.0
@@ -50,6 +51,24 @@ class Child:
         except OSError:
             return ""
         return "\n".join(text.splitlines()[-lines:])
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """Return what it has logged or printed as JSON objects, one a line.
+
+        Parameters
+        ----------
+        names
+            Of the events that are wanted; none: all of them.
+        """
+        found = []
+        for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # what a library prints by itself
+            if isinstance(event, dict) and (not names or event.get("event") in names):
+                found.append(event)
+        return found
 
 
 def die_with_parent() -> None:

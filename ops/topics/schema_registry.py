@@ -47,7 +47,6 @@ class Registered:
     topic: str
     ids: dict[int, int] = field(default_factory=dict)
     new: tuple[int, ...] = ()
-    level_was: str | None = None
 
 
 class RegistryAdmin:
@@ -93,8 +92,7 @@ class RegistryAdmin:
             If the registry refuses a version; the earlier ones are registered.
         """
         subject = subject_of(topic)
-        before = self._level(subject)
-        if before != LEVEL:
+        if self._level(subject) != LEVEL:
             with self._translated(f"refuses {LEVEL} for {subject}"):
                 self._client.set_compatibility(subject, LEVEL)
         ids: dict[int, int] = {}
@@ -106,7 +104,7 @@ class RegistryAdmin:
                     known = self._client.register_schema(subject, as_schema(version))
                 new.append(version.version)
             ids[version.version] = known
-        return Registered(topic=topic, ids=ids, new=tuple(new), level_was=before)
+        return Registered(topic=topic, ids=ids, new=tuple(new))
 
     def _level(self, subject: str) -> str | None:
         with self._translated(f"does not tell the compatibility of {subject}"):

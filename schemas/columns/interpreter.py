@@ -102,7 +102,7 @@ def read_fields(
                 out[column, row] = symbols[program[step, 2] + 1 + value]
         elif op == _SKIP_NULL:
             if value == program[step, 2]:
-                step += 1
+                step += column
             elif value != 1 - program[step, 2]:
                 return BAD
         else:

@@ -6,7 +6,8 @@ either fills a column or passes over the field. `schemas.columns.interpreter` ca
 
 A datum is a record; at most one of its fields is an array of records, its items. A schema with
 anything else (maps, other arrays, unions of several types, another order) has no plan, and
-fastavro decodes its datums.
+fastavro decodes its datums. `ops.recording.message_plan` adds instructions to a `Compiler`: nested
+arrays, and enums that are written as strings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +88,7 @@ class Op(IntEnum):
     SKIP_BYTES = 5
     # Argument: number of bytes.
     SKIP_FIXED = 6
-    # Argument: which branch is null. The next instruction is for the other branch.
+    # Argument: which branch is null. Column: how many instructions the other branch has.
     SKIP_NULL = 7
 
 
@@ -124,24 +125,25 @@ def make_plan(writer: SchemaVersion, table: FieldTable) -> Plan:
         If the schema has something that no plan can express, lacks a wanted field, or cannot be
         resolved to the current schema.
     """
-    compiler = _Compiler()
-    fields = _fields(writer.parsed)
+    compiler = Compiler()
+    fields = fields_of(writer.parsed)
     if not table.array:
         compiler.record(_behind_key(fields, table.key), table.fields)
         items_at = items_end = len(compiler.program)
     else:
-        at = [name for name, _ in fields].index(table.array) if table.array in dict(fields) else -1
-        if at < 0 or _type(fields[at][1]) != "array" or _type(fields[at][1]["items"]) != "record":
+        array = dict(fields).get(table.array, "null")
+        if type_of(array) != "array" or type_of(array["items"]) != "record":
             raise PlanError(f"{table.array} is no array of records")
+        at = [name for name, _ in fields].index(table.array)
         # What items belong to must be known before they are read.
         texts = {name for name, wanted in table.fields.items() if wanted.kind is Kind.TEXT}
         if late := texts & {name for name, _ in fields[at:]}:
             raise PlanError(f"{sorted(late)} after {table.array}")
         before, behind = fields[:at], fields[at + 1 :]
-        compiler.missing(before + behind, table.fields)
+        compiler.require(before + behind, table.fields)
         compiler.values(before, table.fields)
         items_at = len(compiler.program)
-        compiler.record(_behind_key(_fields(fields[at][1]["items"]), table.key), table.items)
+        compiler.record(_behind_key(fields_of(array["items"]), table.key), table.items)
         items_end = len(compiler.program)
         compiler.values(behind, table.fields)
     _check_resolves(writer)
@@ -158,46 +160,51 @@ Fields = list[tuple[str, Any]]
 _FIXED_BYTES: Final = {"boolean": 1, "float": 4, "double": 8}
 
 
-class _Compiler:
+class Compiler:
+    """Appends the instructions of fields to a program."""
+
     def __init__(self) -> None:
         self.program: list[tuple[int, int, int]] = []
         self.symbols: list[int] = []
 
     def record(self, fields: Fields, wanted: Mapping[str, Wanted]) -> None:
         """Append the instructions of a record that has all wanted fields."""
-        self.missing(fields, wanted)
+        self.require(fields, wanted)
         self.values(fields, wanted)
 
     @staticmethod
-    def missing(fields: Fields, wanted: Mapping[str, Wanted]) -> None:
+    def require(fields: Fields, wanted: Mapping[str, Wanted]) -> None:
+        """Raise PlanError if a record lacks wanted fields."""
         if missing := wanted.keys() - dict(fields).keys():
             raise PlanError(f"no {sorted(missing)}")
 
     def values(self, fields: Fields, wanted: Mapping[str, Wanted]) -> None:
+        """Append the instructions of fields: wanted ones are read, the others passed over."""
         for name, node in fields:
             if name in wanted:
                 self._read(name, node, wanted[name])
             else:
-                self._skip(node)
+                self.skip(name, node)
 
-    def _add(self, op: Op, column: int = NO_COLUMN, argument: int = 0) -> None:
+    def add(self, op: IntEnum, column: int = NO_COLUMN, argument: int = 0) -> None:
+        """Append an instruction."""
         self.program.append((op, column, argument))
         if len(self.program) > MAX_INSTRUCTIONS:
             raise PlanError(f"more than {MAX_INSTRUCTIONS} instructions")
 
     def _read(self, name: str, node: Any, wanted: Wanted) -> None:
-        kind, column = _type(node), wanted.column
+        kind, column = type_of(node), wanted.column
         if wanted.kind is Kind.TEXT and kind == "string":
-            self._add(Op.TEXT, column)
+            self.add(Op.TEXT, column)
         elif wanted.kind is Kind.ENUM and kind == "enum":
-            self._add(Op.ENUM, column, self._symbols(node["symbols"], wanted.values))
+            self.add(Op.ENUM, column, self._symbols(node["symbols"], wanted.values))
         elif wanted.kind in (Kind.LONG, Kind.NULLABLE_LONG) and kind in ("int", "long"):
-            self._add(Op.LONG, column)
+            self.add(Op.LONG, column)
         elif wanted.kind is Kind.NULLABLE_LONG and kind == "union":
             null, other = _nullable(node)
-            if _type(other) not in ("int", "long"):
-                raise PlanError(f"{name} is of type {_type(other)!r}")
-            self._add(Op.NULLABLE_LONG, column, null)
+            if type_of(other) not in ("int", "long"):
+                raise PlanError(f"{name} is of type {type_of(other)!r}")
+            self.add(Op.NULLABLE_LONG, column, null)
         else:
             raise PlanError(f"{name} is of type {kind!r}")
 
@@ -207,45 +214,46 @@ class _Compiler:
         self.symbols.extend(values.get(symbol, values[UNKNOWN_SYMBOL]) for symbol in symbols)
         return at
 
-    def _skip(self, node: Any) -> None:
-        kind = _type(node)
+    def skip(self, name: str, node: Any) -> None:
+        """Append the instructions that pass over a value."""
+        kind = type_of(node)
         if kind in ("int", "long"):
-            self._add(Op.LONG)
+            self.add(Op.LONG)
         elif kind == "enum":
             # Read as well: a number without a symbol is an error.
-            self._add(Op.ENUM, argument=self._symbols(node["symbols"], {UNKNOWN_SYMBOL: 0}))
+            self.add(Op.ENUM, argument=self._symbols(node["symbols"], {UNKNOWN_SYMBOL: 0}))
         elif kind == "string":
-            self._add(Op.SKIP_TEXT)
+            self.add(Op.SKIP_TEXT)
         elif kind == "bytes":
-            self._add(Op.SKIP_BYTES)
+            self.add(Op.SKIP_BYTES)
         elif kind in _FIXED_BYTES:
-            self._add(Op.SKIP_FIXED, argument=_FIXED_BYTES[kind])
+            self.add(Op.SKIP_FIXED, argument=_FIXED_BYTES[kind])
         elif kind == "fixed":
-            self._add(Op.SKIP_FIXED, argument=int(node["size"]))
+            self.add(Op.SKIP_FIXED, argument=int(node["size"]))
         elif kind == "record":
-            self.values(_fields(node), {})
+            self.values(fields_of(node), {})
         elif kind == "union":
             null, other = _nullable(node)
-            if _type(other) in ("int", "long"):
-                self._add(Op.NULLABLE_LONG, argument=null)
+            if type_of(other) in ("int", "long"):
+                self.add(Op.NULLABLE_LONG, argument=null)
                 return
-            self._add(Op.SKIP_NULL, argument=null)
             at = len(self.program)
-            self._skip(other)
-            if len(self.program) != at + 1:
-                raise PlanError(f"a union of null and {_type(other)}")
+            self.add(Op.SKIP_NULL)
+            self.skip(name, other)
+            self.program[at] = (Op.SKIP_NULL, len(self.program) - at - 1, null)
         elif kind != "null":
-            raise PlanError(f"a value of type {kind!r}")
+            raise PlanError(f"{name} is of type {kind!r}")
 
 
 def _behind_key(fields: Fields, key: tuple[tuple[str, str], ...]) -> Fields:
-    begin = tuple((name, _type(node)) for name, node in fields[: len(key)])
+    begin = tuple((name, type_of(node)) for name, node in fields[: len(key)])
     if begin != key:
         raise PlanError(f"begins with {begin}")
     return fields[len(key) :]
 
 
-def _fields(node: Any) -> Fields:
+def fields_of(node: Any) -> Fields:
+    """Return the (name, type) pairs of a record's schema."""
     return [(field["name"], field["type"]) for field in node["fields"]]
 
 
@@ -256,7 +264,8 @@ def _nullable(branches: Any) -> tuple[int, Any]:
     return null, branches[1 - null]
 
 
-def _type(node: Any) -> str:
+def type_of(node: Any) -> str:
+    """Return the name of a schema's type, "union" for a list of branches."""
     if isinstance(node, list):
         return "union"
     return str(node["type"] if isinstance(node, dict) else node)

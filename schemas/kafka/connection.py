@@ -27,10 +27,6 @@ OWN_KEYS: Final = frozenset(
         "sasl.password.file",
     }
 )
-# Their values never reach a log or an error message.
-SECRET_KEYS: Final = frozenset(
-    {"sasl.password", "ssl.key.password", "ssl.key.pem", "schema.registry.password"}
-)
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 AIOKAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MAX_PREFIX_CHARS: Final = 64

@@ -64,12 +64,12 @@ def read(topic: Topic, message: Message, codec: Codec, *, cluster: str) -> tuple
 def hand_over(core: SkeletonCore, topic: Topic, name: str, record: Any) -> None:
     """Give a record that was read, or a tombstone, to the core."""
     if topic is TASK:
-        core.task(name, record)
+        core.apply_task(name, record)
     elif topic is ENDPOINT:
-        core.endpoint(name, record)
+        core.apply_endpoint(name, record)
     elif topic is PINGLIST:
-        core.own_list(name, record)
+        core.apply_own_list(name, record)
     elif topic is SKELETON_TOPIC:
-        core.own_skeleton(name, record)
+        core.apply_own_skeleton(name, record)
     elif record is not None:
-        core.counters(record)
+        core.observe_counters(record)

@@ -1,4 +1,4 @@
-"""Inferences in the making, several at a time, answered in the order in which they were asked.
+"""Inferences that run, several at a time; their results come in the order of submission.
 
 In processes: an inference is numpy on small matrices and Python between, which two threads
 only take turns at. What a worker gets is one job's readings, what it gives back is small.
@@ -21,7 +21,7 @@ from typing import Final
 
 from schemas.process.signals import ignore_stop
 from skeleton_job.layout.skeleton import Inference
-from skeleton_job.tasks.inference import Due, Question
+from skeleton_job.tasks.inference import DueInference, InferenceInput
 
 # Finished ones that wait for an earlier one, for each worker: tasks are not equally large.
 AHEAD: Final = 2
@@ -30,16 +30,16 @@ ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """An inference in the making; `question` has no readings any more."""
+class RunningInference:
+    """An inference that was submitted; `inputs` has no readings any more."""
 
-    due: Due
-    question: Question
+    due: DueInference
+    inputs: InferenceInput
     future: Future[Inference]
 
 
 class Inferring:
-    """Workers and what they are at.
+    """Workers, and the inferences that they run.
 
     Parameters
     ----------
@@ -51,20 +51,20 @@ class Inferring:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool = self._begin()
-        self._asked: deque[Asked] = deque()
+        self._running: deque[RunningInference] = deque()
 
     @property
     def has_room(self) -> bool:
         """Whether a worker has nothing to do, and not too much waits to be answered."""
-        busy = sum(not asked.future.done() for asked in self._asked)
-        return busy < self._workers and len(self._asked) < AHEAD * self._workers
+        busy = sum(not running.future.done() for running in self._running)
+        return busy < self._workers and len(self._running) < AHEAD * self._workers
 
     @property
     def busy(self) -> bool:
         """Whether anything is in the making, or waits to be answered."""
-        return bool(self._asked)
+        return bool(self._running)
 
-    def ask(self, due: Due, question: Question) -> None:
+    def submit(self, due: DueInference, inputs: InferenceInput) -> None:
         """Begin an inference.
 
         Raises
@@ -73,16 +73,16 @@ class Inferring:
             If a worker has died: `begin_anew` says what was lost.
         """
         try:
-            future = self._pool.submit(question.answer)
+            future = self._pool.submit(inputs.infer)
         except BrokenExecutor:
-            if self._asked:
+            if self._running:
                 raise
             # It had nothing to do: nothing is lost.
             self.begin_anew()
-            future = self._pool.submit(question.answer)
-        self._asked.append(Asked(due, question.without_readings(), future))
+            future = self._pool.submit(inputs.infer)
+        self._running.append(RunningInference(due, inputs.without_readings(), future))
 
-    def answered(self, timeout_s: float = 0.0) -> Iterator[Asked]:
+    def finished(self, timeout_s: float = 0.0) -> Iterator[RunningInference]:
         """Yield what is finished and whose turn it is.
 
         Parameters
@@ -90,18 +90,18 @@ class Inferring:
         timeout_s
             How long to wait for the next.
         """
-        while self._asked:
-            head = self._asked[0].future
+        while self._running:
+            head = self._running[0].future
             if not head.done() and not (timeout_s and _wait(head, timeout_s)):
                 return
-            yield self._asked.popleft()
+            yield self._running.popleft()
 
-    def begin_anew(self) -> list[Due]:
+    def begin_anew(self) -> list[DueInference]:
         """Replace workers of which one has died; return what was in the making."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = self._begin()
-        lost = [asked.due for asked in self._asked]
-        self._asked.clear()
+        lost = [running.due for running in self._running]
+        self._running.clear()
         return lost
 
     def close(self) -> None:
@@ -119,9 +119,9 @@ class Inferring:
         )
 
 
-def died(asked: Asked) -> bool:
+def died(running: RunningInference) -> bool:
     """Say whether an inference ended because its worker did."""
-    return isinstance(asked.future.exception(), BrokenExecutor)
+    return isinstance(running.future.exception(), BrokenExecutor)
 
 
 def _wait(future: Future[Inference], timeout_s: float) -> bool:

@@ -36,10 +36,10 @@ from schemas.process.eventlog import EventLog
 from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
 from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.inbox import hand_over, read
-from skeleton_job.edge.inferring import Asked, Inferring, died
+from skeleton_job.edge.inferring import Inferring, RunningInference, died
 from skeleton_job.edge.outbox import Outbox
 from skeleton_job.layout.skeleton import Inference
-from skeleton_job.tasks.inference import Due, Question
+from skeleton_job.tasks.inference import DueInference, InferenceInput
 
 PROCESS: Final = "skeleton"
 INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, RNIC_COUNTERS)
@@ -66,7 +66,7 @@ class Service:
     _ready: bool = False
     _behind: set[tuple[str, int]] = field(default_factory=set)
     _names: dict[str, Topic] = field(default_factory=dict)
-    _waiting: dict[str, Due] = field(default_factory=dict)
+    _waiting: dict[str, DueInference] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class Service:
             key = message.key()
             if topic is PINGLIST and isinstance(key, bytes):
                 # The agent sees garbage as its latest list: it needs a good one.
-                self.core.own_list(key.decode(errors="replace"), None)
+                self.core.apply_own_list(key.decode(errors="replace"), None)
             return
         hand_over(self.core, topic, name, record)
 
@@ -179,25 +179,25 @@ class Service:
         self.log.warning("skeleton.consumer_error", error=error.str(), topic=message.topic())
 
     def _take_answers(self, inferring: Inferring, outbox: Outbox, timeout_s: float = 0.0) -> None:
-        for asked in inferring.answered(timeout_s):
-            if died(asked):
-                # Perhaps of this job: it waits for its next window. The others are asked again.
+        for running in inferring.finished(timeout_s):
+            if died(running):
+                # Perhaps of this job: it waits for its next window. The others are submitted again.
                 lost = inferring.begin_anew()
-                self._failed(asked, "its worker died")
+                self._failed(running, "its worker died")
                 self._waiting = {due.task_id: due for due in lost} | self._waiting
                 return
-            error = asked.future.exception()
+            error = running.future.exception()
             if error is None:
-                self._answered(asked.question, asked.future.result(), outbox)
+                self._apply_inference(running.inputs, running.future.result(), outbox)
             elif isinstance(error, (ValueError, ArithmeticError, LookupError)):
                 # One job's strange counters must not end the service of all others.
-                self._failed(asked, repr(error))
+                self._failed(running, repr(error))
             else:
                 raise error
 
-    def _failed(self, asked: Asked, error: str) -> None:
+    def _failed(self, running: RunningInference, error: str) -> None:
         self.core.counts["inferences_failed"] += 1
-        self.log.error("skeleton.inference_failed", task_id=asked.due.task_id, error=error)
+        self.log.error("skeleton.inference_failed", task_id=running.due.task_id, error=error)
 
     def _infer(self, inferring: Inferring) -> None:
         for due in self.core.inferences_due():
@@ -208,19 +208,21 @@ class Service:
         while self._waiting and inferring.has_room:
             # Only now are the readings taken out: those of all jobs at once would fill the memory.
             due = self._waiting.pop(next(iter(self._waiting)))
-            question = self.core.question(due)
-            if question is None:
+            inputs = self.core.inference_input(due)
+            if inputs is None:
                 continue
             try:
-                inferring.ask(due, question)
+                inferring.submit(due, inputs)
             except BrokenExecutor:
                 # Whoever died is told of with the answers.
                 self._waiting = {due.task_id: due} | self._waiting
                 return
 
-    def _answered(self, question: Question, inference: Inference, outbox: Outbox) -> None:
+    def _apply_inference(
+        self, inputs: InferenceInput, inference: Inference, outbox: Outbox
+    ) -> None:
         self.core.counts["inferences"] += 1
-        task_id = question.job.task_id
+        task_id = inputs.job.task_id
         self.log.info(
             "skeleton.inferred",
             task_id=task_id,
@@ -231,7 +233,7 @@ class Service:
             pairs=len(inference.pairs),
             reason=inference.reason,
         )
-        record = self.core.answered(question, inference)
+        record = self.core.apply_inference(inputs, inference)
         if record is not None:
             self.log.info("skeleton.published", task_id=task_id, version=record.version)
             outbox.send(

@@ -26,7 +26,7 @@ class InferenceConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueInference:
     """An inference that is due; its readings stay in the store until a worker is free."""
 
     task_id: str
@@ -34,18 +34,18 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class InferenceInput:
     """The input of one inference, complete, so that another thread or process can run it."""
 
     job: Job
     window_ns: tuple[int, int]
     readings: Readings
 
-    def without_readings(self) -> "Question":
+    def without_readings(self) -> "InferenceInput":
         """Return a copy to keep while another process has the readings."""
         return replace(self, readings=self.readings.none())
 
-    def answer(self) -> Inference:
+    def infer(self) -> Inference:
         """Return the inference; the window starts no earlier than the job's first reading."""
         start_ns, end_ns = self.window_ns
         bin_ns = self.readings.tick_ns

@@ -1,4 +1,9 @@
-"""A closed window's statistics by a kernel; `streams.columns.statistics` is its slow twin.
+"""Exact statistics of a closed window by a kernel, every 5-tuple at once.
+
+Percentiles are nearest-rank (Hyndman and Fan's type 1, numpy's `inverted_cdf`): the smallest
+observed value with at least that share of the sample at or below it. They are observed values
+and integers, so that the same results give the same window, in whatever order they came. The mean
+is rounded half up, the population's standard deviation to the nearest integer.
 
 The results are put together by row, by counting, and each row's few values are sorted where
 they lie.
@@ -12,7 +17,7 @@ from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
 from schemas.columns.compiled import compiled, inlined
-from streams.columns.statistics import COLUMNS, NONE, PERCENTS
+from streams.columns.quantities import COLUMNS, COUNT, MEDIANS, NONE, PERCENTS, ROUND_TRIP
 
 # Up to so many values each one's rank is counted against all others: without a branch, so that
 # the processor takes eight at a time. At 30 values twice as fast as by digits, as fast at some 80.
@@ -25,32 +30,44 @@ VALUE_BITS: Final = 63
 LARGE: Final = 4_096
 # Rows whose slots are read together.
 TILE: Final = 64
-# Round trips have several.
-NO_COLUMN: Final = -1
 NO_COUNTS: Final = np.zeros(0, np.int32)
-NO_SLOTS: Final = np.zeros((3, 0, 0), np.int32)
+NO_SLOTS: Final = np.zeros((COUNT, 0, 0), np.int32)
 
 _P25, _P50, _P75, _P90, _P99 = PERCENTS
 _MIN: Final = COLUMNS.index("min_ns")
 _MEAN: Final = COLUMNS.index("mean_ns")
 _STD: Final = COLUMNS.index("std_ns")
 _MAX: Final = COLUMNS.index("max_ns")
-_HOST: Final = COLUMNS.index("host_delay_p50_ns")
-_RESPONDER: Final = COLUMNS.index("responder_delay_p50_ns")
 
 
-def window_values(
-    rows: Int64s, rtt_ns: Int64s, host_ns: Int64s, responder_ns: Int64s
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Return what `streams.columns.statistics.window_values` returns."""
-    return chunk_values([(rows, rtt_ns, host_ns, responder_ns)], NO_COUNTS, NO_SLOTS)
+# Rows (5-tuples) of some results, (n,); their values, (quantities, n), -1 where not measured.
+Chunk = tuple[Int64s, Int64s]
+# Rows, results sent, answered, and statistics by row, as `window_values` returns them.
+Values = tuple[Int64s, Int64s, Int64s, Int64s]
+
+
+def window_values(rows: Int64s, values: Int64s) -> Values:
+    """Return what a window says of each row that has results in it.
+
+    Parameters
+    ----------
+    rows : (n,)
+        Of each result.
+    values : (quantities, n)
+        In nanoseconds; negative: not measured, a round trip: of a lost probe.
+
+    Returns
+    -------
+    tuple
+        Rows, ascending; results sent; answered; statistics by row, shape (rows, len(COLUMNS)),
+        -1 where no probe answered or nothing was measured.
+    """
+    return chunk_values([(rows, values)], NO_COUNTS, NO_SLOTS)
 
 
 def chunk_values(
-    chunks: Sequence[tuple[Int64s, Int64s, Int64s, Int64s]],
-    counts: NDArray[np.int32],
-    slots: NDArray[np.int32],
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    chunks: Sequence[Chunk], counts: NDArray[np.int32], slots: NDArray[np.int32]
+) -> Values:
     """Return the same of the rows that chunks have results of, and slots perhaps some more.
 
     From where they lie: all of a window in one array is hundreds of megabytes, and to get these
@@ -63,14 +80,16 @@ def chunk_values(
     counts, slots
         As of `streams.columns.slots.slot_values`.
     """
-    parts = [tuple(map(_plain, chunk)) for chunk in chunks if len(chunk[0]) >= LARGE]
+    parts = [(_plain(rows), _plain(values)) for rows, values in chunks if len(rows) >= LARGE]
     small = [chunk for chunk in chunks if len(chunk[0]) < LARGE]
     if small:
         # Rounds that came alone: to go through each by itself would take longer.
-        parts.append(tuple(_plain(np.concatenate(column)) for column in zip(*small, strict=True)))
-    capacity = max(int(rows.max(initial=-1)) for rows, *_ in parts) + 1
+        together = [rows for rows, _ in small], [values for _, values in small]
+        whole = np.concatenate(together[0]), np.concatenate(together[1], axis=1)
+        parts.append((_plain(whole[0]), _plain(whole[1])))
+    capacity = max(int(rows.max(initial=-1)) for rows, _ in parts) + 1
     sent = np.zeros(capacity, np.int64)
-    for rows, *_ in parts:
+    for rows, _ in parts:
         _count(rows, sent)
     present = np.flatnonzero(sent)
     held = np.zeros(len(present), np.int32)
@@ -84,19 +103,19 @@ def chunk_values(
     ok = np.empty(len(present), np.int64)
     room = np.empty(max(FEW, int(sent.max(initial=0))), np.int64)
     digits = np.empty(DIGITS, np.int64)
-    values = np.full((len(present), len(COLUMNS)), NONE, np.int64)
+    statistics = np.full((len(present), len(COLUMNS)), NONE, np.int64)
     used = np.empty(len(present), np.int64)
-    for quantity, column in ((0, NO_COLUMN), (1, _HOST), (2, _RESPONDER)):
+    for quantity in range(COUNT):
         used[:] = 0
-        for part in parts:
-            _group(part[0], part[1 + quantity], place, starts, grouped, used)
+        for rows, values in parts:
+            _group(rows, values[quantity], place, starts, grouped, used)
         _group_slots(present, held, slots[quantity], starts, grouped, used)
-        if column == NO_COLUMN:
+        if quantity == ROUND_TRIP:
             ok[:] = used
-            _describe(starts, grouped, used, values, room, digits)
+            _describe(starts, grouped, used, statistics, room, digits)
         else:
-            _middle(starts, grouped, used, values, column, room, digits)
-    return present, sent, ok, values
+            _middle(starts, grouped, used, statistics, MEDIANS + quantity, room, digits)
+    return present, sent, ok, statistics
 
 
 def _plain(column: Int64s) -> Int64s:

@@ -18,6 +18,7 @@ from schemas.columns.plan import FieldTable, Kind, Plan, Wanted
 from schemas.columns.wire import BAD, read_block, same_bytes
 from schemas.enums import ProbeStatus
 from streams.columns.index import NONE, FlowArrays, NameArrays, find_flow, find_name
+from streams.columns.quantities import COUNT, QUANTITIES
 from streams.columns.rounds import TRANSPORT_CODES
 
 
@@ -41,9 +42,11 @@ class Item(IntEnum):
     TRANSPORT = 1
     # 1: answered.
     OK = 2
-    RTT_NS = 3
-    HOST_NS = 4
-    RESPONDER_NS = 5
+    # The first of the quantities (`streams.columns.quantities`).
+    VALUES = 3
+
+
+ITEMS: Final = int(Item.VALUES) + COUNT
 
 
 ROUNDS: Final = FieldTable(
@@ -62,9 +65,10 @@ ROUNDS: Final = FieldTable(
         "status": Wanted(
             Item.OK, Kind.ENUM, {s.value: int(s is ProbeStatus.OK) for s in ProbeStatus}
         ),
-        "rtt_ns": Wanted(Item.RTT_NS, Kind.NULLABLE_LONG),
-        "prober_delay_ns": Wanted(Item.HOST_NS, Kind.NULLABLE_LONG),
-        "responder_delay_ns": Wanted(Item.RESPONDER_NS, Kind.NULLABLE_LONG),
+        **{
+            quantity.field: Wanted(Item.VALUES + number, Kind.NULLABLE_LONG)
+            for number, quantity in enumerate(QUANTITIES)
+        },
     },
     key=(("src", "string"), ("dst", "string"), ("flow", "int")),
 )
@@ -99,7 +103,7 @@ def read_round(
     ----------
     data : uint8, padded; the round without its header is data[at:end]
     fields : (len(Field), messages), written at `message`
-    items : (len(Item), room), rows : (room,), written from `first` on
+    items : (ITEMS, room), rows : (room,), written from `first` on
     """
     seed = names.seed[0]
     at = read_part(data, at, end, plan, 0, plan.items_at, fields, message)

@@ -11,6 +11,7 @@ from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ProbeStatus, Transport
 from schemas.ids import MAX_ID_CHARS
 from schemas.topics import PROBE_ROUND
+from streams.columns.quantities import QUANTITIES, ROUND_TRIP
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 
 MAX_RESULTS: Final = int(bounds.bound_of(PROBE_ROUND.name, "results").greatest)
@@ -36,17 +37,15 @@ class InvalidRoundError(ValueError):
 class RoundColumns:
     """Results of one round, in the order sent; arrays of one length.
 
-    `ok` means answered with a round-trip time. `rtt_ns` is 0 where not ok,
-    `host_ns` and `responder_ns` are -1 where not measured. `keys` holds the
-    agent in front, so that two agents never share state.
+    `ok` means answered with a round-trip time. `values`, (quantities, n), are in the order of
+    `streams.columns.quantities`: `MISSING` where not measured, the round trip also where not ok.
+    `keys` holds the agent in front, so that two agents never share state.
     """
 
     keys: list[FlowKey]
     sent_ns: Int64s
     ok: Bools
-    rtt_ns: Int64s
-    host_ns: Int64s
-    responder_ns: Int64s
+    values: Int64s
     transport: list[str]
     started_ns: int
     reach_ns: int
@@ -81,32 +80,33 @@ def round_columns(datum: dict[str, Any]) -> RoundColumns:
     src = [r["src"] for r in results]
     dst = [r["dst"] for r in results]
     flow = [r["flow"] for r in results]
-    rtt = [r["rtt_ns"] for r in results]
-    answered = np.array(
-        [r["status"] == OK and t is not None for r, t in zip(results, rtt, strict=True)], np.bool_
-    )
+    answered = np.array([r["status"] == OK and r["rtt_ns"] is not None for r in results], np.bool_)
     try:
         offsets = np.array([r["sent_offset_ns"] for r in results], np.int64)
-        rtts = _column(rtt)
-        host = _column([r["prober_delay_ns"] for r in results])
-        responder = _column([r["responder_delay_ns"] for r in results])
+        values = np.array([_column([r[q.field] for r in results]) for q in QUANTITIES])
     except OverflowError as error:
         raise InvalidRoundError(f"a number beyond 64 bits: {error}") from error
     if results:
-        _check_numbers(offsets, rtts, flow)
+        _check_numbers(offsets, values[ROUND_TRIP], flow)
         _check_ids(src)
         _check_ids(dst)
+    values[ROUND_TRIP] = np.where(answered, np.maximum(values[ROUND_TRIP], 0), MISSING)
     return RoundColumns(
         keys=list(zip(repeat(agent), src, dst, flow)),
         sent_ns=started_ns + offsets,
         ok=answered,
-        rtt_ns=np.where(answered, np.maximum(rtts, 0), 0),
-        host_ns=host,
-        responder_ns=responder,
+        values=values,
         transport=[r["transport"] for r in results],
         started_ns=started_ns,
         reach_ns=started_ns + (int(offsets.max()) if len(offsets) else 0),
     )
+
+
+def measured(**columns: Int64s) -> Int64s:
+    """Return columns by field as `RoundColumns.values`; quantities without one are not measured."""
+    (size,) = {len(column) for column in columns.values()}
+    missing = np.full(size, MISSING, np.int64)
+    return np.array([columns.get(quantity.field, missing) for quantity in QUANTITIES])
 
 
 def _column(values: list[int | None]) -> Int64s:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
 from schemas.columns.compiled import compiled
-from streams.columns.closing import NO_COLUMN, describe_sorted, rank
-from streams.columns.statistics import COLUMNS, NONE
+from streams.columns.closing import describe_sorted, rank
+from streams.columns.quantities import COLUMNS, COUNT, MEDIANS, NONE, ROUND_TRIP
 
 # 5-tuples that are sorted together: the tile, of slots times these, stays in the first cache.
 TILE: Final = 32
@@ -24,8 +24,6 @@ EMPTY: Final = 2**31 - 1
 # Largest value that a slot holds.
 MOST: Final = EMPTY - 1
 
-_HOST: Final = COLUMNS.index("host_delay_p50_ns")
-_RESPONDER: Final = COLUMNS.index("responder_delay_p50_ns")
 _P50: Final = 50
 
 Plane = NDArray[np.int32]
@@ -52,15 +50,14 @@ def network(slots: int) -> NDArray[np.int32]:
 
 
 def slot_values(counts: Plane, slots: Plane) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Return what `streams.columns.statistics.window_values` returns.
+    """Return what `streams.columns.closing.window_values` returns.
 
     Parameters
     ----------
     counts
         (rows,) slots that are used.
     slots
-        (3, slots, rows); round trips, delays in the prober's and the responder's host; -1: lost,
-        or not measured.
+        (quantities, slots, rows); -1: not measured.
     """
     present = np.flatnonzero(counts).astype(np.int64)
     ok = np.empty(len(present), np.int64)
@@ -93,7 +90,7 @@ def _describe(
         if most == 0:
             continue
         here = number
-        for quantity, column in ((0, NO_COLUMN), (1, _HOST), (2, _RESPONDER)):
+        for quantity in range(COUNT):
             _sort_tile(counts, slots[quantity], first, rows, most, pairs, tile)
             here = number
             for place in range(rows):
@@ -102,14 +99,14 @@ def _describe(
                     continue
                 none = _negative(tile, place, count)
                 known = count - none
-                if column == NO_COLUMN:
+                if quantity == ROUND_TRIP:
                     ok[here] = known
                     for nth in range(known):
                         room[nth] = tile[none + nth, place]
                     if known > 0:
                         describe_sorted(room[:known], values, here)
                 elif known > 0:
-                    values[here, column] = tile[none + rank(known, _P50), place]
+                    values[here, MEDIANS + quantity] = tile[none + rank(known, _P50), place]
                 here += 1
         number = here
 

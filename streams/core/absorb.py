@@ -18,6 +18,7 @@ from schemas.columns.interpreter import NULL
 from schemas.columns.plan import Plan
 from schemas.units import SECOND_NS
 from streams.columns.index import FlowArrays, NameArrays
+from streams.columns.quantities import COUNT, ROUND_TRIP
 from streams.columns.round_kernel import Field, Item, read_round
 from streams.columns.rounds import MAX_TIME_US, MISSING
 from streams.columns.slots import MOST
@@ -51,9 +52,8 @@ _STARTED_US: Final = int(Field.STARTED_US)
 _OFFSET_NS: Final = int(Item.OFFSET_NS)
 _TRANSPORT: Final = int(Item.TRANSPORT)
 _OK: Final = int(Item.OK)
-_RTT_NS: Final = int(Item.RTT_NS)
-_HOST_NS: Final = int(Item.HOST_NS)
-_RESPONDER_NS: Final = int(Item.RESPONDER_NS)
+_VALUES: Final = int(Item.VALUES)
+_RTT_NS: Final = _VALUES + ROUND_TRIP
 
 # Places of `now`, the kernel's clock and counts.
 WATERMARK_NS: Final = 0
@@ -110,19 +110,21 @@ class RecentArrays(NamedTuple):
 class SlotArrays(NamedTuple):
     """Results of the open windows; a window's place is its index modulo their number.
 
-    A round trip of -1 stands for a lost probe, a delay of -1 for one that was not measured.
+    A value of -1 was not measured; the round trip of a lost probe is -1.
 
     Attributes
     ----------
     counts : (windows, rows) int32; slots in use
-    values : (windows, 3, slots, rows) int32; round trip, prober's and responder's delay
+    values : (windows, quantities, slots, rows) int32
     spilled : (windows,) int64; results without a slot: values too large, slots too few
-    spill : (windows, 4, SPILL) int64; their rows and values
+    spill_rows : (windows, SPILL) int64; their rows
+    spill : (windows, quantities, SPILL) int64; their values
     """
 
     counts: NDArray[np.int32]
     values: NDArray[np.int32]
     spilled: NDArray[np.int64]
+    spill_rows: NDArray[np.int64]
     spill: NDArray[np.int64]
 
 
@@ -235,12 +237,9 @@ def _absorb_round(
         offset = items[_OFFSET_NS, place]
         least = min(least, offset)
         most = max(most, offset)
-        if not (
-            _is_delay(items[_RTT_NS, place])
-            and _is_delay(items[_HOST_NS, place])
-            and _is_delay(items[_RESPONDER_NS, place])
-        ):
-            return NOT_PLAIN
+        for quantity in range(COUNT):
+            if not _is_delay(items[_VALUES + quantity, place]):
+                return NOT_PLAIN
     if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < bounds.closed_ns:
         return NOT_PLAIN
     reach_ns = max(now[REACH_NS], started_ns + most)
@@ -411,20 +410,21 @@ def _gather(
         later = started_ns + items[_OFFSET_NS, place] >= bound_ns
         window = (last if later else first) % width
         row = rows[place]
-        # Whatever is negative, null's mark among it, is not measured.
-        host = max(items[_HOST_NS, place], MISSING)
-        responder = max(items[_RESPONDER_NS, place], MISSING)
-        rtt = MISSING if _is_lost(items, place) else max(items[_RTT_NS, place], 0)
+        # Whatever is negative, null's mark among it, is not measured; a round trip counts as 0.
+        items[_RTT_NS, place] = MISSING if _is_lost(items, place) else max(items[_RTT_NS, place], 0)
+        largest = MISSING
+        for quantity in range(COUNT):
+            largest = max(largest, items[_VALUES + quantity, place])
         slot = slots.counts[window, row]
-        if slot < most and max(rtt, host, responder) <= MOST:
-            slots.values[window, 0, slot, row] = rtt
-            slots.values[window, 1, slot, row] = host
-            slots.values[window, 2, slot, row] = responder
+        if slot < most and largest <= MOST:
+            for quantity in range(COUNT):
+                value = max(items[_VALUES + quantity, place], MISSING)
+                slots.values[window, quantity, slot, row] = value
             slots.counts[window, row] = slot + 1
         else:
             used = slots.spilled[window]
-            slots.spill[window, 0, used] = row
-            slots.spill[window, 1, used] = rtt
-            slots.spill[window, 2, used] = host
-            slots.spill[window, 3, used] = responder
+            slots.spill_rows[window, used] = row
+            for quantity in range(COUNT):
+                value = max(items[_VALUES + quantity, place], MISSING)
+                slots.spill[window, quantity, used] = value
             slots.spilled[window] = used + 1

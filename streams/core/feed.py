@@ -16,10 +16,10 @@ from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.columns.blocks import Block, Blocks
 from schemas.units import US_NS
 from streams.columns.round_kernel import ROUNDS
-from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.metrics import Metric
 from streams.core.outputs import Output
-from streams.core.plain_rounds import PlainRounds
+from streams.core.partition import RefusedRoundError
 from streams.core.window_bytes import WindowBytes
 
 
@@ -82,38 +82,25 @@ class Processed(Generic[M]):
 
 
 class Feed:
-    """Gives messages to one partition's machine.
+    """Gives messages to one partition's machine."""
 
-    Parameters
-    ----------
-    kernels
-        Whether plain rounds go through the kernels; tests compare both ways.
-    """
-
-    def __init__(self, machine: PartitionMachine, codec: Codec, *, kernels: bool = True) -> None:
+    def __init__(self, machine: PartitionMachine, codec: Codec) -> None:
         self._machine = machine
         self._codec = codec
         self._partition = machine.identity.partition
-        self._kernels = kernels
-        if kernels:
-            self._plain = PlainRounds(machine)
-            self._blocks = Blocks(codec.framer, ROUNDS)
+        self._blocks = Blocks(codec.framer, ROUNDS)
 
     def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
         """Process messages in order; yield what they publish, in order."""
-        if not self._kernels:
-            for message in messages:
-                yield self._process_one(message)
-            return
         latest_us = np.array([_latest_us(m) for m in messages], np.int64)
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
             while at < len(block):
-                at, outputs = self._plain.process(block, at, latest_us[block.first :])
+                at, outputs = self._machine.process_plain(block, at, latest_us[block.first :])
                 if outputs:
                     yield Processed(outputs)
                 if at < len(block):
-                    yield self._process_one(messages[block.first + at], block, at)
+                    yield self.process_one(messages[block.first + at], block, at)
                     at += 1
 
     def warm(self, messages: Sequence[RoundMessage]) -> None:
@@ -127,7 +114,7 @@ class Feed:
             self._machine.live = True
             self._machine.counts = counts
 
-    def _process_one(self, message: M, block: Block | None = None, at: int = 0) -> Processed[M]:
+    def process_one(self, message: M, block: Block | None = None, at: int = 0) -> Processed[M]:
         """Process a message by itself; the kernel learns what it did not know in `block`."""
         self._machine.counts["rounds_alone"] += 1
         offset = int(message.offset() or 0)
@@ -152,7 +139,7 @@ class Feed:
             )
             return Processed(refused=Refused(message, reason, error.counter))
         if block is not None:
-            self._plain.learn(block, at, datum)
+            self._machine.learn(block, at, datum)
         return Processed(outputs)
 
 

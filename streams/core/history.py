@@ -8,21 +8,19 @@ what is decided does not depend on when they come.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from schemas.columns.arrays import Int64s
 from schemas.columns.interpreter import NULL
 from schemas.units import US_NS
+from streams.columns.quantities import NONE
 from streams.columns.rounds import FlowKey
-from streams.columns.statistics import COLUMNS, NONE
 from streams.columns.table import FIRST_ROWS, NO_ROW, Links, Table, grown
 from streams.core.published import WindowColumns
 from streams.core.window_records import WindowBatch
 from streams.detectors.base import MIN_ANSWERS, Decision, FeatureBatch, WindowDetector
-
-HOST_DELAY: Final = COLUMNS.index("host_delay_p50_ns")
 
 
 class ProbedFlows:
@@ -111,7 +109,7 @@ def closed_features(
                 features_ns=part.features[places],
                 answers=part.ok[places],
                 sent=part.sent[places],
-                host_delay_p50_ns=part.values[places, HOST_DELAY],
+                medians_ns=part.medians[places],
                 transports=part.transports[places],
             )
 
@@ -142,7 +140,7 @@ def published_features(
             features_ns=run.features,
             answers=run["ok"],
             sent=run["sent"],
-            host_delay_p50_ns=np.maximum(run["host_delay_p50_ns"], NONE),
+            medians_ns=np.maximum(run.medians, NONE),
             transports=run["transport"],
         )
         if len(set(run.numbers.tolist())) == len(run):

@@ -11,58 +11,37 @@ processes the look-back this way; then it gets the published tail by `restore`, 
 and `expect`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from schemas.columns.arrays import Int64s
+from schemas.columns.blocks import Block
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import US_NS
-from streams.columns.rounds import RoundColumns, round_columns
+from streams.columns.rounds import RoundColumns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
-from streams.core.anchors import Anchor, Anchors, horizon_ns, retire_ns
-from streams.core.clock import ClockState, SeenRounds, step
+from streams.core.anchors import Anchor, retire_ns
+from streams.core.clock import ClockState
 from streams.core.detection import Detection
 from streams.core.history import Earlier
-from streams.core.metrics import Metric
 from streams.core.outputs import (
     Output,
     anomaly_output,
     progress,
     window_output,
 )
+from streams.core.partition import START, Identity, PartitionState, Step, observe_round
+from streams.core.plain_rounds import PlainRounds
 from streams.core.published import WindowColumns, columns_of
 from streams.core.window_records import WindowBatch, window_batch
-from streams.core.windows import ClosedWindow, Windows
-from streams.detectors.base import Detector, ResultBatch
-from streams.detectors.recent import RecentProbes
+from streams.core.windows import ClosedWindow
+from streams.detectors.base import Detector
 from streams.detectors.registry import DETECTORS
 
-START: Final = ClockState()
 
-
-class RefusedRoundError(ValueError):
-    """A round that goes to the dead letters; `counter` names what is counted."""
-
-    def __init__(self, counter: Metric, reason: str) -> None:
-        self.counter = counter
-        super().__init__(reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whose outputs these are."""
-
-    cluster: str
-    partition: int
-
-
-class PartitionMachine:
-    """State of one partition.
+class PartitionMachine(PartitionState):
+    """A partition with its detectors.
 
     Parameters
     ----------
@@ -95,19 +74,11 @@ class PartitionMachine:
         publish_windows: bool = True,
         detectors: Sequence[type[Detector]] = DETECTORS,
     ) -> None:
-        self.config = config
+        super().__init__(config, identity, anchor, floor_ns)
         self._publish_windows = publish_windows
         self.windows_to: Callable[[WindowBatch], None] | None = None
         self.live = True
-        self.identity = identity
-        self.clock = anchor.clock
-        self.counts: Counter[str] = Counter()
-        self.anchors = Anchors(horizon_ns(config), anchor)
-        self.seen = SeenRounds(horizon_ns(config))
-        self.windows = Windows(config.window_ns, floor_ns)
-        self.recent = RecentProbes(anchor.clock.reach_ns)
-        if anchor.clock.watermark_ns is not None:
-            self.windows.close(anchor.clock.watermark_ns - config.lateness_ns)
+        self._plain = PlainRounds(self)
         self._first_open = self.windows.first_open
         self.detection = Detection(
             config, identity.cluster, self.recent, lambda: self.windows.first_open, detectors
@@ -165,44 +136,49 @@ class PartitionMachine:
         RefusedRoundError
             If the round cannot count; the state knows it was there.
         """
-        before = self.clock
-        self.detection.begin_round()
-        observed = self._observe_round(datum, offset, columns)
-        if observed is None:
-            return []
-        anomalies, closed = observed
-        return self._outputs(before, anomalies, closed)
+        step = observe_round(self, datum, offset, columns)
+        return [] if step is None else self._finish_round(step)
 
-    def finish_round(self, before: ClockState, results: ResultBatch) -> list[Output]:
-        """Return what is published of a round that is in windows and rings already.
+    def process_plain(self, block: Block, at: int, latest_us: Int64s) -> tuple[int, list[Output]]:
+        """Process plain rounds from number `at` of a block on.
 
-        For a caller that enters rounds there itself (`streams.core.plain_rounds`), as the next
-        two methods are.
+        Whether a round goes through here or through `process` changes no output.
 
         Parameters
         ----------
-        before
-            The clock before the round.
-        results
-            All of its results of 5-tuples that lost a probe in it or are watched.
+        latest_us
+            How late each round of the block may start, by its arrival.
+
+        Returns
+        -------
+        int
+            The first round that is not plain; the block's length if all are plain.
+        list of Output
+            What the rounds publish, in order.
         """
+        outputs: list[Output] = []
+        for step in self._plain.observe(block, at, latest_us, lambda: not self.open_anomalies):
+            if isinstance(step, Step):
+                outputs += self._finish_round(step)
+                continue
+            at = step.behind
+            if len(step.answers.rows):
+                self.detection.observe_results(step.answers, decide=False)
+            if self.live:
+                outputs += [anomaly_output(self._progress(grid_ns)) for grid_ns in step.grid_ns]
+        return at, outputs
+
+    def learn(self, block: Block, at: int, datum: Mapping[str, Any]) -> None:
+        """Enter the names and 5-tuples of a round of a block that was processed by itself."""
+        self._plain.learn(block, at, datum)
+
+    def _finish_round(self, step: Step) -> list[Output]:
+        """Return what is published of a round that is in windows and rings already."""
         self.detection.begin_round()
-        anomalies = self.detection.observe_results(results, decide=self.live)
+        anomalies = self.detection.observe_results(step.results, decide=self.live)
         watermark_ns = self.clock.watermark_ns or 0
         closed = self.windows.close(watermark_ns - self.config.lateness_ns)
-        return self._outputs(before, anomalies, closed)
-
-    def observe_answers(self, rows: Int64s, sent_ns: Int64s, before_ns: Int64s) -> None:
-        """Observe answers of watched 5-tuples, of rounds in which no anomaly was open."""
-        if len(rows):
-            answers = ResultBatch(rows, sent_ns, np.ones(len(rows), np.bool_), before_ns)
-            self.detection.observe_results(answers, decide=False)
-
-    def progress_marks(self, grid_ns: Iterable[int]) -> list[Output]:
-        """Return the marks of grid points that were reached while no anomaly was open."""
-        if not self.live:
-            return []
-        return [anomaly_output(self._progress(point)) for point in grid_ns]
+        return self._outputs(step.before, anomalies, closed)
 
     def _outputs(
         self, before: ClockState, anomalies: list[Anomaly], closed: list[ClosedWindow]
@@ -269,65 +245,6 @@ class PartitionMachine:
         """Add expected windows, in order, all of one reader; from one other thread."""
         self.detection.add_earlier(part)
 
-    def _observe_round(
-        self,
-        datum: dict[str, Any],
-        offset: int,
-        columns: RoundColumns | None,
-    ) -> tuple[list[Anomaly], list[ClosedWindow]] | None:
-        """Update the state by a round; None for a duplicate."""
-        self.anchors.note(offset, self.clock)
-        if datum["cluster"] != self.identity.cluster:
-            raise RefusedRoundError(
-                "foreign", f"cluster {datum['cluster']!r} instead of {self.identity.cluster!r}"
-            )
-        columns = columns or self._columns(datum)
-        clock, accepted = step(self.clock, datum["agent_id"], columns.started_ns, columns.reach_ns)
-        if not accepted:
-            self.clock = clock
-            raise RefusedRoundError(
-                "clock_ahead", f"started_at={datum['started_at']} is not confirmed by others"
-            )
-        self.counts["rounds"] += 1
-        watermark_ns = clock.watermark_ns or 0
-        identity = (
-            datum["agent_id"], datum["incarnation"], datum["round_seq"], columns.started_ns
-        )  # fmt: skip
-        if self.seen.seen_before(identity, watermark_ns):
-            self._count_duplicates(columns)
-            return None
-        self.clock = clock
-        self.recent.advance(self.clock.reach_ns)
-        anomalies = self._observe_results(columns)
-        return anomalies, self.windows.close(watermark_ns - self.config.lateness_ns)
-
-    @staticmethod
-    def _columns(datum: dict[str, Any]) -> RoundColumns:
-        try:
-            return round_columns(datum)
-        except ValueError as error:
-            raise RefusedRoundError("invalid", str(error)) from error
-
-    def _count_duplicates(self, columns: RoundColumns) -> None:
-        self.counts["duplicate"] += columns.count
-        rows, here = self.recent.known_rows(columns.keys)
-        self.windows.add_repeats(rows, columns.sent_ns[here])
-
-    def _observe_results(self, columns: RoundColumns) -> list[Anomaly]:
-        """Enter the results that come in time into windows and rings; return what they decide."""
-        if not columns.count:
-            return []
-        rows = self.recent.rows(columns.keys)
-        timely = self.windows.add_round(rows, columns)
-        self.counts["results"] += columns.count
-        self.counts["late"] += columns.count - int(timely.sum())
-        before_ns: Int64s = self.recent.flows["last_ns"][rows]
-        self.recent.count_round(columns, rows, timely)
-        results = ResultBatch(
-            rows[timely], columns.sent_ns[timely], columns.ok[timely], before_ns[timely]
-        )
-        return self.detection.observe_results(results, decide=self.live)
-
     def _observe_time(self, before: ClockState) -> list[Anomaly]:
         """Return what the passing of time brings: refreshes, clearings, a progress mark."""
         anomalies: list[Anomaly] = []
@@ -356,7 +273,7 @@ class PartitionMachine:
         grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
         if grid_ns is not None:
             now_ns = min(grid_ns, self.clock.watermark_ns or 0)
-            for row in self.recent.retire(now_ns - retire_ns(self.config)):
+            for row in self.forget_silent(now_ns - retire_ns(self.config)):
                 self.detection.forget_row(row)
 
 

@@ -24,8 +24,8 @@ from schemas.columns.plan import FieldTable, Kind, Plan, Wanted
 from schemas.columns.wire import BAD, same_bytes
 from schemas.records import PathWindow
 from streams.columns.index import NONE, FlowArrays, FlowIndex, find_flow
+from streams.columns.quantities import FEATURES, OBSERVED
 from streams.columns.rounds import TRANSPORT_CODES, FlowKey
-from streams.columns.statistics import FEATURES
 
 
 def _wanted(name: str) -> Wanted:
@@ -34,16 +34,16 @@ def _wanted(name: str) -> Wanted:
     return Wanted(PLACES[name], Kind.NULLABLE_LONG if name.endswith("_ns") else Kind.LONG)
 
 
-# What is read of a window, and in which order; the features stand together.
+# What is read of a window, and in which order; the features stand together, the medians too.
 FIELDS: Final = (
     *FEATURES,
+    *OBSERVED,
     "transport",
     "window_start_at",
     "window_end_at",
     "sent",
     "ok",
     "lost",
-    "host_delay_p50_ns",
 )
 PLACES: Final = {name: place for place, name in enumerate(FIELDS)}
 WINDOWS: Final = FieldTable(
@@ -98,6 +98,12 @@ class WindowColumns:
     def features(self) -> Int64s:
         """The seven features, (n, 7)."""
         out: Int64s = self.values[: len(FEATURES)].T
+        return out
+
+    @property
+    def medians(self) -> Int64s:
+        """The medians of other quantities, (n, len(OBSERVED))."""
+        out: Int64s = self.values[len(FEATURES) :][: len(OBSERVED)].T
         return out
 
     def take(self, which: Bools | slice) -> "WindowColumns":

@@ -17,8 +17,8 @@ from schemas.columns.encoder import encode_records, make_layout
 from schemas.columns.wire import WORD_BYTES
 from schemas.ids import path_id
 from schemas.version import VERSION
+from streams.columns.quantities import COLUMNS, NONE
 from streams.columns.rounds import FlowKey
-from streams.columns.statistics import COLUMNS, NONE
 from streams.columns.table import grown
 from streams.core.window_records import OF_TRANSPORT, WindowBatch
 

@@ -13,12 +13,13 @@ from schemas.ids import path_id
 from schemas.records import PathWindow
 from schemas.units import US_NS
 from schemas.version import VERSION
+from streams.columns.quantities import COLUMNS, FEATURES, NONE, OBSERVED
 from streams.columns.rounds import TRANSPORTS, FlowKey
-from streams.columns.statistics import COLUMNS, FEATURES, NONE
 from streams.core.windows import ClosedWindow
 from streams.detectors.recent import RecentProbes
 
 FEATURE_PLACES: Final = [COLUMNS.index(name) for name in FEATURES]
+MEDIAN_PLACES: Final = [COLUMNS.index(name) for name in OBSERVED]
 OF_TRANSPORT: Final = tuple(Transport(name) for name in TRANSPORTS)
 
 
@@ -54,6 +55,12 @@ class WindowBatch:
     def features(self) -> Int64s:
         """The seven features, (n, 7)."""
         out: Int64s = self.values[:, FEATURE_PLACES]
+        return out
+
+    @property
+    def medians(self) -> Int64s:
+        """The medians of other quantities, (n, len(OBSERVED))."""
+        out: Int64s = self.values[:, MEDIAN_PLACES]
         return out
 
     def parts(self, length: int) -> Iterator[Self]:

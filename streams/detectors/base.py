@@ -5,9 +5,9 @@ by what they observe: `ProbeDetector` the results of single rounds, `WindowDetec
 of closed windows. A detector keeps its open anomalies; the machine turns its decisions into
 records (`streams.core.detection`).
 
-To add one: write a module with a subclass of one of the two, and enter the class into
-`streams.detectors.registry`. A new kind of anomaly is also a symbol of `AnomalyKind` with its
-family, and a version of the schema; CONTRIBUTING has the recipe.
+To add one: write a module in this package with a subclass of one of the two; the registry
+(`streams.detectors.registry`) finds it. A new kind of anomaly is also a symbol of `AnomalyKind`
+with its family, and a version of the schema; CONTRIBUTING has the recipe.
 `tests/unit/streams/detectors/test_detectors_conformance.py` tests each class of the registry.
 """
 
@@ -24,6 +24,7 @@ from schemas.enums import AnomalyKind, AnomalyState, Transport
 from schemas.records import Anomaly
 from schemas.transports import CAPABILITIES
 from schemas.units import US_NS
+from streams.columns.quantities import OBSERVED
 from streams.columns.rounds import FlowKey
 from streams.columns.table import Table
 from streams.config import DetectionConfig
@@ -133,11 +134,12 @@ class FeatureBatch:
     numbers : (n,) int64
         Whose windows these are.
     features_ns : (n, 7) int64
-        `streams.columns.statistics.FEATURES`.
+        `streams.columns.quantities.FEATURES`.
     sent, answers : (n,) int64
         Probes of the window, and how many were answered.
-    host_delay_p50_ns : (n,) int64
-        Median of the prober's own delay; negative: not measured.
+    medians_ns : (n, len(OBSERVED)) int64
+        Medians of other quantities (`streams.columns.quantities.OBSERVED`); negative: not
+        measured.
     transports : (n,) integers
         Places in `streams.columns.rounds.TRANSPORTS`.
     """
@@ -148,7 +150,7 @@ class FeatureBatch:
     features_ns: Int64s
     sent: Int64s
     answers: Int64s
-    host_delay_p50_ns: Int64s
+    medians_ns: Int64s
     transports: NDArray[np.integer]
 
     def __len__(self) -> int:
@@ -157,6 +159,11 @@ class FeatureBatch:
     def key(self, place: int) -> FlowKey:
         """Return the 5-tuple of a window."""
         return self.flows.key(int(self.numbers[place]))
+
+    def median_ns(self, name: str, place: int) -> int | None:
+        """Return a median of a window by its field of `probe.window.v1`, None: not measured."""
+        value = int(self.medians_ns[place, OBSERVED.index(name)])
+        return None if value < 0 else value
 
     def rows(self, table: Table[FlowKey], *, create: bool = False) -> Int64s:
         """Return the rows of the 5-tuples in a detector's table, `NO_ROW` for those without."""
@@ -174,7 +181,7 @@ class FeatureBatch:
             features_ns=self.features_ns[which],
             sent=self.sent[which],
             answers=self.answers[which],
-            host_delay_p50_ns=self.host_delay_p50_ns[which],
+            medians_ns=self.medians_ns[which],
             transports=self.transports[which],
         )
 

@@ -496,12 +496,11 @@ def _onset_evidence(verdicts: Verdicts, place: int) -> Evidence:
 
 def _with_window(before: Evidence, windows: FeatureBatch, place: int) -> Evidence:
     """Return a window's evidence, beside what the onset was compared with."""
-    host_ns = int(windows.host_delay_p50_ns[place])
     return replace(
         before,
         value=float(windows.features_ns[place, P75]),
         sent=int(windows.sent[place]),
         lost=int(windows.sent[place] - windows.answers[place]),
         rtt_p50_ns=int(windows.features_ns[place, P50]),
-        host_delay_ns=None if host_ns < 0 else host_ns,
+        host_delay_ns=windows.median_ns("host_delay_p50_ns", place),
     )

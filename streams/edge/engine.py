@@ -30,7 +30,7 @@ from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import UNKNOWN_OFFSET, Publisher, Receipt
-from streams.edge.session import Mark, Session
+from streams.edge.session import CommitPoint, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Engine:
         self._idle: dict[int, Idle] = {}
         self._publisher: Publisher | None = None
         # Batches that are not confirmed, oldest first, and where the sessions stood after each.
-        self._sent: deque[tuple[Receipt, list[Mark]]] = deque()
+        self._sent: deque[tuple[Receipt, list[CommitPoint]]] = deque()
         self._commit: Commit | None = None
         self._committed_at = 0.0
         # Partitions whose last commit failed: without new rounds nobody else would try again.
@@ -206,7 +206,7 @@ class Engine:
                 if commit and gone:
                     self._commit_now(gone, wait=True)
             finally:
-                self._unmark({session.partition for session in gone})
+                self._drop_points({session.partition for session in gone})
             if gone and not self._stopping:
                 gone.clear()
                 memory.collect_rarely()
@@ -279,10 +279,10 @@ class Engine:
                 )
         for partition in sorted(current):
             self._take(self._sessions[partition], batch.messages[partition])
-            self._give_up_found(self._sessions[partition])
+            self._give_up_logged(self._sessions[partition])
         if current:
-            marks = [m for p in current if (m := self._sessions[p].mark()) is not None]
-            self._sent.append((self._open_publisher().receipt(), marks))
+            points = [c for p in current if (c := self._sessions[p].commit_point()) is not None]
+            self._sent.append((self._open_publisher().receipt(), points))
             self._settle(leave=UNCONFIRMED)
             self._metrics.add("batches")
             for session in self._sessions.values():
@@ -297,17 +297,17 @@ class Engine:
             # What the clock alone had to say, too.
             self._sent.append((publisher.receipt(), []))
         while self._sent and (len(self._sent) > leave or not self._sent[0][0].open):
-            receipt, marks = self._sent[0]
+            receipt, points = self._sent[0]
             publisher.wait(receipt)
             self._sent.popleft()
-            for mark in marks:
-                mark.settle()
+            for point in points:
+                point.settle()
 
-    def _unmark(self, partitions: set[int]) -> None:
-        """Forget where these stood: a mark would keep the machine in memory."""
+    def _drop_points(self, partitions: set[int]) -> None:
+        """Forget where these stood: a commit point would keep the machine in memory."""
         self._sent = deque(
-            (receipt, [m for m in marks if m.session.partition not in partitions])
-            for receipt, marks in self._sent
+            (receipt, [p for p in points if p.session.partition not in partitions])
+            for receipt, points in self._sent
         )
 
     def _let_nobody_wait(self, partitions: Iterable[int]) -> None:
@@ -345,8 +345,8 @@ class Engine:
                 self._refuse(processed.refused)
         session.next_offset = int(messages[-1].offset() or 0) + 1
 
-    def _give_up_found(self, session: Session) -> None:
-        gone = session.give_up_found()
+    def _give_up_logged(self, session: Session) -> None:
+        gone = session.give_up_logged()
         if gone:
             self._log.warning(
                 "outputs.not_made_again",
@@ -356,7 +356,7 @@ class Engine:
             )
 
     def _publish(self, session: Session, output: Output) -> None:
-        if session.found and session.is_published(output):
+        if session.logged and session.is_published(output):
             self._metrics.add("already_published")
             return
         self._open_publisher().send(
@@ -371,7 +371,7 @@ class Engine:
     def _publish_windows(
         self, session: Session, encoder: WindowBytes, windows: WindowBatch
     ) -> None:
-        if session.found:
+        if session.logged:
             # Those that a predecessor published are recognised one by one.
             for record in windows.records():
                 self._publish(session, window_output(record))

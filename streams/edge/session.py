@@ -48,15 +48,16 @@ from streams.core.anchors import Anchor, horizon_ns
 from streams.core.checkpoint import Checkpoint
 from streams.core.clock import ClockState
 from streams.core.feed import Feed
-from streams.core.machine import Identity, PartitionMachine
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output, window_identity
+from streams.core.partition import Identity
 from streams.core.published import KernelReader
 from streams.edge.earlier import Background, Beat, EarlierWindows, nothing
 from streams.edge.lookback import LogReader
 
 
-class Told(NamedTuple):
-    """An output as it stands in the log: what it says, its event time, its offset."""
+class LoggedOutput(NamedTuple):
+    """An output that a predecessor published beyond the checkpoint."""
 
     identity: str
     event_ns: int
@@ -64,15 +65,15 @@ class Told(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
-    """What is to be made again.
+class LoggedOutputs:
+    """Outputs in the log beyond the checkpoint, which reprocessing the rounds produces again.
 
     Attributes
     ----------
     rounds_end
-        Next round after those that a predecessor can have seen.
+        End of the partition of rounds: a predecessor has seen none beyond.
     last_ns
-        The latest event time.
+        Latest event time of the outputs.
     """
 
     rounds_end: int = 0
@@ -80,19 +81,19 @@ class Found:
     _offsets: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, outputs: Iterable[Told]) -> "Found":
-        """Return what is to be made again of these, of rounds that are yet to be named."""
-        found = cls()
+    def of(cls, outputs: Iterable[LoggedOutput]) -> "LoggedOutputs":
+        """Return the outputs by identity; the caller sets `rounds_end`."""
+        logged = cls()
         for output in outputs:
-            found._offsets.setdefault(output.identity, []).append(output.offset)
-            found.last_ns = max(found.last_ns, output.event_ns)
-        return found
+            logged._offsets.setdefault(output.identity, []).append(output.offset)
+            logged.last_ns = max(logged.last_ns, output.event_ns)
+        return logged
 
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def take(self, identity: str) -> int | None:
-        """Return the offset of an output that is made again; None: it is not there."""
+    def remove(self, identity: str) -> int | None:
+        """Remove an output that was produced again; return its offset, None if it is not logged."""
         offsets = self._offsets.get(identity)
         if not offsets:
             return None
@@ -102,10 +103,10 @@ class Found:
         return offset
 
     def give_up(self, next_offset: int, closed_ns: int, window_ns: int) -> int:
-        """Forget what will never be made again; return how many.
+        """Forget outputs that will never be produced again; return how many.
 
-        By other settings or another version, for instance. What is of a time is made when the
-        windows of that time close, refreshes a step later at most.
+        Other settings or another version wrote them, for instance. An output is produced when the
+        windows of its time close; a refresh comes at most one step later.
 
         Parameters
         ----------
@@ -126,7 +127,7 @@ WINDOWS, ANOMALIES = topics.PROBE_WINDOW.name, topics.ANOMALY.name
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CommitPoint:
     """Where a session stood after some batch, to be committed when its outputs are confirmed.
 
     Attributes
@@ -164,7 +165,7 @@ class Session:
         Number of the assignment; batches of an earlier one are stale.
     settled
         What can be committed: all outputs of earlier rounds are confirmed.
-    found
+    logged
         Outputs of rounds from the committed offset on that a predecessor published. While there
         are any, nothing is committed.
     earlier
@@ -180,7 +181,7 @@ class Session:
     machine: PartitionMachine
     feed: Feed
     settled: Checkpoint
-    found: Found = field(default_factory=Found)
+    logged: LoggedOutputs = field(default_factory=LoggedOutputs)
     earlier: EarlierWindows | None = None
     committed: int = -1
     next_offset: int = field(init=False)
@@ -195,15 +196,17 @@ class Session:
         if self.earlier is not None:
             self.earlier.cancel()
 
-    def mark(self) -> Mark | None:
-        """Return where it stands; what is sent from now on counts for the next mark.
+    def commit_point(self) -> CommitPoint | None:
+        """Return where the session stands; later outputs belong to the next commit point.
 
-        None: it cannot be committed here, and what was sent counts for the next mark, too.
+        None while logged outputs are left: what was sent so far belongs to the next one, too.
         """
-        if self.found:
+        if self.logged:
             return None
         reached, self._reached = self._reached, {}
-        return Mark(self, self.next_offset, self.machine.lookback, self.machine.closed_ns, reached)
+        return CommitPoint(
+            self, self.next_offset, self.machine.lookback, self.machine.closed_ns, reached
+        )
 
     def confirmed(self, topic: Topic) -> Callable[[int], None]:
         """Return a callback that notes the offset of a confirmed output of this batch."""
@@ -216,16 +219,16 @@ class Session:
 
     def is_published(self, output: Output) -> bool:
         """Return whether a predecessor has published it; then it counts as confirmed."""
-        offset = self.found.take(output.identity)
+        offset = self.logged.remove(output.identity)
         if offset is None:
             return False
         self.confirmed(output.topic)(offset)
         return True
 
-    def give_up_found(self) -> int:
-        """Forget what a predecessor published and nobody will make again; return how many."""
+    def give_up_logged(self) -> int:
+        """Forget logged outputs that will never be produced again; return how many."""
         machine = self.machine
-        return self.found.give_up(self.next_offset, machine.closed_ns, machine.config.window_ns)
+        return self.logged.give_up(self.next_offset, machine.closed_ns, machine.config.window_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,16 +273,16 @@ class Restorer:
         feed = Feed(machine, self.codec)
         warmed = self._warm(reader, feed, point, partition)
         earlier = self._rebuild(reader, machine, point)
-        found = Found.of(self._published(reader, partition, point))
-        if found:
-            found.rounds_end = reader.bounds(self._name(topics.PROBE_ROUND), partition)[1]
+        logged = LoggedOutputs.of(self._published(reader, partition, point))
+        if logged:
+            logged.rounds_end = reader.bounds(self._name(topics.PROBE_ROUND), partition)[1]
         session = Session(
             partition=partition,
             epoch=epoch,
             machine=machine,
             feed=feed,
             settled=point,
-            found=found,
+            logged=logged,
             committed=point.offset if Checkpoint.parse(*committed) == point else -1,
         )
         self._begin(session, earlier)
@@ -290,7 +293,7 @@ class Restorer:
             lookback_offset=point.lookback.offset,
             rounds_reread=warmed,
             open_anomalies=machine.open_anomalies,
-            outputs_found=len(session.found),
+            outputs_found=len(session.logged),
         )
         return session
 
@@ -399,7 +402,9 @@ class Restorer:
     def _undecodable(self, error: DecodeError) -> None:
         self.log.warning("output.undecodable", reason=str(error))
 
-    def _published(self, reader: LogReader, partition: int, point: Checkpoint) -> Iterator[Told]:
+    def _published(
+        self, reader: LogReader, partition: int, point: Checkpoint
+    ) -> Iterator[LoggedOutput]:
         """Yield the outputs beyond the checkpoint."""
         for topic, start in (
             (topics.PROBE_WINDOW, point.window_offset),
@@ -415,7 +420,7 @@ class Restorer:
                     continue
                 else:
                     identity, event_at = record.anomaly_id, record.event_at
-                yield Told(identity, event_at * US_NS, offset)
+                yield LoggedOutput(identity, event_at * US_NS, offset)
 
     def _records(
         self, reader: LogReader, topic: Topic, partition: int, start: int, end: int

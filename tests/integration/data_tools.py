@@ -27,7 +27,7 @@ def produce(settings: KafkaSettings, topic: Topic | str, entries: Sequence[Entry
             timestamp=entry.timestamp_ms or 0,
             headers=list(entry.headers),
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def read_all(settings: KafkaSettings, topics: Sequence[Topic]) -> dict[Place, list[Entry]]:

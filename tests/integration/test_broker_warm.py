@@ -14,7 +14,6 @@ from ops.broker.training import train
 
 pytestmark = [
     pytest.mark.broker,
-    pytest.mark.timeout(400),
     pytest.mark.skipif(warm.cache_file() is None, reason="this Java records nothing"),
 ]
 

@@ -81,7 +81,6 @@ def start(world: Mapping[str, str], *options: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.timeout(DEMO_TIMEOUT_S + 30)
 @pytest.mark.parametrize("kind", [LOOPBACK_LAB, NETNS_LAB])
 def test_the_demo_names_the_link_it_cut_and_leaves_nothing(
     world: Mapping[str, str], kind: str

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from ops.lab.counters import counters_dir
-from ops.lab.echo import Arrival
 from ops.lab.errors import LabUsageError
 from ops.lab.shape import LabShape
 from ops.lab.truth import TRUTH_FILE, TruthLog
 from ops.lab.workload import Workload
 from probers.transports.encap import DEFAULT_TTL, EncapType
+from tests.lab_echo import Arrival
 from tests.lab_mesh import ProcessMesh, process_mesh, thread_mesh
 
 SHAPE = LabShape()
 # Long for a packet on loopback, short for a test that waits for one that is lost.
 LOST_S = 0.15
 # For what must come, a stalled machine's patience.
-COMES_S = 20.0
+COMES_S = 60.0
 NEAR = ("job1-w0/r0", "job1-w1/r0")
 FAR = ("job1-w0/r0", "job1-w2/r0")
 RNIC_LINK = "link:leaf:p0-0--rnic:h0/r0"

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localizer.edge.outbox import state_of
 from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS
-from ops.log.watch import Seen, Watch
+from ops.log.watch import Watch, WatchedRecord
 from ops.running.processes import ProcessGroup
 from schemas import topics
 from schemas.codec import Codec
@@ -114,9 +114,11 @@ class Bench:
         """End it by SIGKILL."""
         self._group.kill(NAME)
 
-    def events(self, until: Callable[[list[Seen]], bool], timeout_s: float = 60) -> list[Seen]:
+    def events(
+        self, until: Callable[[list[WatchedRecord]], bool], timeout_s: float = 60
+    ) -> list[WatchedRecord]:
         """Return the fault events once `until` holds of them."""
-        found: list[Seen] = []
+        found: list[WatchedRecord] = []
         with Watch(self.settings, [topics.FAULT_EVENT], from_start=True) as watch:
             deadline = time.monotonic() + timeout_s
             while not until(found):
@@ -215,7 +217,7 @@ def test_killed_at_any_moment_no_fault_is_lost_or_repeated(bench: Bench) -> None
     assert bench.last_states(lambda states: states.keys() == keys).keys() == keys
 
 
-def ends(seen: list[Seen]) -> int:
+def ends(seen: list[WatchedRecord]) -> int:
     """Return how many faults are resolved."""
     return sum(s.record.state is FaultLifecycle.RESOLVED for s in seen)
 

@@ -12,7 +12,7 @@ from ops.lab.suite.faults import FaultBench
 from ops.log.watch import Watch
 from ops.running.pipeline import Pipeline, PipelineConfig
 
-pytestmark = [pytest.mark.broker, pytest.mark.lab, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.broker, pytest.mark.lab]
 
 # Longer than all thresholds of silence, and than a session of the worker's.
 AWAY_S = 8.0

@@ -14,7 +14,6 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 from typer.testing import CliRunner
 
-from ops.broker.apicurio import EmbeddedRegistry
 from ops.broker.errors import OfflineError
 from ops.cli import schemas as schemas_cli
 from ops.topics.schema_registry import LEVEL, RegistryAdmin, subject_of
@@ -24,9 +23,10 @@ from schemas.evolution import cannot_read
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import Registry, RegistryError, codec_for
 from schemas.topics import FAULT_EVENT, FAULT_STATE, PROBE_ROUND, TOPICS, Topic
+from tests.apicurio import EmbeddedRegistry
 from tests.unit.schemas.golden import all_goldens
 
-pytestmark = [pytest.mark.registry, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.registry
 GOLDENS = {(g.topic, g.style): g for g in all_goldens() if g.schema == avro.current(g.topic)}
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from ops.cli import skeleton as command
 from ops.cli.errors import CliError
 from ops.jobs.skeleton_topic import latest_skeleton
-from ops.log.watch import Seen, Watch
+from ops.log.watch import Watch, WatchedRecord
 from schemas.codec import Codec
 from schemas.enums import PingListPhase, TargetOrigin, Transport
 from schemas.kafka.connection import KafkaSettings
@@ -50,7 +50,7 @@ class Wire:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
-        self.seen: list[Seen] = []
+        self.seen: list[WatchedRecord] = []
         self.watch = Watch(settings, [PINGLIST, SKELETON_TOPIC], from_start=True)
         self._producer = Producer(
             {
@@ -73,7 +73,7 @@ class Wire:
         """Wait until all is written."""
         assert self._producer.flush(30) == 0
 
-    def of(self, topic: Topic) -> list[Seen]:
+    def of(self, topic: Topic) -> list[WatchedRecord]:
         """Return all that was published on a topic so far."""
         self.seen += self.watch.poll(0.05)
         return [seen for seen in self.seen if seen.topic == topic.name]

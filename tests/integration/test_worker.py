@@ -318,10 +318,8 @@ def test_worker_that_rebuilds_hears_that_it_is_to_stop(harness: Harness) -> None
     assert harness.stop("first") == 0
     second = harness.start_code("second", SLOW_LOOKBACK)
     harness.wait(lambda: "rebuilding" in second.log.read_text(), "rebuilding", second)
-    began = time.monotonic()
-    # Not killed, and so within what `stop` waits; whole, it takes more than a minute.
+    # Not killed, and so within the 30 s that `stop` waits; whole, it takes more than a minute.
     assert harness.stop("second") == 0
-    assert time.monotonic() - began < 30
     third = harness.start("third")
     harness.publish(log[len(log) // 2 :])
     harness.wait_processed(third)

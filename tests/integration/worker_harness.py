@@ -25,7 +25,8 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.topics import Topic
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
-from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
+from streams.core.partition import Identity, RefusedRoundError
 from streams.edge.lookback import LogReader
 from tests.unit.streams.worlds import Datum, as_bytes
 

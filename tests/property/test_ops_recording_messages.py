@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from ops.recording import message_kernel as kernel
 from ops.recording import messages
 from ops.recording.container import BlockExtent, ContainerReader, ContainerWriter, DamageError
-from ops.recording.message_plan import MAX_DEPTH, PlanError, make_plan
+from ops.recording.message_plan import MAX_DEPTH, Column, make_plan
 from ops.recording.shape import shape_of
 from schemas import avro
 from schemas.avro import SchemaVersion
 from schemas.codec import Codec, to_datum
+from schemas.columns.interpreter import PAD_BYTES
+from schemas.columns.plan import PlanError
 from schemas.columns.wire import BAD
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.topics import PROBE_ROUND, TOPICS, Topic
@@ -210,9 +212,9 @@ def test_a_number_too_long_ends_the_walk(before: int, rest: bytes) -> None:
     key = b"\0\2\2k\0\2\0\2" + bytes([2 * len(rest + overlong)])
     content = b"\0\0\0\2" + bytes([2 * len(key)]) + key + rest + overlong + bytes(4)
     plan = make_plan(avro.current(PROBE_ROUND.name))
-    data = np.frombuffer(bytes([before]) + content + bytes(kernel.PAD_BYTES), np.uint8)[1:]
+    data = np.frombuffer(bytes([before]) + content + bytes(PAD_BYTES), np.uint8)[1:]
     out = np.empty(2 * len(data), np.uint8)
-    places = np.empty((2, kernel.COLUMNS), np.int64)
+    places = np.empty((2, len(Column)), np.int64)
     end = kernel.read_block(
         data, len(content), 2, plan, np.zeros(8, np.uint8), out, places,
         np.zeros(MAX_DEPTH, np.int64),

@@ -68,7 +68,7 @@ class Twin:
             task = replace(task, endpoints=wider.endpoints)
         if how == "ended":
             task = replace(task, ended_at=self.at)
-        self.core.task(name, None if how == "gone" else task)
+        self.core.apply_task(name, None if how == "gone" else task)
         if how == "gone":
             self.tasks.pop(name, None)
             for gone in self.core.skeletons_gone():
@@ -80,7 +80,7 @@ class Twin:
         e = ENDPOINTS[index]
         if how == "gone":
             self.endpoints.pop(e.endpoint_id, None)
-            self.core.endpoint(e.endpoint_id, None)
+            self.core.apply_endpoint(e.endpoint_id, None)
             return
         made = Endpoint(
             cluster=CLUSTER,
@@ -97,7 +97,7 @@ class Twin:
             registered_at=self.at,
         )
         self.endpoints[e.endpoint_id] = made
-        self.core.endpoint(e.endpoint_id, made)
+        self.core.apply_endpoint(e.endpoint_id, made)
 
     def _skeleton(self, name: str, how: str) -> None:
         made = None
@@ -106,7 +106,7 @@ class Twin:
             self.skeletons[name] = made
         else:
             self.skeletons.pop(name, None)
-        self.core.own_skeleton(name, made)
+        self.core.apply_own_skeleton(name, made)
 
     def publish(self) -> None:
         """Take what is due; nothing that says what was said before may be."""
@@ -125,14 +125,14 @@ class Twin:
         """Return the lists of a core that sees only what is there now."""
         core = SkeletonCore(CLUSTER, LISTS, InferenceConfig())
         # Event time is part of what is there: the turn of exploring hangs on it.
-        core.task("clock", replace(TASKS[JOBS[0]], task_id="clock", submitted_at=self.at))
-        core.task("clock", None)
+        core.apply_task("clock", replace(TASKS[JOBS[0]], task_id="clock", submitted_at=self.at))
+        core.apply_task("clock", None)
         for name, made in self.skeletons.items():
-            core.own_skeleton(name, made)
+            core.apply_own_skeleton(name, made)
         for endpoint_id, endpoint in self.endpoints.items():
-            core.endpoint(endpoint_id, endpoint)
+            core.apply_endpoint(endpoint_id, endpoint)
         for name, task in self.tasks.items():
-            core.task(name, task)
+            core.apply_task(name, task)
         return {agent: due for agent, due in core.lists_due() if due is not None}
 
 

@@ -14,13 +14,14 @@ from schemas.codec import Codec
 from schemas.columns.plan import PlanError
 from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
 from streams.columns import closing
+from streams.columns.quantities import COLUMNS, COUNT, NONE
 from streams.columns.rounds import TRANSPORTS
 from streams.columns.slots import MOST, network, slot_values
-from streams.columns.statistics import COLUMNS, NONE, window_values
 from streams.columns.table import NO_ROW, Column, Links, Table
 from streams.core.outputs import window_output
 from streams.core.window_bytes import TOPIC, WindowBytes
 from streams.core.window_records import WindowBatch
+from tests.unit.streams.columns.numpy_statistics import window_values
 
 
 class OneId:
@@ -53,9 +54,9 @@ def test_statistics_of_a_window(
         return np.where(rng.random(count) < lost, -1, rng.integers(0, largest, count))
 
     of = rng.integers(0, rows, count) * rng.integers(1, 4)
-    columns = column(), column(), column()
+    values = np.array([column() for _ in range(COUNT)])
     for wanted, found in zip(
-        window_values(of, *columns), closing.window_values(of, *columns), strict=True
+        window_values(of, values), closing.window_values(of, values), strict=True
     ):
         assert_array_equal(found, wanted)
 
@@ -148,11 +149,11 @@ def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, los
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, slots + 1, rows).astype(np.int32)
     counts[rng.random(rows) < 0.3] = 0
-    planes = rng.integers(0, largest, (3, slots, rows), endpoint=True).astype(np.int32)
+    planes = rng.integers(0, largest, (COUNT, slots, rows), endpoint=True).astype(np.int32)
     planes[rng.random(planes.shape) < lost] = -1
     nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
     for wanted, found in zip(
-        window_values(of, *(plane[nth, of].astype(np.int64) for plane in planes)),
+        window_values(of, planes[:, nth, of].astype(np.int64)),
         slot_values(counts, planes),
         strict=True,
     ):
@@ -180,15 +181,16 @@ def test_statistics_of_chunks_and_slots(
         return found
 
     sizes = [*chunks, closing.LARGE + chunks[0]][: len(chunks) + seed % 2]
-    parts = [(rng.integers(0, rows, n), column(n), column(n), column(n)) for n in sizes]
+    parts = [(rng.integers(0, rows, n), column((COUNT, n))) for n in sizes]
     # Some rows came after the slots were made.
     counts = rng.integers(0, slots + 1, max(1, rows - 3)).astype(np.int32)
-    planes = column((3, slots, len(counts))).astype(np.int32)
-    whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    planes = column((COUNT, slots, len(counts))).astype(np.int32)
+    whole = np.concatenate([of for of, _ in parts])
+    measured = np.concatenate([values for _, values in parts], axis=1)
     nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
-    mixed = np.isin(of, whole[0])
-    held = [of[mixed], *(plane[nth, of][mixed].astype(np.int64) for plane in planes)]
-    together = [np.concatenate(pair) for pair in zip(whole, held, strict=True)]
+    mixed = np.isin(of, whole)
+    held = planes[:, nth, of][:, mixed].astype(np.int64)
+    together = np.concatenate((whole, of[mixed])), np.concatenate((measured, held), axis=1)
     for wanted, found in zip(
         window_values(*together), closing.chunk_values(parts, counts, planes), strict=True
     ):

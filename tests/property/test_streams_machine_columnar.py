@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from schemas.codec import Codec
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
-from streams.core import window_slots
+from streams.core import windows
 from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
 from tests.property.test_streams_machine_partition import CONFIG, logs
-from tests.unit.streams.columns.rounds_read import framed, raw_message
+from tests.unit.streams.columns.rounds_read import OneByOne, framed, raw_message
 from tests.unit.streams.worlds import START_S, Datum, Fault, World, as_bytes, machine
 
 BAD_VALUES = (b"", b"\x00", b"\xc3\x01" + bytes(40))
@@ -29,7 +29,7 @@ def run(
 ) -> tuple[PartitionMachine, list[Output], list[tuple[int, str, str]]]:
     """Take values in batches; return the machine, its outputs, and what was refused."""
     m = machine(config)
-    feed = Feed(m, Codec(), kernels=kernels)
+    feed = (Feed if kernels else OneByOne)(m, Codec())
     messages = [raw_message(value, offset) for offset, value in enumerate(values)]
     outputs: list[Output] = []
     refused: list[tuple[int, str, str]] = []
@@ -75,7 +75,7 @@ def test_disorder_and_lies(log: list[Datum], cuts: list[int], bad: int) -> None:
     late=st.sampled_from([0.0, 0.05]),
     again=st.sampled_from([0.0, 0.05]),
     batch=st.integers(1, 200),
-    large=st.sampled_from([0, window_slots.LARGE_BYTES]),
+    large=st.sampled_from([0, windows.LARGE_BYTES]),
 )
 def test_worlds_of_some_agents(
     *, seed: int, loss: float, late: float, again: float, batch: int, large: int
@@ -106,7 +106,7 @@ def test_worlds_of_some_agents(
                 log.append((at + random.choice([0.1, 2]), datum))
     log.sort(key=lambda pair: pair[0])
     values = [framed(datum) for _, datum in log]
-    with patch.object(window_slots, "LARGE_BYTES", large):
+    with patch.object(windows, "LARGE_BYTES", large):
         by_kernel = check(SHORT, values, list(range(batch, len(values), batch)))
     assert by_kernel.clock.watermark_ns is not None
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from schemas.enums import AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
-from streams.columns.statistics import PERCENTS
+from streams.columns.quantities import PERCENTS
 from streams.config import DetectionConfig
-from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
+from streams.core.partition import RefusedRoundError
 from tests.unit.streams.worlds import Datum, machine, result, round_datum, windows_of
 
 BASE_NS = 1_700_000_000 * SECOND_NS

@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +16,13 @@ from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
 from streams.core.checkpoint import Checkpoint
 from streams.core.feed import Feed
-from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
+from streams.core.partition import RefusedRoundError
 from streams.core.published import KernelReader, PublishedReader
 from streams.detectors.base import Detector
 from streams.detectors.registry import DETECTORS
-from tests.unit.streams.columns.rounds_read import message
+from tests.unit.streams.columns.rounds_read import OneByOne, message
 from tests.unit.streams.worlds import (
     IDENTITY,
     START_S,
@@ -124,7 +126,7 @@ def restarted(
     With `late` the windows of the long-term test come after so many questions.
     """
     again = PartitionMachine(config, IDENTITY, point.lookback, point.closed_ns, detectors=detectors)
-    feed = Feed(again, Codec(), kernels=kernels)
+    feed = (Feed if kernels else OneByOne)(again, Codec())
     feed.warm([message(log[n], n) for n in range(point.lookback.offset, point.offset)])
     windows_ns, anomalies_ns = again.history_starts_ns()
     windows = [o.record for o in before if isinstance(o.record, PathWindow)]
@@ -206,6 +208,7 @@ def undisturbed(
     return outputs, points
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3), data=st.data())
 def test_restart_continues_with_the_same_bytes(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ops.lab.vm.fabric import make_fabric, run, shape
+from tests.rdma.fabric import make_fabric, run, shape
 from tests.rdma.pairs import RdmaPair
 
 RNICS = 3

@@ -4,7 +4,6 @@ import select
 import statistics
 import time
 
-from ops.lab.vm.fabric import address
 from probers.clock import SystemClock
 from probers.config.rnics import RdmaSettings
 from probers.packet import MIN_PACKET_BYTES, UNSEALED, Packets
@@ -13,6 +12,7 @@ from probers.transports.rdma.transport import RdmaTransport
 from probers.transports.rtt import Measurement, measure
 from schemas.enums import ProbeStatus
 from schemas.units import MS_NS
+from tests.rdma.fabric import address
 
 # The machine is emulated: a round trip takes a millisecond, and now and then a hundred.
 PATIENT_NS = 2_000 * MS_NS

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ops.lab.vm.fabric import address
 from probers.clock import SystemClock
 from probers.transports.base import Completion, Probe
 from probers.transports.rdma.transport import RdmaTransport
 from probers.transports.rtt import Measurement, measure
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import MS_NS
+from tests.rdma.fabric import address
 from tests.rdma.pairs import FLOWS, PATIENT_NS, settings
 from tests.rdma.udping import pinging
 

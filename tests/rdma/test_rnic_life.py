@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from ops.lab.vm.fabric import address, run
 from probers.clock import SystemClock
 from probers.config.rnics import INFINIBAND, RdmaSettings, RnicConfig
 from probers.host.port import Link
@@ -14,6 +13,7 @@ from probers.transports.base import ProbeSettings
 from schemas.enums import ProbeStatus
 from schemas.enums import Transport as TransportKind
 from schemas.process.eventlog import EventLog
+from tests.rdma.fabric import address, run
 from tests.rdma.pairs import settings
 from tests.unit.probers.clocks import ManualClock
 

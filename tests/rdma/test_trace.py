@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.lab.vm.fabric import shape
-from ops.lab.vm.routed import gateway, make_routed, routed_address
 from probers import packet
 from probers.probing.plan import FlowTarget
 from probers.probing.trace import FinishedTrace, Tracer, TraceSettings
@@ -19,7 +17,9 @@ from probers.transports.rdma.flows import pair_of, port_of_queue_pair
 from schemas.enums import TraceCause
 from schemas.enums import Transport as TransportKind
 from tests.integration.routers import traced
+from tests.rdma.fabric import shape
 from tests.rdma.pairs import FLOWS, PATIENT_NS, RdmaPair
+from tests.rdma.routed import gateway, make_routed, routed_address
 
 ETH_P_ALL = 3
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from ops.lab.vm.fabric import dropped, run, shape
 from probers.packet import MIN_PACKET_BYTES, UNSEALED, Packets
 from probers.transports.base import Completion, Reason
 from probers.transports.rdma.gids import gid_of
 from probers.transports.rdma.library import RdmaError
 from schemas.enums import ClockSource, ProbeStatus
 from schemas.units import MS_NS
+from tests.rdma.fabric import dropped, run, shape
 from tests.rdma.pairs import PATIENT_NS, RdmaPair, measured, median_ns
 
 SHORT_NS = 400 * MS_NS

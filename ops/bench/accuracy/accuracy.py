@@ -5,10 +5,8 @@ bootstrap intervals over scenarios (`arena.scoring`); `runs` is the number of sc
 """
 
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,11 +25,10 @@ from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
 from ops.bench.accuracy.likeness import compare as compare_shapes
 from ops.bench.accuracy.likeness import recorded
-from ops.bench.rig.report import BUILD_DIR, Figure, Sense, figure
+from ops.bench.rig.report import BUILD_DIR, Figure, Parts, Say, Sense, figure, scratch_folder
 from ops.running.pipeline import Pipeline, PipelineConfig
 from schemas.units import SECOND_NS
 
-Say = Callable[[str], None]
 COMMAND: Final = "make bench-accuracy"
 # Scenarios of every kind and of pairs, drawn so often anew. `runs` on the command line.
 RUNS: Final = 8
@@ -56,9 +53,8 @@ COMPARED: Final = ("precision", "recall", "top1", "set_f1")
 
 def _ratio(name: str, found: Score, bar: float, sense: Sense = ">=", *, runs: int) -> Figure:
     return Figure(
-        figure=name, value=found.value, unit="", bar=bar, sense=sense,
-        low=found.low, high=found.high, runs=runs, command=COMMAND,
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        figure=name, value=found.value, bar=bar, sense=sense, low=found.low, high=found.high,
+        runs=runs,
     )  # fmt: skip
 
 
@@ -84,11 +80,9 @@ def likeness(runs: int, say: Say) -> list[Figure]:
     """Lay simulated healthy round trips beside those of the loopback lab."""
     found: list[float] = []
     for _ in range(runs):
-        with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
-            folder = Path(name)
-            with Pipeline(PipelineConfig(folder=folder)) as pipeline:
-                pipeline.wait_ready()
-                lab = recorded(pipeline, folder, say)
+        with scratch_folder() as folder, Pipeline(PipelineConfig(folder=folder)) as pipeline:
+            pipeline.wait_ready()
+            lab = recorded(pipeline, folder, say)
         ours, theirs = compare_shapes(lab, LIKENESS)
         for one in (ours, theirs):
             say(f"{one.name}: {one.paths} 5-tuples, median {one.median_ns / 1e3:.3g} µs, "
@@ -96,12 +90,8 @@ def likeness(runs: int, say: Say) -> list[Figure]:
             for what, share in one.telltales.items():
                 say(f"  {what}: {share:.2%}")
         found.append(float(len(telling(ours, theirs))))
-    return [
-        figure(
-            "what tells simulated round trips from recorded ones", found, "telltales", bar=0.0,
-            sense="<=", command=COMMAND,
-        )
-    ]  # fmt: skip
+    what = "what tells simulated round trips from recorded ones"
+    return [figure(what, found, "telltales", 0.0)]
 
 
 def speed(runs: int, say: Say) -> list[Figure]:
@@ -112,12 +102,7 @@ def speed(runs: int, say: Say) -> list[Figure]:
         outcome = run_world(stage(HOUR).world, processes=WORKERS)
         took.append(time.perf_counter() - begin)
         say(f"{outcome.probes:,} results in {took[-1]:.0f} s, {len(outcome.events)} transitions")
-    return [
-        figure(
-            "an hour of 2,048 RNICs, 74 M results, on 2 cores", took, "s", bar=120.0,
-            sense="<=", command=COMMAND,
-        )
-    ]  # fmt: skip
+    return [figure("an hour of 2,048 RNICs, 74 M results, on 2 cores", took, "s", 120.0)]
 
 
 def detection(runs: int, say: Say) -> list[Figure]:
@@ -138,7 +123,7 @@ def detection(runs: int, say: Say) -> list[Figure]:
         _ratio("right component first, one fault", scores(one)["top1"], 0.99, runs=len(one)),
         _ratio("right component first, two at once", scores(two)["top1"], 0.95, runs=len(two)),
         _ratio("right kind", every["kind"], 0.95, runs=len(found)),
-        figure("delay of hard faults", delays, "s", bar=3.0, sense="<=", command=COMMAND),
+        figure("delay of hard faults", delays, "s", 3.0),
     ]
 
 
@@ -149,13 +134,8 @@ def healthy(runs: int, say: Say) -> list[Figure]:
     count = pages.numerator
     hours = sum(c.duration_ns for c in found) / SECOND_NS / 3600
     say(f"{count:g} false pages in {hours:.0f} hours of clusters full of confounders")
-    return [
-        Figure(
-            figure=f"false pages, {hours:.0f} hours with 20 confounders each", value=count,
-            unit="", bar=1.0, sense="<=", low=None, high=None, runs=len(found),
-            command=COMMAND, at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-    ]  # fmt: skip
+    what = f"false pages, {hours:.0f} hours with 20 confounders each"
+    return [Figure(figure=what, value=count, bar=1.0, runs=len(found))]
 
 
 def baselines(runs: int, say: Say) -> list[Figure]:
@@ -169,12 +149,8 @@ def baselines(runs: int, say: Say) -> list[Figure]:
     for name in COMPARED:
         best = max(by[name].value or 0.0 for other, by in found.items() if other != OURS)
         mine = found[OURS][name].value or 0.0
-        rows.append(
-            figure(
-                f"{name.replace('_', ' ')}: ours less the best baseline's", [mine - best], "",
-                bar=0.0, sense=">=", command=COMMAND,
-            )
-        )  # fmt: skip
+        what = f"{name.replace('_', ' ')}: ours less the best baseline's"
+        rows.append(figure(what, [mine - best], "", 0.0, ">="))
     return rows
 
 
@@ -196,9 +172,8 @@ def skeleton(runs: int, say: Say) -> list[Figure]:
     )
     return [
         Figure(
-            figure=name, value=by[key]["value"], unit="", bar=bar, sense=sense,
-            low=by[key]["low"], high=by[key]["high"], runs=by[key]["count"], command=COMMAND,
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            figure=name, value=by[key]["value"], bar=bar, sense=sense, low=by[key]["low"],
+            high=by[key]["high"], runs=by[key]["count"],
         )
         for name, by, key, bar, sense in bars
     ]  # fmt: skip
@@ -208,19 +183,15 @@ def skeleton_speed(runs: int, say: Say) -> list[Figure]:
     """2,048 RNICs, 300 s at 10 Hz, one core."""
     found = [bench()["task known"] for _ in range(runs)]
     say(f"2,048 RNICs x 300 s x 10 Hz: {statistics.median(f['cpu_s'] for f in found):.1f} s of CPU")
+    peaks = [f["peak_rss_mib"] for f in found]
+    cpu_s = [f["cpu_s"] for f in found]
     return [
-        figure(
-            "skeleton, 2,048 RNICs × 300 s × 10 Hz: CPU", [f["cpu_s"] for f in found], "s",
-            bar=10.0, sense="<=", command=COMMAND,
-        ),
-        figure(
-            "the same: peak memory with the table", [f["peak_rss_mib"] for f in found], "MiB",
-            bar=2048.0, sense="<=", command=COMMAND,
-        ),
-    ]  # fmt: skip
+        figure("skeleton, 2,048 RNICs × 300 s × 10 Hz: CPU", cpu_s, "s", 10.0),
+        figure("the same: peak memory with the table", peaks, "MiB", 2048.0),
+    ]
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "likeness": likeness,
     "speed": speed,
     "detection": detection,

@@ -1,15 +1,13 @@
 """`make bench-agent`: what one agent costs its host, its broker up, away and back; attacks."""
 
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from ops.bench.agent.attack import flood, silent
 from ops.bench.agent.peers import Traffic
 from ops.bench.agent.rig import AgentOutput, AgentRig, Shape, Usage
-from ops.bench.rig.report import Figure, Sense, figure
+from ops.bench.rig.report import Figure, Parts, Say, Sense, figure, scratch_folder
 
 COMMAND: Final = "make bench-agent"
 RUNS: Final = 1
@@ -42,8 +40,6 @@ NOTES: Final = (
     "Beside it, as published: R-Pingmesh's agent 18.5 MB, 3 % of a core and below 300 Kbit/s per "
     "RNIC on hosts of 8 RNICs; SkeletonHunter's 35 MB and 1 %.",
 )
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +75,7 @@ def footprint(runs: int, say: Say, *, seconds: float) -> list[Figure]:
     spans: dict[str, list[Usage]] = {phase: [] for phase in PHASES}
     ends: list[Outage] = []
     for turn in range(runs):
-        with (
-            tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
-            AgentRig(Path(name), shape) as rig,
-        ):
+        with scratch_folder() as folder, AgentRig(folder, shape) as rig:
             for phase in PHASES:
                 if phase == "away":
                     rig.take_broker()
@@ -104,9 +97,7 @@ def _phase_rows(phase: str, spans: list[Usage], shape: Shape) -> list[Figure]:
     def row(
         name: str, samples: list[float], unit: str, bar: float | None, sense: Sense = "<="
     ) -> Figure:
-        return figure(
-            f"{what}: {name}", samples, unit, bar=bar, sense=sense, command=COMMAND, worst=True
-        )
+        return figure(f"{what}: {name}", samples, unit, bar, sense, worst=True)
 
     def each(name: str) -> list[int]:
         return [sum(getattr(t, name) for t in span.traffic) for span in spans]
@@ -114,17 +105,13 @@ def _phase_rows(phase: str, spans: list[Usage], shape: Shape) -> list[Figure]:
     seconds = [span.seconds for span in spans]
     sent = [n / s for n, s in zip(each("probes"), seconds, strict=True)]
     share = [a / max(b, 1) for a, b in zip(each("answered"), each("asked"), strict=True)]
+    wires = [wire_kbit_s(s.traffic, s.seconds) for s in spans]
     return [
         row("RSS", [_rss_mb(span) for span in spans], "MB", RSS_BAR_MB),
         row("peak RSS so far", [s.memory[-1].peak_bytes / MB for s in spans], "MB", RSS_BAR_MB),
         row("PSS", [m / MB for s in spans if (m := s.pss_bytes) is not None], "MB", None),
         row("CPU", [s.cpu_percent for s in spans], "% of a core", CPU_BAR_PERCENT),
-        row(
-            "wire per RNIC",
-            [wire_kbit_s(s.traffic, s.seconds) for s in spans],
-            "Kbit/s",
-            WIRE_BAR_KBIT,
-        ),
+        row("wire per RNIC", wires, "Kbit/s", WIRE_BAR_KBIT),
         row("probes sent", sent, "/s", SENT_SHARE * probes, ">="),
         row("peers' probes answered", share, "of all", ANSWERED_SHARE, ">="),
     ]
@@ -132,10 +119,7 @@ def _phase_rows(phase: str, spans: list[Usage], shape: Shape) -> list[Figure]:
 
 def _outage_rows(ends: list[Outage]) -> list[Figure]:
     def row(name: str, samples: list[int], bar: float | None) -> Figure:
-        return figure(
-            f"rounds of the run {name}", [float(n) for n in samples], "", bar=bar,
-            sense="<=", command=COMMAND, worst=True,
-        )  # fmt: skip
+        return figure(f"rounds of the run {name}", list(map(float, samples)), "", bar, worst=True)
 
     return [
         row("delivered", [end.delivered for end in ends], None),
@@ -156,9 +140,5 @@ def _line(span: Usage) -> str:
     )
 
 
-PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {
-    "footprint": footprint,
-    "flood": flood,
-    "silent": silent,
-}
+PARTS: Final[Parts] = {"footprint": footprint, "flood": flood, "silent": silent}
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import Producer
-
 from ops.bench.agent.peers import LOOPBACK, Peers, Traffic
 from ops.bench.rig import process_cost
 from ops.bench.rig.process_cost import Memory
+from ops.bench.rig.publisher import Publisher
+from ops.bench.rig.waiting import wait_until
 from ops.broker.embedded import EmbeddedKafka
 from ops.log.watch import Watch
 from ops.running.pipeline import to_toml
@@ -224,13 +224,14 @@ class AgentRig:
             watch.__exit__(None, None, None)
 
     def _wait(self, done: Callable[[AgentOutput], bool], timeout_s: float, otherwise: str) -> None:
-        end = time.monotonic() + timeout_s
-        while not done(self.output):
-            if time.monotonic() > end:
-                tail = self._group.child(MEASURED).log_tail()
-                raise TimeoutError(f"{otherwise} after {timeout_s:.0f} s:\n{tail}")
-            self._group.check()
+        def asked() -> bool:
             self.listen(POLL_S)
+            return done(self.output)
+
+        try:
+            wait_until(asked, timeout_s, otherwise, check=self._group.check, poll_s=0)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}:\n{self._group.child(MEASURED).log_tail()}") from None
 
     def _start_agent(self) -> None:
         description = TREE.read_text(encoding="utf-8")
@@ -300,12 +301,12 @@ def _less(a: Traffic, b: Traffic) -> Traffic:
 
 def _publish_world(settings: KafkaSettings, shape: Shape, peers: Peers) -> None:
     """Register the peers, and tell the agent to probe them."""
-    producer = Producer({**settings.librdkafka(), "partitioner": "murmur2_random"})
+    publisher = Publisher(settings)
     codec = codec_for(settings)
     now_us = int(time.time() * 1e6)
 
     def put(topic: topics.Topic, key: str, record: object) -> None:
-        producer.produce(settings.topic(topic.name), key=key, value=codec.encode(topic, record))
+        publisher.publish(topic.name, key, codec.encode(topic, record), now_us // 1000)
 
     for host in range(shape.targets):
         for rail in range(shape.rnics):
@@ -344,5 +345,4 @@ def _publish_world(settings: KafkaSettings, shape: Shape, peers: Peers) -> None:
         targets=targets,
     )
     put(topics.PINGLIST, MEASURED, record)
-    if producer.flush(10):
-        raise TimeoutError("the broker took neither ping list nor registrations")
+    publisher.finish()

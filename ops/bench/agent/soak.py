@@ -1,12 +1,10 @@
 """`make soak`: an agent for an hour, its broker restarted in between; its memory may not grow."""
 
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ops.bench.agent.rig import AgentRig, Shape
-from ops.bench.rig.report import Figure, figure
+from ops.bench.rig.report import Figure, Parts, Say, figure, scratch_folder
 
 COMMAND: Final = "make soak"
 RUNS: Final = 1
@@ -33,8 +31,6 @@ NOTES: Final = (
     "The slope of the last two thirds by least squares: the first third has what an agent "
     "learns at its start. The broker is killed and restarted in between.",
 )
-
-Say = Callable[[str], None]
 
 
 def slope(times_s: Sequence[float], values: Sequence[float]) -> float:
@@ -63,34 +59,16 @@ def soak(runs: int, say: Say, *, seconds: float) -> list[Figure]:
     """Run one agent for so long."""
     slopes, largest = [], []
     for turn in range(runs):
-        with (
-            tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
-            AgentRig(Path(name), Shape()) as rig,
-        ):
+        with scratch_folder() as folder, AgentRig(folder, Shape()) as rig:
             times, rss = run(rig, seconds, say)
         slopes.append(slope(times, rss) * HOUR_S / KB)
         largest.append(max(rss) / MB)
         say(f"{turn + 1}/{runs}: {slopes[-1]:.0f} KB an hour, {largest[-1]:.1f} MB at most")
     what = f"{Shape()}, {seconds:.0f} s with {len(RESTARTS_AT)} restarts of the broker"
+    bar = growth_bar_kb_h(seconds)
     return [
-        figure(
-            f"{what}: growth of RSS",
-            slopes,
-            "KB an hour",
-            bar=growth_bar_kb_h(seconds),
-            sense="<=",
-            command=COMMAND,
-            worst=True,
-        ),
-        figure(
-            f"{what}: RSS",
-            largest,
-            "MB",
-            bar=RSS_BAR_MB,
-            sense="<=",
-            command=COMMAND,
-            worst=True,
-        ),
+        figure(f"{what}: growth of RSS", slopes, "KB an hour", bar, worst=True),
+        figure(f"{what}: RSS", largest, "MB", RSS_BAR_MB, worst=True),
     ]
 
 
@@ -118,5 +96,5 @@ def run(rig: AgentRig, seconds: float, say: Say) -> tuple[list[float], list[floa
     return times, rss
 
 
-PARTS: Final[Mapping[str, Callable[..., list[Figure]]]] = {"soak": soak}
+PARTS: Final[Parts] = {"soak": soak}
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}

@@ -1,12 +1,12 @@
 """The ping lists that a cluster got, compared with those that it must have. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from arena.world.topology import agent_id
 from ops.bench.cluster.jobs import Jobs
 from ops.bench.cluster.shape import CLUSTER
-from schemas.records import PingList
+from schemas.records import Endpoint, PingList, Task
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
@@ -59,14 +59,9 @@ class Lists:
 
     def wrong(self) -> int:
         """Return how many agents have another list than a job made for what is there now."""
-        core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
-        for task in self._jobs.tasks():
-            core.task(task.task_id, task)
-        for endpoint in self._jobs.endpoints():
-            core.endpoint(endpoint.endpoint_id, endpoint)
-        due = {agent: said(made) for agent, made in core.lists_due() if made is not None}
-        have = {agent: said(made) for agent, made in self._latest.items()}
-        return sum(due.get(a) != have.get(a) for a in due.keys() | have.keys())
+        return differing(
+            self._latest, lists_from_scratch(self._jobs.tasks(), self._jobs.endpoints())
+        )
 
     def counts(self) -> dict[str, Any]:
         """Return the counts."""
@@ -75,6 +70,22 @@ class Lists:
             "lists_wrong": self.wrong(), "lists_longest": self.longest,
             "agents_changed": self.changes,
         }  # fmt: skip
+
+
+def lists_from_scratch(tasks: Iterable[Task], endpoints: Iterable[Endpoint]) -> dict[str, PingList]:
+    """Return the lists of a skeleton job that sees a cluster for the first time, by agent."""
+    core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
+    for task in tasks:
+        core.apply_task(task.task_id, task)
+    for endpoint in endpoints:
+        core.apply_endpoint(endpoint.endpoint_id, endpoint)
+    return {agent: due for agent, due in core.lists_due() if due is not None}
+
+
+def differing(some: Mapping[str, PingList], others: Mapping[str, PingList]) -> int:
+    """Return how many agents have another list among the others."""
+    agents = some.keys() | others.keys()
+    return sum(said(some.get(agent)) != said(others.get(agent)) for agent in agents)
 
 
 def said(made: PingList | None) -> object:

@@ -6,7 +6,7 @@ its time, waits for the rest, and reports by how much each was behind.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from ops.bench.cluster.shape import CLUSTER, ClusterShape
 from ops.bench.cluster.watch import Costs, Verdicts, WorkerLag
-from ops.bench.throughput.rig import documents, events
+from ops.bench.rig.report import Say
+from ops.bench.throughput.rig import wait_ready
 from ops.bench.throughput.wire import log_bytes
 from ops.log.watch import Watch
-from ops.running.pipeline import LOCALIZER, MODULES, WORKER, NotReadyError, Pipeline, PipelineConfig
+from ops.running.pipeline import LOCALIZER, MODULES, WORKER, Pipeline, PipelineConfig
 from ops.running.processes import Child, ProcessGroup
 from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent
@@ -41,8 +42,6 @@ LOOK_S: Final = 0.5
 # What grows with the cluster and is kept for days: of records that come in batches as in service.
 # A round of the simulator's shares its batch with other agents' rounds (`throughput --only wire`).
 STORED: Final = (PROBE_WINDOW, ANOMALY, ENDPOINT, PINGLIST)
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,8 @@ def measure(
         for name in more:
             pipeline.start(name, MODULES[WORKER])
         pipeline.wait_ready(READY_TIMEOUT_S)
-        _wait_ready(pipeline, more)
+        workers_more = [pipeline.group.child(name) for name in more]
+        wait_ready(workers_more, READY_TIMEOUT_S, check=pipeline.group.check)
         names = [*config.processes, *more]
         # A group of its own: the processes under test may end without ending the run.
         agents = stack.enter_context(ProcessGroup(folder / "logs"))
@@ -144,15 +144,6 @@ def _stored(settings: KafkaSettings, data_dir: Path | None) -> dict[str, Stored]
             records = sum(high - low for low, high in bounds)
             found[topic.name] = Stored(log_bytes(data_dir, name), records)
     return found
-
-
-def _wait_ready(pipeline: Pipeline, workers: Sequence[str]) -> None:
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while not all(events(pipeline.group.child(name), "worker.ready") for name in workers):
-        pipeline.group.check()
-        if time.monotonic() > deadline:
-            raise NotReadyError(f"{', '.join(workers)} not ready after {READY_TIMEOUT_S:.0f} s")
-        time.sleep(LOOK_S)
 
 
 def _simulator(pipeline: Pipeline, shape: ClusterShape) -> list[str]:
@@ -191,7 +182,7 @@ class _Follower:
         deadline = time.monotonic() + FILL_TIMEOUT_S + 2 * run.shape.seconds
         while True:
             running = simulator.running
-            found = documents(simulator)
+            found = simulator.events()
             for document in found[printed:]:
                 self._take(document)
             printed = len(found)
@@ -257,5 +248,5 @@ class _Follower:
     def _behind_s(self) -> list[float]:
         if self._localizer is None:
             return []
-        metrics = events(self._localizer, "localizer.metrics")
+        metrics = self._localizer.events("localizer.metrics")
         return [e["behind_ms"] / 1e3 for e in metrics if e["behind_ms"] is not None]

@@ -12,7 +12,7 @@ RAILS: Final = 8
 # The published cluster: 2,000 container creations a minute in 40,000 RNICs.
 FULL_AGENTS: Final = 5_000
 FULL_CONTAINERS_A_MINUTE: Final = 2_000
-# Of ten jobs, eight of two hosts: 2,000 jobs on 5,000 hosts, as in `ping_list_cluster`.
+# Of ten jobs, eight of two hosts: 2,000 jobs on 5,000 hosts.
 JOB_HOSTS: Final = (2, 2, 2, 4, 2, 2, 2, 2, 4, 3)
 # A container's host stands empty for so long before the next one.
 IDLE_S: Final = 5.0

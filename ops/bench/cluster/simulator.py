@@ -12,11 +12,8 @@ import os
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
-
-from confluent_kafka import KafkaError, Message, Producer
 
 from arena.simulation.setup import Rec
 from ops.bench.cluster.agents import Fleet, Outgoing
@@ -24,59 +21,12 @@ from ops.bench.cluster.jobs import Job, Jobs
 from ops.bench.cluster.lists import Lists
 from ops.bench.cluster.shape import CLUSTER, RNIC, ClusterShape, PlannedFault
 from ops.bench.rig.process_cost import memory
+from ops.bench.rig.publisher import Publisher
 from ops.log.watch import Watch
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings, settings_from_table
-from schemas.topics import BY_NAME, ENDPOINT, PINGLIST, TASK, Topic
+from schemas.topics import BY_NAME, ENDPOINT, PINGLIST, TASK
 from schemas.units import SECOND_NS
-
-FLUSH_S: Final = 120.0
-
-
-class Sender:
-    """Publishes to any topic, keyed, partitioned and compressed as agents do."""
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self._producer = Producer(
-            {
-                **settings.librdkafka(),
-                "partitioner": "murmur2_random",
-                "compression.type": "lz4",
-                "linger.ms": 5,
-                "enable.idempotence": True,
-                "queue.buffering.max.messages": 500_000,
-                "queue.buffering.max.kbytes": 256 * 1024,
-            }
-        )
-        self.counts: Counter[str] = Counter()
-        self.failed = 0
-
-    def publish(self, topic: Topic, key: bytes, value: bytes | None, at_ms: int) -> None:
-        """Queue a message; waits while the queue is full."""
-        while True:
-            try:
-                self._producer.produce(
-                    self._settings.topic(topic.name), key=key, value=value, timestamp=at_ms,
-                    on_delivery=self._delivered,
-                )  # fmt: skip
-                break
-            except BufferError:
-                self._producer.poll(0.05)
-        self.counts["messages"] += 1
-        self.counts["bytes"] += len(value or b"")
-
-    def serve(self) -> None:
-        """Serve acknowledgements."""
-        self._producer.poll(0)
-
-    def flush(self) -> int:
-        """Wait until the broker has all; return what has not arrived."""
-        return self._producer.flush(FLUSH_S) + self.failed
-
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        self.failed += error is not None
-
 
 SLOT_S: Final = 0.01
 CHURN_S: Final = 0.1
@@ -106,7 +56,7 @@ class Simulator:
         self._jobs = Jobs(shape)
         self._fleet = Fleet(shape, self._codec, time.time_ns())
         self._lists = Lists(self._jobs)
-        self._sender = Sender(settings)
+        self._sender = Publisher(settings)
         self._waiting: list[tuple[int, int, Outgoing]] = []
         self._number = 0
         self._results = 0
@@ -167,7 +117,7 @@ class Simulator:
         now_ns = time.time_ns()
         for agent in self._fleet.agents:
             for made in self._fleet.prepare(agent, now_ns):
-                self._sender.publish(made.topic, made.key, made.value, made.at_ms)
+                self._sender.publish(made.topic.name, made.key, made.value, made.at_ms)
             self._sender.serve()
         self._sender.flush()
         # The localizer consumes as many records and more.
@@ -223,7 +173,7 @@ class Simulator:
         while self._waiting and self._waiting[0][0] <= now_ns:
             due_ns, _, made = heapq.heappop(self._waiting)
             self._behind_ns = max(self._behind_ns, now_ns - due_ns)
-            self._sender.publish(made.topic, made.key, made.value, made.at_ms)
+            self._sender.publish(made.topic.name, made.key, made.value, made.at_ms)
             self._results += made.results
         self._sender.serve()
 
@@ -233,7 +183,7 @@ class Simulator:
         for rec in recs:
             topic = BY_NAME[rec.topic]
             value = None if rec.record is None else self._codec.encode(topic, rec.record)
-            self._sender.publish(topic, rec.key.encode(), value, rec.at_ns // 10**6)
+            self._sender.publish(topic.name, rec.key, value, rec.at_ns // 10**6)
             if topic is TASK and rec.record.ended_at is None:
                 struck = any(a <= rec.at_ns <= b for a, b in self._struck_ns)
                 self._begun += [rec.key] if struck else []

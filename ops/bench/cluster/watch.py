@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from ops.bench.rig import process_cost
 from ops.log.positions import GroupPositions, worker_group
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import QUIET, reader_options
 from schemas.records import FaultEvent
 from schemas.topics import PROBE_ROUND
 
@@ -61,9 +62,7 @@ class WorkerLag:
         self._positions = GroupPositions(settings)
         self._group = worker_group(settings, {})
         self._topic = settings.topic(PROBE_ROUND.name)
-        self._reader = Consumer(
-            {**settings.librdkafka(), "log_level": 0, "group.id": "skeletonhunter-bench-lag"}
-        )
+        self._reader = Consumer(reader_options(settings, "skeletonhunter-bench-lag", fixed=QUIET))
         found = self._reader.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
         self._partitions = sorted(found.partitions)
         self._clock = LagClock()

@@ -1,15 +1,18 @@
 """`make bench-pipeline`: the whole pipeline against its bars, part by part."""
 
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ops.bench.pipeline import kills, replays
-from ops.bench.rig.report import Figure, Sense, figure
+from ops.bench.pipeline import replays
+from ops.bench.rig.load import LoadShape
+from ops.bench.rig.report import Figure, Parts, Say, figure, scratch_folder
+from ops.bench.scale.workers_life import KILL, LifeRun
+from ops.bench.throughput.rig import Rig
 from ops.demo.scoreboard import WATCHED
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.suite.cases import CASES
@@ -21,6 +24,11 @@ COMMAND: Final = "make bench-pipeline"
 RUNS: Final = 5
 FAULT_RUNS: Final = 10
 KILLS: Final = 10
+# Between a worker's being ready and its death: random, so that deaths fall on every phase.
+LIFE_S: Final = (0.2, 3.0)
+# What a worker takes to be ready, its life with it: rounds flow for so long.
+KILL_STEP_S: Final = 16.0
+KILL_LOAD: Final = LoadShape(agents=16, rnics=4, targets=5, bodies=6, late=0.0)
 HEALTHY_S: Final = 600.0
 # A window is judged against five windows or more before it, and windows of a fault
 # are no reference: this many seconds of health, then the first fault.
@@ -28,23 +36,12 @@ BASELINE_S: Final = 90.0
 # Longer, and something hangs.
 MAKE_TIMEOUT_S: Final = 1800.0
 
-Say = Callable[[str], None]
-
-
-def _row(
-    name: str, samples: list[float], unit: str, bar: tuple[Sense, float], **more: bool
-) -> Figure:
-    sense, value = bar
-    return figure(name, samples, unit, bar=value, sense=sense, command=COMMAND, **more)
-
 
 @contextmanager
 def _pipeline() -> Iterator[tuple[Pipeline, Path]]:
-    with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
-        folder = Path(name)
-        with Pipeline(PipelineConfig(folder=folder)) as pipeline:
-            pipeline.wait_ready()
-            yield pipeline, folder
+    with scratch_folder() as folder, Pipeline(PipelineConfig(folder=folder)) as pipeline:
+        pipeline.wait_ready()
+        yield pipeline, folder
 
 
 @contextmanager
@@ -80,30 +77,18 @@ def faults(runs: int, say: Say) -> list[Figure]:
     # A cut that was never found makes the delay figures miss.
     complete = cut if len(cut) == runs else []
     rows = [
-        _row("link cut → fault opened, median", complete, "s", ("<=", 3.0)),
-        _row("link cut → fault opened, worst", complete, "s", ("<=", 5.0), worst=True),
+        figure("link cut → fault opened, median", complete, "s", 3.0),
+        figure("link cut → fault opened, worst", complete, "s", 5.0, worst=True),
     ]
-    for name, found in outcomes.items():
+    for case in CASES:
+        found = outcomes[case.name]
         right = [float(o.right) for o in found]
-        share = sum(right) / len(right) if right else 0.0
-        rows.append(
-            Figure(
-                figure=f"right component and layer: {name}",
-                value=share,
-                unit="of runs",
-                bar=1.0,
-                sense=">=",
-                low=min(right, default=None),
-                high=max(right, default=None),
-                runs=len(right),
-                command=COMMAND,
-                at=rows[0].at,
-            )
-        )
+        share = figure(f"right component and layer: {case.name}", right, "of runs", 1.0, ">=")
+        rows.append(replace(share, value=sum(right) / len(right) if right else 0.0))
         delays = [o.open_delay_s for o in found if o.open_delay_s is not None]
-        if name != "link cut":
-            timeout_s = next(c.timeout_s for c in CASES if c.name == name)
-            rows.append(_row(f"{name} → fault opened, median", delays, "s", ("<=", timeout_s)))
+        if case.name != "link cut":
+            name = f"{case.name} → fault opened, median"
+            rows.append(figure(name, delays, "s", case.timeout_s))
     return rows
 
 
@@ -118,24 +103,19 @@ def healthy(runs: int, say: Say) -> list[Figure]:
             f"{bench.board.probes} probes, {bench.board.lost} lost, "
             f"{bench.board.anomalies} anomalies"
         )
-    return [
-        _row("healthy lab for 10 minutes: faults opened", [float(len(opened))], "", ("<=", 0.0))
-    ]
+    return [figure("healthy lab for 10 minutes: faults opened", [float(len(opened))], bar=0.0)]
 
 
 def worker_kills(runs: int, say: Say) -> list[Figure]:
     """Kill the worker ten times under load."""
     del runs  # ten kills are the runs
-    with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
-        found = kills.run(Path(name), KILLS)
-    say(
-        f"{found.sent} results sent, {found.lost} lost, {found.double} double, "
-        f"{found.seconds:.0f} s"
-    )
-    what = f"worker SIGKILLed {found.kills} times under load, {found.sent} results"
+    with scratch_folder() as folder, Rig(folder, join_ms=0) as rig:
+        run = LifeRun(rig, rig.settings("kills."), say)
+        verdict = run.run(KILL_LOAD, (KILL,) * KILLS, KILL_STEP_S, lives_s=LIFE_S).verdict
+    what = f"worker SIGKILLed {KILLS} times under load, {verdict.published} results"
     return [
-        _row(f"{what}: lost", [float(found.lost)], "", ("<=", 0.0)),
-        _row(f"{what}: counted twice", [float(found.double)], "", ("<=", 0.0)),
+        figure(f"{what}: lost", [float(verdict.lost)], bar=0.0),
+        figure(f"{what}: counted twice", [float(verdict.double)], bar=0.0),
     ]
 
 
@@ -148,19 +128,12 @@ def replay(runs: int, say: Say) -> list[Figure]:
         f"live {found.live.verdicts}; {found.first} and {found.second} transitions in the replays, "
         f"{found.different} differ; {found.recorded_s:.0f} s replayed in {found.replay_s:.0f} s"
     )
+    least = float(min(found.first, found.second))
     return [
-        _row(
-            "incident replayed twice: fault events that differ",
-            [float(found.different)],
-            "",
-            ("<=", 0.0),
+        figure(
+            "incident replayed twice: fault events that differ", [float(found.different)], bar=0.0
         ),
-        _row(
-            "incident replayed: fault events in the replay",
-            [float(min(found.first, found.second))],
-            "",
-            (">=", 2.0),
-        ),
+        figure("incident replayed: fault events in the replay", [least], "", 2.0, ">="),
     ]
 
 
@@ -191,12 +164,12 @@ def _make(target: str, runs: int, bar_s: float, say: Say) -> Figure:
         say(f"{turn + 1}/{runs} make {target}: {took:.0f} s, exit {done.returncode}")
         if done.returncode:
             say("\n".join(done.stdout.splitlines()[-20:]))
-            return _row(f"make {target} after set-up", [], "s", ("<=", bar_s))
+            return figure(f"make {target} after set-up", [], "s", bar_s)
         samples.append(took)
-    return _row(f"make {target} after set-up", samples, "s", ("<=", bar_s))
+    return figure(f"make {target} after set-up", samples, "s", bar_s)
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "faults": faults,
     "healthy": healthy,
     "kills": worker_kills,

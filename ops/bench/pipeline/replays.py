@@ -51,15 +51,7 @@ def run(pipeline: Pipeline, folder: Path) -> ReplayOutcome:
         bench.healthy(DRAIN_S)
     ended = time.time()
     recording = folder / "recording"
-    cli(
-        pipeline,
-        "record",
-        str(recording),
-        "--from",
-        _iso(started),
-        "--to",
-        _iso(ended),
-    )
+    cli(pipeline, "record", str(recording), "--from", _iso(started), "--to", _iso(ended))
     verdicts: list[Verdicts] = []
     replay_s = 0.0
     for prefix in ("replay-a.", "replay-b."):

@@ -9,14 +9,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from arena.reporting.growth import draw
-from ops.bench.rig.report import BUILD_DIR, Figure, figure
+from ops.bench.rig.report import BUILD_DIR, Figure, Say, figure
+
+Result = TypeVar("Result")
 
 CURVES: Final = BUILD_DIR / "scale-curves.json"
 PICTURE: Final = Path("docs/figures") / "scaling.png"
@@ -71,18 +75,13 @@ def slope(sizes: Sequence[float], costs: Sequence[float]) -> float:
     return float((x * (y - y.mean())).sum() / (x * x).sum())
 
 
-def slope_figure(
-    curve: Curve, *, bar: float | None, command: str, say: Callable[[str], None]
-) -> Figure:
+def slope_figure(curve: Curve, bar: float | None, say: Say) -> Figure:
     """Print a curve, store it for the picture, and return its slope as a figure."""
     for size, cost in zip(curve.sizes, curve.costs, strict=True):
         say(f"{curve.name}: {size:,.0f} {curve.axis}: {cost:.4g} {curve.unit}")
     say(f"{curve.name}: slope {curve.slope:.2f}")
     store_curve(curve)
-    return figure(
-        f"{curve.name}: slope over {curve.axis}", [curve.slope], "",
-        bar=bar, sense="<=", command=command,
-    )  # fmt: skip
+    return figure(f"{curve.name}: slope over {curve.axis}", [curve.slope], bar=bar)
 
 
 def run_alone(module: str, argument: str, environment: Mapping[str, str] | None = None) -> Any:
@@ -93,6 +92,12 @@ def run_alone(module: str, argument: str, environment: Mapping[str, str] | None 
         env={**os.environ, **(environment or {})},
     )  # fmt: skip
     return json.loads(done.stdout)
+
+
+def call_alone(function: Callable[[int], Result], size: int) -> Result:
+    """Return what a function returns in a process of its own: what it leaves behind is gone."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, size).result()
 
 
 def store_curve(curve: Curve, path: Path = CURVES, picture: Path = PICTURE) -> None:

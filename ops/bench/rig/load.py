@@ -186,16 +186,6 @@ class Load:
         for number in range(intervals):
             yield from self.interval(number, start_us)
 
-    def data(self, agent: int, rounds: int, start_us: int) -> Iterator[dict[str, Any]]:
-        """Yield rounds of one agent, each drawn anew, with all digits; nothing goes wrong."""
-        one = self._agents[agent]
-        for number in range(rounds):
-            began_us = start_us + number * self.shape.interval_ns // US_NS + one.phase_us
-            yield {
-                **one.header, "round_seq": number, "started_at": began_us + self._late_us(),
-                "results": self._results(one, step_ns=1),
-            }  # fmt: skip
-
     def _later(self, number: int, sent: Sent) -> None:
         self._waiting.setdefault(number, []).append(sent)
 
@@ -231,10 +221,10 @@ class Load:
     def _body(self, agent: "_Agent", results: list[dict[str, Any]]) -> bytes:
         return round_body(self._codec, agent.header, results)
 
-    def _results(self, agent: "_Agent", step_ns: int = RESOLUTION_NS) -> list[dict[str, Any]]:
+    def _results(self, agent: "_Agent") -> list[dict[str, Any]]:
         """Return a round's results, all answered."""
         offset, rtt, *delays = agent.draw(self._rng)
-        columns = [offset - offset % step_ns, rtt, *(d - d % step_ns for d in delays)]
+        columns = [offset - offset % RESOLUTION_NS, rtt, *(d - d % RESOLUTION_NS for d in delays)]
         return [
             {
                 "src": src, "dst": dst, "flow": 0, "sent_offset_ns": offset,

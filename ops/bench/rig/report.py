@@ -2,8 +2,10 @@
 
 import json
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 Sense = Literal[">=", "<="]
+Say = Callable[[str], None]
 BUILD_DIR: Final = Path("build") / "bench"
 BEGIN_MARK: Final = "<!-- figures: written by `{command}` -->"
 END_MARK: Final = "<!-- end of figures -->"
@@ -24,19 +27,19 @@ class Figure:
     `value` is the median (or the worst, where the figure says so) of `runs`
     runs; `low` and `high` are the least and the greatest of them. A figure
     that could not be measured has value None and misses its bar. One without a bar is
-    shown beside the others and never missed.
+    shown beside the others and never missed. `command` is what measures it again.
     """
 
     figure: str
     value: float | None
-    unit: str
-    bar: float | None
-    sense: Sense
-    low: float | None
-    high: float | None
+    unit: str = ""
+    bar: float | None = None
+    sense: Sense = "<="
+    low: float | None = None
+    high: float | None = None
     runs: int
-    command: str
-    at: str
+    command: str = ""
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
     def met(self) -> bool:
@@ -48,15 +51,20 @@ class Figure:
         return self.value >= self.bar if self.sense == ">=" else self.value <= self.bar
 
 
+# A part of a benchmark: measures so many runs and prints its progress.
+Part = Callable[..., list[Figure]]
+Parts = Mapping[str, Part]
+
+
 def figure(
     name: str,
     samples: Sequence[float],
-    unit: str,
+    unit: str = "",
+    bar: float | None = None,
+    sense: Sense = "<=",
     *,
-    bar: float | None,
-    sense: Sense,
-    command: str,
     worst: bool = False,
+    command: str = "",
 ) -> Figure:
     """Return the figure of some runs: their median, or with `worst` the worst of them."""
     value: float | None = None
@@ -64,17 +72,16 @@ def figure(
         extreme = min(samples) if sense == ">=" else max(samples)
         value = extreme if worst else statistics.median(samples)
     return Figure(
-        figure=name,
-        value=value,
-        unit=unit,
-        bar=bar,
-        sense=sense,
-        low=min(samples, default=None),
-        high=max(samples, default=None),
-        runs=len(samples),
-        command=command,
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+        figure=name, value=value, unit=unit, bar=bar, sense=sense, command=command,
+        low=min(samples, default=None), high=max(samples, default=None), runs=len(samples),
+    )  # fmt: skip
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give a folder that is removed at the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
+        yield Path(name)
 
 
 def write_json(name: str, figures: Sequence[Figure], folder: Path = BUILD_DIR) -> Path:
@@ -119,11 +126,7 @@ def print_table(title: str, figures: Sequence[Figure], notes: Sequence[str] = ()
 
 
 def render_page(
-    page: Path,
-    figures: Sequence[Figure],
-    command: str,
-    machine: str,
-    notes: Sequence[str] = (),
+    page: Path, figures: Sequence[Figure], command: str, machine: str, notes: Sequence[str] = ()
 ) -> None:
     """Write the rows between the page's marks; a page without marks gets them at its end."""
     begin = BEGIN_MARK.format(command=command)

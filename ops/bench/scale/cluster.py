@@ -1,18 +1,15 @@
 """A cluster of 40,000 RNICs by real messages: cost of all processes, and their verdicts."""
 
 import statistics
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from ops.bench.cluster.run import ClusterRun, Stored, measure
 from ops.bench.cluster.shape import ClusterShape
-from ops.bench.rig.report import Figure, Sense, figure
+from ops.bench.rig.report import Figure, Parts, Say, Sense, figure, scratch_folder
 from schemas.topics import ANOMALY, ENDPOINT, PINGLIST, PROBE_WINDOW
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES
 
-COMMAND: Final = "make bench-scale"
 # Workers commit each second, and are looked at twice a second.
 CAUGHT_UP_S: Final = 3.0
 # Of a simulator that is later, the agents were not at 1 Hz, and nobody was put to the test.
@@ -22,8 +19,6 @@ MB: Final = 1e6
 
 READ_BY_ALL: Final = (ENDPOINT, PINGLIST)
 
-Say = Callable[[str], None]
-
 
 def cluster(runs: int, say: Say, shape: ClusterShape | None = None) -> list[Figure]:
     """Let the published cluster live for ten minutes."""
@@ -31,8 +26,8 @@ def cluster(runs: int, say: Say, shape: ClusterShape | None = None) -> list[Figu
     done = []
     for _ in range(runs):
         say(f"{shape.agents:,} agents, {shape.rnics:,} RNICs, {shape.seconds} s")
-        with tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name:
-            done.append(measure(shape, Path(name), say))
+        with scratch_folder() as folder:
+            done.append(measure(shape, folder, say))
         say(sentence(done[-1]))
     return figures(done)
 
@@ -64,10 +59,7 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
         known = [s for s in samples if s is not None]
         # What is unknown of one run is not made good by another.
         whole = known if len(known) == len(samples) else []
-        return figure(
-            f"{size}: {name}", whole, unit, bar=bar, sense=sense, command=COMMAND,
-            worst=worst,
-        )  # fmt: skip
+        return figure(f"{size}: {name}", whole, unit, bar, sense, worst=worst)
 
     rows = [
         row("results published", [t["results"] / t["seconds"] for t in ended], "/s", sense=">="),
@@ -145,4 +137,4 @@ def _each(stored: Stored) -> float | None:
     return stored.size / stored.records if stored.records else None
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {"cluster": cluster}
+PARTS: Final[Parts] = {"cluster": cluster}

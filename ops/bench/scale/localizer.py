@@ -9,20 +9,18 @@ is not counted to the next.
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from multiprocessing import get_context
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
 from ops.bench.rig import process_cost
-from ops.bench.rig.growth import Curve, slope_figure
-from ops.bench.rig.report import Figure, figure
+from ops.bench.rig.growth import Curve, call_alone, slope_figure
+from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.localizer_faults import Fault, Troubles, plan, spine_off
 from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World
 from schemas import topics
@@ -31,7 +29,6 @@ from schemas.process import memory
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
-COMMAND: Final = "make bench-scale"
 # Bars of the issue.
 DECISION_S: Final = 1.0
 STORM_OUT_S: Final = 5.0
@@ -51,8 +48,6 @@ CALM_S: Final = 3
 # The last sort of fault is claimed half a minute after it began.
 FAULTS_S: Final = 30
 STORM_S: Final = 10
-
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -190,8 +185,7 @@ def _note(run: Run, said: Sequence[FaultEvent]) -> bool:
 @cache
 def _measured(what: Callable[[int], Run], segments: int) -> Run:
     """Measure in a process of its own; what one part measured the next need not."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(what, segments).result()
+    return call_alone(what, segments)
 
 
 def faults(runs: int, say: Say) -> list[Figure]:
@@ -201,18 +195,16 @@ def faults(runs: int, say: Say) -> list[Figure]:
     say(_line("50 faults", run))
     right = [float(fault in run.named) for fault in run.truth]
     size = f"{run.links:,} links, {run.paths:,} paths, {len(run.truth)} faults"
+    named = figure("… faults named", right, "of faults", sense=">=")
     return [
-        row(f"localizer, {size}: longest decision", [max(run.steps_s)], "s", DECISION_S),
-        row("… a second of events takes", [_per_second(run)], "s", None),
-        row("… all verdicts are out after", [run.out_s], "s", None),
-        replace(
-            row("… faults named", right, "of faults", None), value=sum(right) / len(right),
-            sense=">=",
-        ),
-        row("… false verdicts", [float(len(run.false))], "", None),
-        row("… peak RSS", [run.peak_mb], "MB", None),
-        row("… first traces and topology taken in", [run.setup_s], "s", None),
-    ]  # fmt: skip
+        figure(f"localizer, {size}: longest decision", [max(run.steps_s)], "s", DECISION_S),
+        figure("… a second of events takes", [_per_second(run)], "s"),
+        figure("… all verdicts are out after", [run.out_s], "s"),
+        replace(named, value=sum(right) / len(right)),
+        figure("… false verdicts", [float(len(run.false))]),
+        figure("… peak RSS", [run.peak_mb], "MB"),
+        figure("… first traces and topology taken in", [run.setup_s], "s"),
+    ]
 
 
 def storm(runs: int, say: Say) -> list[Figure]:
@@ -220,15 +212,15 @@ def storm(runs: int, say: Say) -> list[Figure]:
     del runs
     run = _measured(run_storm, STORM)
     say(_line("storm", run))
+    what = f"localizer, {run.anomalies:,} anomalies at once: verdicts out after"
     return [
-        row(f"localizer, {run.anomalies:,} anomalies at once: verdicts out after", [run.out_s],
-             "s", STORM_OUT_S),
-        row("… verdicts", [float(len(run.opened))], "", STORM_VERDICTS),
-        row("… of these not the spine", [float(len(run.false))], "", None),
-        row("… events published", [float(run.transitions)], "", None),
-        row("… a second of events takes", [_per_second(run)], "s", None),
-        row("… peak RSS", [run.peak_mb], "MB", None),
-    ]  # fmt: skip
+        figure(what, [run.out_s], "s", STORM_OUT_S),
+        figure("… verdicts", [float(len(run.opened))], bar=STORM_VERDICTS),
+        figure("… of these not the spine", [float(len(run.false))]),
+        figure("… events published", [float(run.transitions)]),
+        figure("… a second of events takes", [_per_second(run)], "s"),
+        figure("… peak RSS", [run.peak_mb], "MB"),
+    ]
 
 
 def growth(runs: int, say: Say) -> list[Figure]:
@@ -247,7 +239,7 @@ def growth(runs: int, say: Say) -> list[Figure]:
                 name=f"localizer, {name}: {of}", axis="links", unit=unit,
                 sizes=tuple(float(run.links) for run in found), costs=tuple(values),
             )  # fmt: skip
-            rows.append(slope_figure(curve, bar=None, command=COMMAND, say=say))
+            rows.append(slope_figure(curve, None, say))
     return rows
 
 
@@ -264,12 +256,7 @@ def _line(name: str, run: Run) -> str:
     )
 
 
-def row(name: str, samples: list[float], unit: str, bar: float | None) -> Figure:
-    """Return a figure whose bar is the most that it may be."""
-    return figure(name, samples, unit, bar=bar, sense="<=", command=COMMAND)
-
-
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "localizer-faults": faults,
     "localizer-storm": storm,
     "localizer-growth": growth,

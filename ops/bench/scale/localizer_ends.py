@@ -8,19 +8,16 @@ reads the traces of a minute, up to 4,096 5-tuples. CPU time of one core, as in
 """
 
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from statistics import median
 from typing import Final
 
 from arena.simulation.setup import Rec, host_endpoints, topology
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
-from ops.bench.rig.growth import Curve, slope_figure
-from ops.bench.rig.report import Figure
-from ops.bench.scale.localizer import COMMAND, Say, row, set_up
+from ops.bench.rig.growth import Curve, call_alone, slope_figure
+from ops.bench.rig.report import Figure, Parts, Say, figure
+from ops.bench.scale.localizer import set_up
 from ops.bench.scale.localizer_faults import Troubles, plan
 from ops.bench.scale.localizer_world import NAME, RAILS, Numbered, World
 from schemas.enums import ComponentKind
@@ -100,9 +97,7 @@ def ends(runs: int, say: Say) -> list[Figure]:
     del runs  # A median of many decisions already.
     found = []
     for segments in SIZES:
-        # In a process of its own: what one size left behind is not counted to the next.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            paths, after_s, before_s = pool.submit(run, segments).result()
+        paths, after_s, before_s = call_alone(run, segments)
         found.append((paths, after_s))
         say(
             f"localizer, {paths:,} paths: a decision after a container came and one went "
@@ -114,9 +109,9 @@ def ends(runs: int, say: Say) -> list[Figure]:
         costs=tuple(after_s for _, after_s in found),
     )  # fmt: skip
     return [
-        slope_figure(curve, bar=SLOPE, command=COMMAND, say=say),
-        row(f"… at {found[-1][0]:,} paths", [found[-1][1]], "s", None),
+        slope_figure(curve, SLOPE, say),
+        figure(f"… at {found[-1][0]:,} paths", [found[-1][1]], "s"),
     ]
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {"localizer-ends": ends}
+PARTS: Final[Parts] = {"localizer-ends": ends}

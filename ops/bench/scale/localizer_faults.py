@@ -33,7 +33,6 @@ MIX: Final = {
     "cable cut": 14, "port down": 10, "leaf off": 2, "loss": 8, "slow": 8,
     "flow table": 4, "agent dead": 4,
 }  # fmt: skip
-FAULTS: Final = sum(MIX.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +174,7 @@ class Troubles:
             )
 
     def _anomaly(
-        self,
-        flow: int,
-        kind: AnomalyKind,
-        onset_ns: int,
-        after_ns: int,
-        *,
-        counts: tuple[int, int],
+        self, flow: int, kind: AnomalyKind, onset_ns: int, after_ns: int, *, counts: tuple[int, int]
     ) -> Rec:
         src, dst, index = self._world.key(flow)
         at_ns = onset_ns + after_ns

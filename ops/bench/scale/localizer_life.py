@@ -9,7 +9,6 @@ import gc
 import time
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -17,8 +16,7 @@ from arena.world.topology import Cable, component
 from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.merge import Merge
-from ops.bench.rig.report import Figure
-from ops.bench.scale.localizer import Say, row
+from ops.bench.rig.report import Figure, Parts, Say, figure
 from schemas import topics
 from schemas.enums import (
     AgentState,
@@ -229,9 +227,9 @@ def life(runs: int, say: Say) -> list[Figure]:
     say(f"localizer, {gone:,} containers came and went: {kept / gone:.0f} B kept of each, "
         f"CPU time of the halves {costs[0]:.1f} s and {costs[1]:.1f} s")  # fmt: skip
     return [
-        row("localizer: bytes kept of a container that left", [kept / gone], "B", 100),
-        row("… CPU time, second half against the first", [costs[1] / costs[0]], "×", 1.2),
+        figure("localizer: bytes kept of a container that left", [kept / gone], "B", 100),
+        figure("… CPU time, second half against the first", [costs[1] / costs[0]], "×", 1.2),
     ]
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {"localizer-life": life}
+PARTS: Final[Parts] = {"localizer-life": life}

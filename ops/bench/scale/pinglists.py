@@ -8,12 +8,13 @@ hosts.
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ops.bench.cluster.lists import differing, lists_from_scratch, said
+from ops.bench.cluster.shape import CLUSTER, JOB_HOSTS, RAILS
 from ops.bench.rig.growth import FLAT, Curve, slope_figure
-from ops.bench.rig.report import Figure, figure
+from ops.bench.rig.report import Figure, Parts, Say, figure
 from probers.lists.follower import PingListFollower
 from schemas.codec import Codec
 from schemas.enums import Transport
@@ -23,11 +24,7 @@ from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES, ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
 
-CLUSTER: Final = "bench"
-RAILS: Final = 8
 BEGIN_AT: Final = 1_760_000_000_000_000
-# Of ten jobs, eight of two hosts: 2,000 jobs on 5,000 hosts with 40,000 RNICs.
-SIZES: Final = (2, 2, 2, 4, 2, 2, 2, 2, 4, 3)
 FLOWS: Final = 4
 
 
@@ -68,21 +65,21 @@ class Cluster:
 
     def fill(self) -> None:
         """Start jobs until the hosts are full, and publish."""
-        while len(self.free) >= max(SIZES):
+        while len(self.free) >= max(JOB_HOSTS):
             self.start(Costs())
         self.publish(Costs())
 
     def start(self, costs: Costs) -> None:
         """Start a job on hosts that are free, and register its endpoints."""
-        size = SIZES[self._number % len(SIZES)]
+        size = JOB_HOSTS[self._number % len(JOB_HOSTS)]
         hosts = tuple(self.free.popleft() for _ in range(size))
         task = self._task(f"job-{self._number:06d}", hosts)
         self._number += 1
         records = [self._endpoint(task, e) for e in task.endpoints]
         begin = time.process_time()
-        self.core.task(task.task_id, task)
+        self.core.apply_task(task.task_id, task)
         for record in records:
-            self.core.endpoint(record.endpoint_id, record)
+            self.core.apply_endpoint(record.endpoint_id, record)
         costs.cpu_s += time.process_time() - begin
         costs.events += 1 + len(records)
         costs.containers += size
@@ -94,9 +91,9 @@ class Cluster:
         task, hosts = self.jobs.popleft()
         ended = replace(task, ended_at=self.at)
         begin = time.process_time()
-        self.core.task(task.task_id, ended)
+        self.core.apply_task(task.task_id, ended)
         for e in task.endpoints:
-            self.core.endpoint(e.endpoint_id, None)
+            self.core.apply_endpoint(e.endpoint_id, None)
         costs.cpu_s += time.process_time() - begin
         costs.events += 1 + len(task.endpoints)
         self.free.extend(hosts)
@@ -115,7 +112,7 @@ class Cluster:
             old = self.lists.pop(agent_id, None)
             if made is not None:
                 self.lists[agent_id] = made
-            if _says(old) == _says(made):
+            if said(old) == said(made):
                 costs.needless += 1
 
     def churn(self, seconds: int, containers_a_minute: int) -> Costs:
@@ -125,7 +122,7 @@ class Cluster:
             self.at += 10**6
             before = dict(self.running)
             while costs.containers * 60 < containers_a_minute * second:
-                if len(self.free) < max(SIZES):
+                if len(self.free) < max(JOB_HOSTS):
                     self.end(costs)
                 else:
                     self.start(costs)
@@ -153,12 +150,7 @@ class Cluster:
 
     def from_scratch(self) -> dict[str, PingList]:
         """Return the lists of a core that sees what is there now for the first time."""
-        core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
-        for task, _ in self.jobs:
-            core.task(task.task_id, task)
-        for made in self.registrations():
-            core.endpoint(made.endpoint_id, made)
-        return {agent: due for agent, due in core.lists_due() if due is not None}
+        return lists_from_scratch((task for task, _ in self.jobs), self.registrations())
 
     def _task(self, name: str, hosts: tuple[int, ...]) -> Task:
         return Task(
@@ -195,12 +187,7 @@ class Cluster:
         )
 
 
-def _says(made: PingList | None) -> object:
-    return None if made is None else (made.phase, made.targets)
-
-
-Say = Callable[[str], None]
-COMMAND: Final = "make bench-scale"
+LIST_BAR_KIB: Final = MAX_LIST_BYTES / 1024
 HOSTS: Final = (625, 1_250, 2_500, 5_000)
 CONTAINERS_A_MINUTE: Final = 2_000
 SECONDS: Final = 60
@@ -228,9 +215,8 @@ def churn(runs: int, say: Say) -> list[Figure]:
                 f"{costs.lists:,} lists for {costs.changed:,} agents that changed, "
                 f"{costs.needless} needless"
             )
-            wrong.append(
-                float(abs(costs.lists - costs.changed) + costs.needless + _others(cluster))
-            )
+            others = differing(cluster.lists, cluster.from_scratch())
+            wrong.append(float(abs(costs.lists - costs.changed) + costs.needless + others))
     most = HOSTS[-1] * RAILS
     per_container = [statistics.median(seconds[h]) / CONTAINERS_A_MINUTE * 1e3 for h in HOSTS]
     curve = Curve(
@@ -238,28 +224,17 @@ def churn(runs: int, say: Say) -> list[Figure]:
         axis="RNICs", unit="ms", sizes=tuple(float(h * RAILS) for h in HOSTS),
         costs=tuple(per_container),
     )  # fmt: skip
+    minute = f"ping lists, {most:,} RNICs, 2,000 tasks, 2,000 containers a minute: CPU of a minute"
+    kib = [v / 1024 for v in largest]
     return [
+        figure(minute, seconds[HOSTS[-1]], "s", 60.0),
         figure(
-            f"ping lists, {most:,} RNICs, 2,000 tasks, 2,000 containers a minute: CPU of a minute",
-            seconds[HOSTS[-1]], "s", bar=60.0, sense="<=", command=COMMAND,
+            "ping lists: agents republished but not changed, or the other way", wrong, bar=0.0,
+            worst=True,
         ),
-        figure(
-            "ping lists: agents republished but not changed, or the other way", wrong, "",
-            bar=0.0, sense="<=", command=COMMAND, worst=True,
-        ),
-        figure(
-            "ping lists: the longest under churn", [v / 1024 for v in largest], "KiB",
-            bar=MAX_LIST_BYTES / 1024, sense="<=", command=COMMAND, worst=True,
-        ),
-        slope_figure(curve, bar=FLAT, command=COMMAND, say=say),
+        figure("ping lists: the longest under churn", kib, "KiB", LIST_BAR_KIB, worst=True),
+        slope_figure(curve, FLAT, say),
     ]  # fmt: skip
-
-
-def _others(cluster: Cluster) -> int:
-    """Return how many lists are not those of a core that sees the cluster for the first time."""
-    anew = {a: (x.phase, x.targets) for a, x in cluster.from_scratch().items()}
-    told_ = {a: (x.phase, x.targets) for a, x in cluster.lists.items()}
-    return sum(anew.get(a) != told_.get(a) for a in anew.keys() | told_.keys())
 
 
 def large_jobs(runs: int, say: Say) -> list[Figure]:
@@ -268,7 +243,7 @@ def large_jobs(runs: int, say: Say) -> list[Figure]:
     for _ in range(runs):
         for hosts in LARGE_HOSTS:
             core = SkeletonCore(CLUSTER, ListConfig(), InferenceConfig())
-            core.task("job", _large(hosts))
+            core.apply_task("job", _large(hosts))
             begin = time.process_time()
             sizes = [len(Codec().encode(PINGLIST, due)) for _, due in core.lists_due() if due]
             longest.append(max(sizes) / 1024)
@@ -276,12 +251,8 @@ def large_jobs(runs: int, say: Say) -> list[Figure]:
                 f"a job of {hosts * RAILS:,} RNICs: lists of {longest[-1]:.1f} KiB at most, "
                 f"{time.process_time() - begin:.1f} s of CPU, {core.counts['lists_cut']} cut"
             )
-    return [
-        figure(
-            f"ping lists: the longest of a job of {LARGE_HOSTS[-1] * RAILS:,} RNICs",
-            longest, "KiB", bar=MAX_LIST_BYTES / 1024, sense="<=", command=COMMAND, worst=True,
-        )
-    ]  # fmt: skip
+    what = f"ping lists: the longest of a job of {LARGE_HOSTS[-1] * RAILS:,} RNICs"
+    return [figure(what, longest, "KiB", LIST_BAR_KIB, worst=True)]
 
 
 def activation(runs: int, say: Say) -> list[Figure]:
@@ -313,11 +284,10 @@ def activation(runs: int, say: Say) -> list[Figure]:
     say(f"a registration of nobody on the list: {statistics.median(foreign_us):.0f} µs; "
         f"of 2,000 containers a minute: {share:.2%} of a core")  # fmt: skip
     return [
-        slope_figure(curve, bar=FLAT, command=COMMAND, say=say),
+        slope_figure(curve, FLAT, say),
         figure(
             "agent: registrations of nobody on its list, 2,000 containers a minute: of a core",
             [us * CONTAINERS_A_MINUTE * RAILS / 60 / 1e4 for us in foreign_us], "%",
-            bar=None, sense="<=", command=COMMAND,
         ),
     ]  # fmt: skip
 
@@ -353,7 +323,7 @@ def _large(hosts: int) -> Task:
     )
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "ping-list-churn": churn,
     "ping-list-length": large_jobs,
     "ping-list-activation": activation,

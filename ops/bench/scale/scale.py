@@ -3,11 +3,10 @@
 Every module below measures one part of the system and has `PARTS` of its own.
 """
 
-from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Final
 
-from ops.bench.rig.report import Figure
+from ops.bench.rig.report import Parts
 from ops.bench.scale import (
     cluster,
     localizer,
@@ -22,9 +21,6 @@ COMMAND: Final = "make bench-scale"
 RUNS: Final = 3
 DEFAULT_RUNS: Final = {"skeleton-cluster": 1, "ping-list-length": 1, "cluster": 1, "workers": 1}
 
-Say = Callable[[str], None]
-Part = Callable[[int, Say], list[Figure]]
-
 # Whoever measures another part adds its module here.
 MODULES: Final[tuple[ModuleType, ...]] = (
     skeleton,
@@ -35,6 +31,4 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     cluster,
     workers,
 )
-PARTS: Final[Mapping[str, Part]] = {
-    name: part for module in MODULES for name, part in module.PARTS.items()
-}
+PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}

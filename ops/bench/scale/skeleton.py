@@ -2,11 +2,10 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ops.bench.rig.growth import LINEAR, Curve, run_alone, slope_figure
-from ops.bench.rig.report import Figure, figure
+from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.skeleton_cluster import (
     CLUSTER,
     HZ,
@@ -23,8 +22,6 @@ from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.series.columns import counter_columns
 
-Say = Callable[[str], None]
-COMMAND: Final = "make bench-scale"
 # Tasks of 640 RNICs.
 TASKS: Final = (4, 8, 16, 32, 64)
 MOST: Final = TASKS[-1]
@@ -47,16 +44,11 @@ def one_job(runs: int, say: Say) -> list[Figure]:
     for f in found:
         say(f"2,048 RNICs × 300 s × 10 Hz: {f['wall_s']:.2f} s, {f['cpu_s']:.2f} s of CPU, "
             f"DP {f['dp']}, PP {f['pp']}")  # fmt: skip
+    what = "skeleton, 2,048 RNICs × 300 s × 10 Hz"
     return [
-        figure(
-            "skeleton, 2,048 RNICs × 300 s × 10 Hz", [f["wall_s"] for f in found], "s",
-            bar=2.0, sense="<=", command=COMMAND,
-        ),
-        figure(
-            "skeleton, 2,048 RNICs × 300 s × 10 Hz: CPU", [f["cpu_s"] for f in found], "s",
-            bar=2.0, sense="<=", command=COMMAND,
-        ),
-    ]  # fmt: skip
+        figure(what, [f["wall_s"] for f in found], "s", 2.0),
+        figure(f"{what}: CPU", [f["cpu_s"] for f in found], "s", 2.0),
+    ]
 
 
 def intake(runs: int, say: Say) -> list[Figure]:
@@ -70,20 +62,15 @@ def intake(runs: int, say: Say) -> list[Figure]:
     found: list[float] = []
     for _ in range(runs):
         core = SkeletonCore(CLUSTER, ListConfig(), INFERENCE)
-        core.task(made.task_id, made)
+        core.apply_task(made.task_id, made)
         begin = time.process_time()
         for value in values:
             payload = codec.payload(RNIC_COUNTERS, value)
             batch = None if payload is None else counter_columns(payload)
-            core.counters(batch or codec.decode(RNIC_COUNTERS, value))
+            core.observe_counters(batch or codec.decode(RNIC_COUNTERS, value))
         found.append((time.process_time() - begin) / len(values) * AGENTS)
         say(f"a second of {AGENTS:,} agents × {RAILS} RNICs × {HZ} Hz: {found[-1]:.2f} s of CPU")
-    return [
-        figure(
-            f"skeleton job: counters of a second, {AGENTS:,} agents: CPU", found, "s",
-            bar=1.0, sense="<=", command=COMMAND,
-        )
-    ]  # fmt: skip
+    return [figure(f"skeleton job: counters of a second, {AGENTS:,} agents: CPU", found, "s", 1.0)]
 
 
 def cluster(runs: int, say: Say) -> list[Figure]:
@@ -100,22 +87,18 @@ def cluster(runs: int, say: Say) -> list[Figure]:
     whole = of("first", "cpu_s")
     one_of = [a / b for a, b in zip(of("one", "cpu_s"), whole, strict=True)]
     most = f"{rnics[-1]:,.0f} RNICs in {MOST} tasks"
-    axis = "RNICs"
+    gib = [mib / 1024 for mib in peaks[MOST]]
+    cpu = Curve(name="skeletons: CPU", axis="RNICs", unit="s", sizes=rnics, costs=seconds)
+    peak = Curve(name="skeletons: peak memory", axis="RNICs", unit="MiB", sizes=rnics, costs=memory)
     return [
-        figure(f"skeletons, {most}", of("first", "wall_s"), "s", bar=60.0, sense="<=",
-               command=COMMAND),
-        figure(f"skeletons, {most}: CPU", whole, "s", bar=60.0, sense="<=", command=COMMAND),
-        figure(f"skeletons, {most}: peak memory, counters included",
-               [mib / 1024 for mib in peaks[MOST]], "GiB", bar=4.0, sense="<=", command=COMMAND),
-        figure("skeletons: a run with nothing new", of("nothing", "wall_s"), "s", bar=NOTHING_S,
-               sense="<=", command=COMMAND),
-        figure("skeletons: one task of 64 is new, share of the whole", one_of, "", bar=ONE_SHARE,
-               sense="<=", command=COMMAND),
-        slope_figure(Curve(name="skeletons: CPU", axis=axis, unit="s", sizes=rnics, costs=seconds),
-             bar=LINEAR, command=COMMAND, say=say),
-        slope_figure(Curve(name="skeletons: peak memory", axis=axis, unit="MiB", sizes=rnics,
-                   costs=memory), bar=LINEAR, command=COMMAND, say=say),
-    ]  # fmt: skip
+        figure(f"skeletons, {most}", of("first", "wall_s"), "s", 60.0),
+        figure(f"skeletons, {most}: CPU", whole, "s", 60.0),
+        figure(f"skeletons, {most}: peak memory, counters included", gib, "GiB", 4.0),
+        figure("skeletons: a run with nothing new", of("nothing", "wall_s"), "s", NOTHING_S),
+        figure("skeletons: one task of 64 is new, share of the whole", one_of, bar=ONE_SHARE),
+        slope_figure(cpu, LINEAR, say),
+        slope_figure(peak, LINEAR, say),
+    ]
 
 
 def _child(tasks: int, say: Say) -> dict[str, Any]:
@@ -131,7 +114,7 @@ def _child(tasks: int, say: Say) -> dict[str, Any]:
     return found
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "skeleton-job": one_job,
     "skeleton-intake": intake,
     "skeleton-cluster": cluster,

@@ -150,12 +150,12 @@ def filled(tasks: int) -> tuple[SkeletonCore, list[CounterColumns]]:
     for number in range(tasks):
         kind = number % len(SPECS)
         made = task(number, SPECS[kind])
-        core.task(made.task_id, made)
+        core.apply_task(made.task_id, made)
         if number < len(SPECS):
             firsts.append(made)
             later = later or list(columns(made, kind, range(FIRST_SECONDS, SECONDS)))
             for batch in columns(made, kind, range(FIRST_SECONDS)):
-                core.counters(batch)
+                core.observe_counters(batch)
             continue
         for old, new in zip(firsts[kind].endpoints[::RAILS], made.endpoints[::RAILS], strict=True):
             agent = copy.deepcopy(store._agents[old.agent_id])
@@ -183,11 +183,11 @@ def run(core: SkeletonCore, inferring: Inferring) -> dict[str, float]:
     while waiting or inferring.busy:
         while waiting and inferring.has_room:
             due = waiting.popleft()
-            question = core.question(due)
-            if question is not None:
-                inferring.ask(due, question)
-        for asked in inferring.answered(POLL_S):
-            record = core.answered(asked.question, asked.future.result())
+            inputs = core.inference_input(due)
+            if inputs is not None:
+                inferring.submit(due, inputs)
+        for running in inferring.finished(POLL_S):
+            record = core.apply_inference(running.inputs, running.future.result())
             inferences += 1
             skeletons += record is not None
             sure += record is not None and record.dp is not None
@@ -219,7 +219,7 @@ def measure(tasks: int) -> dict[str, Any]:
     # Lists and skeletons are as they are; nobody sent a reading.
     nothing = run(core, inferring)
     for batch in later:
-        core.counters(batch)
+        core.observe_counters(batch)
     one = run(core, inferring)
     processes = [os.getpid(), *(child.pid or 0 for child in active_children())]
     peak_mib = sum(memory(pid).peak_bytes for pid in processes) / 2**20

@@ -1,17 +1,16 @@
 """Several workers in one group on one machine: none is lost, none counted twice, how fast."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
 from ops.bench.rig.growth import FLAT, LINEAR, Curve, run_alone, slope_figure
 from ops.bench.rig.load import LoadShape
-from ops.bench.rig.report import Figure, figure
+from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.workers_life import PLAN, STEP_S, LifeRun
 from ops.bench.throughput.report import MEGA, on_rig
 from ops.bench.throughput.rig import Rig
 
-COMMAND: Final = "make bench-scale"
 # Modest: the truth is read back and decoded record by record.
 LIFE: Final = LoadShape(agents=100, bodies=6, late=0.0)
 COUNTS: Final = (1, 2, 4)
@@ -21,8 +20,6 @@ MOST_S: Final = 60.0
 # Of 80 5-tuples each.
 AGENTS: Final = (100, 400, 1_250, 2_500)
 MIB: Final = 2**20
-
-Say = Callable[[str], None]
 
 
 def life(
@@ -44,8 +41,6 @@ def life(
         settings = rig.settings(f"life{number}.")
         found = LifeRun(rig, settings, say).run(shape, plan, step_s)
         verdict = found.verdict
-        if verdict is None or not verdict.windows:
-            raise RuntimeError("no window was due: the run was too short")
         published.append(float(verdict.published))
         lost.append(float(verdict.lost))
         double.append(float(verdict.double))
@@ -57,12 +52,12 @@ def life(
         )
     what = "workers that join, leave and are killed"
     return [
-        _row(f"{what}: results judged", published, "", sense=">="),
-        _row(f"{what}: results lost", lost, "", bar=0.0, worst=True),
-        _row(f"{what}: results counted twice", double, "", bar=0.0, worst=True),
-        _row("SIGKILL → the group has caught up, median", caught, "s"),
-        _row("SIGKILL → the group has caught up, worst", caught, "s", worst=True),
-        _row(f"SIGKILL: not caught up within {step_s:.0f} s", [float(late)], "", bar=0.0),
+        figure(f"{what}: results judged", published, sense=">="),
+        figure(f"{what}: results lost", lost, bar=0.0, worst=True),
+        figure(f"{what}: results counted twice", double, bar=0.0, worst=True),
+        figure("SIGKILL → the group has caught up, median", caught, "s"),
+        figure("SIGKILL → the group has caught up, worst", caught, "s", worst=True),
+        figure(f"SIGKILL: not caught up within {step_s:.0f} s", [float(late)], bar=0.0),
     ]
 
 
@@ -93,26 +88,11 @@ def rates(
     for count in counts:
         name = f"{count} worker{'s' if count > 1 else ''} on this machine, full topic"
         rows += [
-            _row(name, rate[count], "M/s", sense=">="),
-            _row(f"{name}: each", [r / count for r in rate[count]], "M/s", sense=">="),
-            _row(f"{name}: RSS of the largest", size[count], "MB"),
+            figure(name, rate[count], "M/s", sense=">="),
+            figure(f"{name}: each", [r / count for r in rate[count]], "M/s", sense=">="),
+            figure(f"{name}: RSS of the largest", size[count], "MB"),
         ]
     return rows
-
-
-def _row(
-    name: str,
-    samples: Sequence[float],
-    unit: str,
-    *,
-    bar: float | None = None,
-    sense: str = "<=",
-    worst: bool = False,
-) -> Figure:
-    return figure(
-        name, samples, unit, bar=bar, sense=">=" if sense == ">=" else "<=", command=COMMAND,
-        worst=worst,
-    )  # fmt: skip
 
 
 def workers(rig: Rig, runs: int, say: Say) -> list[Figure]:
@@ -136,9 +116,9 @@ def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
     memory = Curve(name="worker: memory of the 5-tuples", axis=axis, unit="MiB", sizes=points,
                    costs=tuple(state))  # fmt: skip
     return [
-        slope_figure(cost, bar=FLAT, command=COMMAND, say=say),
-        slope_figure(memory, bar=LINEAR, command=COMMAND, say=say),
-        _row(f"worker: memory of a 5-tuple, {points[-1]:,.0f} of them",
+        slope_figure(cost, FLAT, say),
+        slope_figure(memory, LINEAR, say),
+        figure(f"worker: memory of a 5-tuple, {points[-1]:,.0f} of them",
              [state[-1] * MIB / points[-1]], "bytes"),
     ]  # fmt: skip
 
@@ -149,7 +129,4 @@ def grown(agents: int) -> dict[str, float]:
     return found
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
-    "workers": on_rig(workers),
-    "worker-growth": growth,
-}
+PARTS: Final[Parts] = {"workers": on_rig(workers), "worker-growth": growth}

@@ -5,15 +5,18 @@ identified by agent, incarnation and number, and a probe belongs to the window o
 After each kill the group's lag is watched until it has caught up.
 """
 
+import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ops.bench.cluster.watch import WorkerLag
 from ops.bench.rig.load import LoadShape
-from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, events
+from ops.bench.rig.report import Say
+from ops.bench.rig.waiting import wait_until
+from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, wait_ready
 from ops.running.processes import Child, ChildDiedError
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
@@ -129,17 +132,14 @@ CAUGHT_UP_S: Final = 2.0
 DRAIN_S: Final = 120.0
 LOOK_S: Final = 0.1
 
-Say = Callable[[str], None]
-
 
 @dataclass(slots=True)
 class Life:
     """What came of it; `caught_up_s` by kill, None where it took longer than was watched."""
 
-    verdict: Verdict | None = None
-    duplicates: int = 0
-    caught_up_s: list[float | None] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
+    verdict: Verdict
+    duplicates: int
+    caught_up_s: list[float | None]
 
 
 def settled_after(samples: Sequence[tuple[float, float]], limit_s: float) -> float | None:
@@ -168,10 +168,28 @@ class LifeRun:
         self._say = say
         self._children: dict[str, Child] = {}
         self._number = 0
-        self.life = Life()
+        self._caught_up_s: list[float | None] = []
 
-    def run(self, shape: LoadShape, plan: Sequence[str], step_s: float) -> Life:
-        """Let rounds flow for a while longer than the plan lasts; return what came of it."""
+    def run(
+        self,
+        shape: LoadShape,
+        plan: Sequence[str],
+        step_s: float,
+        lives_s: tuple[float, float] | None = None,
+    ) -> Life:
+        """Let rounds flow for a while longer than the plan lasts; return what came of it.
+
+        Parameters
+        ----------
+        step_s : how long a step of the plan takes
+        lives_s : bounds between which the time after a step is drawn; None: `step_s`
+
+        Raises
+        ------
+        RuntimeError
+            If no window was due.
+        """
+        chance = random.Random(1)  # noqa: S311 - a schedule needs no secrecy
         self._join()
         self._wait_ready()
         # A worker that leaves takes some seconds to end.
@@ -186,15 +204,17 @@ class LifeRun:
         try:
             self._watch(lag, step_s)
             for step in plan:
-                self._step(step, lag, step_s)
+                self._step(step, lag, chance.uniform(*lives_s) if lives_s else step_s)
             self._rig.result(pace)
             self._drain(lag)
         finally:
             lag.close()
         for name in list(self._children):
             self._stop(name)
-        self.life.verdict, self.life.duplicates = self._compare()
-        return self.life
+        verdict, duplicates = self._compare()
+        if not verdict.windows:
+            raise RuntimeError("no window was due: the run was too short")
+        return Life(verdict, duplicates, self._caught_up_s)
 
     def _step(self, step: str, lag: WorkerLag, step_s: float) -> None:
         names = list(self._children)
@@ -210,13 +230,13 @@ class LifeRun:
                 del self._children[name]
         if not self._children:
             self._join()
+            self._wait_ready()
         samples = self._watch(lag, step_s)
         worst_s = max(lag_s for _, lag_s in samples)
         text = f"{step} {name}: {len(self._children)} workers, {worst_s:.1f} s behind at most"
         if step == KILL:
-            self.life.caught_up_s.append(settled_after(samples, CAUGHT_UP_S))
-            text += f", caught up after {self.life.caught_up_s[-1]} s"
-        self.life.steps.append(text)
+            self._caught_up_s.append(settled_after(samples, CAUGHT_UP_S))
+            text += f", caught up after {self._caught_up_s[-1]} s"
         self._say(text)
 
     def _watch(self, lag: WorkerLag, seconds: float) -> list[tuple[float, float]]:
@@ -230,14 +250,11 @@ class LifeRun:
         return samples
 
     def _drain(self, lag: WorkerLag) -> None:
-        deadline = time.monotonic() + DRAIN_S
-        lag.sample()
-        while lag.now_messages:
-            self._check()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{lag.now_messages} rounds not taken after {DRAIN_S:.0f} s")
-            time.sleep(LOOK_S)
+        def through() -> bool:
             lag.sample()
+            return not lag.now_messages
+
+        wait_until(through, DRAIN_S, "the group has not consumed all rounds", check=self._check)
 
     def _check(self) -> None:
         """Raise if a worker ended by itself; the load may be through before the plan is."""
@@ -258,12 +275,7 @@ class LifeRun:
             raise RuntimeError(f"{name} ended with {code} at SIGTERM:\n{child.log_tail()}")
 
     def _wait_ready(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not all(events(child, "worker.ready") for child in self._children.values()):
-            self._check()
-            if time.monotonic() > deadline:
-                raise TimeoutError("the first worker is not ready")
-            time.sleep(LOOK_S)
+        wait_ready(self._children.values(), START_TIMEOUT_S, check=self._check)
 
     def _compare(self) -> tuple[Verdict, int]:
         truth = Truth(WINDOW_S * SECOND_NS, LATENESS_S * SECOND_NS)

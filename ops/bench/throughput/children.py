@@ -14,21 +14,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from unittest.mock import patch
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, Load, LoadShape, Sent
+from ops.bench.rig.publisher import Publisher
 from ops.bench.throughput.peer_windows import TOPIC, encode
 from schemas.codec import Codec
 from schemas.ids import path_id
 from schemas.kafka.connection import KafkaSettings, settings_from_table
+from schemas.kafka.options import consumer_options
 from schemas.process.eventlog import setup_logging
 from schemas.topics import PROBE_ROUND
 from streams.edge.lookback import QUEUE_BACKOFF
 
 BATCH: Final = 2_000
 POLL_S: Final = 0.2
-FLUSH_S: Final = 120.0
 # No message for so long, and the end is not reached: something hangs.
 SILENCE_S: Final = 30.0
 # A slot of a paced load: what is due in it leaves at once.
@@ -36,65 +37,25 @@ SLOT_S: Final = 0.01
 
 
 class Filler:
-    """Publishes rounds as agents do: keyed, partitioned and compressed like theirs."""
+    """Publishes rounds."""
 
     def __init__(self, settings: KafkaSettings, compression: str, *, alone: bool = False) -> None:
-        self._topic = settings.topic(PROBE_ROUND.name)
-        options: dict[str, Any] = {
-            **settings.librdkafka(),
-            "partitioner": "murmur2_random",
-            "compression.type": compression,
-            "linger.ms": 5,
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": 200_000,
-            "queue.buffering.max.kbytes": 256 * 1024,
-        }
+        options: dict[str, Any] = {"compression.type": compression}
         if alone:
             # An agent has one round at a time: its batches hold one message.
             options["batch.num.messages"] = 1
-        self._producer = Producer(options)
-        self._failed = 0
-        self.messages = self.results = self.bytes = 0
+        self.publisher = Publisher(settings, **options)
+        self._results = 0
 
     def publish(self, sent: Sent) -> None:
         """Queue a round; waits while the queue is full."""
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    key=sent.key,
-                    value=sent.value,
-                    timestamp=sent.at_ms,
-                    on_delivery=self._delivered,
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.05)
-        self.messages += 1
-        self.results += sent.results
-        self.bytes += len(sent.value)
-        if self.messages % 64 == 0:
-            self._producer.poll(0)
+        self.publisher.publish(PROBE_ROUND.name, sent.key, sent.value, sent.at_ms)
+        self._results += sent.results
 
-    def poll(self) -> None:
-        """Serve acknowledgements."""
-        self._producer.poll(0)
-
-    def done(self) -> dict[str, int]:
-        """Wait until the broker has all; return what was published.
-
-        Raises
-        ------
-        RuntimeError
-            If something did not arrive: a load with holes would flatter or damn what takes it.
-        """
-        left = self._producer.flush(FLUSH_S)
-        if left or self._failed:
-            raise RuntimeError(f"the load is incomplete: {left} waiting, {self._failed} failed")
-        return {"messages": self.messages, "results": self.results, "bytes": self.bytes}
-
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        self._failed += error is not None
+    def finish(self) -> dict[str, Any]:
+        """Wait until the broker has all; return what was published."""
+        self.publisher.finish()
+        return {**self.publisher.counts, "results": self._results}
 
 
 def fill(options: argparse.Namespace) -> dict[str, Any]:
@@ -105,7 +66,7 @@ def fill(options: argparse.Namespace) -> dict[str, Any]:
     for number in range(options.first, options.first + options.intervals):
         for sent in load.interval(number, options.start_us):
             filler.publish(sent)
-    found: dict[str, Any] = filler.done()
+    found = filler.finish()
     return {**found, "seconds": time.monotonic() - started, "cpu_s": time.process_time()}
 
 
@@ -125,14 +86,14 @@ def pace(options: argparse.Namespace) -> dict[str, Any]:
         for slot_s, slot in _slots(load.interval(number, int(begin_s * 1e6))):
             wait_s = slot_s + SLOT_S - time.time()
             if wait_s > 0:
-                filler.poll()
+                filler.publisher.serve()
                 time.sleep(wait_s)
             behind_s = max(behind_s, -wait_s)
             for sent in slot:
                 filler.publish(sent)
                 if sent.cut is not None:
                     cuts.append((*sent.cut, sent.at_ms))
-    found: dict[str, Any] = filler.done()
+    found = filler.finish()
     return {**found, "begin_s": begin_s, "behind_s": behind_s, "cuts": cuts}
 
 
@@ -160,13 +121,7 @@ def bare(options: argparse.Namespace) -> dict[str, Any]:
     settings, decoder = _settings(options), Decoder()
     topic = settings.topic(PROBE_ROUND.name)
     consumer = Consumer(
-        {
-            **QUEUE_BACKOFF,
-            **settings.librdkafka(),
-            "group.id": "skeletonhunter-bench-bare",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-        }
+        consumer_options(settings, "skeletonhunter-bench-bare", defaults=QUEUE_BACKOFF)
     )
     places = [TopicPartition(topic, p, 0) for p in options.partitions]
     left = sum(consumer.get_watermark_offsets(place, timeout=30.0)[1] for place in places)
@@ -210,21 +165,7 @@ def _settings(options: argparse.Namespace) -> KafkaSettings:
 
 def fill_probes(options: argparse.Namespace) -> dict[str, Any]:
     """Publish the results of a load one by one, keyed by path: the topic of the peers."""
-    producer = Producer(
-        {
-            "bootstrap.servers": options.bootstrap,
-            "partitioner": "murmur2_random",
-            "compression.type": "lz4",
-            "linger.ms": 20,
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
-    failed = messages = 0
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        nonlocal failed
-        failed += error is not None
-
+    publisher = Publisher(_settings(options), **{"linger.ms": 20})
     codec = Codec()
     start_us = int(time.time() * 1e6) - options.intervals * options.shape.interval_ns // 1000
     for sent in Load(options.shape).rounds(options.intervals, start_us):
@@ -233,21 +174,9 @@ def fill_probes(options: argparse.Namespace) -> dict[str, Any]:
             sent_ns = datum["started_at"] * 1000 + result.pop("sent_offset_ns")
             value = encode({"agent_id": datum["agent_id"], "sent_ns": sent_ns, **result})
             key = path_id(result["src"], result["dst"])
-            while True:
-                try:
-                    producer.produce(
-                        options.prefix + TOPIC, key=key, value=value,
-                        timestamp=sent_ns // 10**6, on_delivery=delivered,
-                    )  # fmt: skip
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-            messages += 1
-        producer.poll(0)
-    left = producer.flush(FLUSH_S)
-    if left or failed:
-        raise RuntimeError(f"the load is incomplete: {left} waiting, {failed} failed")
-    return {"messages": messages}
+            publisher.publish(TOPIC, key, value, sent_ns // 10**6)
+    publisher.finish()
+    return {"messages": publisher.counts["messages"]}
 
 
 def source(options: argparse.Namespace) -> None:
@@ -266,9 +195,9 @@ def source(options: argparse.Namespace) -> None:
                     session = self._sessions[partition]
                     session.next_offset = int(messages[-1].offset() or 0) + 1
                     # Nothing was sent that would have to be confirmed.
-                    mark = session.mark()
-                    if mark is not None:
-                        mark.settle()
+                    point = session.commit_point()
+                    if point is not None:
+                        point.settle()
             self._moved()
             self.commit_due()
 

@@ -20,7 +20,8 @@ from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage, window_bytes
-from streams.core.machine import Identity, PartitionMachine
+from streams.core.machine import PartitionMachine
+from streams.core.partition import Identity
 from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.edge.engine import WINDOWS_AT_ONCE

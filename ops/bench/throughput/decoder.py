@@ -19,7 +19,7 @@ from schemas.columns.blocks import Block, Blocks
 from schemas.columns.plan import Plan
 from schemas.topics import PROBE_ROUND
 from streams.columns.index import FlowIndex, Names
-from streams.columns.round_kernel import ROUNDS, Field, Item, key_spans, read_rounds
+from streams.columns.round_kernel import ITEMS, ROUNDS, Field, key_spans, read_rounds
 from streams.columns.rounds import round_columns
 from streams.warm import warm
 
@@ -41,7 +41,7 @@ class Decoder:
         self._numbers: dict[str, int] = {}
         self._rows_of: dict[tuple[str, str, str, int], int] = {}
         self._field_count = len(Field)
-        self._items = np.zeros((len(Item), ROOM), np.int64)
+        self._items = np.zeros((ITEMS, ROOM), np.int64)
         self._rows = np.zeros(ROOM, np.int32)
 
     def count(self, values: Sequence[bytes]) -> int:

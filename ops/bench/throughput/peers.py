@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from ops.bench.rig.load import LoadShape
-from ops.bench.rig.report import Figure
+from ops.bench.rig.report import Figure, Say
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
-from ops.bench.throughput.report import MEGA, WORKERS, Say, costs, describe, row
+from ops.bench.throughput.report import MEGA, WORKERS, costs, describe, row
 from ops.bench.throughput.rig import FilledTopics, Rig, Run
 from ops.running.processes import Child
 from schemas.kafka.connection import KafkaSettings

@@ -9,8 +9,8 @@ from typing import Final
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import LoadShape
-from ops.bench.rig.report import Figure
-from ops.bench.throughput.report import MEGA, WORKERS, Say, known_rate_hz, row
+from ops.bench.rig.report import Figure, Say
+from ops.bench.throughput.report import MEGA, WORKERS, known_rate_hz, row
 from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, wait_ready
 from ops.log.watch import Watch
 from ops.running.processes import Child
@@ -68,7 +68,7 @@ def begin(rig: Rig, shape: LoadShape, intervals: int) -> tuple[KafkaSettings, li
     name = rig.new_group()
     settings = rig.settings(f"{name}.")
     workers = [rig.start_worker(f"{name}-{n}", settings) for n in range(WORKERS)]
-    wait_ready(rig.group, workers, START_TIMEOUT_S)
+    wait_ready(workers, START_TIMEOUT_S, check=rig.group.check)
     pace = rig.begin(
         "ops.bench.throughput.children", "pace", "--bootstrap", settings.bootstrap,
         "--prefix", settings.topic_prefix, "--shape", shape.text(), "--intervals", str(intervals),

@@ -27,8 +27,8 @@ from arena.simulation.agents import AgentRound
 from arena.simulation.timeline import timeline
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
-from ops.bench.rig.report import Figure
-from ops.bench.throughput.report import MEGA, Say, row
+from ops.bench.rig.report import Figure, Say
+from ops.bench.throughput.report import MEGA, row
 from ops.bench.throughput.rig import Rig
 from ops.log.entry import Entry
 from ops.recording.container import BLOCK_CUT_BYTES, SYNC_BYTES, ContainerWriter

@@ -1,7 +1,6 @@
 """Figures of the throughput benchmark: rows of the table, and the picture."""
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,28 +10,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from arena.reporting.figures import COLOURS, DPI, GRID, STYLE
-from ops.bench.rig.report import BUILD_DIR, Figure, Sense, figure, number
+from ops.bench.rig.report import BUILD_DIR, Figure, Say, Sense, figure, number, scratch_folder
 from ops.bench.throughput.rig import JOIN_MS, Rig, Run
 
-COMMAND: Final = "make bench-throughput"
 NAME: Final = "throughput"
 MEGA: Final = 1e6
 WORKERS: Final = 2
 # The figure that others are relative to.
 FULL: Final = "Kafka → workers → windows and anomalies"
 
-Say = Callable[[str], None]
-
 
 def row(
-    name: str,
-    samples: Sequence[float],
-    unit: str,
-    bar: float | None = None,
-    sense: Sense = ">=",
+    name: str, samples: Sequence[float], unit: str, bar: float | None = None, sense: Sense = ">="
 ) -> Figure:
-    """Return a figure of this benchmark."""
-    return figure(name, samples, unit, bar=bar, sense=sense, command=COMMAND)
+    """Return a figure of which more is better, unless it says otherwise."""
+    return figure(name, samples, unit, bar, sense)
 
 
 def on_rig(
@@ -41,10 +33,7 @@ def on_rig(
     """Return a part that measures on a rig of its own."""
 
     def part(runs: int, say: Say) -> list[Figure]:
-        with (
-            tempfile.TemporaryDirectory(prefix="skeletonhunter-bench-") as name,
-            Rig(Path(name), join_ms=join_ms) as rig,
-        ):
+        with scratch_folder() as folder, Rig(folder, join_ms=join_ms) as rig:
             # Compiles the kernels: half a minute after each change of the sources.
             rig.child("ops.bench.throughput.decoder")
             return measure(rig, runs, say)

@@ -3,11 +3,10 @@
 Workers are observed from outside: by committed offsets, by their logs, by their processes.
 """
 
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -19,16 +18,17 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, LoadShape
+from ops.bench.rig.waiting import wait_until
 from ops.broker.embedded import EmbeddedKafka
 from ops.log.positions import GroupPositions
 from ops.running.pipeline import to_toml
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import api, apply_topics
 from schemas.kafka.connection import KafkaSettings, settings_from_table
+from schemas.kafka.options import QUIET, reader_options
 from schemas.topics import ANOMALY, PROBE_ROUND, PROBE_WINDOW
 
 POLL_S: Final = 0.02
-READY_POLL_S: Final = 0.1
 
 
 class Positions:
@@ -52,43 +52,20 @@ class Positions:
         self, condition: Callable[[int | None], bool], group: ProcessGroup, timeout_s: float
     ) -> float:
         """Return the monotonic time at which a sum of offsets satisfies; raises TimeoutError."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            group.check()
-            asked = time.monotonic()
-            if condition(self.done()):
-                return asked
-            if asked > deadline:
-                raise TimeoutError(f"{self._group} stands at {self.done()} after {timeout_s:.0f} s")
-            time.sleep(POLL_S)
+        return wait_until(
+            lambda: condition(self.done()), timeout_s, f"{self._group} has not come so far",
+            check=group.check, poll_s=POLL_S,
+        )  # fmt: skip
 
 
-def documents(child: Child) -> list[dict[str, Any]]:
-    """Return what a process has printed or logged as JSON objects, one a line."""
-    found = []
-    for line in child.log.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            document = json.loads(line)
-        except ValueError:
-            continue  # what a library prints by itself
-        if isinstance(document, dict):
-            found.append(document)
-    return found
-
-
-def events(child: Child, *names: str) -> list[dict[str, Any]]:
-    """Return the events of these names that a process has logged."""
-    return [d for d in documents(child) if d.get("event") in names]
-
-
-def wait_ready(group: ProcessGroup, workers: Sequence[Child], timeout_s: float) -> None:
+def wait_ready(
+    workers: Collection[Child], timeout_s: float, *, check: Callable[[], None] = lambda: None
+) -> None:
     """Wait until workers say that they are ready; raises TimeoutError."""
-    deadline = time.monotonic() + timeout_s
-    while not all(events(child, "worker.ready") for child in workers):
-        group.check()
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the workers are not ready after {timeout_s:.0f} s")
-        time.sleep(READY_POLL_S)
+    wait_until(
+        lambda: all(child.events("worker.ready") for child in workers), timeout_s,
+        "the workers are not ready", check=check,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +117,6 @@ class Run:
 JOIN_MS: Final = 4_000
 # Bare loops begin together: an interpreter and its imports take seconds on a busy machine.
 LEAD_S: Final = 6.0
-# A client's lines about a broker that ends are of no use.
-QUIET: Final = {"log_level": 0}
 TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 120.0
 # A child says nothing until its end.
@@ -178,7 +153,7 @@ class Rig:
             # One client of each kind as long as the broker is there: they go before it does.
             settings = settings_from_table(self.kafka.bootstrap, {})
             self._reader = Consumer(
-                {**settings.librdkafka(), **QUIET, "group.id": "skeletonhunter-bench-ends"}
+                reader_options(settings, "skeletonhunter-bench-ends", fixed=QUIET)
             )
             stack.callback(self._reader.close)
             self._admin = api.AdminClient({**settings.librdkafka(), **QUIET})
@@ -226,7 +201,7 @@ class Rig:
         self.group.stop(child.name)
         if code != 0:
             raise RuntimeError(f"{child.name} ended with {code}:\n{child.log_tail()}")
-        return documents(child)[-1]
+        return child.events()[-1]
 
     def fill(
         self,
@@ -372,8 +347,7 @@ class Rig:
             results=sum(f["results"] for f in found),
             seconds=max(f["end_s"] for f in found) - min(f["begin_s"] for f in found),
             workers=Cost(
-                cpu_s=sum(f["cpu_s"] for f in found),
-                rss_bytes=max(f["rss_bytes"] for f in found),
+                cpu_s=sum(f["cpu_s"] for f in found), rss_bytes=max(f["rss_bytes"] for f in found)
             ),
             broker_cpu_s=self._broker_s() - broker_s,
         )
@@ -388,7 +362,7 @@ class Rig:
             list(ending.map(self.group.kill if kill else self.group.stop, names))
         totals: dict[str, int] = {}
         for child in children:
-            told = events(child, "worker.stopped", "worker.metrics")
+            told = child.events("worker.stopped", "worker.metrics")
             for key, value in (told[-1] if told else {}).items():
                 if isinstance(value, int):
                     totals[key] = totals.get(key, 0) + value

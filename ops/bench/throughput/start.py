@@ -5,8 +5,9 @@ from typing import Final
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import LoadShape
-from ops.bench.rig.report import Figure
-from ops.bench.throughput.report import MEGA, Say, row
+from ops.bench.rig.report import Figure, Say
+from ops.bench.rig.waiting import wait_until
+from ops.bench.throughput.report import MEGA, row
 from ops.bench.throughput.rig import FilledTopics, Rig
 from schemas.topics import ANOMALY, PROBE_ROUND
 
@@ -36,14 +37,12 @@ def restart(
     name = f"start-{number}"
     started = time.monotonic()
     child = rig.start_worker(name, more.settings, "--group", group)
-    while True:
-        rig.group.check()
+
+    def processing() -> bool:
         now = rig.ends(more.settings, ANOMALY.name)
-        if all(now[p] > end for p, end in before.items()):
-            break
-        if time.monotonic() - started > TIMEOUT_S:
-            raise TimeoutError(f"no output after {TIMEOUT_S:.0f} s:\n{child.log_tail()}")
-        time.sleep(POLL_S)
+        return all(now[p] > end for p, end in before.items())
+
+    wait_until(processing, TIMEOUT_S, "no output", check=rig.group.check, poll_s=POLL_S)
     took_s = time.monotonic() - started
     rss_bytes = process_cost.memory(child.pid).peak_bytes
     take_all(rig, more, group)

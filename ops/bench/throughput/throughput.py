@@ -1,28 +1,17 @@
 """`make bench-throughput`: results a second, delay, restart, memory, replay; part by part."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ops.bench.rig.load import LoadShape
-from ops.bench.rig.report import Figure
+from ops.bench.rig.report import Figure, Parts, Say
 from ops.bench.throughput import peers, realtime, replay, start, wire
-from ops.bench.throughput.report import (
-    COMMAND,
-    FULL,
-    MEGA,
-    WORKERS,
-    Say,
-    costs,
-    describe,
-    draw,
-    on_rig,
-    row,
-)
-from ops.bench.throughput.rig import Rig, Run, documents
+from ops.bench.throughput.report import FULL, MEGA, WORKERS, costs, describe, draw, on_rig, row
+from ops.bench.throughput.rig import Rig, Run
 
 __all__ = ["COMMAND", "DEFAULT_RUNS", "NOTES", "PARTS", "RUNS", "draw"]
 
+COMMAND: Final = "make bench-throughput"
 RUNS: Final = 5
 NOTES: Final = (
     "M/s: millions of results a second. 80 results a message, and a few more where probes were "
@@ -59,7 +48,7 @@ def core(rig: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
         "--intervals", str(size.core_intervals), "--runs", str(runs),
     )  # fmt: skip
     rig.result(child)
-    found = documents(child)
+    found = child.events()
     for run in found:
         by_cpu, by_clock = (run["results"] / run[key] / MEGA for key in ("cpu_s", "wall_s"))
         say(f"core: {by_cpu:.3f} M/s of CPU, {by_clock:.3f} M/s by the clock; {run['counts']}")
@@ -94,7 +83,7 @@ def pipeline(rig: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     ]
 
 
-PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
+PARTS: Final[Parts] = {
     "core": on_rig(core),
     "pipeline": on_rig(pipeline),
     "peers": on_rig(peers.peers),
@@ -107,11 +96,5 @@ PARTS: Final[Mapping[str, Callable[[int, Say], list[Figure]]]] = {
     "replay": on_rig(replay.replay, join_ms=0),
 }
 DEFAULT_RUNS: Final = {
-    "peers": 3,
-    "source": 3,
-    "wire": 1,
-    "delay": 1,
-    "memory": 1,
-    "start": 3,
-    "replay": 1,
-}
+    "peers": 3, "source": 3, "wire": 1, "delay": 1, "memory": 1, "start": 3, "replay": 1,
+}  # fmt: skip

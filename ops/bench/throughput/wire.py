@@ -9,9 +9,10 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from ops.bench.rig.load import LoadShape
-from ops.bench.rig.report import Figure
-from ops.bench.throughput.report import MEGA, Say, row
+from ops.bench.rig.report import Figure, Say
+from ops.bench.throughput.report import MEGA, row
 from ops.bench.throughput.rig import Ends, FilledTopics, Rig
+from schemas.kafka.options import consumer_options
 from schemas.topics import PROBE_ROUND
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -41,13 +42,7 @@ def consume_s(filled: FilledTopics, ends: Ends) -> float:
     """
     topic = filled.settings.topic(PROBE_ROUND.name)
     begun_s, deadline = time.process_time(), time.monotonic() + TIMEOUT_S
-    consumer = Consumer(
-        {
-            **filled.settings.librdkafka(),
-            "group.id": "skeletonhunter-bench-wire",
-            "enable.auto.commit": False,
-        }
-    )
+    consumer = Consumer(consumer_options(filled.settings, "skeletonhunter-bench-wire"))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     left = sum(ends.values())
     while left > 0:

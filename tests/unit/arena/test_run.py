@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.detecting import Told
+from arena.detecting import PublishedAnomaly
 from arena.direct import Localization
 from arena.run import Outcome, run_world
 from arena.scenarios.scenario import stage
@@ -45,7 +45,7 @@ def test_watermarks_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) 
     heard: list[list[tuple[int, str, int]]] = [[]]
     hear = Localization.consume_anomalies
 
-    def listen(self: Localization, records: Iterable[Told]) -> None:
+    def listen(self: Localization, records: Iterable[PublishedAnomaly]) -> None:
         found = list(records)
         heard[-1] += [(t.partition, t.key, t.record.event_at) for t in found]
         hear(self, found)

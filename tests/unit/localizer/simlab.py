@@ -41,8 +41,9 @@ from schemas.records import (
 )
 from schemas.units import MS_NS, SECOND_NS
 from streams.config import DetectionConfig
-from streams.core.machine import Identity, PartitionMachine
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import progress
+from streams.core.partition import Identity
 
 CLUSTER = "lab"
 START = 1_700_000_000 * SECOND_NS

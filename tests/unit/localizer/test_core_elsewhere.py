@@ -34,6 +34,7 @@ def test_one_fault_is_told_though_replies_are_lost_elsewhere(
     _only(sick, world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("what", [{"loss": 0.12}, {"delay_ns": 2_000_000}])
 def test_what_replies_suffer_accuses_no_neighbour(what: dict[str, Any], seed: int) -> None:

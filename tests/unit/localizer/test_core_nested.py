@@ -16,6 +16,7 @@ from tests.unit.localizer.made import START
 from tests.unit.localizer.verdict.test_lifecycle import Life, claim, keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("first", ["spine:0", "link:leaf:s1-r0--spine:0"])
 def test_a_switch_and_its_cable_are_two_faults(first: str, seed: int) -> None:

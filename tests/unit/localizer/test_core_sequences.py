@@ -75,6 +75,7 @@ def test_what_a_dead_agent_did_not_answer_is_no_loss_of_the_network(seed: int) -
     assert {e.component_id for e in events} == {UPLINK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 4, 5])
 def test_traces_of_a_fault_that_is_over_do_not_move_the_next_one(seed: int) -> None:
     """A cable of the spine loses some probes, another is cut meanwhile; the first loses again.

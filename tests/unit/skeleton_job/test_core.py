@@ -1,6 +1,6 @@
 """The core: records in, lists and skeletons out, in event time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +11,7 @@ from schemas.units import SECOND_NS
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.series.counters import CounterStore
-from skeleton_job.tasks.inference import InferenceConfig
+from skeleton_job.tasks.inference import InferenceConfig, InferenceInput
 from tests.unit.skeleton_job.records import (
     CLUSTER,
     SUBMITTED_AT,
@@ -33,13 +33,18 @@ def core(lists: ListConfig = LISTS) -> SkeletonCore:
     return SkeletonCore(CLUSTER, lists, inference, producer_version="test")
 
 
+def due_inputs(of: SkeletonCore) -> Iterator[InferenceInput]:
+    """Yield the inputs of all inferences that are due, one at a time."""
+    return filter(None, map(of.inference_input, of.inferences_due()))
+
+
 def feed(to: SkeletonCore, batches: Iterable[CounterBatch]) -> list[Skeleton]:
     """Give counters and make all inferences at once; return the skeletons published."""
     published = []
     for batch in batches:
-        to.counters(batch)
-        for question in to.questions():
-            record = to.answered(question, question.answer())
+        to.observe_counters(batch)
+        for inputs in due_inputs(to):
+            record = to.apply_inference(inputs, inputs.infer())
             if record is not None:
                 published.append(record)
     return published
@@ -72,7 +77,7 @@ def endpoint(index: int = 0, agent: str | None = None) -> Endpoint:
 def test_a_task_brings_lists_and_nothing_brings_them_again() -> None:
     """Versions begin at 1, the time is the task's, and what has not changed is not due."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     lists = due(made)
     assert set(lists) == {agent_of(f"h{h}") for h in range(4)}
     for record in lists.values():
@@ -80,16 +85,16 @@ def test_a_task_brings_lists_and_nothing_brings_them_again() -> None:
         assert (record.version, record.updated_at) == (1, SUBMITTED_AT)
         assert record.phase is PingListPhase.PRELOAD
         assert len(record.targets) == 6
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     for e in TASK.endpoints:
-        made.endpoint(e.endpoint_id, endpoint(TASK.endpoints.index(e)))
+        made.apply_endpoint(e.endpoint_id, endpoint(TASK.endpoints.index(e)))
     assert due(made) == {}
 
 
 def test_counters_turn_the_lists_to_runtime() -> None:
     """First the reason why there is none, then the skeleton, then nothing new."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     due(made)
     published = feed(made, BATCHES)
     assert [r.version for r in published] == list(range(1, len(published) + 1))
@@ -109,21 +114,21 @@ def test_counters_turn_the_lists_to_runtime() -> None:
 def test_a_restart_republishes_nothing() -> None:
     """A new core that reads what the old one wrote, in any order, has nothing due."""
     old = core()
-    old.task("job1", TASK)
+    old.apply_task("job1", TASK)
     written: dict[str, PingList | None] = due(old)
     skeletons = feed(old, BATCHES)
     written |= due(old)
     new = core()
-    new.own_skeleton("job1", skeletons[-1])
+    new.apply_own_skeleton("job1", skeletons[-1])
     for agent, record in reversed(written.items()):
-        new.own_list(agent, record)
+        new.apply_own_list(agent, record)
     assert feed(new, BATCHES[::-1]) == []
-    new.task("job1", TASK)
+    new.apply_task("job1", TASK)
     assert due(new) == {}
     assert feed(new, BATCHES) == []
     assert due(new) == {}
     assert new.skeletons_gone() == []
-    new.task("job1", replace(TASK, endpoints=TASK.endpoints[2:]))
+    new.apply_task("job1", replace(TASK, endpoints=TASK.endpoints[2:]))
     after = due(new)
     assert {r.version for r in after.values() if r} == {3}
 
@@ -136,11 +141,11 @@ def test_inferences_are_due_on_a_grid_of_event_time() -> None:
         [b for i in range(0, len(BATCHES), 4) for b in BATCHES[i : i + 4][::-1]],
     ):
         made = core()
-        made.task("job1", TASK)
+        made.apply_task("job1", TASK)
         asked = []
         for batch in batches:
-            made.counters(batch)
-            asked += [q.window_ns for q in made.questions()]
+            made.observe_counters(batch)
+            asked += [q.window_ns for q in due_inputs(made)]
         windows.append(asked)
     assert windows[0] == windows[1]
     assert all(
@@ -151,14 +156,14 @@ def test_inferences_are_due_on_a_grid_of_event_time() -> None:
 def test_a_fast_clock_and_a_dead_agent_do_not_decide_when() -> None:
     """The median of the job's agents is its time."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     ahead = replace(BATCHES[0], started_at=BATCHES[0].started_at + 3600 * 10**6)
-    made.counters(ahead)
+    made.observe_counters(ahead)
     asked = []
     for batch in BATCHES:
         if batch.agent_id not in (ahead.agent_id, agent_of("h1")):
-            made.counters(batch)
-            asked += list(made.questions())
+            made.observe_counters(batch)
+            asked += list(due_inputs(made))
     assert len(asked) >= 8
     assert max(q.window_ns[1] for q in asked) <= BATCHES[-1].started_at * 1000
 
@@ -166,18 +171,18 @@ def test_a_fast_clock_and_a_dead_agent_do_not_decide_when() -> None:
 def test_an_ended_job_leaves_and_a_gone_agent_gets_a_tombstone() -> None:
     """A registered agent gets an empty list; one without endpoints nothing but a tombstone."""
     made = core()
-    made.task("job1", TASK)
-    made.endpoint(TASK.endpoints[0].endpoint_id, endpoint(0))
+    made.apply_task("job1", TASK)
+    made.apply_endpoint(TASK.endpoints[0].endpoint_id, endpoint(0))
     due(made)
-    made.task("job1", replace(TASK, ended_at=SUBMITTED_AT + 1))
+    made.apply_task("job1", replace(TASK, ended_at=SUBMITTED_AT + 1))
     lists = due(made)
     here = lists.pop(agent_of("h0"))
     assert here is not None
     assert (here.targets, here.version, here.phase) == ((), 2, PingListPhase.PRELOAD)
     assert lists == {agent_of(f"h{h}"): None for h in range(1, 4)}
-    made.endpoint(TASK.endpoints[0].endpoint_id, None)
+    made.apply_endpoint(TASK.endpoints[0].endpoint_id, None)
     assert due(made) == {agent_of("h0"): None}
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     again = due(made)
     assert {r.version for r in again.values() if r} == {2, 3}
 
@@ -185,14 +190,14 @@ def test_an_ended_job_leaves_and_a_gone_agent_gets_a_tombstone() -> None:
 def test_an_endpoint_that_moved_moves_its_targets() -> None:
     """The registered agent probes; after it left, the planned one again."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     due(made)
     first = TASK.endpoints[0].endpoint_id
-    made.endpoint(first, endpoint(0, "sidecar"))
+    made.apply_endpoint(first, endpoint(0, "sidecar"))
     lists = due(made)
     assert set(lists) == {"sidecar", agent_of("h0")}
     assert {t.src for t in lists["sidecar"].targets if lists["sidecar"]} == {first}  # type: ignore[union-attr]
-    made.endpoint(first, None)
+    made.apply_endpoint(first, None)
     lists = due(made)
     assert lists["sidecar"] is None
     assert lists[agent_of("h0")] is not None
@@ -201,7 +206,7 @@ def test_an_endpoint_that_moved_moves_its_targets() -> None:
 def test_a_lost_list_is_due_again() -> None:
     """With a higher version."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     due(made)
     made.list_failed(agent_of("h1"))
     lists = due(made)
@@ -212,18 +217,18 @@ def test_a_lost_list_is_due_again() -> None:
 def test_a_garbled_own_list_is_replaced() -> None:
     """What an agent cannot read must not stay its latest list."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     due(made)
-    made.own_list(agent_of("h2"), None)
+    made.apply_own_list(agent_of("h2"), None)
     assert set(due(made)) == {agent_of("h2")}
 
 
 def test_a_deleted_task_takes_its_skeleton_along() -> None:
     """A tombstone on task.v1 is one on skeleton.v1."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     assert feed(made, BATCHES)
-    made.task("job1", None)
+    made.apply_task("job1", None)
     assert made.skeletons_gone() == ["job1"]
     assert made.skeletons_gone() == []
 
@@ -231,9 +236,9 @@ def test_a_deleted_task_takes_its_skeleton_along() -> None:
 def test_another_cluster_is_refused_and_counted() -> None:
     """No list, no inference, one count for each record."""
     made = core()
-    made.task("job1", replace(TASK, cluster="other"))
-    made.endpoint("e", replace(endpoint(), cluster="other"))
-    made.counters(replace(BATCHES[0], cluster="other"))
+    made.apply_task("job1", replace(TASK, cluster="other"))
+    made.apply_endpoint("e", replace(endpoint(), cluster="other"))
+    made.observe_counters(replace(BATCHES[0], cluster="other"))
     assert due(made) == {}
     assert made.counts["foreign_cluster"] == 3
     assert made.now_ns == 0
@@ -242,13 +247,13 @@ def test_another_cluster_is_refused_and_counted() -> None:
 def test_an_answer_for_a_job_that_has_changed_is_dropped() -> None:
     """An inference that took long must not bring back what is over."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     for batch in BATCHES:
-        made.counters(batch)
-    (question,) = made.questions()
-    inference = question.answer()
-    made.task("job1", replace(TASK, endpoints=TASK.endpoints[:-2]))
-    assert made.answered(question, inference) is None
+        made.observe_counters(batch)
+    (inputs,) = due_inputs(made)
+    inference = inputs.infer()
+    made.apply_task("job1", replace(TASK, endpoints=TASK.endpoints[:-2]))
+    assert made.apply_inference(inputs, inference) is None
     assert made.counts["inferences_outdated"] == 1
 
 
@@ -257,13 +262,13 @@ def test_explore_turns_publish_only_what_moved() -> None:
     workload = Workload(Layout(dp=4, pp=2, rails=1, seconds=45))
     task = task_record(workload.job)
     made = core(replace(LISTS, explore_rotate_ns=60 * SECOND_NS))
-    made.task("job1", task)
+    made.apply_task("job1", task)
     batches = list(counter_batches(workload))
     feed(made, batches)
     before = {a: r for a, r in due(made).items() if r}
     assert due(made) == {}
     later = replace(batches[-1], started_at=batches[-1].started_at + 60 * 10**6)
-    made.counters(later)
+    made.observe_counters(later)
     after = {a: r for a, r in due(made).items() if r}
     assert after
     for agent, record in after.items():
@@ -309,7 +314,7 @@ def test_the_store_forgets_what_is_older_than_its_horizon() -> None:
 def test_window_of_the_question_begins_with_the_jobs_first_reading(lost: int) -> None:
     """A young job is not short of samples: its window begins when it began."""
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     young = [b for b in BATCHES if b.started_at <= BATCHES[0].started_at + 22 * 10**6]
     records = feed(made, young[4 * lost :])
     assert records
@@ -319,7 +324,7 @@ def test_window_of_the_question_begins_with_the_jobs_first_reading(lost: int) ->
 def test_task_identity() -> None:
     """A record whose endpoints appear twice counts them once."""
     made = core()
-    made.task("job1", replace(TASK, endpoints=TASK.endpoints + TASK.endpoints))
+    made.apply_task("job1", replace(TASK, endpoints=TASK.endpoints + TASK.endpoints))
     assert {len(r.targets) for r in due(made).values() if r} == {6}
     assert isinstance(TASK, Task)
 
@@ -328,17 +333,17 @@ def test_versions_of_agents_long_gone_are_forgotten(monkeypatch: pytest.MonkeyPa
     """Containers' agents come and go by the thousand; one that comes back soon counts on."""
     monkeypatch.setattr("skeleton_job.core.GONE_AGENTS", 3)
     made = core()
-    made.task("job1", TASK)
+    made.apply_task("job1", TASK)
     due(made)
     for turn in range(20):
         one = replace(TASK, endpoints=tuple(
             replace(e, agent_id=f"a{turn}-{e.agent_id}") for e in TASK.endpoints
         ))  # fmt: skip
-        made.task("job1", one)
+        made.apply_task("job1", one)
         due(made)
     assert len(made._versions) <= 4 + 3 + 4
     again = replace(TASK, endpoints=tuple(
         replace(e, agent_id=f"a18-{e.agent_id}") for e in TASK.endpoints
     ))  # fmt: skip
-    made.task("job1", again)
+    made.apply_task("job1", again)
     assert {r.version for r in due(made).values() if r} == {1, 2}

@@ -14,8 +14,9 @@ from streams.config import DetectionConfig
 from streams.core.anchors import Anchor
 from streams.core.checkpoint import Checkpoint
 from streams.core.clock import ClockState
-from streams.core.machine import Identity, PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
+from streams.core.partition import Identity, RefusedRoundError
 
 CLUSTER = "lab"
 IDENTITY = Identity(CLUSTER, 0)

@@ -178,5 +178,5 @@ def test_columns_are_those_of_the_datum() -> None:
             own, wanted = made.columns(), round_columns(made.datum())
             for name in ("keys", "transport", "started_ns", "reach_ns"):
                 assert getattr(own, name) == getattr(wanted, name)
-            for name in ("sent_ns", "ok", "rtt_ns", "host_ns", "responder_ns"):
+            for name in ("sent_ns", "ok", "values"):
                 np.testing.assert_array_equal(getattr(own, name), getattr(wanted, name))

@@ -45,9 +45,9 @@ class Platform:
         hosts = set()
         for rec in recs:
             if rec.topic == topics.TASK.name:
-                self.core.task(rec.key, rec.record)
+                self.core.apply_task(rec.key, rec.record)
             else:
-                self.core.endpoint(rec.key, rec.record)
+                self.core.apply_endpoint(rec.key, rec.record)
                 self.fleet.registered(rec.key, here=rec.record is not None)
                 hosts.add(rnic_of(rec.key) // RAILS)
         self.fleet.touched(sorted(hosts))

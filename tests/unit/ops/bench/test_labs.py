@@ -10,7 +10,7 @@ from ops.lab.fault_kinds import LOOPBACK_LAB
 from ops.lab.kind import lab_kind
 from ops.lab.suite import faults
 from ops.lab.suite.faults import FaultBench
-from ops.log.watch import Seen
+from ops.log.watch import WatchedRecord
 from tests.unit.ops.demo.test_scoreboard import probe_round
 
 CALM_S = 0.4
@@ -20,14 +20,14 @@ class Feed:
     """Stands for the topics, and for the clock: hands on what a test has put in."""
 
     def __init__(self) -> None:
-        self.waiting: list[Seen] = []
+        self.waiting: list[WatchedRecord] = []
         self.now_s = 1_000.0
 
     def monotonic(self) -> float:
         """Return the time: a busy machine's own would be late."""
         return self.now_s
 
-    def poll(self, timeout_s: float) -> Iterator[Seen]:
+    def poll(self, timeout_s: float) -> Iterator[WatchedRecord]:
         """Yield what is there, after a moment."""
         self.now_s += min(timeout_s, 0.01)
         found, self.waiting = self.waiting, []

@@ -24,8 +24,8 @@ from ops.bench.throughput.report import draw
 from ops.recording.diagnosis import INPUTS, diagnose
 from ops.recording.source import Source
 from schemas.topics import PROBE_ROUND
-from streams.columns.statistics import statistics as ours
 from streams.config import DetectionConfig
+from tests.unit.streams.columns.numpy_statistics import statistics as ours
 
 SMALL = FabricShape(hosts=8, rails=2, segment_hosts=4, spines=2, tiers=2)
 

@@ -9,7 +9,7 @@ import pytest
 
 from ops.broker import announcement
 from ops.broker.announcement import Announcement
-from ops.broker.ports import FIRST, LAST, free_port, is_free
+from ops.broker.ports import FIRST, LAST, ClaimedPorts, is_free
 from ops.broker.properties import Listeners, Login, as_text, server_properties
 from schemas.kafka.connection import discovered_bootstrap
 
@@ -58,15 +58,31 @@ def test_properties_file_keeps_backslashes() -> None:
     assert as_text({"a": r"C:\x", "b": "1"}) == "a=C:\\\\x\nb=1\n"
 
 
-def test_free_port_is_free_and_outside_the_ephemeral_range() -> None:
+def test_claimed_port_is_free_and_outside_the_ephemeral_range() -> None:
     """A port is chosen where no outgoing connection can take it during a restart."""
-    port = free_port()
+    ports = ClaimedPorts()
+    port = ports.claim()
     assert FIRST <= port <= LAST < 32768
     assert is_free(port)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen(1)
         assert not is_free(port)
+    ports.release()
+
+
+def test_a_port_is_claimed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server may be down or not started yet; after the release the port is to be had again."""
+    first, second = ClaimedPorts(), ClaimedPorts()
+    port = first.claim()
+    monkeypatch.setattr("ops.broker.ports.FIRST", port)
+    monkeypatch.setattr("ops.broker.ports.LAST", port)
+    assert is_free(port)
+    with pytest.raises(OSError, match="no free TCP port"):
+        second.claim()
+    first.release()
+    assert second.claim() == port
+    second.release()
 
 
 def test_announcement_is_found_and_withdrawn(state_dir: Path) -> None:

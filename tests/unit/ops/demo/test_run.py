@@ -9,7 +9,7 @@ import pytest
 from ops.demo import run as demo_module
 from ops.demo.run import Demo, DemoFailedError
 from ops.demo.scoreboard import Scoreboard
-from ops.log.watch import Seen
+from ops.log.watch import WatchedRecord
 from schemas import records as rec
 from schemas import topics
 from schemas.enums import (
@@ -33,7 +33,7 @@ class ScriptedTopics:
         self.events = events
         self.cut = False
 
-    def poll(self, timeout_s: float) -> Iterator[Seen]:
+    def poll(self, timeout_s: float) -> Iterator[WatchedRecord]:
         """Yield what a real watch would."""
         assert timeout_s > 0
         if not self.cut:
@@ -75,9 +75,9 @@ class Silent:
         """Show nothing."""
 
 
-def seen(topic: topics.Topic, record: Any) -> Seen:
+def seen(topic: topics.Topic, record: Any) -> WatchedRecord:
     """Return a record as read."""
-    return Seen(topic.name, "a", record, None, 0, 0, 0)
+    return WatchedRecord(topic.name, "a", record, None, 0, 0, 0)
 
 
 def healthy() -> list[tuple[topics.Topic, Any]]:

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from ops.demo.scoreboard import Scoreboard
-from ops.log.watch import Seen
+from ops.log.watch import WatchedRecord
 from schemas import records as rec
 from schemas import topics
 from schemas.enums import (
@@ -19,12 +19,12 @@ from schemas.enums import (
 )
 
 
-def seen(topic: topics.Topic, record: Any, key: str = "k") -> Seen:
+def seen(topic: topics.Topic, record: Any, key: str = "k") -> WatchedRecord:
     """Return a record as read from partition 0."""
-    return Seen(topic.name, key, record, None, 0, 0, 0)
+    return WatchedRecord(topic.name, key, record, None, 0, 0, 0)
 
 
-def probe_round(started_s: float, ok: int, lost: int) -> Seen:
+def probe_round(started_s: float, ok: int, lost: int) -> WatchedRecord:
     """Return a round with that many results."""
     statuses = [ProbeStatus.OK] * ok + [ProbeStatus.TIMEOUT] * lost
     results = tuple(
@@ -54,7 +54,7 @@ def probe_round(started_s: float, ok: int, lost: int) -> Seen:
     )
 
 
-def anomaly(flow: int, state: AnomalyState, kind: AnomalyKind = AnomalyKind.LOSS) -> Seen:
+def anomaly(flow: int, state: AnomalyState, kind: AnomalyKind = AnomalyKind.LOSS) -> WatchedRecord:
     """Return an anomaly of a flow."""
     return seen(
         topics.ANOMALY,

@@ -14,7 +14,6 @@ import typer
 import yaml
 from click import Command, Group
 
-from ops.broker.apicurio import CONFLUENT_API
 from ops.broker.lock import APICURIO, KAFKA
 from ops.cli.app import build
 from ops.topics.plan import wanted_topics
@@ -22,6 +21,7 @@ from schemas.kafka.connection import settings_from_table
 from schemas.process.settings import read_table
 from schemas.version import VERSION
 from tests import ROOT
+from tests.apicurio import CONFLUENT_API
 
 DEPLOY = ROOT / "ops" / "deploy"
 COMPOSE = ROOT / "docker-compose.yml"

@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,16 +53,34 @@ def test_every_kind_and_state_is_on_the_page_of_kinds() -> None:
 
 
 def test_every_field_and_topic_is_on_it() -> None:
-    """No topic and no field, nested ones included, is left out; each has its doc."""
+    """No topic and no field, nested ones included, is left out; each has its doc.
+
+    Fields that all records have are in the introduction. A record with the fields of an earlier
+    one refers to it and lists what differs.
+    """
     page = topics.page()
+    introduction = page.split("\n## ", maxsplit=1)[0]
+    described: dict[tuple[str, ...], dict[str, Any]] = {}
     for topic in TOPICS:
         section = page.split(f"\n## {topic.name}\n")[1].split("\n## ")[0]
-        for record in topics._records(json.loads(avro.current(topic.name).text)):
-            assert f"**{record['name']}**" in section
-            for field in record["fields"]:
-                assert f"| `{field['name']}` | " in section
+        schema = json.loads(avro.current(topic.name).text)
+        names = tuple(field["name"] for field in schema["fields"])
+        assert set(names) >= topics.COMMON_FIELDS
         assert topic.doc in section
         assert topic.dlq in section
+        earlier = described.setdefault(names, schema)
+        if earlier is not schema:
+            assert f"**{schema['name']}** has the fields of [`{earlier['name']}`]" in section
+            for field, same in zip(schema["fields"], earlier["fields"], strict=True):
+                assert (f"| `{field['name']}` | " in section) == (field != same)
+            continue
+        for record in topics._records(schema):
+            assert f"**{record['name']}**" in section
+            for field in record["fields"]:
+                if field["name"] in topics.COMMON_FIELDS:
+                    assert f"`{field['name']}` (" in introduction
+                else:
+                    assert f"| `{field['name']}` | " in section
 
 
 def test_links_of_the_overview_lead_somewhere() -> None:

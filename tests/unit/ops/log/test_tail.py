@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ops.log.span import Span, in_time_order
+from ops.log.read_range import ReadRange, in_time_order
 from ops.log.tail import as_json, as_line, find_topic, show
 from ops.log.timespan import END, Bound
 from schemas.codec import Codec, DecodeError
@@ -128,21 +128,21 @@ class TestSpan:
 
     def test_ends_at_the_end_there_was(self) -> None:
         """Without following, records beyond the end at the start are left out."""
-        span = Span({self.A: 3, self.B: 5}, {self.A: 5, self.B: 5}, END, follow=False)
+        span = ReadRange({self.A: 3, self.B: 5}, {self.A: 5, self.B: 5}, END, follow=False)
         assert span.open == {self.A}
         assert [span.takes(self.A, o, 1) for o in (3, 4, 5)] == [True, True, False]
         assert not span.open
 
     def test_ends_at_the_end_of_what_compaction_left(self) -> None:
         """If the last offsets are gone, reaching the end is enough."""
-        span = Span({self.A: 0}, {self.A: 9}, END, follow=False)
+        span = ReadRange({self.A: 0}, {self.A: 9}, END, follow=False)
         assert span.takes(self.A, 2, 1)
         span.at_end({self.A}, 0)
         assert not span.open
 
     def test_a_record_at_to_ends_its_partition_only(self) -> None:
         """`--to` cuts each partition at its first record that is not earlier."""
-        span = Span(
+        span = ReadRange(
             {self.A: 0, self.B: 0}, {self.A: 9, self.B: 9}, Bound("time", 100), follow=False
         )
         assert span.takes(self.A, 0, 99)
@@ -152,7 +152,7 @@ class TestSpan:
 
     def test_a_time_ahead_ends_the_following(self) -> None:
         """A `--to` in the future follows until then, and waits for those that come late."""
-        span = Span({self.A: 0}, {self.A: 0}, Bound("time", 10_000), follow=True)
+        span = ReadRange({self.A: 0}, {self.A: 0}, Bound("time", 10_000), follow=True)
         span.at_end({self.A}, 10_001)
         assert span.open
         span.at_end({self.A}, 13_001)
@@ -160,6 +160,6 @@ class TestSpan:
 
     def test_following_never_ends_by_itself(self) -> None:
         """Without `--to`, reaching the end means waiting."""
-        span = Span({self.A: 0}, {self.A: 0}, END, follow=True)
+        span = ReadRange({self.A: 0}, {self.A: 0}, END, follow=True)
         span.at_end({self.A}, 2**60)
         assert span.open

@@ -11,7 +11,7 @@ from skeleton_job.edge.inferring import Inferring, died
 from skeleton_job.job import Job
 from skeleton_job.layout.skeleton import Inference
 from skeleton_job.series.readings import Readings
-from skeleton_job.tasks.inference import Due, Question
+from skeleton_job.tasks.inference import DueInference, InferenceInput
 
 TIMEOUT_S = 60.0
 NOBODY = Readings(
@@ -21,36 +21,38 @@ NOBODY = Readings(
 )  # fmt: skip
 
 
-class Slow(Question):
+class Slow(InferenceInput):
     """Takes as long as its window begins late."""
 
-    def answer(self) -> Inference:
+    def infer(self) -> Inference:
         """Return an inference that names the job."""
         time.sleep(self.window_ns[0] / 1e9)
         return Inference(confidence=0.5, reason=self.job.task_id)
 
 
-class Signalled(Question):
+class Signalled(InferenceInput):
     """Somebody ends all processes of the service while it is made."""
 
-    def answer(self) -> Inference:
+    def infer(self) -> Inference:
         """Return an inference all the same."""
         os.kill(os.getpid(), signal.SIGTERM)
         return Inference(confidence=0.5, reason=self.job.task_id)
 
 
-class Deadly(Question):
+class Deadly(InferenceInput):
     """Ends its worker, as a host without memory does."""
 
-    def answer(self) -> Inference:
+    def infer(self) -> Inference:
         """Return nothing."""
         os._exit(9)
 
 
-def ask(inferring: Inferring, sort: type[Question], name: str, takes_s: float = 0.0) -> None:
+def ask(inferring: Inferring, sort: type[InferenceInput], name: str, takes_s: float = 0.0) -> None:
     """Ask for an inference of a job."""
     window_ns = (round(takes_s * 1e9), 0)
-    inferring.ask(Due(name, window_ns), sort(Job(task_id=name, rnics=()), window_ns, NOBODY))
+    inferring.submit(
+        DueInference(name, window_ns), sort(Job(task_id=name, rnics=()), window_ns, NOBODY)
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -60,7 +62,7 @@ def test_answers_come_in_the_order_of_the_questions(workers: int) -> None:
     try:
         for name, takes_s in (("slow", 0.5), ("b", 0.0), ("c", 0.0)):
             ask(inferring, Slow, name, takes_s)
-        found = list(inferring.answered(TIMEOUT_S))
+        found = list(inferring.finished(TIMEOUT_S))
         assert [a.future.result().reason for a in found] == ["slow", "b", "c"]
         assert [a.due.task_id for a in found] == ["slow", "b", "c"]
     finally:
@@ -76,7 +78,7 @@ def test_no_more_is_asked_than_there_are_workers() -> None:
             ask(inferring, Slow, f"job-{asked}", 2.0)
             asked += 1
         assert asked == 2
-        assert not list(inferring.answered())
+        assert not list(inferring.finished())
     finally:
         inferring.close()
 
@@ -86,7 +88,7 @@ def test_a_signal_to_all_processes_ends_no_inference() -> None:
     inferring = Inferring(2)
     try:
         ask(inferring, Signalled, "a")
-        (found,) = inferring.answered(TIMEOUT_S)
+        (found,) = inferring.finished(TIMEOUT_S)
         assert found.future.result().reason == "a"
     finally:
         inferring.close()
@@ -98,11 +100,11 @@ def test_of_a_worker_that_dies_only_its_own_inference_is_lost() -> None:
     try:
         ask(inferring, Deadly, "a")
         ask(inferring, Slow, "b", 5.0)
-        found = next(inferring.answered(TIMEOUT_S))
+        found = next(inferring.finished(TIMEOUT_S))
         assert died(found)
         assert [due.task_id for due in inferring.begin_anew()] == ["b"]
         ask(inferring, Slow, "b")
-        (found,) = inferring.answered(TIMEOUT_S)
+        (found,) = inferring.finished(TIMEOUT_S)
         assert found.future.result().reason == "b"
         assert not died(found)
     finally:

@@ -77,6 +77,7 @@ def random_layout(rng: random.Random) -> Layout:
     )
 
 
+@pytest.mark.slow
 def test_confidence_means_what_it_says() -> None:
     """Of the inferences with at least confidence c, at least the share c has both degrees right."""
     rng = random.Random(20261121)

@@ -273,6 +273,7 @@ def test_the_bytes_of_a_target_are_those_of_the_wire(size: int, flows: int) -> N
     assert encoded(replace(without, targets=(one,))) - encoded(without) - 1 == target_bytes(one)
 
 
+@pytest.mark.slow
 def test_a_list_of_several_jobs_is_cut_evenly_and_counted() -> None:
     """Skeletons stay; of the rest each endpoint loses as many, in whatever order jobs come."""
     tasks = [task_record(job(60, rails=8, name=f"job{n}")) for n in range(1, 7)]

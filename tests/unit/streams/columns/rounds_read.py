@@ -1,5 +1,6 @@
 """Rounds read by the kernel and by fastavro, in one form to compare."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,9 +13,9 @@ from schemas.columns.interpreter import NULL
 from schemas.columns.wire import BAD
 from schemas.framing import SingleObjectFramer
 from streams.columns.index import FlowIndex, Names
-from streams.columns.round_kernel import ROUNDS, Field, Item, key_spans, read_round
+from streams.columns.round_kernel import ITEMS, ROUNDS, Field, Item, key_spans, read_round
 from streams.columns.rounds import TRANSPORT_CODES
-from streams.core.feed import LogMessage
+from streams.core.feed import Feed, LogMessage, M, Processed
 
 TOPIC = ROUNDS.topic
 Datum = dict[str, Any]
@@ -38,6 +39,14 @@ def message(datum: Datum, offset: int) -> Message:
     return raw_message(framed(datum), offset)
 
 
+class OneByOne(Feed):
+    """A feed without the kernel for plain rounds: its oracle."""
+
+    def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
+        """Process each message by itself."""
+        return map(self.process_one, messages)
+
+
 class Reader:
     """The kernel with the names and 5-tuples of the rounds that it was taught."""
 
@@ -48,7 +57,7 @@ class Reader:
         self.texts: list[str] = []
         self.keys: list[tuple[str, str, str, int]] = []
         self._fields = np.zeros((len(Field), 1), np.int64)
-        self._items = np.zeros((len(Item), ROOM), np.int64)
+        self._items = np.zeros((ITEMS, ROOM), np.int64)
         self._rows = np.zeros(ROOM, np.int32)
 
     def number(self, text: str) -> int:
@@ -66,7 +75,7 @@ class Reader:
         self.number(datum["cluster"])
         agent = self.number(datum["agent_id"])
         spans = np.zeros((ROOM, 2), np.int64)
-        scratch = np.zeros((len(Item), 1), np.int64)
+        scratch = np.zeros((ITEMS, 1), np.int64)
         found = key_spans(
             block.data,
             block.starts[0],
@@ -107,7 +116,7 @@ def expected(datum: Datum) -> tuple[Any, ...]:
     keys = [(datum["agent_id"], r["src"], r["dst"], r["flow"]) for r in datum["results"]]
     items = []
     for r in datum["results"]:
-        item: list[int | None] = [0] * len(Item)
+        item: list[int | None] = [0] * ITEMS
         for name, wanted in ROUNDS.items.items():
             item[wanted.column] = r[name]
         item[Item.TRANSPORT] = TRANSPORT_CODES[r["transport"]]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from streams.columns.quantities import ROUND_TRIP
 from streams.columns.rounds import MAX_FLOW, InvalidRoundError, round_columns
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from tests.unit.streams.worlds import result, round_datum
@@ -19,9 +20,7 @@ def test_columns_hold_what_the_round_says() -> None:
     assert columns.keys == [("agent-h0", "a", "b", 0), ("agent-h0", "a", "b", 1)]
     assert columns.sent_ns.tolist() == [AT + 5, AT + 9]
     assert columns.ok.tolist() == [True, False]
-    assert columns.rtt_ns.tolist() == [100, 0]
-    assert columns.host_ns.tolist() == [3, -1]
-    assert columns.responder_ns.tolist() == [20_000, -1]
+    assert columns.values.tolist() == [[100, -1], [3, -1], [20_000, -1]]
     assert columns.reach_ns == AT + 9
 
 
@@ -37,7 +36,7 @@ def test_answer_without_round_trip_is_a_loss() -> None:
     odd = {**result("a", "b", 0, 0, 1), "rtt_ns": None}
     columns = round_columns(round_datum([odd, result("a", "b", 1, 0, -40)], AT))
     assert columns.ok.tolist() == [False, True]
-    assert columns.rtt_ns.tolist() == [0, 0]
+    assert columns.values[ROUND_TRIP].tolist() == [-1, 0]
 
 
 @pytest.mark.parametrize(

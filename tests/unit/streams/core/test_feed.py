@@ -11,6 +11,7 @@ from schemas.units import MS_NS, SECOND_NS
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage
 from tests.unit.schemas.valid import ARRIVAL_NS, mutated, probes_of
+from tests.unit.streams.columns.rounds_read import OneByOne
 from tests.unit.streams.worlds import CLUSTER, World, as_bytes, machine, round_datum
 
 ROWS = [b for b in BOUNDS if b.topic == PROBE_ROUND.name and b.measure is not Measure.ITEMS]
@@ -30,7 +31,7 @@ def rounds(seq: int) -> dict[str, Any]:
 def run(values: list[bytes], *, kernels: bool) -> tuple[list[Any], list[str], dict[str, int]]:
     """Process rounds that arrive when they begin; return outputs, errors and counts."""
     codec, held = Codec(), machine(DetectionConfig())
-    feed = Feed(held, codec, kernels=kernels)
+    feed = (Feed if kernels else OneByOne)(held, codec)
     outputs, errors = [], []
     for number, value in enumerate(values):
         arrival_ms = (ARRIVAL_NS + (number - BEFORE) * SECOND_NS) // MS_NS

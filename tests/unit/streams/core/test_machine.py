@@ -6,8 +6,9 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
-from streams.core.machine import PartitionMachine, RefusedRoundError
+from streams.core.machine import PartitionMachine
 from streams.core.outputs import PROGRESS_KEY, Output
+from streams.core.partition import RefusedRoundError
 from tests.unit.streams.worlds import (
     IDENTITY,
     START_S,

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from schemas.units import SECOND_NS
+from streams.columns.quantities import COLUMNS, COUNT, PERCENTS, STATISTICS
 from streams.columns.rounds import RoundColumns, round_columns
-from streams.columns.statistics import COLUMNS, PERCENTS, STATISTICS, medians, statistics
 from streams.core.windows import Windows
+from tests.unit.streams.columns.numpy_statistics import medians, statistics
 from tests.unit.streams.worlds import result, round_datum
 
 T = 1_000_000 * SECOND_NS
@@ -127,11 +128,15 @@ def test_closed_windows_keep_nothing_of_chunks() -> None:
     floor = T // window_ns + 2
     windows = Windows(window_ns, floor * window_ns)
     assert windows.entry_ns == 0 < windows.closed_ns
-    values = rows(2, 5)
+    values = np.full((COUNT, 2), 5, np.int64)
     for index in (floor - 1, floor):
-        windows.add_chunk(index, rows(2), values, values, values)
-        assert windows.ensure_open(index) == (index == floor)
-    assert [w.index for w in windows.close((floor + 1) * window_ns)] == [floor]
+        windows.add_chunk(index, rows(2), values)
+    assert windows.close((floor - 1) * window_ns) == []
+    windows.fit_slots(1)
+    # A result in a slot of each.
+    windows.slots.counts[:, 0] = 1
+    (closed,) = windows.close((floor + 1) * window_ns)
+    assert (closed.index, closed.sent.tolist()) == (floor, [3])
     assert windows.entry_ns == windows.closed_ns
 
 

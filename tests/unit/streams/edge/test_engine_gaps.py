@@ -14,7 +14,7 @@ from schemas.units import SECOND_NS
 from streams.core.feed import Feed, LogMessage
 from streams.core.outputs import window_identity
 from streams.edge.engine import Batch
-from streams.edge.session import Found, Session, Told
+from streams.edge.session import LoggedOutput, LoggedOutputs, Session
 from tests.unit.streams.edge.test_engine_commits import Broker, engine_of
 from tests.unit.streams.worlds import BEGIN, START_S, World, machine
 
@@ -50,15 +50,15 @@ class Log(Broker):
         """Be without the first ones of each topic."""
         self.kept = {topic: all_[count[topic] :] for topic, all_ in self.kept.items()}
 
-    def found(self, rounds_end: int, last_ns: int = 2**62) -> Found:
+    def logged(self, rounds_end: int, last_ns: int = 2**62) -> LoggedOutputs:
         """Return what a new owner finds from the beginning on, of so many rounds."""
-        found = Found.of(
-            Told(name, last_ns, offset)
+        logged = LoggedOutputs.of(
+            LoggedOutput(name, last_ns, offset)
             for topic in OUTPUTS
             for offset, name in enumerate(self.kept.get(topic.name, []))
         )
-        found.rounds_end = rounds_end
-        return found
+        logged.rounds_end = rounds_end
+        return logged
 
     def successor(self) -> "Log":
         """Return what holds the same, of which nothing is on its way."""
@@ -83,7 +83,7 @@ class Worker:
         held = machine()
         session = Session(
             partition=0, epoch=1, machine=held, feed=Feed(held, CODEC), settled=BEGIN,
-            found=self.log.found(self.rounds_end, self.last_ns),
+            logged=self.log.logged(self.rounds_end, self.last_ns),
         )  # fmt: skip
         engine = engine_of(self.log, lambda offsets, _wait: self.committed.extend(offsets))
         engine.take_over([session])

@@ -10,7 +10,7 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
 from streams.config import DetectionConfig
 from streams.core.outputs import progress
-from streams.edge.session import Restorer, Told
+from streams.edge.session import LoggedOutput, Restorer
 from tests.unit.streams.worlds import BEGIN, CLUSTER
 
 
@@ -31,4 +31,4 @@ def test_marks_of_idleness_are_nothing_that_a_machine_will_publish() -> None:
     settings = KafkaSettings(bootstrap="127.0.0.1:1", cluster=CLUSTER)
     restorer = Restorer(settings, DetectionConfig(), codec, EventLog("worker"))
     found = list(restorer._published(cast(Any, reader), 0, BEGIN))
-    assert found == [Told(marks[1].anomaly_id, 10**18, 1)]
+    assert found == [LoggedOutput(marks[1].anomaly_id, 10**18, 1)]

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ops.bench.cluster.shape import RAILS
 from ops.bench.rig.growth import Curve, slope, store_curve, stored_curves
 from ops.bench.scale import localizer, scale, workers
-from ops.bench.scale.pinglists import RAILS, Cluster
+from ops.bench.scale.pinglists import Cluster
 from ops.bench.scale.workers import MIB
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES
 

@@ -1,7 +1,4 @@
-"""Endpoints that probe and echo through a fabric: the smallest agent there can be.
-
-For the benchmark of the fabric and for tests; real agents are `probers`.
-"""
+"""Endpoints that probe and echo through a lab's fabric, in place of real agents."""
 
 import socket
 import struct

@@ -17,7 +17,7 @@ from ops.broker.errors import BrokerError
 from ops.broker.fetch import Progress, fetch
 from ops.broker.jvm import GuardedJvm, JvmSpec, java
 from ops.broker.lock import APICURIO
-from ops.broker.ports import LOOPBACK, free_port
+from ops.broker.ports import LOOPBACK, ClaimedPorts
 
 CONFLUENT_API: Final = "/apis/ccompat/v7"
 # Measured: 6 s on two idle cores.
@@ -38,6 +38,7 @@ class EmbeddedRegistry:
     def __init__(self, progress: Progress | None = None) -> None:
         self._progress = progress
         self._jvm: GuardedJvm | None = None
+        self._ports = ClaimedPorts()
         self._port = 0
 
     def __enter__(self) -> Self:
@@ -79,10 +80,10 @@ class EmbeddedRegistry:
                 # Python before 3.11.4 has no filters; the archive's digest has been checked.
                 tar.extraction_filter = getattr(tarfile, "data_filter", None)
                 tar.extractall(folder / "app")  # noqa: S202 - a pinned archive
-            self._port = free_port()
+            self._port = self._ports.claim()
             self._jvm = GuardedJvm(
                 JvmSpec(
-                    argv=self._command(folder, free_port({self._port})),
+                    argv=self._command(folder, self._ports.claim()),
                     cwd=folder,
                     log=folder / "registry.log",
                     remove=folder,
@@ -101,6 +102,7 @@ class EmbeddedRegistry:
         jvm, self._jvm = self._jvm, None
         if jvm is not None:
             jvm.close()
+        self._ports.release()
 
     def _command(self, folder: Path, management_port: int) -> list[str]:
         return [

@@ -22,7 +22,7 @@ def in_time_order(entries: list[tuple[Place, Entry]]) -> list[tuple[Place, Entry
     return [entries[number] for _, number in sorted(keys)]
 
 
-class Span:
+class ReadRange:
     """Decides, record by record, when the part of the log between two bounds has been read.
 
     A partition is done at the first record at or after `to`, at the end that it

@@ -1,11 +1,9 @@
-"""Exact statistics of a closed window, every 5-tuple at once, by numpy's sort.
+"""Exact statistics of a closed window by numpy's sort: what the kernels have to compute.
 
 Percentiles are nearest-rank (Hyndman and Fan's type 1, numpy's `inverted_cdf`):
 the smallest observed value with at least that share of the sample at or below
 it. They are observed values and integers, so that the same results give the
 same window, in whatever order they came.
-
-`streams.columns.closing` gives the same by a kernel, many times faster.
 """
 
 from typing import Any, Final
@@ -14,55 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
+from streams.columns.quantities import COLUMNS, MEDIANS, NONE, PERCENTS, ROUND_TRIP, STATISTICS
 
-PERCENTS: Final = (25, 50, 75, 90, 99)
-# Features that the detectors take, in the paper's order.
-FEATURES: Final = ("p25_ns", "p50_ns", "p75_ns", "min_ns", "mean_ns", "std_ns", "max_ns")
-# Columns that a window record shows, null where no probe answered.
-STATISTICS: Final = (
-    "p25_ns",
-    "p50_ns",
-    "p75_ns",
-    "p90_ns",
-    "p99_ns",
-    "min_ns",
-    "mean_ns",
-    "std_ns",
-    "max_ns",
-)
-# Columns of a closed window.
-COLUMNS: Final = (*STATISTICS, "host_delay_p50_ns", "responder_delay_p50_ns")
-NONE: Final = -1
 # A value below 18 minutes and its group fit into one whole number together.
 VALUE_BITS: Final = 40
 GROUP_BITS: Final = 22
 
 
-def window_values(
-    rows: Int64s, rtt_ns: Int64s, host_ns: Int64s, responder_ns: Int64s
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+def window_values(rows: Int64s, values: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Return what a window says of each row that has results in it.
 
     Parameters
     ----------
-    rows, rtt_ns, host_ns, responder_ns
-        Of each result; a round trip of -1 is a lost probe, a delay of -1 not measured.
-
-    Returns
-    -------
-    tuple
-        Rows, ascending; results sent; answered; values by row, shape (n, len(COLUMNS)), -1
-        where no probe answered or nothing was measured.
+    rows, values
+        As of `streams.columns.closing.window_values`.
     """
     present, group = np.unique(rows, return_inverse=True)
-    size, ok = len(present), rtt_ns >= 0
-    columns = {
-        **statistics(group[ok], rtt_ns[ok], size),
-        "host_delay_p50_ns": medians(group[host_ns >= 0], host_ns[host_ns >= 0], size),
-        "responder_delay_p50_ns": medians(
-            group[responder_ns >= 0], responder_ns[responder_ns >= 0], size
-        ),
-    }
+    size, ok = len(present), values[ROUND_TRIP] >= 0
+    columns = statistics(group[ok], values[ROUND_TRIP][ok], size)
+    for number, value in enumerate(values):
+        if number != ROUND_TRIP:
+            columns[COLUMNS[MEDIANS + number]] = medians(group[value >= 0], value[value >= 0], size)
     return (
         present.astype(np.int64),
         np.bincount(group, minlength=size).astype(np.int64),

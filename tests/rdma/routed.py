@@ -6,7 +6,7 @@ between them; as there, each address has its own routing table.
 
 from typing import Final
 
-from ops.lab.vm.fabric import SWITCH, run
+from tests.rdma.fabric import SWITCH, run
 
 RNICS: Final = (3, 4)
 # By family: what `ip` takes, the settings that make a router, and how much of an address is net.
