@@ -238,6 +238,9 @@ class Agent:
 
     def _serve_kafka(self, now: Instant) -> None:
         self._publisher.poll()
+        ahead_ns = self._publisher.clock_offset.latest_ns(now)
+        if ahead_ns is not None:
+            self._registration.observe_clock(ahead_ns)
         self._inbox.poll()
         registration = self._registration
         self._reporter.announce(registration.due(now), now)

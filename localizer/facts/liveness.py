@@ -21,6 +21,8 @@ from schemas.records import Heartbeat
 from schemas.units import SECOND_NS
 
 FIRST: Final = 1_024
+# An agent that nobody registered is missed only after it sent heartbeats for so long.
+MEMBER_NS: Final = 30 * SECOND_NS
 # Agents known at once.
 MAX_AGENTS: Final = 100_000
 
@@ -31,8 +33,8 @@ class LastSeen:
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
         self._names: list[str] = []
-        # Time of the last sign and interval by row, shape (2, capacity).
-        self._times: Int64s = np.ones((2, FIRST), np.int64)
+        # Time of the last sign, interval and time of the first sign by row, shape (3, capacity).
+        self._times: Int64s = np.ones((3, FIRST), np.int64)
 
     def record_sign(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
         """Record when an agent was last seen, and its interval."""
@@ -41,6 +43,7 @@ class LastSeen:
             self._names.append(agent_id)
             if place == self._times.shape[1]:
                 self._times = np.concatenate([self._times, np.ones_like(self._times)], axis=1)
+            self._times[2, place] = heard_ns
         self._times[0, place] = heard_ns
         self._times[1, place] = interval_ns
 
@@ -56,13 +59,15 @@ class LastSeen:
 
     @property
     def usual_interval_ns(self) -> int:
-        """Return the median interval; a second if nobody is known."""
-        interval_ns = self._times[1, : len(self._names)]
+        """Return the median interval of agents known for long, or of all; a second if of none."""
+        heard_ns, interval_ns, first_ns = self._times[:, : len(self._names)]
+        members = heard_ns - first_ns >= MEMBER_NS
+        interval_ns = interval_ns[members] if members.any() else interval_ns
         return int(np.median(interval_ns)) if len(interval_ns) else SECOND_NS
 
     def silent_for(self, now_ns: int, intervals: float) -> list[str]:
         """Return the agents that are silent for more than this many of their intervals."""
-        heard_ns, interval_ns = self._times[:, : len(self._names)]
+        heard_ns, interval_ns, _ = self._times[:, : len(self._names)]
         late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
         return [self._names[place] for place in late.tolist()]
 
@@ -93,8 +98,6 @@ SKEWED_NS: Final = 5 * SECOND_NS
 # Heartbeats of one process that arrive out of order or twice: a producer's retries reorder few. A
 # larger step back is a new count.
 REORDERED: Final = 3
-# An agent that nobody registered is missed only after it sent heartbeats for so long.
-MEMBER_NS: Final = 30 * SECOND_NS
 # An agent that left, or was never a member, is forgotten after so long a silence.
 FORGET_NS: Final = 120 * SECOND_NS
 MIN_INTERVAL_NS: Final = SECOND_NS // 10

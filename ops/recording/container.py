@@ -18,7 +18,7 @@ import fastavro.schema
 import fastavro.write
 
 from ops.recording.foreign import check_schema
-from ops.recording.shape import plain_schema
+from ops.recording.shape import plain_schema, without_defaults
 from schemas import avro
 from schemas.process.files import open_regular, parse_json
 
@@ -231,7 +231,7 @@ class ContainerReader:
             )
         self._sync = header["sync"]
         self._first = self._file.tell()
-        if self._schema == self._reader_schema:
+        if self._schema == without_defaults(self._reader_schema):
             self._reader_schema = None
 
     def _head(self, position: int) -> BlockExtent:

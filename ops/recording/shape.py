@@ -2,10 +2,10 @@
 
 Made for readers that are not ours. Polars' Avro reader panics on maps, on
 unions wider than `[null, T]` and on enums anywhere but at the top level, so
-enums become strings here; everything else is as the topic's `.avsc` has it.
+enums become strings here; it reads no defaults but null, so the others are left
+out. Everything else is as the topic's `.avsc` has it.
 """
 
-import copy
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -118,7 +118,7 @@ def shape_of(topic: Topic) -> Shape:
     schema = _envelope(value)
     return Shape(
         topic,
-        cast(dict[str, Any], fastavro.parse_schema(copy.deepcopy(schema))),
+        cast(dict[str, Any], fastavro.parse_schema(without_defaults(schema))),
         plain_schema(schema),
         f"{value['namespace']}.{value['name']}",
     )
@@ -127,6 +127,18 @@ def shape_of(topic: Topic) -> Shape:
 def plain_schema(schema: Any) -> dict[str, Any]:
     """Return a parsed copy without logical types; raises what fastavro raises on a bad schema."""
     return cast(dict[str, Any], fastavro.parse_schema(_without_logical_types(schema)))
+
+
+def without_defaults(node: Any) -> Any:
+    """Return a copy of a schema without the fields' defaults but null.
+
+    Polars reads no file whose schema has another; only who reads a record needs them.
+    """
+    if isinstance(node, dict):
+        return {k: without_defaults(v) for k, v in node.items() if k != "default" or v is None}
+    if isinstance(node, list):
+        return [without_defaults(v) for v in node]
+    return node
 
 
 def _without_logical_types(node: Any) -> Any:

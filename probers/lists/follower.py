@@ -44,6 +44,8 @@ class Refusal(StrEnum):
     VERSION_WENT_BACK = "VERSION_WENT_BACK"
     IMPLAUSIBLE_VERSION = "IMPLAUSIBLE_VERSION"
     TOO_MANY_TARGETS = "TOO_MANY_TARGETS"
+    # Not decodable, or a field is out of bounds: a dead letter.
+    UNREADABLE = "UNREADABLE"
     BAD_TARGET = "BAD_TARGET"
     NOT_OUR_ENDPOINT = "NOT_OUR_ENDPOINT"
     BAD_REGISTRATION = "BAD_REGISTRATION"
@@ -126,6 +128,12 @@ class PingListFollower:
         self._updated_us = ping_list.updated_at
         self._want()
         return None
+
+    def unreadable(self) -> Refusal:
+        """Count a list that could not be decoded; the one in force stays."""
+        self.refused[Refusal.UNREADABLE] += 1
+        self.lists_refused += 1
+        return Refusal.UNREADABLE
 
     def withdraw(self) -> None:
         """Process a tombstone of the list: no targets, and the next list may have any version."""

@@ -158,6 +158,8 @@ class Inbox:
             return
         ping_list: PingList | None = self._decode(record)
         if ping_list is None:
+            if record.key is not None:
+                self.counts.refusal = self._follower.unreadable()
             return
         refusal = self._follower.offer(ping_list, self._clock.now().monotonic_ns)
         if refusal is Refusal.OLDER_VERSION:

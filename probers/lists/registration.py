@@ -28,6 +28,11 @@ CONFLICT_SHOWN_NS: Final = 60 * 10**9
 MAX_INCARNATION_AHEAD_NS: Final = 3_600 * 10**9
 
 
+# Registrations are dated by the broker's clock if the own one is further off than this: with a time
+# in the future nobody accepts them, and nobody would probe the agent.
+CLOCK_TOLERANCE_NS: Final = 10**9
+
+
 class RegistrationState(Enum):
     """What the agent may do, from its registrations on the topic."""
 
@@ -67,6 +72,9 @@ class Registration:
         self._stale: set[str] = set()
         self._largest_seen = 0
         self._conflict_ns: int | None = None
+        # How far the own wall clock is ahead of the broker's, as far as that matters.
+        self._clock_ahead_ns = 0
+        self._started_ns = started.realtime_ns
         self.state = RegistrationState.READING
         self.incarnation = started.realtime_ns
         # Incarnation of the agent that this one has yielded to; None: to none.
@@ -114,10 +122,18 @@ class Registration:
             if own.sent_ns is not None and self.probing:
                 self._tombstones.append(Announcement(endpoint_id, None))
 
+    def observe_clock(self, ahead_ns: int) -> None:
+        """Take notice of how far the own wall clock is ahead of the broker's."""
+        if abs(ahead_ns - self._clock_ahead_ns) <= CLOCK_TOLERANCE_NS:
+            return
+        self._clock_ahead_ns = ahead_ns if abs(ahead_ns) > CLOCK_TOLERANCE_NS else 0
+        if self.probing and not any(own.seen for own in self._own.values()):
+            self.incarnation = self._chosen_incarnation()
+
     def read_to_end(self) -> None:
         """Choose the incarnation; to be called when the topic has been read to its end."""
         if self.state is RegistrationState.READING:
-            self.incarnation = max(self.incarnation, self._largest_seen + 1)
+            self.incarnation = self._chosen_incarnation()
             self.state = RegistrationState.REGISTERED
             # What it answered for and we do not is gone: peers must not go on
             # probing it, and take its silence for a fault.
@@ -140,7 +156,7 @@ class Registration:
         if not ours or endpoint.cluster != self._cluster:
             return
         own = self._own.get(endpoint.endpoint_id)
-        latest_ns = now.realtime_ns if arrived_ns is None else arrived_ns
+        latest_ns = now.realtime_ns - self._clock_ahead_ns if arrived_ns is None else arrived_ns
         if not 0 <= endpoint.incarnation - 1 < latest_ns + MAX_INCARNATION_AHEAD_NS:
             self._refuse(own, now)
             return
@@ -193,8 +209,9 @@ class Registration:
                 continue
             own.sent_ns = now.monotonic_ns
             own.due_ns = now.monotonic_ns + CONFIRM_NS
+            registered_at = (now.realtime_ns - self._clock_ahead_ns) // 1000
             own.endpoint = replace(
-                own.endpoint, incarnation=self.incarnation, registered_at=now.epoch_us
+                own.endpoint, incarnation=self.incarnation, registered_at=registered_at
             )
             announcements.append(Announcement(own.endpoint.endpoint_id, own.endpoint))
         return announcements
@@ -208,6 +225,9 @@ class Registration:
             for endpoint_id, own in self._own.items()
             if own.present and own.sent_ns is not None
         ]
+
+    def _chosen_incarnation(self) -> int:
+        return max(self._started_ns - self._clock_ahead_ns, self._largest_seen + 1)
 
     def _refuse(self, own: _Own | None, now: Instant) -> None:
         """Count an implausible registration; peers that have read it are told ours again."""

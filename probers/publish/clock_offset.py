@@ -67,6 +67,12 @@ class ClockOffset:
             _Sample(sent.monotonic_ns, middle_ns - appended_ns, (took_ns + RESOLUTION_NS) // 2)
         )
 
+    def latest_ns(self, now: Instant) -> int | None:
+        """Return the offset by the latest confirmation alone; None: there was none lately."""
+        if not self._samples or now.monotonic_ns - self._samples[-1].at_ns > WINDOW_NS:
+            return None
+        return self._samples[-1].difference_ns + now.offset_ns
+
     def estimate(self, now: Instant) -> Offset:
         """Return the offset by the samples of the last minute."""
         while self._samples and now.monotonic_ns - self._samples[0].at_ns > WINDOW_NS:

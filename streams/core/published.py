@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas import topics
+from schemas.bounds import bound_of
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.blocks import Block, Blocks
@@ -58,6 +59,15 @@ WINDOWS: Final = FieldTable(
         ("flow", "int"),
         ("agent_id", "string"),
     ),
+)
+# Limits of the fields that are read, (len(FIELDS), 1) each. The codec would check all others, too,
+# which a kernel that passes over them cannot.
+_BOUNDS: Final = [
+    bound_of(topics.PROBE_WINDOW.name, name) if name != "transport" else None for name in FIELDS
+]
+LEAST: Final = np.array([[0 if b is None else b.least] for b in _BOUNDS], np.int64)
+GREATEST: Final = np.array(
+    [[len(TRANSPORT_CODES) if b is None else b.greatest] for b in _BOUNDS], np.int64
 )
 # All 5-tuples of the flow index are of one agent here: its name is among their bytes.
 ONE_AGENT: Final = 0
@@ -145,7 +155,7 @@ class PublishedReader:
     def __init__(
         self, codec: Codec, cluster: str, undecodable: Undecodable, intern: Intern
     ) -> None:
-        self._codec = codec
+        self._codec = Codec(codec.framer, bounded=False)
         self._cluster = cluster
         self._undecodable = undecodable
         self.keys = Keys(intern)
@@ -154,8 +164,24 @@ class PublishedReader:
         """Return the windows of consecutive messages, without what is not ours."""
         out = np.zeros((len(FIELDS), len(values)), np.int64)
         numbers = np.array([self.read_one(v, out[:, n]) for n, v in enumerate(values)], np.int64)
+        self._drop_out_of_bounds(out, numbers)
         found = WindowColumns(self.keys.list, numbers, out)
         return found.take(numbers != NOT_OURS)
+
+    def _drop_out_of_bounds(self, out: Int64s, numbers: Int64s) -> None:
+        """Mark windows as not ours whose numbers no worker writes: sums would overflow."""
+        outside = ((out < LEAST) & (out != NULL)) | (out > GREATEST)
+        for message in np.flatnonzero(outside.any(axis=0) & (numbers != NOT_OURS)).tolist():
+            field = int(np.flatnonzero(outside[:, message])[0])
+            numbers[message] = NOT_OURS
+            self._undecodable(
+                DecodeError(
+                    f"{FIELDS[field]}={out[field, message]} is out of bounds",
+                    topic=topics.PROBE_WINDOW.name,
+                    partition=None,
+                    offset=None,
+                )
+            )
 
     def read_one(self, value: bytes, out: Int64s) -> int:
         """Read a message into (len(FIELDS),); return the 5-tuple's number, or NOT_OURS."""
@@ -201,6 +227,7 @@ class KernelReader(PublishedReader):
         numbers = np.full(len(values), NOT_OURS, np.int64)
         for block in self._blocks.make(values):
             self._read_block(block, values, out, numbers)
+        self._drop_out_of_bounds(out, numbers)
         columns = WindowColumns(self.keys.list, numbers, out)
         return columns if not (numbers == NOT_OURS).any() else columns.take(numbers != NOT_OURS)
 

@@ -81,6 +81,20 @@ def test_a_pause_of_the_broker_ages_nobody(away_s: int) -> None:
     assert fleet.events == []
 
 
+def test_intervals_of_strangers_hide_no_pause() -> None:
+    """A burst of names that promise a heartbeat a minute comes before the broker pauses."""
+    fleet = Fleet(8)
+    fleet.run(40)
+    for number in range(300):
+        fleet.beat(f"forged-{number}", interval_ns=MINUTE_NS)
+    fleet.run(2)
+    fleet.run(10, silent=fleet.agents)
+    for back in range(8):
+        fleet.run(1, silent=fleet.agents[back + 1 :])
+    fleet.run(30)
+    assert fleet.events == []
+
+
 def test_who_does_not_come_back_after_a_pause_is_missed() -> None:
     """The broker was away, and one agent died meanwhile."""
     fleet = Fleet(8)

@@ -1,5 +1,6 @@
 """The key file: what it may hold and who may read it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,17 @@ def test_the_settings_hold_the_keys_and_do_not_show_them(tmp_path: Path) -> None
     config = build_config({}, {}, table)
     assert config.probe_keys == (KEY.encode(),)
     assert KEY not in repr(config)
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    """A FIFO would be waited for for ever; a folder and a NUL are no files either."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    for path, why in (
+        (fifo, "Not a regular file"),
+        (tmp_path, "directory"),
+        (Path("/dev/zero"), "Not a regular file"),
+        (tmp_path / "a\0b", "null"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            read_keys(path)

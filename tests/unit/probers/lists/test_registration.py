@@ -278,3 +278,39 @@ def test_an_incarnation_that_is_none_is_refused() -> None:
     running.agent.read_to_end()
     assert running.agent.refused == 3
     assert running.agent.incarnation == running.clock.realtime_ns
+
+
+def test_registrations_are_dated_by_the_brokers_clock() -> None:
+    """With a clock 50 minutes ahead nobody would accept them, and nobody would probe the agent."""
+    ahead_ns = 3_000 * SECOND_NS
+    running = Running(read=False)
+    running.agent.observe_clock(ahead_ns)
+    running.agent.read_to_end()
+    own = running.announced()
+    true_ns = running.clock.realtime_ns - ahead_ns
+    assert (own.incarnation, own.registered_at) == (true_ns, true_ns // 1000)
+    running.see(own)
+    running.agent.observe_clock(ahead_ns + SECOND_NS // 2)
+    running.agent.observe_clock(0)
+    assert running.agent.incarnation == true_ns
+
+
+def test_a_registration_that_was_refused_is_dated_again_when_the_clock_is_known() -> None:
+    """The first went out before any confirmation came."""
+    ahead_ns = 3_000 * SECOND_NS
+    running = Running()
+    first = running.announced()
+    running.clock.advance(REASSERT_NS)
+    running.agent.unreadable("w0/r0", running.clock.now())
+    running.agent.observe_clock(ahead_ns)
+    again = running.announced()
+    assert again.incarnation == first.incarnation - ahead_ns
+    assert again.registered_at == (running.clock.realtime_ns - ahead_ns) // 1000
+
+
+def test_a_clock_that_is_off_by_milliseconds_changes_nothing() -> None:
+    """The round trip to the broker is as long."""
+    running = Running(read=False)
+    running.agent.observe_clock(SECOND_NS // 2)
+    running.agent.read_to_end()
+    assert running.agent.incarnation == running.clock.realtime_ns

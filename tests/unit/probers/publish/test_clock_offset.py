@@ -102,3 +102,15 @@ def test_memory_is_bounded() -> None:
         if millisecond % 1_000 == 0:
             offset.estimate(Instant(at_ns, at_ns))
     assert len(offset._samples) <= 62
+
+
+def test_the_latest_confirmation_alone_says_the_offset_roughly() -> None:
+    """For a registration, which does not wait for a minute of samples."""
+    host = Host(40 * SECOND_NS)
+    assert host.offset.latest_ns(host.now()) is None
+    host.send()
+    latest_ns = host.offset.latest_ns(host.now())
+    assert latest_ns is not None
+    assert abs(latest_ns - 40 * SECOND_NS) <= 5 * MS_NS
+    host.monotonic_ns += WINDOW_NS + 1
+    assert host.offset.latest_ns(host.now()) is None
