@@ -1,4 +1,4 @@
-"""What containers that come and go leave behind in the localizer: objects, bytes, CPU time.
+"""What containers that come and go leave behind in the localizer: objects and CPU time.
 
 Each container is a job of its own with one endpoint and an agent. It registers, is probed by a
 resident agent and probes back, is traced, writes a state, and leaves with tombstones. Residents
@@ -7,7 +7,6 @@ send heartbeats all the time. Merge and core are those of the service.
 
 import gc
 import time
-import tracemalloc
 from collections import defaultdict
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
@@ -51,8 +50,10 @@ PER_SECOND: Final = 8
 LIFE_S: Final = 30
 # What left is forgotten after this time.
 FORGOTTEN_S: Final = 1_000
-WARM_UP_S: Final = 600
-MEASURED_S: Final = 1_200
+# Containers before the first count; then until as many paths are forgotten as come.
+FIRST_S: Final = 60
+WARM_UP_S: Final = 1_000
+MEASURED_S: Final = 600
 NOT_COUNTED: Final = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
 
@@ -209,25 +210,25 @@ def _mark(at_ns: int) -> Anomaly:
 
 
 def life(runs: int, say: Say) -> list[Figure]:
-    """Measure bytes kept per container that left, and whether CPU time grows."""
+    """Measure objects kept of a container that left, and whether CPU time grows."""
     del runs  # One long run.
     found = Life()
+    found.run(FIRST_S, PER_SECOND)
+    found.drain()
+    before, came, costs = found.objects(), found.came, []
     found.run(WARM_UP_S, PER_SECOND)
-    tracemalloc.start()
-    before, came = tracemalloc.get_traced_memory()[0], found.came
-    costs = []
     for _ in range(2):
         begin_s = time.process_time()
         found.run(MEASURED_S // 2, PER_SECOND)
         costs.append(time.process_time() - begin_s)
-    gc.collect()
-    kept = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    gone = found.came - came
-    say(f"localizer, {gone:,} containers came and went: {kept / gone:.0f} B kept of each, "
-        f"CPU time of the halves {costs[0]:.1f} s and {costs[1]:.1f} s")  # fmt: skip
+    found.drain()
+    more, gone = found.objects() - before, found.came - came
+    say(
+        f"localizer, {gone:,} containers came and went: {before:,} objects before, "
+        f"{more:+,} after, CPU time of the halves {costs[0]:.1f} s and {costs[1]:.1f} s"
+    )
     return [
-        figure("localizer: bytes kept of a container that left", [kept / gone], "B", 100),
+        figure("localizer: objects kept of a container that left", [max(0, more) / gone], "", 0.1),
         figure("… CPU time, second half against the first", [costs[1] / costs[0]], "×", 1.2),
     ]
 
