@@ -203,8 +203,8 @@ class Agent:
     def _work(self) -> None:
         """Do what was due before the last sleep; probing first, since it has to be punctual.
 
-        What the packets read since have made due is done in the next turn, whose sleep is then
-        empty: each part is asked once in each turn.
+        Work that new packets cause waits for the next turn, which begins at once: so each part is
+        asked once in each turn.
         """
         now = self._clock.now()
         timers_ns, probing_ns = self._due_ns

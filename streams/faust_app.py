@@ -1,7 +1,7 @@
-"""The Faust app: the batch source as its service, an agent that takes the batches.
+"""The Faust app: runs the batch source and the watchdog, logs metrics, ends the process on errors.
 
-Beside it only `streams.worker` imports Faust, to run the app. The app has a consumer group of its
-own in each process: with one member it never waits for another worker's rebalance, during which
+In the worker only `streams.worker` imports Faust beside it, to run the app. The app has a
+consumer group of its own in each process: with one member it never waits for another worker's rebalance, during which
 Faust would hold all processing. It reads `endpoint.v1` from the start, for counts and log lines
 only: nothing of it may touch the outputs, which are functions of the rounds alone.
 """

@@ -35,7 +35,7 @@ def warm(codec: Codec) -> None:
     machine = PartitionMachine(DetectionConfig(window_ns=SECOND_NS), Identity("none", 0))
     encoder = window_bytes(codec, machine)
     reader = KernelReader(codec, "none", _fail, lambda key: key)
-    machine.windows_to = partial(_encoded, encoder, reader)
+    machine.window_sink = partial(_encoded, encoder, reader)
     # Enough of them to close windows, and to judge one by those before.
     rounds = map(_round, range(WARMING_ROUNDS + LATER_ROUNDS))
     messages = [LogMessage(codec.encode(topics.PROBE_ROUND, r), n) for n, r in enumerate(rounds)]

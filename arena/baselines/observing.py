@@ -3,7 +3,7 @@
 The same that a deployment has: rounds of probes, traces, topology, flow tables. Nothing
 here knows the truth, or which way the arena routes.
 
-A window holds the rounds that began in its time, by the broker's clock and not the agents': a
+A window holds the rounds that began in its time by the simulation's clock, not the agents': a
 host whose clock is off (the published system has PTP) makes no diagnoser stumble. It is handed
 over when the last of them is over, with the traces that are there by then.
 """

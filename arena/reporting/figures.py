@@ -1,4 +1,4 @@
-"""The drawings of a report. Only this module imports matplotlib."""
+"""The drawings of a report, with matplotlib."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,7 +6,7 @@ per NIC that goes over this edge. Steps inside a host take no edge.
 
 from collections.abc import Sequence
 
-from arena.workload.layout import Layout, rotate_by_host
+from arena.workload.layout import Layout, group_by_host
 
 Edge = tuple[int, int, float]
 
@@ -17,7 +17,7 @@ def ring(layout: Layout, lanes: Sequence[int]) -> list[Edge]:
     With PXN the channels spread over a host's NICs and each stays on its rail; without, the ring
     enters a host at its first lane and leaves at its last.
     """
-    hosts = rotate_by_host(list(lanes), layout.spec.slots)
+    hosts = group_by_host(list(lanes), layout.spec.slots)
     if len(hosts) < 2:
         return []
     return [e for i, h in enumerate(hosts) for e in _hop(layout, h, hosts[(i + 1) % len(hosts)], 1)]
@@ -25,7 +25,7 @@ def ring(layout: Layout, lanes: Sequence[int]) -> list[Edge]:
 
 def tree(layout: Layout, lanes: Sequence[int], *, double: bool) -> list[Edge]:
     """Return the edges of a binary tree over hosts, up and down; `double`: of two shifted ones."""
-    hosts = rotate_by_host(list(lanes), layout.spec.slots)
+    hosts = group_by_host(list(lanes), layout.spec.slots)
     n = len(hosts)
     edges: list[Edge] = []
     for shift, share in ((0, 0.5), (1, 0.5)) if double else ((0, 1.0),):

@@ -88,10 +88,10 @@ class Layout:
         ]
 
 
-def rotate_by_host(lanes: list[int], slots: int) -> list[list[int]]:
+def group_by_host(lanes: list[int], slots: int) -> list[list[int]]:
     """Return a group's lanes host by host, the hosts in the order of their first lane.
 
-    >>> rotate_by_host([0, 1, 4, 5], 2)
+    >>> group_by_host([0, 1, 4, 5], 2)
     [[0, 1], [4, 5]]
     """
     hosts: dict[int, list[int]] = {}

@@ -21,9 +21,9 @@ OUTSIDE: Final = -1
 
 @dataclass
 class Transfers:
-    """Rows of transfers; `kind` per row is an index into `KINDS`.
+    """Rows of transfers; `kinds` holds the kinds of traffic between two lanes.
 
-    A lane's every NIC moves `size` bytes; OUTSIDE as a lane is a host that is no part of the job.
+    Every NIC of a lane moves `size` bytes; OUTSIDE as a lane is a host that is no part of the job.
     """
 
     src: list[Int64s] = field(default_factory=list)

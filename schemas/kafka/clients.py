@@ -1,6 +1,6 @@
 """What confluent-kafka's clients are asked in several places, each once.
 
-The only module beside the record contract that imports a Kafka client.
+Beside it only `schemas.kafka.registry` of this package needs a Kafka client.
 """
 
 import time

@@ -43,9 +43,9 @@ def horizon_ns(config: DetectionConfig) -> int:
     """Return how far before the watermark results still matter.
 
     A 5-tuple that is kept had a result within `retire_ns`; its runs reach
-    `RUN_NS` further back. Probes lie up to a round's span after the round's
-    start, before the anchor as well as where silence is looked at, which is on
-    the refresh grid.
+    `RUN_NS` further back. A probe may be sent up to one round's span after its
+    round began. This counts twice: at the anchor, and where silence is checked,
+    which is on the refresh grid.
     """
     return retire_ns(config) + RUN_NS + 2 * MAX_ROUND_SPAN_NS + 2 * REFRESH_STEP_NS
 

@@ -45,7 +45,9 @@ class ClockState:
     ahead_ns: int = 0
 
 
-def step(clock: ClockState, agent: str, started_ns: int, reach_ns: int) -> tuple[ClockState, bool]:
+def advance_clock(
+    clock: ClockState, agent: str, started_ns: int, reach_ns: int
+) -> tuple[ClockState, bool]:
     """Return the clock after a round, and whether the round is accepted.
 
     The result is a function of the arguments alone, and the watermark never

@@ -146,9 +146,8 @@ class Detection:
         grid_ns
             Time of the records.
         known_ns
-            Onsets of the present round are not repeated, unless they are for a time before this:
-            a round after a long silence reports what was before it, and a restart does not read
-            so far back.
+            Anomalies that began in this round are not repeated. Exception: onsets before this
+            time, since a restart does not read back that far.
         """
         due = sorted(
             (key[1:], key[0], detector.kind.value, number)
@@ -211,8 +210,8 @@ class Detection:
                 continue
             history.expect(earlier)
             decided_ns = first_open // block * block * self._config.window_ns
-            # By then an open anomaly has been repeated with the evidence of the last decision, and
-            # the record is enough: no probe lies more than a round's span before the watermark.
+            # From this time on the repeated record of an open anomaly holds the evidence of the
+            # last decision, so the history is not needed to rebuild it.
             repeated_ns = (
                 decided_ns + self._config.lateness_ns + MAX_ROUND_SPAN_NS + REFRESH_STEP_NS
             )

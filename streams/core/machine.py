@@ -31,7 +31,7 @@ from streams.core.outputs import (
     progress,
     window_output,
 )
-from streams.core.partition import START, Identity, PartitionState, Step, observe_round
+from streams.core.partition import START, Identity, PartitionState, UnfinishedRound, observe_round
 from streams.core.plain_rounds import PlainRounds
 from streams.core.published import WindowColumns, columns_of
 from streams.core.window_records import WindowBatch, window_batch
@@ -58,7 +58,7 @@ class PartitionMachine(PartitionState):
 
     Attributes
     ----------
-    windows_to
+    window_sink
         Is given the closed windows of an index at once, which then are not among the outputs.
     live
         False during the look-back: rounds have an effect on the state only.
@@ -76,7 +76,7 @@ class PartitionMachine(PartitionState):
     ) -> None:
         super().__init__(config, identity, anchor, floor_ns)
         self._publish_windows = publish_windows
-        self.windows_to: Callable[[WindowBatch], None] | None = None
+        self.window_sink: Callable[[WindowBatch], None] | None = None
         self.live = True
         self._plain = PlainRounds(self)
         self._first_open = self.windows.first_open
@@ -157,22 +157,22 @@ class PartitionMachine(PartitionState):
             What the rounds publish, in order.
         """
         outputs: list[Output] = []
-        for step in self._plain.observe(block, at, latest_us, lambda: not self.open_anomalies):
-            if isinstance(step, Step):
-                outputs += self._finish_round(step)
+        for entered in self._plain.observe(block, at, latest_us, lambda: not self.open_anomalies):
+            if isinstance(entered, UnfinishedRound):
+                outputs += self._finish_round(entered)
                 continue
-            at = step.behind
-            if len(step.answers.rows):
-                self.detection.observe_results(step.answers, decide=False)
+            at = entered.behind
+            if len(entered.answers.rows):
+                self.detection.observe_results(entered.answers, decide=False)
             if self.live:
-                outputs += [anomaly_output(self._progress(grid_ns)) for grid_ns in step.grid_ns]
+                outputs += [anomaly_output(self._progress(grid_ns)) for grid_ns in entered.grid_ns]
         return at, outputs
 
     def learn(self, block: Block, at: int, datum: Mapping[str, Any]) -> None:
         """Enter the names and 5-tuples of a round of a block that was processed by itself."""
         self._plain.learn(block, at, datum)
 
-    def _finish_round(self, step: Step) -> list[Output]:
+    def _finish_round(self, step: UnfinishedRound) -> list[Output]:
         """Return what is published of a round that is in windows and rings already."""
         self.detection.begin_round()
         anomalies = self.detection.observe_results(step.results, decide=self.live)
@@ -192,8 +192,8 @@ class PartitionMachine(PartitionState):
         for window in closed:
             batch = window_batch(window, self.recent, self.identity.cluster, self.config.window_ns)
             self.counts["windows"] += len(batch)
-            if self.windows_to is not None:
-                self.windows_to(batch)
+            if self.window_sink is not None:
+                self.window_sink(batch)
             elif self._publish_windows:
                 outputs += [window_output(r) for r in batch.records()]
             judged = self.detection.observe_windows(window.index, batch)

@@ -14,7 +14,7 @@ from streams.columns.index import FlowIndex, Names
 from streams.columns.rounds import RoundColumns, round_columns
 from streams.config import DetectionConfig
 from streams.core.anchors import Anchor, Anchors, horizon_ns
-from streams.core.clock import ClockState, SeenRounds, step
+from streams.core.clock import ClockState, SeenRounds, advance_clock
 from streams.core.metrics import Metric
 from streams.core.windows import Windows
 from streams.detectors.base import ResultBatch
@@ -41,7 +41,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class UnfinishedRound:
     """A round that is in windows and rings, and that detectors have not observed.
 
     Attributes
@@ -97,7 +97,7 @@ class PartitionState:
 
 def observe_round(
     state: PartitionState, datum: dict[str, Any], offset: int, columns: RoundColumns | None = None
-) -> Step | None:
+) -> UnfinishedRound | None:
     """Enter any round into the state; None for a duplicate.
 
     Parameters
@@ -117,7 +117,7 @@ def observe_round(
             "foreign", f"cluster {datum['cluster']!r} instead of {state.identity.cluster!r}"
         )
     columns = columns or _columns(datum)
-    clock, accepted = step(before, datum["agent_id"], columns.started_ns, columns.reach_ns)
+    clock, accepted = advance_clock(before, datum["agent_id"], columns.started_ns, columns.reach_ns)
     if not accepted:
         state.clock = clock
         raise RefusedRoundError(
@@ -134,7 +134,7 @@ def observe_round(
         return None
     state.clock = clock
     state.recent.advance(clock.reach_ns)
-    return Step(before, _observe_results(state, columns))
+    return UnfinishedRound(before, _observe_results(state, columns))
 
 
 def _columns(datum: dict[str, Any]) -> RoundColumns:

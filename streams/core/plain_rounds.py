@@ -22,13 +22,13 @@ from streams.core.absorb import (
     SeenArrays,
 )
 from streams.core.clock import ClockState
-from streams.core.partition import PartitionState, Step
+from streams.core.partition import PartitionState, UnfinishedRound
 from streams.detectors.base import ResultBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
-    """What could wait until the kernel stopped, since no anomaly was open.
+class DeferredNotes:
+    """Notes that the kernel kept until it stopped, since no anomaly was open.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class PlainRounds:
 
     def observe(
         self, block: Block, at: int, latest_us: Int64s, is_quiet: Callable[[], bool]
-    ) -> Iterator[Waited | Step]:
+    ) -> Iterator[DeferredNotes | UnfinishedRound]:
         """Enter plain rounds from number `at` of a block on, until one is not plain.
 
         Parameters
@@ -79,8 +79,8 @@ class PlainRounds:
 
         Yields
         ------
-        Waited or Step
-            What was noted of the rounds; the last one, if it has to be finished before the next.
+        DeferredNotes or UnfinishedRound
+            First the notes of all rounds read; then the last round, if its time made something due.
         """
         state = self._state
         while block.plan is not None and at < len(block):
@@ -93,7 +93,7 @@ class PlainRounds:
             last = end - int(now[absorb.NOTED_LAST]) if due else end
             grid_ns = notes.grid[: now[absorb.GRID]].tolist()
             now[absorb.NOTED] = now[absorb.NOTED_LAST] = now[absorb.GRID] = 0
-            yield Waited(at, self._results(0, last), grid_ns)
+            yield DeferredNotes(at, self._results(0, last), grid_ns)
             if due:
                 yield self._last_round(last, end)
             if why == absorb.NO_ROOM:
@@ -103,7 +103,7 @@ class PlainRounds:
             elif why != absorb.DUE:
                 return
 
-    def _last_round(self, first: int, end: int) -> Step:
+    def _last_round(self, first: int, end: int) -> UnfinishedRound:
         """Return the round of these notes."""
         now, notes, own = self._now, self._notes, slice(first, end)
         counted = notes.sampled[own]
@@ -112,7 +112,7 @@ class PlainRounds:
         ):
             self._state.recent.note_loss(row, sent_ns)
         before = ClockState(int(now[absorb.BEFORE_WATERMARK_NS]), int(now[absorb.BEFORE_REACH_NS]))
-        return Step(before, self._results(first, end))
+        return UnfinishedRound(before, self._results(first, end))
 
     def _results(self, first: int, end: int) -> ResultBatch:
         notes = self._notes

@@ -99,10 +99,10 @@ class Windows:
 
     @property
     def entry_ns(self) -> int:
-        """Time from which on results may be added by `add_chunk`: at a restart before `closed_ns`.
+        """Results from this time on may be given to `add_chunk`.
 
-        Of windows that are closed for good nothing is kept then. Where the floor lies inside a
-        window, only `add_round` can tell its results apart.
+        After a restart it lies before `closed_ns`; results of published windows are dropped then.
+        Where the floor lies inside a window, only `add_round` can tell its results apart.
         """
         if self._floor_ns % self.window_ns:
             return self.closed_ns

@@ -146,9 +146,9 @@ class Engine:
         self._check_stop()
 
     def waiting(self) -> None:
-        """Note that a machine waits for what is being read, which is no stall; raises the same.
+        """Note that a machine waits for earlier windows; no thread counts as stalled meanwhile.
 
-        Of the consuming thread neither, which may wait for the machine meanwhile.
+        Raises SessionLostError if the worker is to stop.
         """
         self.moved_at = self.beat_at = time.monotonic()
         self._check_stop()
@@ -176,7 +176,7 @@ class Engine:
             self._sessions.update({s.partition: s for s in new})
             for session in new:
                 encoder = window_bytes(self._codec, session.machine)
-                session.machine.windows_to = partial(self._publish_windows, session, encoder)
+                session.machine.window_sink = partial(self._publish_windows, session, encoder)
             self._idle.update({s.partition: Idle(since=time.monotonic()) for s in new})
             memory.collect_rarely()
             self._commit_now(new, wait=True)

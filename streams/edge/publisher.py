@@ -71,8 +71,8 @@ class Pulse:
 
 LINGER_MS: Final = 5
 POLL_S: Final = 0.01
-# Of the session: time in which an output is confirmed, or all that waits is given up; and in which
-# the client drops it, should that thread not run.
+# Shares of the session timeout. After the first our thread gives up all unconfirmed outputs; after
+# the second librdkafka drops them, in case our thread does not run.
 GIVE_UP_SHARE: Final = 0.55
 TIMEOUT_SHARE: Final = 0.65
 # Messages queued within so long are of one age.

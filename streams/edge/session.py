@@ -13,12 +13,11 @@ offset on. The next owner of the partition reads them first, and leaves out what
 is there already, recognised by its identity. Every reader sees every output
 once, whatever its isolation level.
 
-The former owner cannot write in between: what it has not got confirmed it gives
-up before its session ends (`streams.edge.publisher`, `streams.edge.publisher`), and only then
-does the broker give the partition away. On an orderly handover it has drained
-its queue. What is left: a stop of the process between its last look at the clock
-and the call that sends, or a network that cuts it off from the coordinator alone,
-in the second in which both sides count the session out.
+The former owner cannot write in between: it gives up what is not confirmed before its
+session ends (`streams.edge.publisher`), and only then does the broker give the partition
+away. On an orderly handover it has drained its queue. Two gaps remain. The process may be
+stopped after it checked its session and before it sends. Or the network separates it from
+the coordinator only, in the second in which the session ends.
 
 One thing more: a broker that stands still for longer than an output may wait, and
 comes back before the publisher's thread has given up what was sent later, may be

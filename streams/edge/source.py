@@ -1,9 +1,8 @@
-"""The batch source: rounds by librdkafka into a Faust channel, with back-pressure.
+"""The batch source: librdkafka consumes rounds, a Faust channel announces them, with back-pressure.
 
-Faust's own consumer takes some 10,000 messages a second, this way in some
-hundred thousand. Each batch travels through the channel as one item. Faust
-empties its channels whenever its own consumer rebalances, so the channel only
-announces batches; they wait in an outbox until the agent takes them.
+Faust's own consumer takes some 10,000 messages a second, this way some hundred thousand. Batches
+wait in an outbox; only their numbers travel through the channel, since Faust empties its channels
+whenever its own consumer rebalances. The Faust agent then takes each batch by its number.
 """
 
 import asyncio

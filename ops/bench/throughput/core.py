@@ -78,7 +78,7 @@ class Core:
         ]
         if publish:
             for machine in self._machines:
-                machine.windows_to = partial(_encode, window_bytes(Codec(), machine))
+                machine.window_sink = partial(_encode, window_bytes(Codec(), machine))
         self._feeds = [Feed(machine, Codec()) for machine in self._machines]
         self._offsets = [0] * PARTITIONS
 

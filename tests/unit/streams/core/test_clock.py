@@ -6,7 +6,7 @@ from streams.core.clock import (
     ROUNDS_IN_CHUNK,
     ClockState,
     SeenRounds,
-    step,
+    advance_clock,
 )
 
 T = 1_000_000 * SECOND_NS
@@ -15,21 +15,21 @@ NOW = ClockState(watermark_ns=T, reach_ns=T)
 
 def test_first_round_sets_the_clock() -> None:
     """The first round is believed, whatever it says."""
-    clock, accepted = step(ClockState(), "a", T, T + 5)
+    clock, accepted = advance_clock(ClockState(), "a", T, T + 5)
     assert accepted
     assert clock == ClockState(watermark_ns=T, reach_ns=T + 5)
 
 
 def test_older_round_does_not_turn_the_clock_back() -> None:
     """A late round is taken, the watermark stays."""
-    clock, accepted = step(NOW, "a", T - 3600 * SECOND_NS, T - 3600 * SECOND_NS)
+    clock, accepted = advance_clock(NOW, "a", T - 3600 * SECOND_NS, T - 3600 * SECOND_NS)
     assert accepted
     assert clock == NOW
 
 
 def test_a_minute_is_no_jump() -> None:
     """An advance of up to 60 s needs no confirmation."""
-    clock, accepted = step(NOW, "a", T + 60 * SECOND_NS, T)
+    clock, accepted = advance_clock(NOW, "a", T + 60 * SECOND_NS, T)
     assert accepted
     assert clock.watermark_ns == T + 60 * SECOND_NS
 
@@ -39,9 +39,9 @@ def test_wrong_clock_alone_never_moves_time() -> None:
     clock = NOW
     for second in range(100):
         ahead = T + (3600 + second) * SECOND_NS
-        clock, accepted = step(clock, "wrong", ahead, ahead)
+        clock, accepted = advance_clock(clock, "wrong", ahead, ahead)
         assert not accepted
-        clock, accepted = step(clock, "right", T + second * SECOND_NS, T)
+        clock, accepted = advance_clock(clock, "right", T + second * SECOND_NS, T)
         assert accepted
     assert clock.watermark_ns == T + 99 * SECOND_NS
 
@@ -49,17 +49,17 @@ def test_wrong_clock_alone_never_moves_time() -> None:
 def test_second_agent_confirms_a_jump() -> None:
     """After silence two agents that agree move the clock; the first round was refused."""
     later = T + 7200 * SECOND_NS
-    clock, accepted = step(NOW, "a", later, later)
+    clock, accepted = advance_clock(NOW, "a", later, later)
     assert not accepted
-    clock, accepted = step(clock, "b", later + SECOND_NS, later + SECOND_NS)
+    clock, accepted = advance_clock(clock, "b", later + SECOND_NS, later + SECOND_NS)
     assert accepted
     assert clock == ClockState(watermark_ns=later + SECOND_NS, reach_ns=later + SECOND_NS)
 
 
 def test_agents_that_disagree_confirm_nothing() -> None:
     """Two wrong clocks, two different times: neither is believed."""
-    clock, _ = step(NOW, "a", T + 3600 * SECOND_NS, T)
-    clock, accepted = step(clock, "b", T + 7200 * SECOND_NS, T)
+    clock, _ = advance_clock(NOW, "a", T + 3600 * SECOND_NS, T)
+    clock, accepted = advance_clock(clock, "b", T + 7200 * SECOND_NS, T)
     assert not accepted
     assert clock.watermark_ns == T
 
@@ -69,7 +69,7 @@ def test_lone_agent_is_believed_after_five_rounds() -> None:
     clock, answers = NOW, []
     for second in range(CONFIRMING_ROUNDS):
         at = T + (3600 + second) * SECOND_NS
-        clock, accepted = step(clock, "a", at, at)
+        clock, accepted = advance_clock(clock, "a", at, at)
         answers.append(accepted)
     assert answers == [False] * (CONFIRMING_ROUNDS - 1) + [True]
 
