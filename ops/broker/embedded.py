@@ -203,10 +203,11 @@ class EmbeddedKafka:
             (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BrokerError(f"cannot use the data folder: {error}") from error
+        given = self._port
         self._listeners = Listeners(
-            plain=self._port or self._ports.claim(),
-            controller=self._ports.claim(),
-            login=None if self._login is None else self._ports.claim(),
+            plain=given or self._ports.claim(),
+            controller=self._ports.claim(given),
+            login=None if self._login is None else self._ports.claim(given),
         )
 
     def _launch(self, jars: tuple[Path, ...]) -> None:

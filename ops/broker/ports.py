@@ -37,8 +37,13 @@ class ClaimedPorts:
     def __init__(self) -> None:
         self._claims: list[socket.socket] = []
 
-    def claim(self) -> int:
+    def claim(self, besides: int | None = None) -> int:
         """Return a port on which nobody listens and that nobody else has claimed.
+
+        Parameters
+        ----------
+        besides
+            Not this port, which somebody has chosen for a server that is not started yet.
 
         Raises
         ------
@@ -48,6 +53,8 @@ class ClaimedPorts:
         rng = random.SystemRandom()
         for _ in range(TRIES):
             port = rng.randint(FIRST, LAST)
+            if port == besides:
+                continue
             claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             try:
                 claim.bind((LOOPBACK, port))

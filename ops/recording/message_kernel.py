@@ -96,6 +96,8 @@ def read_block(
             op, column, argument = program[step, 0], program[step, 1], program[step, 2]
             step += 1
             if op == _SKIP_FIXED:
+                if argument > end - at:
+                    return BAD
                 at += argument
                 continue
             if op >= _NEXT:

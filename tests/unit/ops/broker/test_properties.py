@@ -85,6 +85,17 @@ def test_a_port_is_claimed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     second.release()
 
 
+def test_the_port_of_the_operator_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is free until Kafka binds it, and a listener beside it would get it otherwise."""
+    ports = ClaimedPorts()
+    given = ports.claim()
+    ports.release()
+    monkeypatch.setattr("ops.broker.ports.FIRST", given)
+    monkeypatch.setattr("ops.broker.ports.LAST", given)
+    with pytest.raises(OSError, match="no free TCP port"):
+        ports.claim(given)
+
+
 def test_announcement_is_found_and_withdrawn(state_dir: Path) -> None:
     """Other commands find the broker; afterwards no file is left, not even a scratch one."""
     ours = Announcement(bootstrap="127.0.0.1:20001", pid=os.getpid(), data_dir="/data")

@@ -75,7 +75,7 @@ class Reader:
         self.number(datum["cluster"])
         agent = self.number(datum["agent_id"])
         spans = np.zeros((ROOM, 2), np.int64)
-        scratch = np.zeros((ITEMS, 1), np.int64)
+        scratch = np.zeros((max(len(Field), ITEMS), 1), np.int64)
         found = key_spans(
             block.data,
             block.starts[0],
