@@ -1,9 +1,9 @@
 """The Faust app: runs the batch source and the watchdog, logs metrics, ends the process on errors.
 
-In the worker only `streams.worker` imports Faust beside it, to run the app. The app has a
-consumer group of its own in each process: with one member it never waits for another worker's rebalance, during which
-Faust would hold all processing. It reads `endpoint.v1` from the start, for counts and log lines
-only: nothing of it may touch the outputs, which are functions of the rounds alone.
+In the worker only `streams.worker` imports Faust beside it, to run the app. The app has a consumer
+group of its own in each process: with one member it never waits for another worker's rebalance,
+during which Faust would hold all processing. It reads `endpoint.v1` from the start, for counts and
+log lines only: nothing of it may touch the outputs, which are functions of the rounds alone.
 """
 
 import asyncio
