@@ -13,7 +13,8 @@ from schemas.enums import AnomalyKind
 from schemas.kafka.deadletter import dead_letter
 from tests.unit.ops.recording_samples import START_MS, anomaly, round_entry
 
-CODEC = Codec()
+# As the command reads: whatever is in the log is shown.
+CODEC = Codec(bounded=False)
 ROUNDS = find_topic("probe.round.v1")
 
 
