@@ -8,12 +8,13 @@ from collections import deque
 from time import monotonic_ns, time_ns
 from typing import Final, NamedTuple, Protocol
 
+from schemas.units import MS_NS, SECOND_NS
+
 # Three readings take some 200 ns; more than this, and the process was preempted.
 PAIR_NS: Final = 20_000
 PAIR_ATTEMPTS: Final = 4
-SECOND_NS: Final = 10**9
 # Packets that left within this time are one entry of a `SecondLimit`: 1,000 entries at most.
-MERGE_NS: Final = 10**6
+MERGE_NS: Final = MS_NS
 # Half the time of calling the class.
 _new: Final = tuple.__new__
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from schemas.ids import MAX_ID_CHARS
-from schemas.units import HOUR_NS, SECOND_NS, US_NS
+from schemas.units import HOUR_NS, MS_NS, SECOND_NS, US_NS
 
 # How far an event time may lie ahead of the arrival of its record at the broker: clocks of hosts
 # under NTP differ by milliseconds, and a broken one must not move others' time.
@@ -147,7 +147,7 @@ def arrival_of(timestamp: tuple[int, int]) -> int | None:
     Of whichever type it is: a replay keeps recorded times of arrival (CreateTime).
     """
     kind, at_ms = timestamp
-    return at_ms * 1_000_000 if kind else None
+    return at_ms * MS_NS if kind else None
 
 
 _Check = Callable[[Mapping[str, Any], int | None], Violation | None]

@@ -198,18 +198,18 @@ class Service:
         ):
             core.feed(event)
 
-    def _refusal(self, reason: str, topic: Topic, partition: int, offset: int) -> DecodeError:
-        name = self._settings.topic(topic.name)
-        return DecodeError(reason, topic=name, partition=partition, offset=offset)
-
     def _decode(
         self, topic: Topic, key: bytes | None, value: bytes | None, message: Message
     ) -> tuple[str, Any]:
         """Return key and record, the record None for a tombstone; raises DecodeError."""
 
         def refused(reason: str) -> DecodeError:
-            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-            return self._refusal(reason, topic, partition, offset)
+            return DecodeError(
+                reason,
+                topic=self._settings.topic(topic.name),
+                partition=int(message.partition() or 0),
+                offset=int(message.offset() or 0),
+            )
 
         try:
             name = (key or b"").decode()

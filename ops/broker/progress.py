@@ -1,7 +1,6 @@
 """Shows a download: a bar in a terminal, a line now and then elsewhere."""
 
 import threading
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
@@ -31,12 +30,7 @@ class ConsoleProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -1,7 +1,6 @@
 """The demo's screen: a live table in a terminal, plain lines anywhere else."""
 
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
@@ -32,12 +31,7 @@ class RichScreen:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 

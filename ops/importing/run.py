@@ -108,12 +108,7 @@ class KafkaSink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._out.flush()
 
     def write_round(self, record: ProbeRound) -> None:

@@ -19,7 +19,6 @@ from ops.bench.rig.report import Figure, Parts, Say, figure
 from schemas import topics
 from schemas.enums import (
     AgentState,
-    AnomalyKind,
     AnomalyState,
     ComponentKind,
     PingListPhase,
@@ -29,7 +28,6 @@ from schemas.enums import (
 )
 from schemas.ids import path_id, state_id
 from schemas.records import (
-    Anomaly,
     ComponentState,
     Endpoint,
     Heartbeat,
@@ -41,6 +39,7 @@ from schemas.records import (
     TraceHop,
 )
 from schemas.units import MS_NS, SECOND_NS, US_NS
+from streams.core.outputs import progress
 
 NAME: Final = "life"
 START_NS: Final = 1_700_000_000 * SECOND_NS
@@ -90,7 +89,8 @@ class Life:
                 self._leave(self._left)
             for agent in range(RESIDENTS):
                 self._beat(f"agent-{agent}", agent)
-            self._put(topics.ANOMALY.name, "~progress", _mark(self.now_ns))
+            mark = progress(NAME, 0, AnomalyState.ONGOING, self.now_ns // US_NS)
+            self._put(topics.ANOMALY.name, "~progress", mark)
             self.core.advance(self.now_ns)
 
     def drain(self) -> None:
@@ -199,14 +199,6 @@ class Life:
             records_undecodable=0, broker_away=False,
         )  # fmt: skip
         self._put(topics.HEARTBEAT.name, agent, beat)
-
-
-def _mark(at_ns: int) -> Anomaly:
-    return Anomaly(
-        cluster=NAME, anomaly_id="", kind=AnomalyKind.PROGRESS, state=AnomalyState.ONGOING,
-        path_id="", src="", dst="", flow=0, agent_id="", event_at=at_ns // US_NS,
-        onset_at=at_ns // US_NS, detector="progress", sent=0, lost=0,
-    )  # fmt: skip
 
 
 def life(runs: int, say: Say) -> list[Figure]:
