@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput soak fuzz fuzz-properties docs lock clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience soak fuzz fuzz-properties docs lock clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-scale     a cluster of 40,000 RNICs: what it takes, and how that grows (40 minutes)"
 	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
 	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (25 minutes)"
+	@echo "make bench-resilience  wrong clocks, absurd records, garbage, kills, floods"
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
 	@echo "make fuzz            a million mutated probe packets and lines of flow dumps, 10,000 mutated files (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
@@ -88,6 +89,9 @@ $(BENCH_STAMP): pyproject.toml
 bench-throughput: setup
 	@$(MAKE) --no-print-directory $(BENCH_STAMP) || echo "bench-throughput: no Quix Streams to be had, its figures are skipped"
 	$(BIN)/python -m ops.bench throughput
+
+bench-resilience: setup
+	$(BIN)/python -m ops.bench resilience
 
 soak: setup
 	$(BIN)/python -m ops.bench soak

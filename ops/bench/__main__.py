@@ -13,6 +13,7 @@ from ops.bench import labs
 from ops.bench.accuracy import accuracy
 from ops.bench.agent import agent, soak
 from ops.bench.pipeline import pipeline
+from ops.bench.resilience import resilience
 from ops.bench.rig.report import BUILD_DIR, Figure, print_table, render_page, write_json
 from ops.bench.rig.yardstick import yardstick_s
 from ops.bench.scale import scale
@@ -27,6 +28,7 @@ BENCHES: Final = {
     "agent": agent,
     "soak": soak,
     "throughput": throughput,
+    "resilience": resilience,
 }
 # The soak's table stands beside the agent's others.
 PAGES: Final = {name: Path("docs/figures") / f"{name}.md" for name in BENCHES} | {

@@ -1,0 +1,1 @@
+"""`make bench-resilience`: wrong clocks, absurd records, garbage, kills, floods, against bars."""

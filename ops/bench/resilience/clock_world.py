@@ -1,0 +1,202 @@
+"""Agents of one partition with faults of their own, one of them with a wrong clock. Pure.
+
+The same seed gives the same round trips whatever the clock says: only `started_at` differs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from schemas.bounds import MAX_AHEAD_NS
+from schemas.codec import Codec
+from schemas.enums import AnomalyKind, ClockSource, ProbeStatus, Transport
+from schemas.topics import PROBE_ROUND
+from schemas.units import HOUR_NS, MS_NS, SECOND_NS, US_NS
+from streams.core.feed import LogMessage
+
+CLUSTER: Final = "clocks"
+AGENTS: Final = 6
+# The last agent's faults come last: a clock may step before them.
+WRONG: Final = AGENTS - 1
+TARGETS: Final = 3
+FLOWS: Final = 2
+# A round's probes are 10 ms apart; a lost one is sent twice more.
+PROBE_STEP_NS: Final = 10 * MS_NS
+TIMEOUT_NS: Final = 250 * MS_NS
+ATTEMPTS: Final = 3
+RTT_NS: Final = 1_500_000
+SIGMA: Final = 0.1
+# A round reaches the broker after its last timeout.
+COLLECTED_NS: Final = SECOND_NS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What happens to flow 0 of one target of an agent, seconds of true time."""
+
+    kind: AnomalyKind
+    target: int
+    begin_s: int
+    end_s: int
+    loss: float = 0.0
+    delay_ns: int = 0
+
+    def at(self, second: int) -> bool:
+        """Whether the fault is there in a second."""
+        return self.begin_s <= second < self.end_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """A wrong clock: how far (ns) it is ahead, by true time (ns since the world's beginning)."""
+
+    name: str
+    ahead_ns: Callable[[int], int]
+
+
+FIFTY_MINUTES_NS: Final = 3_000 * SECOND_NS
+
+
+def _constant(ahead_ns: int) -> Callable[[int], int]:
+    return lambda _: ahead_ns
+
+
+def _stepping(since_ns: int) -> int:
+    if 130 * SECOND_NS <= since_ns < 150 * SECOND_NS:
+        return HOUR_NS
+    return -HOUR_NS if 170 * SECOND_NS <= since_ns < 190 * SECOND_NS else 0
+
+
+def _first_round(since_ns: int) -> int:
+    return FIFTY_MINUTES_NS if since_ns < SECOND_NS else 0
+
+
+WRONG_CLOCKS: Final = (
+    Clock(name="+10 s", ahead_ns=_constant(10 * SECOND_NS)),
+    Clock(name="+40 s", ahead_ns=_constant(40 * SECOND_NS)),
+    Clock(name="+50 min", ahead_ns=_constant(FIFTY_MINUTES_NS)),
+    Clock(name="first round +50 min", ahead_ns=_first_round),
+    Clock(name="+30 d", ahead_ns=_constant(30 * 24 * HOUR_NS)),
+    Clock(name="-1 h", ahead_ns=_constant(-HOUR_NS)),
+    Clock(name="stepping ±1 h", ahead_ns=_stepping),
+    Clock(name="drifting 1 %", ahead_ns=lambda since_ns: since_ns // 100),
+    Clock(name="creeping to +55 s", ahead_ns=lambda since_ns: min(since_ns // 5, 55 * SECOND_NS)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round on its way; `since_ns`: its true start, counted from the world's beginning."""
+
+    agent: int
+    since_ns: int
+    arrival_ns: int
+    datum: dict[str, Any]
+
+    @property
+    def refused(self) -> bool:
+        """Whether its time is further ahead of its arrival than bounds allow."""
+        return int(self.datum["started_at"]) * US_NS > self.arrival_ns + MAX_AHEAD_NS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockWorld:
+    """Agents that probe once a second from `begin_ns` on; each has a cut, losses and delays.
+
+    Attributes
+    ----------
+    healthy_s
+        Seconds before the first fault: latency is judged against windows before it.
+    fault_s
+        How long losses and delays last; a cut lasts a third of it.
+    """
+
+    begin_ns: int
+    seconds: int = 360
+    healthy_s: int = 120
+    fault_s: int = 60
+    step_s: int = 25
+    seed: int = 7
+
+    def faults(self, agent: int) -> tuple[Fault, ...]:
+        """Return the faults of an agent."""
+        begin_s = self.healthy_s + self.step_s * agent
+        end_s = begin_s + self.fault_s
+        return (
+            Fault(kind=AnomalyKind.CONNECTIVITY, target=0, begin_s=begin_s,
+                  end_s=begin_s + self.fault_s // 3, loss=1.0),
+            Fault(kind=AnomalyKind.LOSS, target=1, begin_s=begin_s, end_s=end_s, loss=0.3),
+            Fault(kind=AnomalyKind.LATENCY, target=2, begin_s=begin_s, end_s=end_s,
+                  delay_ns=8 * MS_NS),
+        )  # fmt: skip
+
+    def rounds(self) -> list[Round]:
+        """Return all rounds in the order of their arrival; all clocks are right."""
+        found = [each for agent in range(AGENTS) for each in self._of_agent(agent)]
+        return sorted(found, key=lambda each: each.arrival_ns)
+
+    def _of_agent(self, agent: int) -> Iterator[Round]:
+        rng = np.random.default_rng((self.seed, agent))
+        phase_ns = agent * SECOND_NS // AGENTS
+        for second in range(self.seconds):
+            since_ns = second * SECOND_NS + phase_ns
+            true_ns = self.begin_ns + since_ns
+            datum = {
+                "cluster": CLUSTER, "agent_id": name(agent), "host_id": f"host-{agent}",
+                "incarnation": 1, "round_seq": second,
+                "started_at": true_ns // US_NS,
+                "interval_ns": SECOND_NS, "pinglist_version": 1, "producer_version": "bench",
+                "results": self._results(agent, second, rng),
+            }  # fmt: skip
+            yield Round(agent, since_ns, true_ns + COLLECTED_NS, datum)
+
+    def _results(self, agent: int, second: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+        found = []
+        for target in range(TARGETS):
+            here = [f for f in self.faults(agent) if f.target == target and f.at(second)]
+            for flow in range(FLOWS):
+                offset_ns = (target * FLOWS + flow) * PROBE_STEP_NS
+                hit = here if flow == 0 else []
+                for attempt in range(ATTEMPTS):
+                    luck, rtt_ns = rng.random(), RTT_NS * np.exp(SIGMA * rng.standard_normal())
+                    lost = any(luck < fault.loss for fault in hit)
+                    rtt_ns += sum(fault.delay_ns for fault in hit)
+                    found.append(
+                        {
+                            "src": f"{name(agent)}/r0", "dst": f"target-{target}/r0", "flow": flow,
+                            "sent_offset_ns": offset_ns + attempt * TIMEOUT_NS,
+                            "transport": Transport.UDP.value,
+                            "status": (ProbeStatus.TIMEOUT if lost else ProbeStatus.OK).value,
+                            "rtt_ns": None if lost else int(rtt_ns), "prober_delay_ns": None,
+                            "responder_delay_ns": None if lost else 20_000,
+                            "clock": ClockSource.KERNEL.value,
+                        }
+                    )  # fmt: skip
+                    if not lost:
+                        break
+        return sorted(found, key=lambda result: int(result["sent_offset_ns"]))
+
+
+def with_clock(rounds: Sequence[Round], clock: Clock) -> list[Round]:
+    """Return the rounds as they are when the last agent has that clock."""
+    return [_misdated(each, clock) if each.agent == WRONG else each for each in rounds]
+
+
+def _misdated(one: Round, clock: Clock) -> Round:
+    started_at = one.datum["started_at"] + clock.ahead_ns(one.since_ns) // US_NS
+    return replace(one, datum={**one.datum, "started_at": started_at})
+
+
+def name(agent: int) -> str:
+    """Return the agent's id."""
+    return f"agent-{agent}"
+
+
+def messages(rounds: Sequence[Round], codec: Codec) -> list[LogMessage]:
+    """Return the rounds as one partition's log holds them."""
+    return [
+        LogMessage(codec.encode_datum(PROBE_ROUND, each.datum), n, each.arrival_ns // MS_NS)
+        for n, each in enumerate(rounds)
+    ]
