@@ -1,121 +1,23 @@
 """Workers of one group that join, leave and are killed while rounds flow: nothing lost or doubled.
 
-The log of rounds is the truth. Each 5-tuple and window must be published once: rounds are
-identified by agent, incarnation and number, and a probe belongs to the window of its sending time.
 After each kill the group's lag is watched until it has caught up.
 """
 
 import random
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from ops.bench.cluster.watch import WorkerLag
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Say
 from ops.bench.rig.waiting import wait_until
+from ops.bench.rig.windows import Verdict, read_truth
 from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, wait_ready
 from ops.running.processes import Child, ChildDiedError
-from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
-from schemas.topics import PROBE_ROUND, PROBE_WINDOW, Topic
-from schemas.units import SECOND_NS, US_NS
-from streams.edge.lookback import LogReader
-
-
-class Window(NamedTuple):
-    """A 5-tuple's window."""
-
-    agent: str
-    src: str
-    dst: str
-    flow: int
-    start_us: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What came of a comparison, in results.
-
-    Attributes
-    ----------
-    published : results of windows that must be there
-    lost : of these, in no window
-    double : in more than one window, or in one that counts more than there was
-    windows : windows that must be there
-    """
-
-    published: int
-    lost: int
-    double: int
-    windows: int
-
-
-@dataclass
-class Truth:
-    """Rounds and windows, by partition, as they are read.
-
-    Parameters
-    ----------
-    window_ns, lateness_ns
-        As the workers have them. A window is due once its partition has a round that begins
-        so long after its end.
-    """
-
-    window_ns: int
-    lateness_ns: int
-    _rounds: set[tuple[str, int, int]] = field(default_factory=set)
-    _sent: Counter[Window] = field(default_factory=Counter)
-    _partition: dict[str, int] = field(default_factory=dict)
-    _latest_us: dict[int, int] = field(default_factory=dict)
-    _counted: Counter[Window] = field(default_factory=Counter)
-    _again: Counter[Window] = field(default_factory=Counter)
-    duplicates: int = 0
-
-    def round(self, datum: Mapping[str, Any], partition: int) -> None:
-        """Take a round, a decoded datum."""
-        agent, at_us = datum["agent_id"], datum["started_at"]
-        self._partition[agent] = partition
-        self._latest_us[partition] = max(self._latest_us.get(partition, 0), at_us)
-        name = (agent, datum["incarnation"], datum["round_seq"])
-        if name in self._rounds:
-            self.duplicates += 1
-            return
-        self._rounds.add(name)
-        window_ns = self.window_ns
-        for result in datum["results"]:
-            sent_ns = at_us * US_NS + result["sent_offset_ns"]
-            start_us = sent_ns // window_ns * window_ns // US_NS
-            self._sent[Window(agent, result["src"], result["dst"], result["flow"], start_us)] += 1
-
-    def window(self, datum: Mapping[str, Any]) -> None:
-        """Take a published window, a decoded datum."""
-        name = Window(
-            datum["agent_id"], datum["src"], datum["dst"], datum["flow"], datum["window_start_at"]
-        )
-        if name in self._counted:
-            self._again[name] += datum["sent"]
-        else:
-            self._counted[name] = datum["sent"]
-
-    def verdict(self) -> Verdict:
-        """Compare; windows that are not due yet are left out on both sides."""
-        due = {
-            name: sent
-            for name, sent in self._sent.items()
-            if name.start_us + (self.window_ns + self.lateness_ns) // US_NS
-            < self._latest_us[self._partition[name.agent]]
-        }
-        more = sum(max(0, n - self._sent[name]) for name, n in self._counted.items())
-        return Verdict(
-            published=sum(due.values()),
-            lost=sum(max(0, sent - self._counted[name]) for name, sent in due.items()),
-            double=more + self._again.total(),
-            windows=len(due),
-        )
-
+from schemas.units import SECOND_NS
 
 WINDOW_S: Final = 5
 LATENESS_S: Final = 2
@@ -278,25 +180,7 @@ class LifeRun:
         wait_ready(self._children.values(), START_TIMEOUT_S, check=self._check)
 
     def _compare(self) -> tuple[Verdict, int]:
-        truth = Truth(WINDOW_S * SECOND_NS, LATENESS_S * SECOND_NS)
-        codec = Codec()
-        with LogReader(self._settings) as reader:
-            for partition, value in _values(reader, self._settings, PROBE_ROUND):
-                truth.round(codec.decode_datum(PROBE_ROUND, value), partition)
-            for _, value in _values(reader, self._settings, PROBE_WINDOW):
-                datum = codec.decode(PROBE_WINDOW, value)
-                truth.window({name: getattr(datum, name) for name in NEEDED})
+        truth = read_truth(
+            self._settings, window_ns=WINDOW_S * SECOND_NS, lateness_ns=LATENESS_S * SECOND_NS
+        )
         return truth.verdict(), truth.duplicates
-
-
-NEEDED: Final = ("agent_id", "src", "dst", "flow", "window_start_at", "sent")
-
-
-def _values(
-    reader: LogReader, settings: KafkaSettings, topic: Topic
-) -> Iterator[tuple[int, bytes]]:
-    name = settings.topic(topic.name)
-    for partition in range(topic.partitions):
-        low, high = reader.bounds(name, partition)
-        for message in reader.read(name, partition, low, high):
-            yield partition, message.value() or b""
