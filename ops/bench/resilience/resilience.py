@@ -6,7 +6,7 @@ Every module below measures one attack and has `PARTS` of its own.
 from types import ModuleType
 from typing import Final
 
-from ops.bench.resilience import clocks, kills, outage
+from ops.bench.resilience import clocks, kills, outage, parsers
 from ops.bench.rig.report import Parts
 
 COMMAND: Final = "make bench-resilience"
@@ -22,5 +22,5 @@ NOTES: Final = (
 )
 
 # A further part is a module with `PARTS` and a row here.
-MODULES: Final[tuple[ModuleType, ...]] = (clocks, outage, kills)
+MODULES: Final[tuple[ModuleType, ...]] = (clocks, parsers, outage, kills)
 PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}
