@@ -211,7 +211,7 @@ class SkeletonCore:
             inputs.job,
             cluster=self.cluster,
             version=0,
-            window_ns=inputs.window_ns,
+            window_ns=(inference.begin_ns or inputs.window_ns[0], inputs.window_ns[1]),
             min_confidence=min_confidence,
             producer_version=self._producer_version,
         )

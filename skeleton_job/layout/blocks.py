@@ -127,7 +127,8 @@ class Blocks:
     rows : (n_blocks, width) rows in the rate matrix
     seen : (n_blocks, width) bool, whether the counters show that an RNIC takes part
     replicas : whether blocks of one host may be replicas of each other
-    width_margin : how clearly the width was chosen, above 1
+    width_margin : how clearly RNICs of a host look alike or not in the mean iteration, above 1
+    width_certainty : how surely they move the same bytes at the same time or not, 0.5 to 1
     floor : norm of a meaningless difference between features
     """
 
@@ -142,6 +143,7 @@ class Blocks:
     width: int
     replicas: bool
     width_margin: float
+    width_certainty: float
     floor: float
 
 
@@ -150,10 +152,10 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     n_hosts, n_rails = part.rows.shape
     cube = profiles.both[part.rows]
     width, margin = block_width(cube, part.known, _rail_noise(profiles, part))
-    narrow = host_width(matrix, part.rows, part.known) if n_rails > 2 else n_rails
+    narrow = host_width(matrix, part.rows, part.known)
     # Sample by sample the host is not one group: its blocks may be replicas as well as stages.
-    replicas = narrow < n_rails
-    width = min(width, narrow)
+    replicas = narrow.width < n_rails
+    width = min(width, narrow.width)
     rows = part.rows.reshape(-1, width)
     seen = part.known.reshape(-1, width)
     weight = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1)
@@ -182,6 +184,7 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
         width=width,
         replicas=replicas,
         width_margin=margin,
+        width_certainty=narrow.certainty,
         floor=float(np.hypot(shift, AMPLITUDE_FLOOR * norm)),
     )
 

@@ -60,6 +60,7 @@ def ramp(value: float, low: float, high: float) -> float:
 def parts_of(
     rhythm: Rhythm,
     width_margin: float,
+    width_certainty: float,
     choice: Choice,
     order: StageOrder,
     *,
@@ -76,6 +77,7 @@ def parts_of(
         Part(ramp(rhythm.iterations, *ITERATIONS), "too few iterations in the window"),
         Part(clear, "pipeline stages do not stand apart clearly"),
         Part(ramp(width_margin, *WIDTH), "RNICs of a host are neither clearly alike nor not"),
+        Part(width_certainty, "it is not clear which RNICs of a host move together"),
         Part(ramp(seen_share, 0.3, 0.8), "counters of many RNICs are missing"),
         Part(1.0 - ramp(doubtful, 0.0, 0.5), "it is not clear which RNICs take part"),
         Part(1.0 if placed else UNPLACED, "RNICs without counters fit several positions"),

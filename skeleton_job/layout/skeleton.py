@@ -93,6 +93,7 @@ class Inference:
     pairs : RNICs that exchange data over the network
     idle : endpoint ids seen to take no part
     signs : input of the confidence, see `skeleton_job.layout.confidence.signs_of`
+    begin_ns : begin of the counters that it rests on; None: that of the window
     """
 
     confidence: float
@@ -111,6 +112,7 @@ class Inference:
     pairs: frozenset[Pair] = frozenset()
     idle: tuple[str, ...] = ()
     signs: Mapping[str, float] = field(default_factory=dict)
+    begin_ns: int | None = None
 
     def stages(self) -> list[list[Rnic]]:
         """Return the RNICs of each stage, in pipeline order."""
@@ -212,6 +214,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     parts = parts_of(
         rhythm,
         blocks.width_margin,
+        blocks.width_certainty,
         choice,
         order,
         seen_share=float(part.known.mean()),

@@ -55,7 +55,5 @@ class InferenceInput:
         begin_ns = max(start_ns, -(-first // bin_ns) * bin_ns)
         if begin_ns + bin_ns > end_ns:
             return Inference(confidence=0.0, reason=TOO_SHORT)
-        return infer(
-            self.job,
-            rate_matrix(self.readings, start_ns=begin_ns, end_ns=end_ns, bin_ns=bin_ns),
-        )
+        matrix = rate_matrix(self.readings, start_ns=begin_ns, end_ns=end_ns, bin_ns=bin_ns)
+        return replace(infer(self.job, matrix), begin_ns=begin_ns)

@@ -6,15 +6,21 @@ nothing could be inferred. `CurrentSkeleton` decides whether a record replaces t
 * Nothing is published: the first record is published, whatever it contains.
 * An empty one is published: a skeleton replaces it at once; another empty one does if it gives the
   same new reason twice in a row.
-* A skeleton is published: only another skeleton that is inferred twice in a row replaces it. An
-  empty one changes nothing: a pause in training, a checkpoint or lost counters do not make the
-  skeleton wrong.
+* A skeleton is published: another one replaces it only if all windows together make it more
+  probable. Each window counts for what it infers, by its confidence and by the share of its
+  counters that no earlier window had. What is three windows old counts a third. Evidence for the
+  published one fades faster after a pause, and while the iterations have another period, since then
+  the job may have changed; if the job's members changed, none is left. Empty records change
+  nothing: a pause in training, a checkpoint or lost counters do not make the skeleton wrong.
+* Only the period changed: the new one is published if it is inferred twice in a row.
 
 Two records are equal if a reader would act alike: the same places, pairs and degrees of the
 members, or the same reason. Confidence, window, and a period within 10 % do not count.
 """
 
-from dataclasses import replace
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from schemas.records import Skeleton, SkeletonMember, SkeletonPair
@@ -23,6 +29,18 @@ from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, Inference
 
 # Periods within this ratio are the same; iterations jitter and drift.
 SAME_PERIOD: Final = 1.1
+# Windows after which evidence counts 1/e as much, and the same in a pause.
+MEMORY_WINDOWS: Final = 3.0
+MEMORY_IN_PAUSE: Final = 1.0
+# Factor at each window in which the iterations have another period.
+OTHER_PERIOD_FADE: Final = 0.5
+# Nats by which another skeleton must be more probable than the published one.
+BETTER_NATS: Final = 1.0
+# Skeletons remembered for each job.
+MAX_BELIEFS: Final = 4
+# A single window never says more than odds of 1 to 100, and a skeleton always something.
+MAX_NATS: Final = math.log(100)
+MIN_NATS: Final = 0.1
 
 
 def to_record(
@@ -74,13 +92,26 @@ def to_record(
     )
 
 
+@dataclass(slots=True)
+class _Belief:
+    """The evidence for one skeleton, in nats, and the latest record that holds it."""
+
+    record: Skeleton
+    nats: float = 0.0
+
+
 class CurrentSkeleton:
-    """The published skeleton of one job, and the candidate to replace it."""
+    """The published skeleton of one job, and the evidence for it and for others."""
 
     def __init__(self, skeleton: Skeleton | None = None) -> None:
         self.skeleton = skeleton
         self._candidate: Skeleton | None = None
         self._lost = False
+        # By layout and by pairs; the end of the counters that they rest on.
+        self._beliefs: dict[Hashable, dict[Hashable, _Belief]] = {}
+        self._seen_until_at = 0
+        if skeleton is not None:
+            self._observe(skeleton, self._new_share(skeleton))
 
     def offer(self, new: Skeleton, *, usable: bool = True) -> Skeleton | None:
         """Return the record to publish; None if the current one stays.
@@ -93,27 +124,85 @@ class CurrentSkeleton:
             False: the current one does not fit the job any more, and counts as empty.
         """
         old = self.skeleton
+        share = self._new_share(new)
+        if not usable:
+            self._beliefs.clear()
+        self._observe(new, share)
         if old is None:
             return self._publish(replace(new, version=1))
         holds = holds_skeleton(old) and usable
         if self._lost:
-            new = old if holds and not holds_skeleton(new) else new
-            return self._publish(replace(new, version=old.version + 1))
-        if holds and not holds_skeleton(new):
-            self._candidate = None
+            chosen: Skeleton | None = old if holds and not holds_skeleton(new) else new
+        elif holds_skeleton(new):
+            chosen = self._better(old, new) if holds else new
+        else:
+            chosen = None if holds else self._if_repeated(old, new)
+        if chosen is None:
             return None
-        if same_to_reader(old, new) and (usable or not holds_skeleton(new)):
-            self._candidate = None
-            return None
-        candidate, self._candidate = self._candidate, new
-        upgrade = holds_skeleton(new) and not holds
-        if upgrade or (candidate is not None and same_to_reader(candidate, new)):
-            return self._publish(replace(new, version=old.version + 1))
-        return None
+        return self._publish(replace(chosen, version=old.version + 1))
 
     def failed(self) -> None:
         """Note that the current one was not delivered: the next offer publishes again."""
         self._lost = True
+
+    def _new_share(self, new: Skeleton) -> float:
+        """Return which share of a window's counters no earlier window had."""
+        fresh = new.window_end_at - max(new.window_start_at, self._seen_until_at)
+        self._seen_until_at = max(self._seen_until_at, new.window_end_at)
+        return max(0.0, fresh / max(1, new.window_end_at - new.window_start_at))
+
+    def _observe(self, new: Skeleton, share: float) -> None:
+        """Let older evidence fade, and add what one window says."""
+        holds = holds_skeleton(new)
+        fade = math.exp(-share / (MEMORY_WINDOWS if holds else MEMORY_IN_PAUSE))
+        for belief in (b for of in self._beliefs.values() for b in of.values()):
+            same = not holds or _same_period(belief.record.period_ns, new.period_ns)
+            belief.nats *= fade if same else fade * OTHER_PERIOD_FADE
+        if holds:
+            odds = new.confidence / max(1e-9, 1.0 - new.confidence)
+            nats = min(MAX_NATS, max(MIN_NATS, math.log(max(1e-9, odds))))
+            beliefs = self._beliefs.setdefault(_layout(new), {})
+            belief = beliefs.setdefault(new.pairs, _Belief(new))
+            belief.record = new
+            belief.nats += share * nats
+            self._forget_weakest(new)
+
+    def _forget_weakest(self, new: Skeleton) -> None:
+        """Keep `MAX_BELIEFS` records: those of large jobs are large."""
+        of = [(b.nats, layout, pairs) for layout, beliefs in self._beliefs.items()
+              for pairs, b in beliefs.items() if b.record is not new]  # fmt: skip
+        for _, layout, pairs in sorted(of, key=lambda row: -row[0])[MAX_BELIEFS - 1 :]:
+            del self._beliefs[layout][pairs]
+            if not self._beliefs[layout]:
+                del self._beliefs[layout]
+
+    def _better(self, old: Skeleton, new: Skeleton) -> Skeleton | None:
+        """Return the skeleton to replace a published one; None if it stays."""
+        best = self._best(old)
+        if best is not None:
+            return best
+        # Only the period may have changed.
+        return self._if_repeated(old, new if _content(old) == _content(new) else old)
+
+    def _if_repeated(self, old: Skeleton, new: Skeleton) -> Skeleton | None:
+        """Return a record that differs to a reader if it was the last candidate, too."""
+        if same_to_reader(old, new):
+            self._candidate = None
+            return None
+        candidate, self._candidate = self._candidate, new
+        return new if candidate is not None and same_to_reader(candidate, new) else None
+
+    def _best(self, old: Skeleton) -> Skeleton | None:
+        """Return the skeleton that is more probable than the published one, None without any."""
+        total = {layout: sum(b.nats for b in of.values()) for layout, of in self._beliefs.items()}
+        layout = max(total, key=lambda key: total[key])
+        best = max(self._beliefs[layout].values(), key=lambda b: b.nats)
+        if layout != _layout(old):
+            more = total[layout] - total.get(_layout(old), 0.0)
+        else:
+            known = self._beliefs[layout].get(old.pairs)
+            more = best.nats - (0.0 if known is None else known.nats)
+        return best.record if more >= BETTER_NATS else None
 
     def _publish(self, skeleton: Skeleton) -> Skeleton:
         self.skeleton = skeleton
@@ -136,9 +225,13 @@ def same_to_reader(one: Skeleton, other: Skeleton) -> bool:
     return _content(one) == _content(other) and _same_period(one.period_ns, other.period_ns)
 
 
-def _content(s: Skeleton) -> tuple[object, ...]:
+def _layout(s: Skeleton) -> Hashable:
     # The reason may vary with the quality of the traffic; the pairs contain what follows from it.
-    return (s.dp, s.pp, s.tp, s.ep, s.cp, s.members, s.pairs)
+    return s.dp, s.pp, s.tp, s.ep, s.cp, s.members
+
+
+def _content(s: Skeleton) -> Hashable:
+    return _layout(s), s.pairs
 
 
 def _same_period(one: int | None, other: int | None) -> bool:
