@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ops.bench.rig.load import CLUSTER
 from schemas.bounds import MAX_AHEAD_NS
 from schemas.codec import Codec
 from schemas.enums import AnomalyKind, ClockSource, ProbeStatus, Transport
@@ -16,10 +17,7 @@ from schemas.topics import PROBE_ROUND
 from schemas.units import HOUR_NS, MS_NS, SECOND_NS, US_NS
 from streams.core.feed import LogMessage
 
-CLUSTER: Final = "clocks"
-AGENTS: Final = 6
-# The last agent's faults come last: a clock may step before them.
-WRONG: Final = AGENTS - 1
+AGENTS: Final = tuple(f"agent-{n}" for n in range(6))
 TARGETS: Final = 3
 FLOWS: Final = 2
 # A round's probes are 10 ms apart; a lost one is sent twice more.
@@ -90,7 +88,7 @@ WRONG_CLOCKS: Final = (
 class Round:
     """A round on its way; `since_ns`: its true start, counted from the world's beginning."""
 
-    agent: int
+    agent: str
     since_ns: int
     arrival_ns: int
     datum: dict[str, Any]
@@ -111,14 +109,24 @@ class ClockWorld:
         Seconds before the first fault: latency is judged against windows before it.
     fault_s
         How long losses and delays last; a cut lasts a third of it.
+    step_s
+        How much later each agent's faults begin than those of the one before.
+    agents
+        Their names. The clock of the last one is wrong: it may step before its faults.
     """
 
     begin_ns: int
+    agents: tuple[str, ...] = AGENTS
     seconds: int = 360
     healthy_s: int = 120
     fault_s: int = 60
     step_s: int = 25
     seed: int = 7
+
+    @property
+    def wrong(self) -> str:
+        """The agent whose clock is wrong."""
+        return self.agents[-1]
 
     def faults(self, agent: int) -> tuple[Fault, ...]:
         """Return the faults of an agent."""
@@ -134,64 +142,71 @@ class ClockWorld:
 
     def rounds(self) -> list[Round]:
         """Return all rounds in the order of their arrival; all clocks are right."""
-        found = [each for agent in range(AGENTS) for each in self._of_agent(agent)]
+        found = [each for agent in range(len(self.agents)) for each in self._of_agent(agent)]
         return sorted(found, key=lambda each: each.arrival_ns)
+
+    def with_clock(self, rounds: Sequence[Round], clock: Clock) -> list[Round]:
+        """Return the rounds as they are when the last agent has that clock."""
+        return [_misdated(each, clock) if each.agent == self.wrong else each for each in rounds]
+
+    def refused_paths(self, rounds: Sequence[Round]) -> set[tuple[str, str]]:
+        """Return the last agent's paths of whose faults rounds are refused: they are ahead."""
+        seconds = {r.datum["round_seq"] for r in rounds if r.agent == self.wrong and r.refused}
+        return {
+            (f"{self.wrong}/r0", f"target-{fault.target}/r0")
+            for fault in self.faults(len(self.agents) - 1)
+            if any(fault.at(second) for second in seconds)
+        }
 
     def _of_agent(self, agent: int) -> Iterator[Round]:
         rng = np.random.default_rng((self.seed, agent))
-        phase_ns = agent * SECOND_NS // AGENTS
+        phase_ns = agent * SECOND_NS // len(self.agents)
         for second in range(self.seconds):
             since_ns = second * SECOND_NS + phase_ns
             true_ns = self.begin_ns + since_ns
             datum = {
-                "cluster": CLUSTER, "agent_id": name(agent), "host_id": f"host-{agent}",
+                "cluster": CLUSTER, "agent_id": self.agents[agent], "host_id": f"host-{agent}",
                 "incarnation": 1, "round_seq": second,
                 "started_at": true_ns // US_NS,
                 "interval_ns": SECOND_NS, "pinglist_version": 1, "producer_version": "bench",
                 "results": self._results(agent, second, rng),
             }  # fmt: skip
-            yield Round(agent, since_ns, true_ns + COLLECTED_NS, datum)
+            yield Round(self.agents[agent], since_ns, true_ns + COLLECTED_NS, datum)
 
     def _results(self, agent: int, second: int, rng: np.random.Generator) -> list[dict[str, Any]]:
         found = []
         for target in range(TARGETS):
             here = [f for f in self.faults(agent) if f.target == target and f.at(second)]
             for flow in range(FLOWS):
-                offset_ns = (target * FLOWS + flow) * PROBE_STEP_NS
                 hit = here if flow == 0 else []
+                loss = max((fault.loss for fault in hit), default=0.0)
+                delay_ns = sum(fault.delay_ns for fault in hit)
                 for attempt in range(ATTEMPTS):
-                    luck, rtt_ns = rng.random(), RTT_NS * np.exp(SIGMA * rng.standard_normal())
-                    lost = any(luck < fault.loss for fault in hit)
-                    rtt_ns += sum(fault.delay_ns for fault in hit)
-                    found.append(
-                        {
-                            "src": f"{name(agent)}/r0", "dst": f"target-{target}/r0", "flow": flow,
-                            "sent_offset_ns": offset_ns + attempt * TIMEOUT_NS,
-                            "transport": Transport.UDP.value,
-                            "status": (ProbeStatus.TIMEOUT if lost else ProbeStatus.OK).value,
-                            "rtt_ns": None if lost else int(rtt_ns), "prober_delay_ns": None,
-                            "responder_delay_ns": None if lost else 20_000,
-                            "clock": ClockSource.KERNEL.value,
-                        }
-                    )  # fmt: skip
+                    lost = rng.random() < loss
+                    rtt_ns = int(RTT_NS * np.exp(SIGMA * rng.standard_normal())) + delay_ns
+                    offset_ns = (target * FLOWS + flow) * PROBE_STEP_NS + attempt * TIMEOUT_NS
+                    ends = f"{self.agents[agent]}/r0", f"target-{target}/r0", flow
+                    found.append(_result(*ends, offset_ns, None if lost else rtt_ns))
                     if not lost:
                         break
         return sorted(found, key=lambda result: int(result["sent_offset_ns"]))
 
 
-def with_clock(rounds: Sequence[Round], clock: Clock) -> list[Round]:
-    """Return the rounds as they are when the last agent has that clock."""
-    return [_misdated(each, clock) if each.agent == WRONG else each for each in rounds]
+def _result(
+    src: str, dst: str, flow: int, sent_offset_ns: int, rtt_ns: int | None
+) -> dict[str, Any]:
+    status = ProbeStatus.TIMEOUT if rtt_ns is None else ProbeStatus.OK
+    return {
+        "src": src, "dst": dst, "flow": flow, "sent_offset_ns": sent_offset_ns,
+        "transport": Transport.UDP.value, "status": status.value, "rtt_ns": rtt_ns,
+        "prober_delay_ns": None, "responder_delay_ns": None if rtt_ns is None else 20_000,
+        "clock": ClockSource.KERNEL.value,
+    }  # fmt: skip
 
 
 def _misdated(one: Round, clock: Clock) -> Round:
     started_at = one.datum["started_at"] + clock.ahead_ns(one.since_ns) // US_NS
     return replace(one, datum={**one.datum, "started_at": started_at})
-
-
-def name(agent: int) -> str:
-    """Return the agent's id."""
-    return f"agent-{agent}"
 
 
 def messages(rounds: Sequence[Round], codec: Codec) -> list[LogMessage]:

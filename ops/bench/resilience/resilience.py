@@ -6,7 +6,7 @@ Every module below measures one attack and has `PARTS` of its own.
 from types import ModuleType
 from typing import Final
 
-from ops.bench.resilience import clocks, kills, outage, parsers
+from ops.bench.resilience import clocks, clocks_live, garbage, kills, outage, parsers, records
 from ops.bench.rig.report import Parts
 
 COMMAND: Final = "make bench-resilience"
@@ -15,6 +15,9 @@ DEFAULT_RUNS: Final[dict[str, int]] = {"outage": outage.OUTAGES, "kills": kills.
 NOTES: Final = (
     "Clocks: others' windows and onsets are compared record by record with a run in which all "
     "clocks are right; own faults by kind and 5-tuple.",
+    "Records: each field of a record about one host gets the extreme values of its type and of its "
+    "bounds, a year more, NaN; afterwards a link elsewhere is cut.",
+    "Garbage: from its append until the slowest reader refused a small piece behind it.",
     "Outage and kills: windows are compared with the rounds in Kafka, each result once; verdicts "
     "with the links that were cut: one opening and one end each, nothing else.",
     "Measured elsewhere: an agent's packets to silent targets, and its loss under a flood, on "
@@ -22,5 +25,7 @@ NOTES: Final = (
 )
 
 # A further part is a module with `PARTS` and a row here.
-MODULES: Final[tuple[ModuleType, ...]] = (clocks, parsers, outage, kills)
+MODULES: Final[tuple[ModuleType, ...]] = (
+    clocks, clocks_live, records, garbage, parsers, outage, kills,
+)  # fmt: skip
 PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}

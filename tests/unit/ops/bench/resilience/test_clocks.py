@@ -2,14 +2,8 @@
 
 import pytest
 
-from ops.bench.resilience.clock_world import (
-    AGENTS,
-    WRONG,
-    WRONG_CLOCKS,
-    ClockWorld,
-    with_clock,
-)
-from ops.bench.resilience.clocks import BEGIN_NS, Published, excused, published
+from ops.bench.resilience.clock_world import AGENTS, WRONG_CLOCKS, ClockWorld
+from ops.bench.resilience.clocks import BEGIN_NS, CoreRun, Published, run_core
 from schemas.units import SECOND_NS
 
 CLOCKS = {clock.name: clock for clock in WRONG_CLOCKS}
@@ -18,42 +12,51 @@ WORLD = ClockWorld(begin_ns=BEGIN_NS, seconds=60, healthy_s=10, step_s=2, fault_
 
 
 @pytest.fixture(scope="module")
-def right() -> Published:
+def right() -> CoreRun:
     """Return what is published if all clocks are right."""
-    return published(WORLD.rounds())
+    return run_core(WORLD, WORLD.rounds())
 
 
-def test_the_world_has_faults_of_all_agents(right: Published) -> None:
+def test_the_world_has_faults_of_all_agents(right: CoreRun) -> None:
     """Each agent's cut and losses are found, and three windows of six 5-tuples each."""
-    assert {kind for kind, *_ in right.own} >= {"CONNECTIVITY", "LOSS"}
-    assert len(right.others) > (AGENTS - 1) * 3 * 6
+    assert {kind for kind, *_ in right.published.own} >= {"CONNECTIVITY", "LOSS"}
+    assert len(right.published.others) > (len(AGENTS) - 1) * 3 * 6
     assert (right.refused, right.late) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["+50 min", "first round +50 min", "+30 d", "-1 h"])
-def test_one_wrong_clock_changes_nothing_of_others(right: Published, name: str) -> None:
+def test_one_wrong_clock_changes_nothing_of_others(right: CoreRun, name: str) -> None:
     """Not even when it is published."""
-    found = published(with_clock(WORLD.rounds(), CLOCKS[name]))
-    assert (found.differences(right), found.delay_s(right)) == (0, 0)
+    found = run_core(WORLD, WORLD.with_clock(WORLD.rounds(), CLOCKS[name])).published
+    assert found.differences(right.published) == 0
+    assert found.delay_s(right.published) == 0
 
 
 def test_refused_faults_are_excused() -> None:
     """A clock that is 50 minutes ahead hides all own faults, one that drifts none."""
     rounds = WORLD.rounds()
-    assert len(excused(WORLD, with_clock(rounds, CLOCKS["+50 min"]))) == 3
-    assert not excused(WORLD, with_clock(rounds, CLOCKS["drifting 1 %"]))
-    assert not excused(WORLD, with_clock(rounds, CLOCKS["first round +50 min"]))
+    assert len(WORLD.refused_paths(WORLD.with_clock(rounds, CLOCKS["+50 min"]))) == 3
+    assert not WORLD.refused_paths(WORLD.with_clock(rounds, CLOCKS["drifting 1 %"]))
+    assert not WORLD.refused_paths(WORLD.with_clock(rounds, CLOCKS["first round +50 min"]))
+
+
+def test_own_faults_are_compared_but_for_refused_paths() -> None:
+    """One is false, one is missing, and one was refused."""
+    ours = Published("w", own={("LOSS", "w", "a", 0), ("LATENCY", "w", "b", 0)})
+    theirs = Published("w", own={("LOSS", "w", "c", 0), ("LATENCY", "w", "b", 0)})
+    assert ours.own_differences(theirs, set()) == 2
+    assert ours.own_differences(theirs, {("w", "c")}) == 1
 
 
 def test_differences_are_counted_both_ways() -> None:
     """One is missing, one is too many, one comes 3 s later."""
-    ours, theirs = Published(others={b"a": 1, b"b": 5}), Published(others={b"b": 2, b"c": 3})
+    ours, theirs = Published("w", others={"a": 1, "b": 5}), Published("w", others={"b": 2, "c": 3})
     assert (ours.differences(theirs), ours.delay_s(theirs)) == (2, 3)
 
 
 def test_only_the_last_agent_is_misdated() -> None:
     """And by as much as its clock says."""
     rounds = WORLD.rounds()
-    for before, after in zip(rounds, with_clock(rounds, CLOCKS["+40 s"]), strict=True):
+    for before, after in zip(rounds, WORLD.with_clock(rounds, CLOCKS["+40 s"]), strict=True):
         ahead = after.datum["started_at"] - before.datum["started_at"]
-        assert ahead == (40 * SECOND_NS // 1_000 if before.agent == WRONG else 0)
+        assert ahead == (40 * SECOND_NS // 1_000 if before.agent == WORLD.wrong else 0)
