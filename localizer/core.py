@@ -20,7 +20,9 @@ from localizer.facts.states import StateBook
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
 from localizer.verdict.decider import Decider
-from localizer.verdict.lifecycle import Lifecycle
+from localizer.verdict.incident import SPREAD_NS
+from localizer.verdict.lifecycle import REMEMBER_NS, Lifecycle
+from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -75,6 +77,9 @@ class Core:
         self._applied = 0
         last_ns = us_to_ns(self._published[-1].event_at) if self._published else 0
         self._silent_ns = max(decided_ns, last_ns)
+        # Of what was decided before this time only faults that are still open then matter.
+        self._recall_ns = self._silent_ns - max(REMEMBER_NS, config.flap_ns) - SPREAD_NS
+        self._began_ns = _began_ns(self._published, self._recall_ns)
         # When something was last applied, and after what time without it nothing changes any more.
         self._applied_ns = 0
         self._quiet_ns = QUIET_NS + config.flap_ns + config.flap_resolve_max_ns
@@ -137,7 +142,20 @@ class Core:
             self._applied_ns = now_ns
             self.intake.apply_event(event, now_ns)
         silent = self._apply_published(now_ns)
-        return self._decider.decide(now_ns, silent=silent)
+        forgotten = silent and self._is_forgotten(now_ns)
+        return self._decider.decide(now_ns, silent=silent, forgotten=forgotten)
+
+    def _is_forgotten(self, now_ns: int) -> bool:
+        """Return whether a decision that was published long ago leaves nothing to remember.
+
+        Inference is what a restart spends its time on. Of an old fault that is still open the
+        first seconds matter: which 5-tuples it hit at once.
+        """
+        return (
+            now_ns < self._recall_ns
+            and not self.sources.liveness.dead
+            and not any(began <= now_ns <= began + SPREAD_NS + GRID_NS for began in self._began_ns)
+        )
 
     def _apply_published(self, now_ns: int) -> bool:
         """Apply published transitions that are due; return whether this time was published."""
@@ -169,3 +187,21 @@ def _since(published: Iterable[FaultEvent], begin_ns: int | None) -> list[FaultE
         *sorted(before.values(), key=lambda e: (e.event_at, e.fault_id)),
         *(e for e in ordered if us_to_ns(e.event_at) >= begin_ns),
     ]
+
+
+def _began_ns(published: Iterable[FaultEvent], recall_ns: int) -> list[int]:
+    """Return when the faults that are open at a time were opened, or last came back."""
+    began: dict[str, int] = {}
+    resolved: set[str] = set()
+    for event in published:
+        at_ns = us_to_ns(event.event_at)
+        if at_ns >= recall_ns:
+            break
+        if event.state is FaultLifecycle.RESOLVED:
+            resolved.add(event.fault_id)
+            continue
+        if event.fault_id in resolved:
+            began[event.fault_id] = at_ns
+        began.setdefault(event.fault_id, us_to_ns(event.opened_at))
+        resolved.discard(event.fault_id)
+    return [at_ns for name, at_ns in began.items() if name not in resolved]

@@ -74,7 +74,7 @@ class Decider:
             and not self._lifecycle.resolved_faults()
         )
 
-    def decide(self, now_ns: int, *, silent: bool) -> list[FaultEvent]:
+    def decide(self, now_ns: int, *, silent: bool, forgotten: bool = False) -> list[FaultEvent]:
         """Decide at a grid point.
 
         Parameters
@@ -83,9 +83,11 @@ class Decider:
             Event time of the grid point.
         silent
             Follow the evidence but make no transitions: a former process has published this time.
+        forgotten
+            Nor follow it: it is so long ago that nothing of it is remembered.
         """
         self._tidier.tidy_before_decision(now_ns)
-        if self._can_skip(now_ns):
+        if self._can_skip(now_ns) or forgotten:
             return []
         if (
             self._sources.anomalies.empty

@@ -106,6 +106,8 @@ class Attack:
         self._say = say
         self.injected: list[Injected] = []
         self.killed: list[tuple[int, str]] = []
+        # Spent on starts: that of a broker on a busy machine takes half a minute.
+        self._blocked_s = 0.0
         self.supervisor = Supervisor(list(self._processes()), say)
 
     def _processes(self) -> Iterator[Supervised]:
@@ -133,7 +135,7 @@ class Attack:
         for cut_s, heal_s, link in plan.cuts:
             steps += [(cut_s, "cut", link), (heal_s, "heal", link)]
         for at_s, step, link in sorted(steps):
-            self.wait(begin_s + at_s - time.monotonic())
+            self.wait(begin_s + at_s + self._blocked_s - time.monotonic())
             if step == "kill":
                 self._kill()
             elif step == "cut":
@@ -150,14 +152,18 @@ class Attack:
                              end_ns=time.time_ns())
                 )  # fmt: skip
                 self._say(f"healed {link}")
-        self.wait(begin_s + plan.lasts_s - time.monotonic())
+        self.wait(begin_s + plan.lasts_s + self._blocked_s - time.monotonic())
 
     def wait(self, seconds: float) -> None:
-        """Let time pass; restart what has ended."""
+        """Let time pass; restart what has ended, which puts the rest of the plan off."""
         deadline = time.monotonic() + seconds
         while True:
+            looked_s = time.monotonic()
             self.supervisor.look()
-            if time.monotonic() >= deadline:
+            now_s = time.monotonic()
+            self._blocked_s += now_s - looked_s
+            deadline += now_s - looked_s
+            if now_s >= deadline:
                 return
             time.sleep(POLL_S)
 
@@ -210,15 +216,18 @@ def run_kills(folder: Path, say: Say, *, kills: int, faults: int, seed: int) -> 
         plan = plan_run(kills, faults, fabric_links(lab), chance)
         say(f"{kills} kills and {faults} faults within {plan.lasts_s:.0f} s")
         attack.run(plan)
-        drain(pipeline.settings, attack.supervisor)
         settings = pipeline.settings
+        drain(settings, attack.supervisor)
+        verdicts = published_verdicts(settings)
+        # What agents publish while rounds and windows are read would be in one of them only.
+        lab.down()
+        drain(settings, Supervisor([], say))
         worker = LAB_TABLES[WORKER]
         truth = read_truth(
             settings,
             window_ns=round(float(worker["window_s"]) * SECOND_NS),
             lateness_ns=round(float(worker["allowed_lateness_s"]) * SECOND_NS),
         )
-        verdicts = published_verdicts(settings)
     return KillRun(
         truth.verdict(), score(attack.injected, verdicts), attack.killed,
         dict(attack.supervisor.kills), dict(attack.supervisor.ended),

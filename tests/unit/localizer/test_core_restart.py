@@ -1,12 +1,16 @@
 """A core that starts again in the middle goes on as if it had not been away."""
 
 import random
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
+from localizer import core as core_module
 from localizer.config import CoreConfig
 from localizer.core import Core
+from localizer.inference.search import Explanation, Problem, explain
+from localizer.verdict import decider, lifecycle
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab, events
@@ -108,3 +112,57 @@ def test_an_open_fault_of_a_dead_agent_survives_without_heartbeats() -> None:
             core.feed(event)
     after = core.advance(lab.now)
     assert [(e.fault_id, e.seq) for e in after] == [(dead.fault_id, dead.seq + 1)]
+
+
+OTHER = "link:leaf:p1-0--spine:1"
+# As if little were remembered: nothing from before half of the lab's time.
+REMEMBER = 10 * SECOND_NS
+FORGETFUL = replace(CONFIG, flap_ns=REMEMBER)
+
+
+@cache
+def history() -> SimLab:
+    """Return a lab in which a link was cut, another one still is, and the first is cut again."""
+    lab = SimLab(seed=7, flows=2)
+    lab.run(5)
+    lab.effects.links[LINK] = (1.0, 0)
+    lab.run(5)
+    del lab.effects.links[LINK]
+    lab.run(9)
+    lab.effects.links[OTHER] = (1.0, 0)
+    lab.run(26)
+    lab.effects.links.clear()
+    lab.run(8)
+    return lab
+
+
+def test_what_is_long_over_is_not_inferred_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart goes on as if it had not been away, and infers little of the distant past anew."""
+    lab = history()
+    count = 0
+
+    def counted(problem: Problem) -> Explanation:
+        nonlocal count
+        count += 1
+        return explain(problem)
+
+    monkeypatch.setattr(decider, "explain", counted)
+    for module in (core_module, lifecycle):
+        monkeypatch.setattr(module, "REMEMBER_NS", REMEMBER)
+    expected = lab.verdicts(FORGETFUL)
+    whole, count = count, 0
+    place = len(lab.log) - len(lab.log) // 8
+    before, decided = replayed(lab.log, Core(FORGETFUL), place)
+    assert decided is not None
+    count = 0
+    again = Core(FORGETFUL, before, begin_ns=decided - LOOKBACK, decided_ns=decided)
+    for event, _ in events(lab.log):
+        if event is not None:
+            again.feed(event)
+    after = again.advance(lab.now)
+    assert [(e.fault_id, e.seq) for e in (*before, *after)] == [
+        (e.fault_id, e.seq) for e in expected
+    ]
+    assert before
+    assert after
+    assert count < 0.9 * whole
