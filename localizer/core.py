@@ -115,6 +115,11 @@ class Core:
             out += self._step(next_ns)
 
     @property
+    def without_way(self) -> frozenset[tuple[str, str]]:
+        """Pairs on ping lists that have no way through the overlay."""
+        return self._decider.without_way
+
+    @property
     def pending(self) -> int:
         """Events that wait for their time."""
         return len(self._pending) + len(self._unsorted)

@@ -62,6 +62,7 @@ class Service:
         self._refused: dict[str, int] = {}
         self._next_refused = 0.0
         self._next_coverage = 0.0
+        self._without_way: frozenset[tuple[str, str]] = frozenset()
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -256,11 +257,24 @@ class Service:
             below=low[:COVERAGE_SHOWN],
         )
 
+    def _log_without_way(self, core: Core) -> None:
+        """Log pairs that should not be on ping lists, each once."""
+        new = core.without_way - self._without_way
+        if new:
+            self._without_way |= new
+            self._log.warning(
+                "localizer.pairs_without_way",
+                pairs=len(new),
+                some=[f"{src}>{dst}" for src, dst in sorted(new)[:COVERAGE_SHOWN]],
+                reason="no flow table ever had an entry for them, and no probe got through",
+            )
+
     def _metrics(self, core: Core, outbox: Outbox) -> None:
         if time.monotonic() >= self._next_coverage:
             self._next_coverage = time.monotonic() + COVERAGE_S
             self._log_coverage(core)
         self._log_refusals(core)
+        self._log_without_way(core)
         decided_ns = self._decided_ns
         behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS
         self._counts["dead_letters"] = outbox.dead_letters
@@ -274,4 +288,5 @@ class Service:
             refused_components=core.intake.refused,
             agents=len(core.sources.liveness),
             beyond_bounds=sum(core.sources.refused.values()),
+            pairs_without_way=len(core.without_way),
         )

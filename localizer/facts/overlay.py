@@ -5,6 +5,9 @@ until it reaches `dst`. A node without an entry loses it; a node that is met twi
 (SkeletonHunter, SIGCOMM 2025, Algorithm 1). Only captured tables can accuse, and only for
 destinations that one of their entries names: a host whose tables nobody has read is unknown, not
 broken, and a host's agent knows only the destinations that the host deals with.
+
+An entry that was there once and is gone is a fault. One that never was may be none: the pair may
+take another way, or have none at all.
 """
 
 from dataclasses import dataclass
@@ -40,6 +43,8 @@ class ChainFault:
         Endpoint whose entry is at fault.
     captured_ns
         When the table was read.
+    lost
+        False: no table that was read ever had the entry that is missing.
     """
 
     how: Break
@@ -47,6 +52,7 @@ class ChainFault:
     others: tuple[str, ...]
     dst: str
     captured_ns: int
+    lost: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class _Table:
     next_hops: dict[tuple[str, str], str | None]
     nodes: frozenset[str]
     dsts: frozenset[str]
+    # Entries that earlier tables had, for destinations that the host still deals with.
+    lost: frozenset[tuple[str, str]]
     # Entries that should be offloaded and are not, and since when there are any.
     software: int
     software_ns: int
@@ -77,13 +85,20 @@ class FlowTables:
         before = self._tables.get(table.host_id)
         self.remove_table(table.host_id)
         nodes = frozenset(entry.node for entry in table.entries)
+        dsts = frozenset(entry.dst for entry in table.entries)
+        next_hops = {(entry.node, entry.dst): entry.next_hop for entry in table.entries}
+        lost = frozenset[tuple[str, str]]()
+        if before is not None:
+            gone = before.lost.union(before.next_hops) - next_hops.keys()
+            lost = frozenset(entry for entry in gone if entry[1] in dsts)
         captured_ns = us_to_ns(table.captured_at)
         lasts = before is not None and before.software > 0
         self._tables[table.host_id] = _Table(
             captured_ns,
-            {(entry.node, entry.dst): entry.next_hop for entry in table.entries},
+            next_hops,
             nodes,
-            frozenset(entry.dst for entry in table.entries),
+            dsts,
+            lost,
             sum(entry.offloaded is False for entry in table.entries),
             before.software_ns if before is not None and lasts else captured_ns,
         )
@@ -110,7 +125,9 @@ class FlowTables:
                 return None
             following = table.next_hops.get((node, dst))
             if following is None:
-                return ChainFault(Break.MISSING, node, (), dst, table.captured_ns)
+                # An entry without a next hop drops what it matches.
+                lost = (node, dst) in table.next_hops or (node, dst) in table.lost
+                return ChainFault(Break.MISSING, node, (), dst, table.captured_ns, lost)
             if following in met:
                 members = met[met.index(following) :]
                 others = tuple(member for member in members if member != node)
@@ -120,8 +137,14 @@ class FlowTables:
         return None
 
     def round_trip(self, src: str, dst: str) -> ChainFault | None:
-        """Return where the chain of the request breaks, or else that of the reply."""
-        return self.replay(src, dst) or self.replay(dst, src)
+        """Return where the chain of the request breaks, or else that of the reply.
+
+        One that lost its entry comes before one that never had any.
+        """
+        request, reply = self.replay(src, dst), self.replay(dst, src)
+        if request is None or (reply is not None and reply.lost and not request.lost):
+            return reply
+        return request
 
     def not_offloaded(self, node: str) -> tuple[int, int] | None:
         """Return how many entries of a node's host are not offloaded, and since when (ns)."""

@@ -6,7 +6,7 @@ from typing import Final
 from localizer.network.traces import key_of
 from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, us_to_ns
 
 # Endpoints registered at once, and 5-tuples on all ping lists.
 MAX_ENDPOINTS: Final = 200_000
@@ -128,6 +128,16 @@ class Roster:
         """Return the host of an endpoint; None if not known."""
         endpoint = self._endpoints.get(endpoint_id)
         return None if endpoint is None else endpoint.host_id
+
+    def same_rail(self, one: str, other: str) -> bool:
+        """Return whether two endpoints are on one rail; True if that is not known."""
+        a, b = self._endpoints.get(one), self._endpoints.get(other)
+        return a is None or b is None or a.rail == b.rail
+
+    def listed_ns(self, agent_id: str) -> int:
+        """Return since when an agent has its ping list; 0 if that is not known."""
+        known = self._lists.get(agent_id)
+        return 0 if known is None else us_to_ns(known.updated_at)
 
     def tasks_of(self, endpoint_id: str) -> frozenset[str]:
         """Return the jobs that run on an endpoint."""

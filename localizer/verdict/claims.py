@@ -15,6 +15,7 @@ from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
 from schemas.enums import AnomalyFamily, ComponentKind, Layer
 from schemas.ids import FlowId
+from schemas.units import SECOND_NS
 
 # Bounds of fault.event.v1.
 MAX_TASKS: Final = 4_096
@@ -130,10 +131,27 @@ def _near(topology: Topology, component_id: str) -> frozenset[str]:
 REPLAY_CONFIDENCE = 0.99
 
 
+# A 5-tuple that is cut off so long after its list, its agents and the tables were there had got
+# through before: its first probes would have been lost within seconds.
+GOT_THROUGH_NS: Final = 30 * SECOND_NS
+
+
 class ChainClaims:
-    """Replays the forwarding chains of cut-off 5-tuples."""
+    """Replays the forwarding chains of cut-off 5-tuples.
+
+    A missing entry that no table ever had is held against two other facts. If probes got through
+    without it, they do not need it, and the loss has another cause. If the endpoints are on two
+    rails and no probe ever got through, the pair has no way through the overlay, and stands on the
+    ping list by mistake.
+
+    Attributes
+    ----------
+    without_way
+        Such pairs among those cut off at the last replay, as (src, dst).
+    """
 
     def __init__(self, sources: Sources, tables: FlowTables, flows: BadFlows) -> None:
+        self.without_way: frozenset[tuple[str, str]] = frozenset()
         self._sources = sources
         self._tables = tables
         self._flows = flows
@@ -145,17 +163,23 @@ class ChainClaims:
         """Replay the chains of all cut-off 5-tuples; return claims, and what they explain."""
         found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
         broken: set[FlowId] = set()
+        without_way: set[tuple[str, str]] = set()
+        self.without_way = frozenset()
         if not len(self._tables):
             return [], frozenset()
         for flow in self._flows.all_bad(AnomalyFamily.LOSS, now_ns):
             if not flow.cut:
                 continue
             fault = self._round_trip(flow.key[0], flow.key[1])
-            if fault is not None:
+            if fault is None or (not fault.lost and self._got_through(flow, fault)):
+                continue
+            broken.add(flow.key)
+            if not fault.lost and not self._sources.roster.same_rail(*flow.key[:2]):
+                without_way.add(flow.key[:2])
+            elif flow.open:
                 fault = self._of_switch(fault)
-                broken.add(flow.key)
-                if flow.open:
-                    found[fault.node, fault.how].append((flow, fault))
+                found[fault.node, fault.how].append((flow, fault))
+        self.without_way = frozenset(without_way)
         places = sorted(found, key=lambda place: (place[0], place[1].value))
         return [self._claim(*place, found[place]) for place in places], frozenset(broken)
 
@@ -167,6 +191,16 @@ class ChainClaims:
         if (src, dst) not in self._replayed:
             self._replayed[src, dst] = self._tables.round_trip(src, dst)
         return self._replayed[src, dst]
+
+    def _got_through(self, flow: BadFlow, fault: ChainFault) -> bool:
+        """Return whether probes of a 5-tuple were answered although its entry was missing."""
+        since_ns = [fault.captured_ns, self._sources.roster.listed_ns(flow.prober)]
+        for agent_id in (flow.prober, flow.responder):
+            agent = None if agent_id is None else self._sources.liveness.get(agent_id)
+            if agent is not None:
+                since_ns.append(agent.first_ns)
+                since_ns += [seen_ns for _, seen_ns in agent.silences]
+        return flow.onset_ns > max(since_ns) + GOT_THROUGH_NS
 
     def _of_switch(self, fault: ChainFault) -> ChainFault:
         """Blame the virtual switch of a loop: all loops of a host share its table."""

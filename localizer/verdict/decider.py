@@ -64,6 +64,11 @@ class Decider:
         self.silences = SilenceClaims(config.cluster, sources)
 
     @property
+    def without_way(self) -> frozenset[tuple[str, str]]:
+        """Pairs on ping lists that have no way through the overlay, see `ChainClaims`."""
+        return self._chains.without_way
+
+    @property
     def idle(self) -> bool:
         """Whether the passing of time changes nothing: no agent, anomaly or fault is known."""
         sources = self._sources
@@ -261,7 +266,10 @@ class Decider:
         return frozenset(found)
 
     def _situation(self, claims: list[Claim], now_ns: int) -> Situation:
+        # What never had a way keeps no fault open.
         loss = self._bad_keys(AnomalyFamily.LOSS, now_ns)
+        if self.without_way:
+            loss = frozenset(key for key in loss if key[:2] not in self.without_way)
         latency = self._bad_keys(AnomalyFamily.LATENCY, now_ns) - loss - self._aftermath(now_ns)
         covered = frozenset[FlowId]().union(*(claim.keys for claim in claims))
         return Situation(
