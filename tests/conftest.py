@@ -12,6 +12,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from ops.broker.embedded import EmbeddedKafka
 from ops.topics.admin import TopicAdmin, apply_topics
@@ -59,6 +60,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
     os.environ[STATE_ENV] = config.stash[STATE_DIR]
     os.environ.setdefault(JAVA_OPTIONS_ENV, NO_OPTIMIZING)
+
+
+def pytest_sessionstart() -> None:
+    """Let the examples of a test depend on the test only, not on what was imported before it.
+
+    Hypothesis also draws constants from the modules that are imported so far, and so others in
+    each order of the tests.
+    """
+    if hypothesis.settings().derandomize:
+        none = providers._local_constants
+        providers._get_local_constants = lambda: none
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
