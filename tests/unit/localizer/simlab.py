@@ -6,7 +6,7 @@ agents that send rounds, heartbeats and traces. Event time only.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from localizer.config import CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
 from localizer.merge import Merge
-from ops.lab.overlay import Overlay
+from ops.lab.overlay import Overlay, TableChange
 from ops.lab.routing import Router, flow_hash
 from ops.lab.shape import EndpointSpec, LabShape
 from ops.lab.topology import Topology, task_of
@@ -74,6 +74,37 @@ class Effects:
     load: float = 1.0
 
 
+class CountedOverlay(Overlay):
+    """Flow tables that count their changes."""
+
+    changes = 0
+
+    def apply(self, fault_id: str, change: TableChange) -> set[int]:
+        """Put a fault into the tables, and count it."""
+        self.changes += 1
+        return super().apply(fault_id, change)
+
+    def undo(self, fault_id: str) -> set[int]:
+        """Take a fault out of the tables, and count it."""
+        self.changes += 1
+        return super().undo(fault_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way of a 5-tuple's packets under the current tables, and the way of the replies.
+
+    The last node is missing where a table has a hole. `links[n]` leads to node `n + 1`.
+    `returns`: the target's own table has an entry for the source.
+    """
+
+    nodes: tuple[str, ...]
+    links: tuple[str, ...]
+    reply: tuple[str, ...]
+    reply_links: tuple[str, ...]
+    returns: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record as it stands in a topic."""
@@ -100,7 +131,7 @@ class SimLab:
         window_s: int = 10,
     ) -> None:
         self.shape = shape or LabShape()
-        self.overlay = Overlay(self.shape)
+        self.overlay = CountedOverlay(self.shape)
         self.router = Router(self.shape, self.overlay)
         self.effects = Effects()
         self.rng = random.Random(seed)
@@ -135,6 +166,8 @@ class SimLab:
             ]
             for agent in self.shape.agent_ids()
         }
+        self._ways: dict[tuple[str, str, int], Way] = {}
+        self._ways_of = self.overlay.changes
         self._flows = flows
         self._publish_setup()
 
@@ -214,22 +247,35 @@ class SimLab:
             self.write(topics.PINGLIST.name, agent, pinglist, self.now)
         self.publish_tables(set(range(self.shape.hosts)))
 
-    def _way(self, src: EndpointSpec, dst: EndpointSpec, flow: int) -> list[str]:
-        """Return the nodes to `dst`; the last is missing where a table has a hole."""
+    def _way(self, src: EndpointSpec, dst: EndpointSpec, flow: int) -> Way:
+        """Return the way of a 5-tuple; it is kept until the tables change."""
+        if self._ways_of != self.overlay.changes:
+            self._ways, self._ways_of = {}, self.overlay.changes
+        at = (src.endpoint_id, dst.endpoint_id, flow)
+        way = self._ways.get(at)
+        if way is None:
+            way = self._ways[at] = self._find_way(src, dst, flow)
+        return way
+
+    def _find_way(self, src: EndpointSpec, dst: EndpointSpec, flow: int) -> Way:
         a, b = src.endpoint_id.encode(), dst.endpoint_id.encode()
         key = flow_hash(a, b, a + bytes([flow]))
-        return list(self.router.walk(src, dst, key).nodes)
+        nodes = self.router.walk(src, dst, key).nodes
+        # The reply keeps the entropy, and the fabric's hash is symmetric.
+        reply = (*nodes[-2::-1], src.endpoint_id)
+        first = self.overlay.next_hop(dst.vswitch_id, src.endpoint_id)
+        return Way(nodes, _links(nodes), reply, _links(reply), isinstance(first, str))
 
-    def _cross(self, nodes: list[str], dst: str | None) -> int | None:
+    def _cross(self, nodes: Sequence[str], links: Sequence[str]) -> int | None:
         """Return the delay of a packet along nodes, ns; None: lost."""
         delay, effects = 100_000, self.effects
-        if dst is not None and (not nodes or nodes[-1] != dst):
-            return None
+        if not effects.off and not effects.links:
+            return delay
         for index, node in enumerate(nodes):
             if node in effects.off:
                 return None
-            if index:
-                loss, more = effects.links.get(link_id(nodes[index - 1], node), (0.0, 0))
+            if index and (found := effects.links.get(links[index - 1])):
+                loss, more = found
                 if loss and self.rng.random() < loss:
                     return None
                 delay += more
@@ -238,14 +284,13 @@ class SimLab:
     def _probe(self, src: EndpointSpec, dst: EndpointSpec, flow: int) -> int | None:
         """Return the round trip of one probe, ns; None: lost."""
         effects = self.effects
-        if dst.agent_id in effects.dead | effects.deaf or self.rng.random() < effects.noise:
+        if dst.agent_id in effects.dead or dst.agent_id in effects.deaf:
+            return None
+        if self.rng.random() < effects.noise:
             return None
         way = self._way(src, dst, flow)
-        there = self._cross(way, dst.endpoint_id)
-        # The reply keeps the entropy, and the fabric's hash is symmetric.
-        reply = [*way[-2::-1], src.endpoint_id]
-        first = self.overlay.next_hop(dst.vswitch_id, src.endpoint_id)
-        back = self._cross(reply, src.endpoint_id) if isinstance(first, str) else None
+        there = self._cross(way.nodes, way.links) if way.nodes[-1] == dst.endpoint_id else None
+        back = self._cross(way.reply, way.reply_links) if way.returns else None
         if there is None or back is None:
             return None
         spread = self.rng.lognormvariate(0, 0.1) * effects.load
@@ -306,14 +351,15 @@ class SimLab:
     def _trace(
         self, src: EndpointSpec, dst: EndpointSpec, flow: int, done: int, cause: TraceCause
     ) -> None:
-        way = self._way(src, dst, flow)
+        found = self._way(src, dst, flow)
+        way = found.nodes
         hops: list[TraceHop] = []
         for index in range(len(way)):
             node = way[index]
             if node == dst.endpoint_id:
                 rtt = self._probe(src, dst, flow)
             else:
-                rtt = self._cross(way[: index + 1], None)
+                rtt = self._cross(way[: index + 1], found.links)
                 if rtt is not None:
                     rtt = round(rtt * self.effects.load) + self.effects.slow.get(src.agent_id, 0)
             hops.append(
@@ -323,7 +369,7 @@ class SimLab:
                     rtt_ns=rtt,
                 )
             )
-        complete = bool(hops) and way[-1] == dst.endpoint_id and hops[-1].address is not None
+        complete = way[-1] == dst.endpoint_id and hops[-1].address is not None
         if not complete:
             answered = max((h.ttl for h in hops if h.address is not None), default=0)
             hops = [*hops[:answered], TraceHop(ttl=answered + 1)]
@@ -334,6 +380,11 @@ class SimLab:
             incomplete_reason=None if complete else "no answer", hops=tuple(hops),
         )  # fmt: skip
         self.write(topics.PATH_TRACE.name, trace.path_id, trace, done)
+
+
+def _links(nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return the links between the nodes of a way."""
+    return tuple(map(link_id, nodes, nodes[1:]))
 
 
 def events(log: list[Record]) -> Iterator[tuple[Event | None, int | None]]:
