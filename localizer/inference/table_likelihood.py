@@ -32,6 +32,25 @@ class Snapshot:
     value: float
 
 
+def upper_bound(table: Table, chance: float) -> float:
+    """Return what the log-likelihood never exceeds: that of the good rows with nothing chosen.
+
+    Parameters
+    ----------
+    table
+        Observations.
+    chance
+        Probability that an observation that crosses no fault is bad.
+    """
+    rows = np.flatnonzero(~table.bad)
+    lag, weight = table.lag[rows], table.weight[rows]
+    if table.unlisted is not None:
+        lag = np.append(lag, table.unlisted.lag)
+        weight = np.append(weight, table.unlisted.total)
+    values = log_likelihoods(np.zeros(len(lag), np.bool_), lag, np.full(len(lag), 1.0 - chance))
+    return float(weight @ values)
+
+
 class TableLikelihood:
     """The likelihood of one table, and what each further fault would gain.
 
@@ -43,8 +62,6 @@ class TableLikelihood:
         Gain in log-likelihood by adding each column at each severity, shape (grid, columns).
     value
         Log-likelihood under the chosen faults.
-    upper_bound
-        `value` never exceeds it: the log-likelihood of the good rows with nothing chosen.
     """
 
     def __init__(self, table: Table, grid: tuple[float, ...], chance: float) -> None:
@@ -64,7 +81,7 @@ class TableLikelihood:
         self._row_gain = np.empty((len(grid), 0))
         self._state = np.empty(0, np.int64)
         self.gains = np.zeros((len(grid), table.width))
-        self.value = self.upper_bound = 0.0
+        self.value = 0.0
         self._begin()
 
     def add_fault(self, column: int, severity: float) -> None:
@@ -97,13 +114,11 @@ class TableLikelihood:
         if ids:
             every = np.arange(len(table))
             self._update_gains(every, kind.reshape(-1), None, np.array(ids, np.int64))
-        values = table.weight * self._row_value[self._state]
-        self.value, self.upper_bound = float(values.sum()), float(values[~table.bad].sum())
+        self.value = float((table.weight * self._row_value[self._state]).sum())
         if table.unlisted is not None:
             state = self._id(_RowState(False, table.unlisted.lag))
             self.gains += self._row_gain[:, state, None] * table.unlisted.counts
-            more = table.unlisted.total * float(self._row_value[state])
-            self.value, self.upper_bound = self.value + more, self.upper_bound + more
+            self.value += table.unlisted.total * float(self._row_value[state])
 
     def _list(self) -> None:
         """Give states to rows that the table has listed since; no chosen fault crosses them."""
