@@ -146,11 +146,11 @@ def garbage(runs: int, say: Say) -> list[Figure]:
     with Stage(STAGE) as stage:
         since, since_s = stage.signs(), time.monotonic()
         for topic in TOPICS:
-            place = stage.record_of(topic)
-            if place is None or set(topic.consumers) <= {OPS} or topic.name.startswith("fault"):
+            places = stage.records_of(topic)
+            if not places or set(topic.consumers) <= {OPS} or topic.name.startswith("fault"):
                 continue
             with dead_letters(stage.settings, topic) as reader:
-                thrower = Thrower(stage, topic, place, reader)
+                thrower = Thrower(stage, topic, places[0], reader)
                 here = [thrower.throw(os.urandom(size)) for size in SIZES]
                 here.append(thrower.throw(bytes(COMPRESSED_BYTES), "lz4"))
             found += here

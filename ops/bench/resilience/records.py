@@ -96,51 +96,37 @@ class Forger:
         self._name = stage.settings.topic(topic.name)
         limit = {"message.max.bytes": 2 * MAX_MESSAGE_BYTES}
         self._producer = Producer(producer_options(stage.settings, fixed=limit))
-        self._seen = stage.record_of(topic)
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a record to mutate."""
-        return self._seen is not None
+        self._originals = [_original(seen) for seen in stage.records_of(topic)]
 
     def publish(self, chosen: Sequence[str] | None) -> list[str]:
         """Publish mutated records, all or those of some names; return the names.
 
         Each has the original's key and partition, and is dated now.
         """
-        seen = self._original()
-        by_us = time.time_ns() // 1_000 - seen.timestamp_ms * 1_000
         names = []
-        for one in mutations(self._topic, shifted(to_datum(seen.record), by_us)):
-            if (chosen is None or str(one) in chosen) and (value := self._encoded(one)) is not None:
-                self._produce(seen, value)
-                names.append(str(one))
+        for seen in self._originals:
+            by_us = time.time_ns() // 1_000 - seen.timestamp_ms * 1_000
+            for one in mutations(self._topic, shifted(to_datum(seen.record), by_us)):
+                name = f"{one} of {seen.key}"
+                if chosen is not None and name not in chosen:
+                    continue
+                value = self._encoded(one)
+                if value is not None:
+                    self._produce(seen, value)
+                    names.append(name)
         self._producer.flush(FLUSH_S)
         return names
 
     def put_back(self, published: int) -> None:
-        """Publish the original again, as the newest of its key."""
-        seen = self._original()
-        datum = to_datum(seen.record)
-        if "version" in datum:
-            # Readers keep the greatest: what they accepted was counted up.
-            datum["version"] += published + 1
-        gone = self._topic is TASK
-        self._produce(seen, None if gone else self._codec.encode_datum(self._topic, datum))
+        """Publish the originals again, as the newest of their keys."""
+        for seen in self._originals:
+            datum = to_datum(seen.record)
+            if "version" in datum:
+                # Readers keep the greatest: what they accepted was counted up.
+                datum["version"] += published + 1
+            gone = self._topic is TASK
+            self._produce(seen, None if gone else self._codec.encode_datum(self._topic, datum))
         self._producer.flush(FLUSH_S)
-
-    def _original(self) -> WatchedRecord:
-        if self._seen is None:
-            raise LookupError(f"nobody has written to {self._topic.name}")
-        record = self._seen.record
-        if self._topic is not TASK:
-            return self._seen
-        # The lab has one task, and whoever rewrites that ends it for all hosts.
-        own = tuple(e for e in record.endpoints if e.agent_id == SHAPE.agent_ids()[BYSTANDER])
-        return replace(
-            self._seen, key=FORGED_TASK,
-            record=replace(record, task_id=FORGED_TASK, endpoints=own),
-        )  # fmt: skip
 
     def _encoded(self, one: Mutation) -> bytes | None:
         try:
@@ -159,13 +145,24 @@ class Forger:
         self._producer.poll(0)
 
 
+def _original(seen: WatchedRecord) -> WatchedRecord:
+    """Return the record to mutate; of a task another one, with the bystander's endpoints.
+
+    The lab has one task, and whoever rewrites that ends it for all hosts.
+    """
+    if seen.topic != TASK.name:
+        return seen
+    task = seen.record
+    own = tuple(e for e in task.endpoints if e.agent_id == SHAPE.agent_ids()[BYSTANDER])
+    forged = replace(task, task_id=FORGED_TASK, endpoints=own)
+    return replace(seen, key=FORGED_TASK, record=forged)
+
+
 def trial(stage: Stage, topic: Topic | None, chosen: Sequence[str] | None = None) -> Trial:
     """Publish mutated records of a topic (None: none, but restart all), then cut a link."""
     since, since_s = stage.signs(), time.monotonic()
-    names: list[str] = []
     forger = None if topic is None else Forger(stage, topic)
-    if forger is not None and forger.exists:
-        names = forger.publish(chosen)
+    names = [] if forger is None else forger.publish(chosen)
     stage.listen(SPREAD_S)
     if topic is None:
         late = stage.restart(tuple(LIFE_SIGNS))
@@ -176,7 +173,7 @@ def trial(stage: Stage, topic: Topic | None, chosen: Sequence[str] | None = None
         cut=cut, names=names, hung=stage.hung(since, since_s), silent=stage.mute_agents(),
         ended=sorted({*stage.ended(), *late}),
     )  # fmt: skip
-    if forger is not None and forger.exists:
+    if forger is not None:
         forger.put_back(len(names))
     return found
 

@@ -6,7 +6,16 @@ Every module below measures one attack and has `PARTS` of its own.
 from types import ModuleType
 from typing import Final
 
-from ops.bench.resilience import clocks, clocks_live, garbage, kills, outage, parsers, records
+from ops.bench.resilience import (
+    agent_attacks,
+    clocks,
+    clocks_live,
+    garbage,
+    kills,
+    outage,
+    parsers,
+    records,
+)
 from ops.bench.rig.report import Parts
 
 COMMAND: Final = "make bench-resilience"
@@ -20,12 +29,12 @@ NOTES: Final = (
     "Garbage: from its append until the slowest reader refused a small piece behind it.",
     "Outage and kills: windows are compared with the rounds in Kafka, each result once; verdicts "
     "with the links that were cut: one opening and one end each, nothing else.",
-    "Measured elsewhere: an agent's packets to silent targets, and its loss under a flood, on "
-    "[agent](agent.md); result → anomaly at 1 M results/s on [performance](performance.md).",
+    "Flood and silent targets: as on [agent](agent.md). Measured elsewhere: result → anomaly at "
+    "1 M results/s, on [performance](performance.md).",
 )
 
 # A further part is a module with `PARTS` and a row here.
 MODULES: Final[tuple[ModuleType, ...]] = (
-    clocks, clocks_live, records, garbage, parsers, outage, kills,
+    clocks, clocks_live, records, garbage, parsers, agent_attacks, outage, kills,
 )  # fmt: skip
 PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}
