@@ -35,7 +35,7 @@ class CoreConfig:
     update_gap_ns : least distance of updates that change nothing essential
     aftermath_ns : how long latency after a fault counts as its aftermath
     path_keep_ns : how long the path of a 5-tuple that is not traced again is known
-    max_agents, max_endpoints, max_flows : what is known at once; more is refused
+    max_agents, max_endpoints, max_flows, max_components : what is known at once; more is refused
     """
 
     cluster: str
@@ -59,6 +59,7 @@ class CoreConfig:
     max_agents: int = 20_000
     max_endpoints: int = 200_000
     max_flows: int = 2_000_000
+    max_components: int = 1_000_000
 
 
 SECTION: Final = "localizer"
@@ -89,14 +90,22 @@ class LocalizerConfig:
     stall_s: float = setting(
         30.0, "nothing read for so long though there is something: the process ends", (5, 3600)
     )
-    max_agents: int = setting(20_000, "agents known at once; more are refused", (1, 1_000_000))
+    max_agents: int = setting(
+        20_000, "agents, and hosts with flow tables, known at once; more are refused",
+        (1, 1_000_000),
+    )  # fmt: skip
     max_endpoints: int = setting(
-        200_000, "endpoints registered at once; more are refused", (1, 10_000_000)
+        200_000,
+        "endpoints registered at once, and jobs with their members; more are refused",
+        (1, 10_000_000),
     )
     max_flows: int = setting(
         2_000_000,
         "5-tuples on ping lists, and 5-tuples with a known path; more are refused",
         (1, 100_000_000),
+    )
+    max_components: int = setting(
+        1_000_000, "components of the topology; more are refused", (1, 100_000_000)
     )
 
     def core(self, cluster: str) -> CoreConfig:
@@ -111,6 +120,7 @@ class LocalizerConfig:
             max_agents=self.max_agents,
             max_endpoints=self.max_endpoints,
             max_flows=self.max_flows,
+            max_components=self.max_components,
         )
 
 

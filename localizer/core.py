@@ -55,9 +55,10 @@ class Core:
         begin_ns: int | None = None,
         decided_ns: int = 0,
     ) -> None:
-        topology = Topology()
+        topology = Topology(config.max_components)
         self.sources = Sources(
             topology=topology,
+            tables=FlowTables(topology, config.max_agents),
             paths=PathBook(topology, config.max_flows),
             roster=Roster(config.max_endpoints, config.max_flows),
             liveness=Liveness(config.max_agents),
@@ -65,14 +66,13 @@ class Core:
             states=StateBook(),
             reports=SelfReports(),
         )
-        self.tables = FlowTables(topology)
-        self.intake = RecordIntake(self.sources, self.tables)
+        self.intake = RecordIntake(self.sources)
         self.lifecycle = Lifecycle(config)
         self.now_ns = None if begin_ns is None else begin_ns // GRID_NS * GRID_NS
         self.late = 0
         self.steps = 0
         self._config = config
-        self._decider = Decider(config, self.sources, self.tables, self.lifecycle)
+        self._decider = Decider(config, self.sources, self.lifecycle)
         self._published = _since(published, begin_ns)
         self._applied = 0
         last_ns = us_to_ns(self._published[-1].event_at) if self._published else 0
@@ -123,6 +123,11 @@ class Core:
     def pending(self) -> int:
         """Events that wait for their time."""
         return len(self._pending) + len(self._unsorted)
+
+    @property
+    def count(self) -> int:
+        """How many things are held of which there may be thousands."""
+        return self.pending + self.sources.count
 
     def _next_ns(self, last_ns: int) -> int | None:
         """Return the next grid point up to `last_ns`; skip stretches in which nothing happens."""

@@ -11,7 +11,6 @@ import selectors
 import socket
 from typing import TYPE_CHECKING, Final
 
-from probers import memory
 from probers.clock import Clock, Instant, IntervalTimer
 from probers.config.settings import AgentConfig
 from probers.health.supervision import Supervision
@@ -33,6 +32,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
+from schemas.process.memory import return_free
 from schemas.version import VERSION
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Agent:
         # Objects built at the start stay: the collector need not visit them again.
         gc.collect()
         gc.freeze()
-        memory.return_free()
+        return_free()
         self._supervision.started()
         while not self._stopping:
             self._sleep()
@@ -229,7 +229,7 @@ class Agent:
         if self._heartbeat_due.expired(now.monotonic_ns):
             self._beat(now)
         if self._return_memory_due.expired(now.monotonic_ns):
-            memory.return_free()
+            return_free()
 
     def _round_done(self, done: Round) -> None:
         self._reporter.round(done)

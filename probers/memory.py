@@ -43,9 +43,3 @@ def use_one_arena() -> None:
     """
     with contextlib.suppress(AttributeError):
         _C.mallopt(_M_ARENA_MAX, 1)
-
-
-def return_free() -> None:
-    """Return free memory to the system, as far as the C library can; it can with glibc."""
-    with contextlib.suppress(AttributeError):
-        _C.malloc_trim(0)

@@ -23,13 +23,13 @@ from schemas.kafka.errors import BrokerError
 from schemas.process import memory
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
+from schemas.process.refusals import RefusalLog
 from schemas.records import FaultEvent
 from schemas.topics import Topic
 from schemas.units import MS_NS, SECOND_NS
 
 REMEMBER_S: Final = 1.0
 METRICS_S: Final = 10.0
-REFUSED_S: Final = 60.0
 # Coverage is counted over all ping lists; of so many tasks below the share the names are logged.
 COVERAGE_S: Final = 60.0
 COVERAGE_SHOWN: Final = 8
@@ -58,11 +58,10 @@ class Service:
         self._decided_ns: int | None = None
         self._stopping = False
         self._ready = False
-        # Refusals that were logged, and when the next ones may be.
-        self._refused: dict[str, int] = {}
-        self._next_refused = 0.0
+        self._refusals = RefusalLog(self._log)
         self._next_coverage = 0.0
         self._without_way: frozenset[tuple[str, str]] = frozenset()
+        self._returner = memory.Returner()
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -160,6 +159,7 @@ class Service:
             self._publish(list(together), outbox)
         self._decided_ns = barrier.watermark_ns
         memory.collect_if_due()
+        self._returner.observe_count(core.count)
         return True
 
     def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:
@@ -233,15 +233,6 @@ class Service:
             raise refused(f"key {name!r} names another record than {own!r}")
         return name, record
 
-    def _log_refusals(self, core: Core) -> None:
-        """Log, at most once a minute, that there is too much of something."""
-        refused, now = core.sources.refused, time.monotonic()
-        more = {what: n - self._refused.get(what, 0) for what, n in refused.items()}
-        more = {what: n for what, n in more.items() if n}
-        if more and now >= self._next_refused:
-            self._log.warning("records.beyond_bounds", **more)
-            self._refused, self._next_refused = refused, now + REFUSED_S
-
     def _log_coverage(self, core: Core) -> None:
         """Log how much of what should be probed is, and the tasks of which too little is."""
         by_task = {t: total(agents.values()) for t, agents in core.sources.coverage().items()}
@@ -273,7 +264,7 @@ class Service:
         if time.monotonic() >= self._next_coverage:
             self._next_coverage = time.monotonic() + COVERAGE_S
             self._log_coverage(core)
-        self._log_refusals(core)
+        self._refusals.observe_counts(core.sources.refused)
         self._log_without_way(core)
         decided_ns = self._decided_ns
         behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS

@@ -4,6 +4,7 @@
 pass before a decision: agents die, anomalies that nobody repeats end.
 """
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
 from schemas import topics
 from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, ProbingState
+from schemas.process import memory
 from schemas.records import (
     Anomaly,
     Component,
@@ -43,6 +45,7 @@ class Sources:
     """Everything that a decision is made from."""
 
     topology: Topology
+    tables: FlowTables
     paths: PathBook
     roster: Roster
     liveness: Liveness
@@ -59,7 +62,22 @@ class Sources:
             "traces": self.paths.refused,
             "anomalies": self.anomalies.refused,
             "states": self.states.refused,
+            "components": self.topology.refused,
+            "flow_tables": self.tables.refused,
         }
+
+    @property
+    def count(self) -> int:
+        """How many things are known of which there may be thousands."""
+        known: tuple[Sized, ...] = (
+            self.topology, self.paths, self.roster, self.liveness, self.anomalies, self.states,
+        )  # fmt: skip
+        return sum(map(len, known))
+
+    def shrink_tables(self) -> None:
+        """Give back the room of what has left."""
+        for owner in (self.topology, self.roster, self.anomalies, self.states, self.reports):
+            memory.shrink_tables(owner)
 
     def coverage(self) -> dict[str, dict[str, Coverage]]:
         """Return by task and agent the 5-tuples that should be probed and those that are."""
@@ -111,10 +129,10 @@ class RecordIntake:
         Components that contradict themselves.
     """
 
-    def __init__(self, sources: Sources, tables: FlowTables) -> None:
+    def __init__(self, sources: Sources) -> None:
         self.refused = 0
         self._sources = sources
-        self._tables = tables
+        self._tables = sources.tables
 
     def apply_event(self, event: Event, now_ns: int) -> None:
         """Apply one event at a time `now_ns`."""
@@ -222,6 +240,8 @@ class Housekeeper:
                 sources.reports.forget_agent(agent_id)
             sources.roster.forget_departed(now_ns)
             sources.paths.forget_untraced(now_ns - self._config.path_keep_ns)
+            sources.topology.forget_lookups()
+            sources.shrink_tables()
         sources.reports.expire(now_ns)
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)

@@ -8,15 +8,15 @@ log has them: no agent's clock counts, and while nobody's heartbeats arrive, nob
 are nanoseconds.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from schemas.columns.arrays import Int64s
 from schemas.enums import AgentState
+from schemas.process import memory
 from schemas.records import Heartbeat
 from schemas.units import SECOND_NS
 
@@ -56,6 +56,13 @@ class LastSeen:
         if last != agent_id:
             self._names[place], self._places[last] = last, place
             self._times[:, place] = self._times[:, len(self._names)]
+
+    def shrink_tables(self) -> None:
+        """Give back the room of many agents that left."""
+        memory.shrink_tables(self)
+        most = self._times.shape[1]
+        if most > max(FIRST, 4 * len(self._names)):
+            self._times = self._times[:, : most // 2].copy()
 
     @property
     def usual_interval_ns(self) -> int:
@@ -129,7 +136,8 @@ class Agent:
     partition: int | None = None
     leaving: bool = False
     host_delay_ns: int | None = None
-    silences: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SILENCES))
+    # No deque: each takes 600 bytes even if it is empty.
+    silences: tuple[tuple[int, int], ...] = ()
 
 
 # A log without heartbeats for more than this many usual intervals has paused.
@@ -235,7 +243,7 @@ class Liveness:
             since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(partition))
             late = arrived_ns - since_ns > LATE_INTERVALS * agent.interval_ns
             if late or not known:
-                agent.silences.append((agent.heard_ns, arrived_ns))
+                agent.silences = (*agent.silences, (agent.heard_ns, arrived_ns))[-SILENCES:]
             agent.heard_ns = max(agent.heard_ns, arrived_ns)
         agent.interval_ns, agent.host_id, agent.partition = interval_ns, beat.host_id, partition
         agent.incarnation, agent.seq = beat.incarnation, beat.seq
@@ -337,6 +345,8 @@ class Liveness:
         ]
         for agent_id in found:
             self.forget_agent(agent_id)
+        memory.shrink_tables(self)
+        self._last_seen.shrink_tables()
         return found
 
     def excused(self, agent_id: str, onset_ns: int, now_ns: int, *, loss: bool = False) -> bool:

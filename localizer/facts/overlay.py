@@ -20,6 +20,8 @@ from schemas.units import us_to_ns
 
 # Endpoint, virtual switch, VTEP, the same at the other end, and some slack.
 MAX_STEPS: Final = 64
+# Hosts whose tables are known at once.
+MAX_TABLES: Final = 100_000
 
 
 class Break(Enum):
@@ -69,10 +71,20 @@ class _Table:
 
 
 class FlowTables:
-    """The latest flow tables of all hosts; `version` grows with each change."""
+    """The latest flow tables of all hosts.
 
-    def __init__(self, topology: Topology) -> None:
+    Attributes
+    ----------
+    version
+        Grows with each change.
+    refused
+        Tables of hosts beyond the bound.
+    """
+
+    def __init__(self, topology: Topology, max_tables: int = MAX_TABLES) -> None:
         self.version = 0
+        self.refused = 0
+        self._max_tables = max_tables
         self._topology = topology
         self._tables: dict[str, _Table] = {}
         self._host_of_node: dict[str, str] = {}
@@ -83,6 +95,9 @@ class FlowTables:
     def set_table(self, table: FlowTable) -> None:
         """Replace the tables of one host."""
         before = self._tables.get(table.host_id)
+        if before is None and len(self._tables) >= self._max_tables:
+            self.refused += 1
+            return
         self.remove_table(table.host_id)
         nodes = frozenset(entry.node for entry in table.entries)
         dsts = frozenset(entry.dst for entry in table.entries)

@@ -8,7 +8,7 @@ from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
 from schemas.units import SECOND_NS, us_to_ns
 
-# Endpoints registered at once, and 5-tuples on all ping lists.
+# Endpoints registered at once, jobs and their members, and 5-tuples on all ping lists.
 MAX_ENDPOINTS: Final = 200_000
 MAX_FLOWS: Final = 2_000_000
 # Departed endpoints remembered at most.
@@ -24,7 +24,7 @@ class Roster:
     Attributes
     ----------
     refused
-        Registrations and ping lists beyond the bounds.
+        Registrations, jobs and ping lists beyond the bounds.
     version
         Grows when the probed 5-tuples may change.
     now_ns
@@ -38,6 +38,8 @@ class Roster:
         self._max_flows = max_flows
         # 5-tuples on all ping lists.
         self._listed = 0
+        # Jobs and their members.
+        self._planned = 0
         self.now_ns = 0
         self._endpoints: dict[str, Endpoint] = {}
         # Registered endpoints by agent, and how many of them are present.
@@ -52,6 +54,10 @@ class Roster:
         self._lists: dict[str, PingList] = {}
         # Agents whose list changed and endpoints whose agent changed since `pop_changes`.
         self._changed: tuple[set[str], set[str]] = (set(), set())
+
+    def __len__(self) -> int:
+        """How many endpoints and agents with lists are known."""
+        return len(self._endpoints) + len(self._lists)
 
     def set_endpoint(self, endpoint_id: str, endpoint: Endpoint | None) -> None:
         """Apply a registration, or (None) that an endpoint left."""
@@ -78,8 +84,15 @@ class Roster:
 
     def set_task(self, task_id: str, task: Task | None) -> None:
         """Apply a job; one that is None or has ended has no endpoints any more."""
-        known = self._tasks.pop(task_id, None)
+        known = self._tasks.get(task_id)
+        runs = task is not None and task.ended_at is None
+        planned = self._planned - _count_planned(known) + (_count_planned(task) if runs else 0)
+        if planned > max(self._planned, self._max_endpoints):
+            self.refused += 1
+            return
+        self._planned = planned
         if known is not None:
+            del self._tasks[task_id]
             for member in known.endpoints:
                 jobs = self._tasks_of.get(member.endpoint_id, set())
                 jobs.discard(task_id)
@@ -272,6 +285,11 @@ def _same(known: Endpoint, new: Endpoint) -> bool:
         new.host_id,
         new.task_id,
     )
+
+
+def _count_planned(task: Task | None) -> int:
+    """Return how many entries a job takes: one, and one for each member."""
+    return 0 if task is None else 1 + len(task.endpoints)
 
 
 def _count_flows(pinglist: PingList | None) -> int:

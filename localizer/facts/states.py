@@ -117,6 +117,9 @@ class StateBook:
         self._count = 0
         self._states: defaultdict[str, dict[str, _Known]] = defaultdict(dict)
 
+    def __len__(self) -> int:
+        return self._count
+
     def set_state(self, state: ComponentState) -> None:
         """Apply a state."""
         known = self._states.get(state.component_id, {}).get(state.attribute)

@@ -25,6 +25,7 @@ from localizer.network.traces import (
 )
 from schemas.enums import TraceCause
 from schemas.ids import FlowId
+from schemas.process import memory
 from schemas.records import PathTrace
 
 __all__ = ["EVIDENCE_NS", "PathBook"]
@@ -151,6 +152,8 @@ class PathBook:
             self._shared = {}
         if len(self._untraced) > SHARED_LEAST + SHARED_EACH * len(self._flows):
             self._untraced = {}
+        memory.shrink_tables(self)
+        memory.shrink_tables(self._times)
 
     def pop_changes(self) -> set[FlowId]:
         """Return the 5-tuples with a new path since the last call.

@@ -19,8 +19,12 @@ FORWARDING: Final = frozenset(
 )
 # Kinds that are only at the ends of paths; containers come and go by the thousand a minute.
 ENDS: Final = frozenset({ComponentKind.ENDPOINT, ComponentKind.AGENT})
+# Components known at once: those of 65,536 RNICs with a container each are some 300,000.
+MAX_COMPONENTS: Final = 1_000_000
 # Addresses remembered as looked up; beyond the bound every change counts as one of the fabric.
 MAX_LOOKED_UP: Final = 1_000_000
+# So many of them, and two for each component, may belong to no component.
+SPARE_LOOKED_UP: Final = 65_536
 
 # Versions that a path between two ends depends on: of the fabric, and of each end.
 Basis = tuple[int, int, int]
@@ -39,9 +43,13 @@ class Topology:
         Grows with every change.
     fabric_version
         Grows only with changes that may affect paths beyond those of one end.
+    refused
+        Components beyond the bound.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_components: int = MAX_COMPONENTS) -> None:
+        self.refused = 0
+        self._max_components = max_components
         self.version = 0
         self.fabric_version = 0
         self._components: dict[str, Component] = {}
@@ -82,6 +90,9 @@ class Topology:
         known = self._components.get(component.component_id)
         if known is not None and _same(known, component):
             return False
+        if known is None and len(self._components) >= self._max_components:
+            self.refused += 1
+            return False
         self._unlink(component.component_id)
         self._components[component.component_id] = component
         for address in component.addresses:
@@ -110,6 +121,15 @@ class Topology:
         found, self._moved = self._moved, set()
         return found
 
+    def forget_lookups(self) -> None:
+        """Forget the addresses looked up if most are no component's: made-up hops of traces.
+
+        All paths are then computed anew, since they may depend on any of the addresses.
+        """
+        if len(self._looked_up) > SPARE_LOOKED_UP + 2 * len(self._components):
+            self.version += 1
+            self._change_fabric()
+
     def _unlink(self, component_id: str) -> Component | None:
         component = self._components.pop(component_id, None)
         if component is None:
@@ -121,6 +141,8 @@ class Topology:
             if self._link_of.get((a, b)) == component_id:
                 del self._link_of[a, b]
             self._links_at[a].discard(component_id)
+            if not self._links_at[a]:
+                del self._links_at[a]
         if component.parent is not None:
             held = self._children[component.parent, component.kind]
             held.discard(component_id)
@@ -140,6 +162,9 @@ class Topology:
         if all(c is None or self._is_end(c) for c in (before, now)):
             self._moved.add(component_id)
             return
+        self._change_fabric()
+
+    def _change_fabric(self) -> None:
         self.fabric_version = self.version
         self._moved.clear()
         self._looked_up.clear()

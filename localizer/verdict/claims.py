@@ -10,7 +10,7 @@ from typing import Final
 
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.inputs import Sources
-from localizer.facts.overlay import Break, ChainFault, FlowTables
+from localizer.facts.overlay import Break, ChainFault
 from localizer.network.topology import Topology
 from localizer.verdict.catalogue import KINDS, LAYER_OF, FaultKind
 from schemas.enums import AnomalyFamily, ComponentKind, Layer
@@ -150,10 +150,10 @@ class ChainClaims:
         Such pairs among those cut off at the last replay, as (src, dst).
     """
 
-    def __init__(self, sources: Sources, tables: FlowTables, flows: BadFlows) -> None:
+    def __init__(self, sources: Sources, flows: BadFlows) -> None:
         self.without_way: frozenset[tuple[str, str]] = frozenset()
         self._sources = sources
-        self._tables = tables
+        self._tables = sources.tables
         self._flows = flows
         # Results by pair, valid for these versions of tables and topology.
         self._versions = (-1, -1)

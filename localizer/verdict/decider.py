@@ -7,7 +7,6 @@ from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
-from localizer.facts.overlay import FlowTables
 from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import gather
 from localizer.inference.observations import ResolvedFaults
@@ -45,16 +44,13 @@ class Decider:
         Claims about silent agents.
     """
 
-    def __init__(
-        self, config: CoreConfig, sources: Sources, tables: FlowTables, lifecycle: Lifecycle
-    ) -> None:
+    def __init__(self, config: CoreConfig, sources: Sources, lifecycle: Lifecycle) -> None:
         self._config = config
         self._sources = sources
-        self._tables = tables
         self._lifecycle = lifecycle
-        self._judge = Judge(config, sources, tables)
+        self._judge = Judge(config, sources)
         self._flows = BadFlows(sources)
-        self._chains = ChainClaims(sources, tables, self._flows)
+        self._chains = ChainClaims(sources, self._flows)
         self._state: tuple[object, ...] = ()
         self._changed_ns = 0
         self._next_ns = 0
@@ -122,7 +118,7 @@ class Decider:
         sources = self._sources
         state = (
             sources.anomalies.version,
-            self._tables.version,
+            self._sources.tables.version,
             sources.topology.version,
             sources.states.version,
             tuple(sources.liveness.dead),

@@ -17,7 +17,6 @@ from statistics import median
 from localizer.config import CoreConfig
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
-from localizer.facts.overlay import FlowTables
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import cut_share
 from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
@@ -44,10 +43,10 @@ COHERENT_SHARE = 0.6
 class Judge:
     """Turns cases into claims."""
 
-    def __init__(self, config: CoreConfig, sources: Sources, tables: FlowTables) -> None:
+    def __init__(self, config: CoreConfig, sources: Sources) -> None:
         self._config = config
         self._sources = sources
-        self._specifier = Specifier(sources.topology, sources.states, tables)
+        self._specifier = Specifier(sources.topology, sources.states, sources.tables)
 
     def claim(
         self,

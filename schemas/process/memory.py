@@ -4,8 +4,11 @@ Records, messages and paths do not hold themselves: the collector finds nothing 
 its default, a run after 700 new objects, took a tenth of a worker's time.
 """
 
+import contextlib
 import ctypes
 import gc
+import sys
+from collections import OrderedDict, defaultdict
 from typing import Final
 
 # Of glibc's malloc.h.
@@ -17,6 +20,15 @@ _MMAP_THRESHOLD: Final = -3
 LARGE_BYTES: Final = 4 * 2**20
 # So much may lie idle at the heap's end.
 IDLE_BYTES: Final = 16 * 2**20
+
+# Free memory is returned when so many objects have gone, and this share of them.
+RETURN_OBJECTS: Final = 20_000
+RETURN_SHARE: Final = 0.1
+# A table of so many bytes for each of its entries was once much larger: a full one takes 30 to 110.
+SPARSE_BYTES: Final = 200
+# Smaller tables are left alone.
+TABLE_BYTES: Final = 64 * 1024
+TABLES: Final = (dict, set, OrderedDict, defaultdict)
 
 # New objects until a run over them; runs until one over those that outlived a run, and over all.
 YOUNG: Final = 100_000
@@ -32,6 +44,51 @@ def return_large_arrays() -> None:
         return
     mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
     mallopt(_TRIM_THRESHOLD, IDLE_BYTES)
+
+
+def return_free() -> None:
+    """Return free memory to the system, as far as the C library can; it can with glibc.
+
+    What lies free between objects that stay is returned as well, page by page.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Returner:
+    """Returns free memory after much has gone, and only then.
+
+    To return pages takes time, and so does a page that is needed again.
+    """
+
+    def __init__(self) -> None:
+        self._most = 0
+
+    def observe_count(self, objects: int) -> bool:
+        """Return free memory if far fewer objects are held than before; say whether it was.
+
+        Parameters
+        ----------
+        objects
+            Held now; only what comes and goes by the thousand need be counted.
+        """
+        self._most = max(self._most, objects)
+        if self._most - objects < max(RETURN_OBJECTS, RETURN_SHARE * self._most):
+            return False
+        self._most = objects
+        return_free()
+        return True
+
+
+def shrink_tables(owner: object) -> None:
+    """Replace an object's dicts and sets that are nearly empty but were large by copies.
+
+    Python makes a table smaller only when it is full. Nobody else may hold these tables.
+    """
+    for name, table in list(vars(owner).items()):
+        size = sys.getsizeof(table) if type(table) in TABLES else 0
+        if size > TABLE_BYTES and size > SPARSE_BYTES * len(table):
+            setattr(owner, name, table.copy())
 
 
 def collect_rarely() -> None:

@@ -59,8 +59,8 @@ NOT_COUNTED: Final = (ModuleType, type, FunctionType, BuiltinFunctionType)
 class Life:
     """A small cluster in which containers come and go."""
 
-    def __init__(self) -> None:
-        self.core = Core(CoreConfig(cluster=NAME))
+    def __init__(self, config: CoreConfig | None = None) -> None:
+        self.core = Core(config or CoreConfig(cluster=NAME))
         self.now_ns = START_NS
         self.came = 0
         self._left = 0
@@ -88,7 +88,7 @@ class Life:
             while self._left < self.came - LIFE_S * per_second and per_second:
                 self._leave(self._left)
             for agent in range(RESIDENTS):
-                self._beat(f"agent-{agent}", agent)
+                self.beat(f"agent-{agent}", agent)
             mark = progress(NAME, 0, AnomalyState.ONGOING, self.now_ns // US_NS)
             self._put(topics.ANOMALY.name, "~progress", mark)
             self.core.advance(self.now_ns)
@@ -142,12 +142,12 @@ class Life:
             attribute="container", text="running", changed_at=0, observed_at=0, source="test",
         )  # fmt: skip
         self._put(topics.COMPONENT_STATE.name, state.state_id, state)
-        self._beat(agent, host)
+        self.beat(agent, host)
 
     def _leave(self, number: int) -> None:
         self._left = number + 1
         endpoint, agent = f"ep:c{number}", f"agent-c{number}"
-        self._beat(agent, number % RESIDENTS, AgentState.LEAVING)
+        self.beat(agent, number % RESIDENTS, AgentState.LEAVING)
         for topic, key in (
             (topics.ENDPOINT, endpoint),
             (topics.PINGLIST, agent),
@@ -187,7 +187,8 @@ class Life:
         )  # fmt: skip
         self._put(topics.PATH_TRACE.name, trace.path_id, trace)
 
-    def _beat(self, agent: str, host: int, state: AgentState = AgentState.RUNNING) -> None:
+    def beat(self, agent: str, host: int, state: AgentState = AgentState.RUNNING) -> None:
+        """Write an agent's heartbeat."""
         self._beats += 1
         # Containers do not last until their second heartbeat.
         interval_ns = (1 if "-c" not in agent else LIFE_S) * SECOND_NS

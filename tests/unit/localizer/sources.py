@@ -3,6 +3,7 @@
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import Liveness
+from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
 from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
@@ -14,6 +15,7 @@ def sources(topology: Topology) -> Sources:
     """Return empty sources over a topology."""
     return Sources(
         topology=topology,
+        tables=FlowTables(topology),
         paths=PathBook(topology),
         roster=Roster(),
         liveness=Liveness(),

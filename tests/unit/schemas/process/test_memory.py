@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -86,3 +87,43 @@ def test_large_arrays_go_back_to_the_system() -> None:
     command = [sys.executable, "-c", GROW_AND_FREE, "given"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 6
+
+
+def test_free_memory_is_returned_once_after_much_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for a few objects, nor for a small share, nor again for the same fall."""
+    returned: list[None] = []
+    monkeypatch.setattr(memory, "return_free", lambda: returned.append(None))
+    returner = memory.Returner()
+    counts = [1_000_000, 950_000, 890_000, 880_000, 0, 0, 15_000, 0, 30_000, 0]
+    assert [returner.observe_count(n) for n in counts] == [
+        False, False, True, False, True, False, False, False, False, True
+    ]  # fmt: skip
+    assert len(returned) == 3
+
+
+class Tables:
+    """Holds tables of several kinds."""
+
+    def __init__(self, entries: int) -> None:
+        self.table = {f"{n}": n for n in range(entries)}
+        self.names = set(self.table)
+        self.ordered = OrderedDict(self.table)
+        self.made = defaultdict(list, {name: [name] for name in self.table})
+        self.other = [0] * entries
+
+
+def test_tables_that_are_nearly_empty_become_small() -> None:
+    """They hold what they held, and a full one stays the object that it is."""
+    full, emptied = Tables(10_000), Tables(10_000)
+    for name in list(emptied.table)[10:]:
+        del emptied.table[name], emptied.ordered[name], emptied.made[name]
+        emptied.names.discard(name)
+    same = dict(vars(full))
+    held = {name: (type(t), t.copy()) for name, t in vars(emptied).items()}
+    memory.shrink_tables(full)
+    memory.shrink_tables(emptied)
+    assert all(vars(full)[name] is table for name, table in same.items())
+    assert {name: (type(t), t) for name, t in vars(emptied).items()} == held
+    assert sys.getsizeof(emptied.table) < 1_000
+    assert sys.getsizeof(emptied.names) < 5_000
+    assert emptied.made["new"] == []
