@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from localizer.network.routes import NOTHING, KnownPath, derived, traced
 from localizer.network.topology import Basis, Topology
@@ -41,9 +42,9 @@ EVIDENCE: Final = 6
 # Number of latest traces that say what packets pass now: more than one, since a hop may miss a
 # probe.
 LATEST: Final = 2
-# Cached paths that traces share: per 5-tuple one besides the current one, and a minimum.
-SHARED_EACH: Final = 2
-SHARED_LEAST: Final = 1_024
+# Cached paths of 5-tuples without a trace: so many for each 5-tuple with one, and a minimum.
+UNTRACED_EACH: Final = 2
+UNTRACED_LEAST: Final = 1_024
 # 5-tuples kept. Eight targets with two 5-tuples each for 65,536 RNICs are a million.
 MAX_FLOWS: Final = 2_000_000
 # Of these, 5-tuples with an end that nobody registered.
@@ -82,11 +83,10 @@ class PathBook:
         # 5-tuples whose path may have changed since `pop_changes`.
         self._changed: set[FlowId] = set()
         self._times = TraceTimes()
-        # Paths of traces with equal hops, computed once.
-        self._shared: dict[
-            tuple[str, str, tuple[str | None, ...], bool], tuple[Basis, KnownPath]
-        ] = {}
-        self._shared_version = -1
+        # Paths of traces with equal hops, computed once, and kept as long as such a trace is.
+        self._shared: WeakValueDictionary[
+            tuple[Basis, str, str, tuple[str | None, ...], bool], KnownPath
+        ] = WeakValueDictionary()
         self._untraced: dict[tuple[str, str], tuple[Basis, KnownPath]] = {}
 
     def __len__(self) -> int:
@@ -147,10 +147,8 @@ class PathBook:
             self._strangers.discard(key)
             self._times.forget_flow(key)
             self._changed.add(key)
-        # Paths of what departed stay in the caches otherwise.
-        if len(self._shared) > SHARED_LEAST + SHARED_EACH * len(self._flows):
-            self._shared = {}
-        if len(self._untraced) > SHARED_LEAST + SHARED_EACH * len(self._flows):
+        # Paths of what departed stay in the cache otherwise.
+        if len(self._untraced) > UNTRACED_LEAST + UNTRACED_EACH * len(self._flows):
             self._untraced = {}
         memory.shrink_tables(self)
         memory.shrink_tables(self._times)
@@ -308,15 +306,12 @@ class PathBook:
         topology = self._topology
         basis = topology.basis(key[0], key[1])
         if trace.path is None or trace.path[0] != basis:
-            most = min(self._max_flows, SHARED_LEAST + SHARED_EACH * len(self._flows))
-            if self._shared_version != topology.fabric_version or len(self._shared) >= most:
-                self._shared, self._shared_version = {}, topology.fabric_version
-            hops = (key[0], key[1], trace.addresses, trace.complete)
-            found = self._shared.get(hops)
-            if found is None or found[0] != basis:
+            hops = (basis, key[0], key[1], trace.addresses, trace.complete)
+            path = self._shared.get(hops)
+            if path is None:
                 path = traced(topology, key[0], key[1], trace.addresses, complete=trace.complete)
-                found = self._shared[hops] = basis, path
-            trace.path = found
+                self._shared[hops] = path
+            trace.path = basis, path
         return trace.path[1]
 
     def _by_topology(self, src: str, dst: str) -> KnownPath:

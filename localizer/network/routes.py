@@ -11,7 +11,7 @@ from localizer.network.topology import FORWARDING, Topology
 from schemas.enums import ComponentKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class KnownPath:
     """The components of a path, in order.
 

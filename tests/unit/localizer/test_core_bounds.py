@@ -55,15 +55,15 @@ def test_beyond_a_bound_new_ones_are_refused_and_counted(what: str) -> None:
                 record = trace("s0", ends=(f"x{n}", "y"), at=START)
                 fleet.put(topics.PATH_TRACE.name, record.path_id, record, at=fleet.now)
             case "jobs":
-                record = task(f"j{n}", [(f"x{n}", f"a-{n}")])
-                fleet.put(topics.TASK.name, record.task_id, record, at=fleet.now)
+                job = task(f"j{n}", [(f"x{n}", f"a-{n}")])
+                fleet.put(topics.TASK.name, job.task_id, job, at=fleet.now)
             case "components":
                 fleet.part(component(f"x{n}", ComponentKind.SWITCH))
             case "flow_tables":
-                record = FlowTable(
+                table = FlowTable(
                     cluster="lab", host_id=f"x{n}", captured_at=START // 1000, entries=()
                 )
-                fleet.put(topics.OVERLAY_FLOWS.name, record.host_id, record, at=fleet.now)
+                fleet.put(topics.OVERLAY_FLOWS.name, table.host_id, table, at=fleet.now)
             case _:
                 forged = pinglist(f"forged-{n}", [("e-a0", "e-a1")], flows=2)
                 fleet.put(topics.PINGLIST.name, forged.agent_id, forged, at=fleet.now)

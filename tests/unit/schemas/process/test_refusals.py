@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from schemas.process import refusals
 from schemas.process.eventlog import EventLog
 from schemas.process.refusals import RefusalLog
 
@@ -26,7 +25,7 @@ def test_a_line_a_minute_says_what_was_refused_since_the_last(
     """What is refused meanwhile stands in the next line; nothing refused, no line."""
     lines = Lines()
     log, now_s = RefusalLog(lines), [1_000.0]
-    monkeypatch.setattr(refusals.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr("schemas.process.refusals.time.monotonic", lambda: now_s[0])
     log.observe_counts({"agents": 0, "traces": 0})
     log.observe_counts({"agents": 3, "traces": 0})
     log.observe_counts({"agents": 5, "traces": 1})
