@@ -45,10 +45,10 @@ setup: $(STAMP)
 demo: setup
 	$(BIN)/skeletonhunter demo
 
-# Two processes: the integration tests wait most of the time, the others compute. One that dies
-# is not begun anew: it would come to the same test again.
+# Three processes: two run integration tests, which wait most of the time, the other computes. One
+# that dies is not begun anew: it would come to the same test again.
 test: setup lint
-	$(BIN)/python -m pytest -n 2 --max-worker-restart 0
+	$(BIN)/python -m pytest -n 3 --max-worker-restart 0
 
 # 75: QEMU or Debian's packages cannot be had here, as the line above it says.
 test-rdma: $(STAMP)

@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ops.topics.plan import Options, wanted_topics
 from schemas.kafka.connection import BOOTSTRAP_ENV, STATE_ENV, KafkaSettings
 from schemas.process.settings import CONFIG_ENV
 from tests.kafka_container import engine_answers, kafka_container
-from tests.scheduling import longest_first, scheduler, step_aside
+from tests.scheduling import longest_first, scheduler, step_aside, turn
 
 # Tests write records with fixed timestamps in the past. A broker deletes what is older than its
 # topic's retention every five minutes, and the log cleaner does so in compacted topics (such as
@@ -28,8 +28,10 @@ from tests.scheduling import longest_first, scheduler, step_aside
 KEEP = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
 GIVEN_BOOTSTRAP = pytest.StashKey[str | None]()
 STATE_DIR = pytest.StashKey[str]()
+SHARED_DIR = pytest.StashKey[Path]()
 BROKER = pytest.StashKey[str]()
 CONTAINER = "testcontainers"
+SHARED = "skeletonhunter_shared"
 # Hypothesis draws the same examples in every run, and keeps none: a run is green or red because
 # of the code. `make fuzz-properties` draws new ones and keeps those that failed. Neither limits
 # the time of an example or of drawing it, which would measure the machine; pytest's own timeout
@@ -58,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[GIVEN_BOOTSTRAP] = settings.pop(BOOTSTRAP_ENV, None)
     os.environ.pop(CONFIG_ENV, None)
     config.stash[STATE_DIR] = tempfile.mkdtemp(prefix="skeletonhunter-state-")
+    # Of the process that starts the others.
+    config.stash[SHARED_DIR] = Path(settings.get(SHARED, config.stash[STATE_DIR]))
     os.environ[STATE_ENV] = config.stash[STATE_DIR]
     os.environ.setdefault(JAVA_OPTIONS_ENV, NO_OPTIMIZING)
 
@@ -91,8 +95,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Pass the given Kafka on to a process of `pytest -n`: it is out of the environment by now."""
+    """Pass on to a process of `pytest -n` the folder of all processes, and the given Kafka.
+
+    That is out of the environment by now.
+    """
     node.workerinput[BOOTSTRAP_ENV] = node.config.stash[GIVEN_BOOTSTRAP]
+    node.workerinput[SHARED] = str(node.config.stash[SHARED_DIR])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test wait for its turn before its time is taken."""
+    with turn(item.config.stash[SHARED_DIR], item.nodeid):
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

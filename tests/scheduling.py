@@ -1,21 +1,37 @@
-"""How `pytest -n 2` distributes the tests over two processes.
+"""How `pytest -n 3` distributes the tests over three processes.
 
-One process runs the integration tests that measure time, which mostly wait. The other runs the
-files of all other tests at low priority, and whichever process is done first takes the next file.
+Two processes run the integration tests that measure time, which mostly wait: one those with labs,
+of which a machine holds one at a time, the other the rest. The third runs the files of all other
+tests at low priority, and whichever process is done first takes the next file. Tests that load
+the whole machine run while no other test measures time.
 """
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 INTEGRATION: Final = "tests/integration/"
-# These measure no time. They run with the others, so that both processes take about as long.
+# These measure no time. They run with the others, so that all processes take about as long.
 TIMELESS: Final = tuple(
     f"{INTEGRATION}test_{name}.py"
     for name in ("arena_kafka", "doctor_kafka", "registry", "security", "skeleton_kafka")
 )
+# Labs, and as many others as make both groups of about the same length.
+LABS: Final = tuple(
+    f"{INTEGRATION}test_{name}"
+    for name in (
+        "agent_ecmp_netns", "agent_namespaces", "agent_netns", "agent_overlay",
+        "agent_unprivileged", "broker", "demo", "lab_", "localizer", "overlay",
+    )
+)  # fmt: skip
+# These take all processors, and would hold up what another test measures.
+ALONE: Final = (f"{INTEGRATION}test_agent_flood.py",)
 PROCESSES_ENV: Final = "PYTEST_XDIST_WORKER_COUNT"
 # A tenth of the CPU share of a process with nice 0.
 NICE: Final = 10
@@ -26,15 +42,43 @@ def group_of(nodeid: str) -> str:
 
     >>> group_of("tests/integration/test_worker.py::test_x")
     'tests/integration/'
+    >>> group_of("tests/integration/test_lab_up.py::test_x")
+    'tests/integration/ labs'
     >>> group_of("tests/unit/test_y.py::test_y")
     'tests/unit/test_y.py'
     """
-    return INTEGRATION if measures_time(nodeid) else nodeid.partition("::")[0]
+    if not measures_time(nodeid):
+        return nodeid.partition("::")[0]
+    return f"{INTEGRATION} labs" if nodeid.startswith(LABS) else INTEGRATION
 
 
 def measures_time(nodeid: str) -> bool:
     """Return whether a test may fail because others take the processor."""
     return nodeid.startswith(INTEGRATION) and not nodeid.startswith(TIMELESS)
+
+
+@contextmanager
+def turn(folder: Path, nodeid: str) -> Iterator[None]:
+    """Run a test that measures time beside others of its kind, or alone if it is of `ALONE`.
+
+    Parameters
+    ----------
+    folder
+        Is shared by the processes of one run of the tests.
+    """
+    if not measures_time(nodeid):
+        yield
+        return
+    with (folder / "door").open("w") as door, (folder / "room").open("w") as room:
+        # Who waits to be alone keeps the door shut: otherwise others would go in one by one.
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if nodeid.startswith(ALONE) else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            # Closing is not enough where a test has left a forked process.
+            fcntl.flock(room, fcntl.LOCK_UN)
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
