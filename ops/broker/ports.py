@@ -9,7 +9,8 @@ LOOPBACK: Final = "127.0.0.1"
 # source ports of connections: there, a client that keeps calling a server that
 # is down can get the server's own port, and then the server cannot come back.
 FIRST: Final = 20_000
-LAST: Final = 32_000
+# Endpoints of labs have the ports above, see `ops/lab/ports.py`.
+LAST: Final = 22_999
 TRIES: Final = 200
 
 

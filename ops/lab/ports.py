@@ -4,11 +4,13 @@ import random
 import socket
 from typing import Final
 
+from ops.broker.ports import LAST as LAST_OF_BROKERS
 from ops.lab.fabric import LOOPBACK
 
-# Below the ephemeral ranges of Linux (32,768 on) and macOS (49,152 on): no other
+# A broker's claim of a port is a UDP socket too: it must not get that of an agent that is being
+# restarted. Below the ephemeral ranges of Linux (32,768 on) and macOS (49,152 on): no other
 # socket gets one of these by chance between our look and the agent's bind.
-FIRST_PORT: Final = 20_000
+FIRST_PORT: Final = LAST_OF_BROKERS + 1
 LAST_PORT: Final = 32_000
 
 
