@@ -217,11 +217,12 @@ def run_kills(folder: Path, say: Say, *, kills: int, faults: int, seed: int) -> 
         say(f"{kills} kills and {faults} faults within {plan.lasts_s:.0f} s")
         attack.run(plan)
         settings = pipeline.settings
-        drain(settings, attack.supervisor)
+        drain(settings, attack.supervisor, behind_s=CALM_S)
         verdicts = published_verdicts(settings)
         # What agents publish while rounds and windows are read would be in one of them only.
+        attack.supervisor.release(AGENT)
         lab.down()
-        drain(settings, Supervisor([], say))
+        drain(settings, attack.supervisor, behind_s=0.0)
         worker = LAB_TABLES[WORKER]
         truth = read_truth(
             settings,
@@ -234,15 +235,15 @@ def run_kills(folder: Path, say: Say, *, kills: int, faults: int, seed: int) -> 
     )  # fmt: skip
 
 
-def drain(settings: KafkaSettings, supervisor: Supervisor) -> None:
-    """Wait until all runs, no verdict is open, and workers have processed what there is."""
+def drain(settings: KafkaSettings, supervisor: Supervisor, *, behind_s: float) -> None:
+    """Wait until all runs, no verdict is open, and workers are at most so far behind."""
     lag = WorkerLag(settings)
 
     def calm() -> bool:
         lag.sample()
         latest = {p.event.fault_id: p.event.state for p in published_verdicts(settings)}
         still_open = [s for s in latest.values() if s is not FaultLifecycle.RESOLVED]
-        return supervisor.all_running and lag.now_s < CALM_S and not still_open
+        return supervisor.all_running and lag.now_s <= behind_s and not still_open
 
     try:
         wait_until(calm, DRAIN_S, "not calm", check=supervisor.look, poll_s=1.0)

@@ -73,6 +73,12 @@ class Supervisor:
                 self.ended[process.kind] += 1
                 self._restart_s[name] = now_s + RESTART_S
 
+    def release(self, kind: str) -> None:
+        """Look no more after the processes of a kind."""
+        for name in [n for n, process in self._processes.items() if process.kind == kind]:
+            del self._processes[name]
+            self._restart_s.pop(name, None)
+
     @property
     def all_running(self) -> bool:
         """Whether nothing waits for its next start."""
