@@ -155,7 +155,7 @@ TOPOLOGY: Final = _topic(
 )  # fmt: skip
 OVERLAY_FLOWS: Final = _topic(
     "overlay.flows.v1", rec.FlowTable, "host id", "compact",
-    flow=((AGENT, OPS), (LOCALIZER,)),
+    flow=((AGENT, OPS), (SKELETON, LOCALIZER)),
     doc="Forwarding tables of the hosts' virtual components.",
 )  # fmt: skip
 COMPONENT_STATE: Final = _topic(

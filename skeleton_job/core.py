@@ -4,13 +4,14 @@ No Kafka and no clock: event times come with the records.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from schemas.enums import PingListPhase
-from schemas.records import CounterBatch, Endpoint, PingList, Skeleton, Task
+from schemas.records import CounterBatch, Endpoint, FlowTable, PingList, Skeleton, Task
 from schemas.units import SECOND_NS
-from skeleton_job.job import Job
+from skeleton_job.job import Job, Pair
 from skeleton_job.layout.skeleton import Inference
 from skeleton_job.lists.pinglists import (
     ListConfig,
@@ -20,6 +21,7 @@ from skeleton_job.lists.pinglists import (
     task_targets,
     usable_skeleton,
 )
+from skeleton_job.lists.ways import Ways
 from skeleton_job.series.columns import CounterColumns
 from skeleton_job.series.counters import CounterStore
 from skeleton_job.tasks.inference import DueInference, InferenceConfig, InferenceInput
@@ -55,6 +57,7 @@ class SkeletonCore:
         self._now_ns = 0
         self._turn = 0
         self._roster = Roster()
+        self._ways = Ways()
         # An inference waits for one interval at most; then the next window replaces it.
         self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * SECOND_NS)
         self._skeletons: dict[str, CurrentSkeleton] = {}
@@ -93,6 +96,14 @@ class SkeletonCore:
             self._stale_tasks |= tasks
             self._maybe_due |= tasks
             self._dirty_agents |= agents
+
+    def apply_flow_table(self, host_id: str, table: FlowTable | None) -> None:
+        """Apply an overlay.flows.v1 record, or its tombstone."""
+        if table is None or self._is_ours(table.cluster):
+            for endpoint_id in self._ways.set_table(host_id, table):
+                agent_id = self._roster.registered.get(endpoint_id)
+                if agent_id is not None:
+                    self._stale_tasks |= self._roster.tasks_of(agent_id)
 
     def observe_counters(self, batch: CounterBatch | CounterColumns) -> None:
         """Apply a rnic.counters.v1 record, or its columns."""
@@ -205,6 +216,7 @@ class SkeletonCore:
         if task is None or task.ended_at is not None or Job.from_task(task) != inputs.job:
             self.counts["inferences_outdated"] += 1
             return None
+        inference = self._without_refuted(inputs.job, inference)
         min_confidence = self._list_config.min_confidence
         record = to_record(
             inference,
@@ -227,6 +239,30 @@ class SkeletonCore:
         self.counts["skeletons_not_delivered"] += 1
         if task_id in self._skeletons:
             self._skeletons[task_id].failed()
+
+    def _without_refuted(self, job: Job, inference: Inference) -> Inference:
+        """Return an inference without the pairs that flow tables refute, and as much less sure."""
+        refuted = self._refuted(job, inference.pairs)
+        if not refuted:
+            return inference
+        self.counts["pairs_refuted"] += len(refuted)
+        note = f"{len(refuted)} of {len(inference.pairs)} pairs have no flow-table entry"
+        return replace(
+            inference,
+            pairs=inference.pairs - refuted,
+            confidence=inference.confidence * (1.0 - len(refuted) / len(inference.pairs)),
+            reason=note if inference.reason is None else f"{inference.reason}; {note}",
+        )
+
+    def _refuted(self, job: Job, pairs: Iterable[Pair]) -> frozenset[Pair]:
+        """Return the pairs across rails that lack a flow-table entry: nothing is sent on them.
+
+        Pairs of a rail stay: an entry that they lack is a fault to be found.
+        """
+        rails = {r.endpoint_id: r.rail for r in job.rnics}
+        return frozenset(
+            (a, b) for a, b in pairs if rails.get(a) != rails.get(b) and self._ways.lacks(a, b)
+        )
 
     def _forget_versions(self, agent_id: str) -> None:
         """Remember the list version of a departed agent for a while: it may come back."""
@@ -259,9 +295,14 @@ class SkeletonCore:
         if task is None:
             return None
         current = self._skeletons.get(task_id)
+        skeleton = current.skeleton if current is not None else None
+        if skeleton is not None and skeleton.pairs:
+            refuted = self._refuted(Job.from_task(task), ((p.a, p.b) for p in skeleton.pairs))
+            kept = (p for p in skeleton.pairs if (p.a, p.b) not in refuted)
+            skeleton = replace(skeleton, pairs=tuple(kept)) if refuted else skeleton
         return task_targets(
             task,
-            current.skeleton if current is not None else None,
+            skeleton,
             self._roster.registered,
             now_ns=self._now_ns,
             config=self._list_config,

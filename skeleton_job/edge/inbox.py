@@ -6,7 +6,15 @@ from confluent_kafka import Message
 
 from schemas.bounds import arrival_of, bound_of, value_violation
 from schemas.codec import Codec, DecodeError, OutOfBoundsError
-from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
+from schemas.topics import (
+    ENDPOINT,
+    OVERLAY_FLOWS,
+    PINGLIST,
+    RNIC_COUNTERS,
+    SKELETON_TOPIC,
+    TASK,
+    Topic,
+)
 from skeleton_job.core import SkeletonCore
 from skeleton_job.series.columns import counter_columns
 
@@ -71,5 +79,7 @@ def hand_over(core: SkeletonCore, topic: Topic, name: str, record: Any) -> None:
         core.apply_own_list(name, record)
     elif topic is SKELETON_TOPIC:
         core.apply_own_skeleton(name, record)
+    elif topic is OVERLAY_FLOWS:
+        core.apply_flow_table(name, record)
     elif record is not None:
         core.observe_counters(record)

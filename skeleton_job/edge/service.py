@@ -33,7 +33,15 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
 from schemas.process.eventlog import EventLog
-from schemas.topics import ENDPOINT, PINGLIST, RNIC_COUNTERS, SKELETON_TOPIC, TASK, Topic
+from schemas.topics import (
+    ENDPOINT,
+    OVERLAY_FLOWS,
+    PINGLIST,
+    RNIC_COUNTERS,
+    SKELETON_TOPIC,
+    TASK,
+    Topic,
+)
 from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.inbox import hand_over, read
 from skeleton_job.edge.inferring import Inferring, RunningInference, died
@@ -42,7 +50,7 @@ from skeleton_job.layout.skeleton import Inference
 from skeleton_job.tasks.inference import DueInference, InferenceInput
 
 PROCESS: Final = "skeleton"
-INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, RNIC_COUNTERS)
+INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, OVERLAY_FLOWS, RNIC_COUNTERS)
 OWN: Final = (PINGLIST, SKELETON_TOPIC)
 POLL_S: Final = 0.05
 BATCH: Final = 500
