@@ -184,7 +184,7 @@ FAULT_EVENT: Final = _topic(
 )  # fmt: skip
 FAULT_STATE: Final = _topic(
     "fault.state.v1", rec.FaultState, "fault id", "compact",
-    flow=((LOCALIZER,), (OPS, LOCALIZER)),
+    flow=((LOCALIZER,), (OPS,)),
     doc="The latest state of every fault.", partitions=1,
 )  # fmt: skip
 

@@ -4,18 +4,19 @@ The same seed gives the same round trips whatever the clock says: only `started_
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from ops.bench.resilience.mutations import mutations, shifted
 from ops.bench.rig.load import CLUSTER
 from schemas.bounds import MAX_AHEAD_NS
 from schemas.codec import Codec
 from schemas.enums import AnomalyKind, ClockSource, ProbeStatus, Transport
 from schemas.topics import PROBE_ROUND
 from schemas.units import HOUR_NS, MS_NS, SECOND_NS, US_NS
-from streams.core.feed import LogMessage
 
 AGENTS: Final = tuple(f"agent-{n}" for n in range(6))
 TARGETS: Final = 3
@@ -149,6 +150,27 @@ class ClockWorld:
         """Return the rounds as they are when the last agent has that clock."""
         return [_misdated(each, clock) if each.agent == self.wrong else each for each in rounds]
 
+    def with_mutations(self, rounds: Sequence[Round]) -> list[Round]:
+        """Return the rounds, and behind some of the last agent's the same with one field mutated.
+
+        Each of the mutated ones comes a second after the other, from a minute before the faults.
+        """
+        out: list[Round] = []
+        begin_ns = (self.healthy_s - 60) * SECOND_NS
+        own = next(r for r in rounds if r.agent == self.wrong and r.since_ns >= begin_ns)
+        # What takes the longest to encode is left to the bench of records.
+        waiting = [m for m in mutations(PROBE_ROUND, own.datum) if not m.value.endswith(" items")]
+        for each in rounds:
+            out.append(each)
+            if each.agent == self.wrong and each.since_ns >= begin_ns and waiting:
+                field = waiting.pop(0)
+                by_us = (each.since_ns - own.since_ns) // US_NS
+                datum = shifted(field.datum, by_us)
+                if field.field == "started_at":
+                    datum = field.datum
+                out.append(replace(each, datum=datum))
+        return out
+
     def refused_paths(self, rounds: Sequence[Round]) -> set[tuple[str, str]]:
         """Return the last agent's paths of whose faults rounds are refused: they are ahead."""
         seconds = {r.datum["round_seq"] for r in rounds if r.agent == self.wrong and r.refused}
@@ -209,9 +231,33 @@ def _misdated(one: Round, clock: Clock) -> Round:
     return replace(one, datum={**one.datum, "started_at": started_at})
 
 
-def messages(rounds: Sequence[Round], codec: Codec) -> list[LogMessage]:
-    """Return the rounds as one partition's log holds them."""
-    return [
-        LogMessage(codec.encode_datum(PROBE_ROUND, each.datum), n, each.arrival_ns // MS_NS)
-        for n, each in enumerate(rounds)
-    ]
+@dataclass(frozen=True, slots=True)
+class LoggedRound:
+    """A round as it stands in a partition's log; `results`: how many it has."""
+
+    raw: bytes
+    number: int
+    arrival_ns: int
+    results: int
+
+    def value(self) -> bytes:
+        """Return its bytes."""
+        return self.raw
+
+    def offset(self) -> int:
+        """Return its place in the log."""
+        return self.number
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the time of its arrival, as a client does."""
+        return 2, self.arrival_ns // MS_NS
+
+
+def logged(rounds: Sequence[Round], codec: Codec) -> list[LoggedRound]:
+    """Return the rounds as one partition's log holds them; what no encoder writes is left out."""
+    found: list[LoggedRound] = []
+    for each in rounds:
+        with suppress(ValueError, OverflowError, TypeError):
+            raw = codec.encode_datum(PROBE_ROUND, each.datum)
+            found.append(LoggedRound(raw, len(found), each.arrival_ns, len(each.datum["results"])))
+    return found

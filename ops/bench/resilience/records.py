@@ -18,7 +18,6 @@ from schemas.kafka.options import producer_options
 from schemas.topics import (
     ANOMALY,
     FAULT_EVENT,
-    FAULT_STATE,
     MAX_MESSAGE_BYTES,
     PINGLIST,
     PROBE_WINDOW,
@@ -36,7 +35,6 @@ READ_AT_START: Final = {
     ANOMALY: WORKER,
     SKELETON_TOPIC: SKELETON,
     PINGLIST: SKELETON,
-    FAULT_STATE: LOCALIZER,
     FAULT_EVENT: LOCALIZER,
 }
 # A trial takes half a minute, a new stage a minute.

@@ -23,7 +23,7 @@ RUNS: Final = 1
 DEFAULT_RUNS: Final[dict[str, int]] = {"outage": outage.OUTAGES, "kills": kills.KILLS}
 NOTES: Final = (
     "Clocks: others' windows and onsets are compared record by record with a run in which all "
-    "clocks are right; own faults by kind and 5-tuple.",
+    "clocks are right, and may come a second later; own faults are compared by kind and 5-tuple.",
     "Records: each field of a record about one host gets the extreme values of its type and of its "
     "bounds, a year more, NaN; afterwards a link elsewhere is cut.",
     "Garbage: from its append until the slowest reader refused a small piece behind it.",

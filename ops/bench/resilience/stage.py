@@ -33,7 +33,8 @@ LIFE_SIGNS: Final = {
 HUNG_S: Final = 10.0
 CUT_TIMEOUT_S: Final = 15.0
 RESOLVE_TIMEOUT_S: Final = 40.0
-READY_TIMEOUT_S: Final = 120.0
+# The first worker after a change of the sources compiles its kernels.
+READY_TIMEOUT_S: Final = 240.0
 # Before the first cut: lists are followed, paths are traced, baselines exist.
 SETTLE_S: Final = 15.0
 REHEARSALS: Final = 3
