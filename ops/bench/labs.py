@@ -1,5 +1,7 @@
 """`make bench-labs`: the suite of faults in every kind of lab that this machine can have.
 
+Then the lab of namespaces is watched for ten minutes with its training job.
+
 Ten turns in an emulated lab take hours. Each injection is written to disk as it ends, so that a
 run that was interrupted can be resumed.
 """
@@ -12,9 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from ops.bench.rig.report import BUILD_DIR, Figure, Parts, Say, figure
+from ops.lab.fault_kinds import NETNS_LAB
 from ops.lab.kind import LAB_KINDS
 from ops.lab.suite.cases import SUITE
 from ops.lab.suite.suite import RIGHT_SHARE, Run, run_suite
+from ops.lab.suite.watch import WatchResult, run_watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,5 +147,39 @@ def _share(name: str, right: list[float]) -> Figure:
     return replace(row, value=sum(right) / len(right) if right else None)
 
 
-PARTS: Final[Parts] = {name: partial(suite, name) for name in LAB_KINDS}
-DEFAULT_RUNS: Final[Mapping[str, int]] = {}
+WATCH_S: Final = 600.0
+# The first one, which is right, and two that only have better pairs.
+MOST_PUBLISHED: Final = 3
+
+
+def watch(runs: int, say: Say, *, resume: bool) -> list[Figure]:
+    """Watch the lab of namespaces and its training job for ten minutes, so many times."""
+    lacking = LAB_KINDS[NETNS_LAB].missing()
+    if lacking is not None or resume:
+        say(f"no watch: {lacking or 'it cannot be resumed'}")
+        return []
+    return watch_figures([run_watch(NETNS_LAB, seconds=WATCH_S, say=say) for _ in range(runs)])
+
+
+def watch_figures(results: Sequence[WatchResult]) -> list[Figure]:
+    """Return the figures of some watches; the worst counts."""
+
+    def worst(name: str, values: list[float], bar: float) -> Figure:
+        return figure(f"netns lab watched: {name}", values, "", bar, worst=True)
+
+    cut = [float(run.outcome.right) for result in results for run in result.runs]
+    return [
+        worst("skeletons published", [float(len(r.published)) for r in results], MOST_PUBLISHED),
+        worst("wrong skeletons", [float(r.wrong) for r in results], 0),
+        worst("targets across rails", [float(r.across) for r in results], 0),
+        worst("faults opened in health", [float(len(r.false)) for r in results], 0),
+        worst("watches cut short", [float(r.cut_short is not None) for r in results], 0),
+        replace(
+            figure("netns lab watched: cut cables, right and alone", cut, "", 1.0, ">="),
+            value=sum(cut) / len(cut) if cut else None,
+        ),
+    ]
+
+
+PARTS: Final[Parts] = {name: partial(suite, name) for name in LAB_KINDS} | {"watch": watch}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {"watch": 1}

@@ -10,6 +10,7 @@ from ops.lab.lab import Lab
 from ops.lab.suite.cases import Case
 from ops.log.watch import Watch
 from schemas.enums import FaultLifecycle
+from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent
 
 # A verdict may still be refined while it is young; then it counts.
@@ -48,6 +49,11 @@ class FaultBench:
         self._check = check
         self.board = Scoreboard()
         self._looked = self._uneasy = time.monotonic()
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """Where the lab's topics are."""
+        return self._lab.config.settings
 
     def run(self, case: Case) -> Outcome:
         """Inject, wait for the verdict, heal, wait for the resolve.

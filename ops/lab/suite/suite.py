@@ -2,7 +2,7 @@
 
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Any, Final
 from ops.demo.scoreboard import WATCHED
 from ops.lab.kind import lab_kind
 from ops.lab.lab import Lab, LabConfig
+from ops.lab.shape import LabShape
 from ops.lab.suite.cases import SUITE, Case
 from ops.lab.suite.faults import SETTLE_S, FaultBench, Outcome
 from ops.lab.suite.places import placed, places
 from ops.log.watch import Watch
-from ops.running.pipeline import Pipeline, PipelineConfig
+from ops.running.pipeline import LAB_TABLES, Pipeline, PipelineConfig, Table
 
 # A window is judged against five windows or more before it.
 BASELINE_S: Final = 90.0
@@ -113,17 +114,33 @@ class SuiteResult:
 
 
 @contextmanager
-def bench(kind: str, bootstrap: str | None, say: Say) -> Iterator[FaultBench]:
-    """Give a whole pipeline around a lab of that kind; all of it is gone afterwards."""
+def bench(
+    kind: str,
+    bootstrap: str | None,
+    say: Say,
+    *,
+    shape: LabShape | None = None,
+    tables: Mapping[str, Table] = LAB_TABLES,
+) -> Iterator[FaultBench]:
+    """Give a whole pipeline around a lab of that kind; all of it is gone afterwards.
+
+    `shape` None: that of the suite. `tables` are the settings of the pipeline's processes.
+    """
     with tempfile.TemporaryDirectory(prefix="skeletonhunter-suite-") as folder:
         config = PipelineConfig(
-            folder=Path(folder), bootstrap=bootstrap, prefix=PREFIX if bootstrap else ""
+            folder=Path(folder),
+            bootstrap=bootstrap,
+            prefix=PREFIX if bootstrap else "",
+            tables=tables,
         )
         say("starting the pipeline" + (f" with {bootstrap}" if bootstrap else " with Apache Kafka"))
         with Pipeline(config) as pipeline:
             pipeline.wait_ready()
             lab_config = LabConfig(
-                settings=pipeline.settings, kind=kind, name="suite", shape=lab_kind(kind).suite
+                settings=pipeline.settings,
+                kind=kind,
+                name="suite",
+                shape=shape or lab_kind(kind).suite,
             )
             with Watch(pipeline.settings, WATCHED) as watch, Lab(lab_config, say=say) as lab:
 
