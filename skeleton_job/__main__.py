@@ -42,8 +42,9 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
     codec = codec_for(settings)
     core = SkeletonCore(
-        settings.cluster, config.lists(), config.inference(), producer_version=VERSION
-    )
+        settings.cluster, config.lists(), config.inference(), limits=config.limits(),
+        producer_version=VERSION,
+    )  # fmt: skip
     look_back_ns = round((config.window_s + config.interval_s) * SECOND_NS)
     service = Service(settings, core, codec, look_back_ns, workers=config.workers)
     call_on_stop(service.stop)

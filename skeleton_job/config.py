@@ -11,6 +11,7 @@ from schemas.units import SECOND_NS
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
 from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
+from skeleton_job.tasks.roster import Limits
 
 SECTION: Final = "skeleton"
 
@@ -44,6 +45,20 @@ class SkeletonConfig:
     workers: int = setting(
         lambda: min(2, os.cpu_count() or 1), "inferences made at a time", (1, 64)
     )
+
+    max_tasks: int = setting(20_000, "jobs known at once; more are refused", (1, 1_000_000))
+    max_endpoints: int = setting(
+        200_000,
+        "endpoints registered at once, and members of all jobs; more are refused",
+        (1, 10_000_000),
+    )
+    max_series: int = setting(
+        200_000, "RNICs whose counters are held; those of more are refused", (1, 10_000_000)
+    )
+
+    def limits(self) -> Limits:
+        """Return what is known at once."""
+        return Limits(tasks=self.max_tasks, endpoints=self.max_endpoints, series=self.max_series)
 
     def lists(self) -> ListConfig:
         """Return the part that makes lists."""

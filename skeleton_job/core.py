@@ -3,12 +3,14 @@
 No Kafka and no clock: event times come with the records.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from schemas.enums import PingListPhase
+from schemas.process import memory
 from schemas.records import CounterBatch, Endpoint, FlowTable, PingList, Skeleton, Task
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair
@@ -25,11 +27,12 @@ from skeleton_job.lists.ways import Ways
 from skeleton_job.series.columns import CounterColumns
 from skeleton_job.series.counters import CounterStore
 from skeleton_job.tasks.inference import DueInference, InferenceConfig, InferenceInput
-from skeleton_job.tasks.roster import Roster
+from skeleton_job.tasks.roster import DEFAULT_LIMITS, Limits, Roster
 from skeleton_job.tasks.skeletons import CurrentSkeleton, to_record
 
-# Departed agents whose list versions are remembered: an hour of 2,000 containers a minute.
-GONE_AGENTS: Final = 120_000
+# How long ended jobs, and the list versions of departed agents, are remembered.
+KEEP_DEPARTED_NS: Final = 300 * SECOND_NS
+SWEEP_NS: Final = 10 * SECOND_NS
 
 
 class SkeletonCore:
@@ -47,6 +50,7 @@ class SkeletonCore:
         lists: ListConfig,
         inference: InferenceConfig,
         *,
+        limits: Limits = DEFAULT_LIMITS,
         producer_version: str | None = None,
     ) -> None:
         self.cluster = cluster
@@ -56,10 +60,12 @@ class SkeletonCore:
         self._config = inference
         self._now_ns = 0
         self._turn = 0
-        self._roster = Roster()
+        self._swept_ns = 0
+        self._roster = Roster(limits)
         self._ways = Ways()
         # An inference waits for one interval at most; then the next window replaces it.
-        self._store = CounterStore(inference.window_ns + inference.interval_ns + 10 * SECOND_NS)
+        horizon_ns = inference.window_ns + inference.interval_ns + 10 * SECOND_NS
+        self._store = CounterStore(horizon_ns, limits.series)
         self._skeletons: dict[str, CurrentSkeleton] = {}
         self._last_window_ns: dict[str, int] = {}
         # Jobs for which some agent's readings have passed the end of a window.
@@ -68,7 +74,9 @@ class SkeletonCore:
         self._jobs_of: dict[str, set[str]] = {}
         self._published: dict[str, PingList] = {}
         self._versions: dict[str, int] = {}
-        self._gone: deque[str] = deque()
+        # Departed agents and ended jobs, the first to leave first, and when they left.
+        self._gone: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
         self._stale_tasks: set[str] = set()
         self._dirty_agents: set[str] = set()
 
@@ -77,15 +85,33 @@ class SkeletonCore:
         """Event time: the greatest of the accepted records."""
         return self._now_ns
 
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many records and readings were refused because there is too much of a kind."""
+        return {
+            "tasks": self._roster.tasks_refused,
+            "endpoints": self._roster.endpoints_refused,
+            "readings": self._store.refused,
+        }
+
+    @property
+    def count(self) -> int:
+        """How many things are held of which there may be thousands."""
+        return len(self._roster) + self._store.series + len(self._published)
+
     def apply_task(self, task_id: str, task: Task | None) -> None:
         """Apply a task.v1 record, or its tombstone."""
         if task is not None:
             if not self._is_ours(task.cluster):
                 return
             self._advance((task.ended_at or task.submitted_at) * 1000)
-        self._roster.set_task(task_id, task)
+        if not self._roster.set_task(task_id, task):
+            return
         self._stale_tasks.add(task_id)
         self._maybe_due.add(task_id)
+        self._ended.pop(task_id, None)
+        if task is not None and task.ended_at is not None:
+            self._ended[task_id] = self._now_ns
         if task is None:
             self._last_window_ns.pop(task_id, None)
 
@@ -144,6 +170,7 @@ class SkeletonCore:
         any more, so nobody remembers a version of its list.
         """
         self._refresh_targets()
+        self._forget_departed()
         dirty, self._dirty_agents = self._dirty_agents, set()
         for agent_id in sorted(dirty):
             jobs = sorted(self._jobs_of.get(agent_id, ()))
@@ -159,7 +186,8 @@ class SkeletonCore:
                     yield agent_id, due
             elif old is not None:
                 del self._published[agent_id]
-                self._forget_versions(agent_id)
+                self._gone.pop(agent_id, None)
+                self._gone[agent_id] = self._now_ns
                 yield agent_id, None
 
     def list_failed(self, agent_id: str) -> None:
@@ -264,13 +292,22 @@ class SkeletonCore:
             (a, b) for a, b in pairs if rails.get(a) != rails.get(b) and self._ways.lacks(a, b)
         )
 
-    def _forget_versions(self, agent_id: str) -> None:
-        """Remember the list version of a departed agent for a while: it may come back."""
-        self._gone.append(agent_id)
-        if len(self._gone) > GONE_AGENTS:
-            oldest = self._gone.popleft()
-            if oldest not in self._published:
-                self._versions.pop(oldest, None)
+    def _forget_departed(self) -> None:
+        """Forget ended jobs and the versions of departed agents' lists: some come back, but soon.
+
+        The skeleton of a job that is forgotten is deleted as if the job had been.
+        """
+        if self._now_ns - self._swept_ns < SWEEP_NS:
+            return
+        self._swept_ns = self._now_ns
+        before_ns = self._now_ns - KEEP_DEPARTED_NS
+        for agent_id in _pop_older(self._gone, before_ns):
+            if agent_id not in self._published:
+                self._versions.pop(agent_id, None)
+        for task_id in _pop_older(self._ended, before_ns):
+            self.apply_task(task_id, None)
+        for owner in (self, self._roster):
+            memory.shrink_tables(owner)
 
     def _is_ours(self, cluster: str) -> bool:
         if cluster == self.cluster:
@@ -331,6 +368,14 @@ class SkeletonCore:
             producer_version=self._producer_version,
             targets=draft.targets,
         )
+
+
+def _pop_older(since_ns: dict[str, int], before_ns: int) -> list[str]:
+    """Remove and return the names from before a time; the dict is in the order of time."""
+    names = list(takewhile(lambda name: since_ns[name] < before_ns, since_ns))
+    for name in names:
+        del since_ns[name]
+    return names
 
 
 def _differs(draft: ListDraft, old: PingList | None) -> bool:

@@ -32,7 +32,9 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
+from schemas.process import memory
 from schemas.process.eventlog import EventLog
+from schemas.process.refusals import RefusalLog
 from schemas.topics import (
     ENDPOINT,
     OVERLAY_FLOWS,
@@ -76,6 +78,7 @@ class Service:
     _names: dict[str, Topic] = field(default_factory=dict)
     _waiting: dict[str, DueInference] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
+    _returner: memory.Returner = field(default_factory=memory.Returner)
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -113,6 +116,7 @@ class Service:
 
     def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
         next_counts_s = time.monotonic() + COUNTS_EVERY_S
+        refusals = RefusalLog(self.log)
         while not self._stopping:
             for message in consumer.consume(BATCH, POLL_S):
                 self._take(message, outbox)
@@ -121,6 +125,8 @@ class Service:
                 self._infer(inferring)
                 self._publish_lists(outbox)
             outbox.poll()
+            refusals.observe_counts(self.core.refused)
+            self._returner.observe_count(self.core.count)
             if time.monotonic() >= next_counts_s:
                 next_counts_s += COUNTS_EVERY_S
                 self._log_counts(outbox)

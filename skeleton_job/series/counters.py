@@ -3,7 +3,6 @@
 In: rnic.counters.v1 batches, as records or as columns. Out: `Readings` of the endpoints of a job.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from statistics import median_low
 from sys import intern
@@ -11,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from schemas.process import memory
 from schemas.records import CounterBatch
 from schemas.units import SECOND_NS
 from skeleton_job.series.columns import MAX_BATCH_SPAN_NS, CounterColumns
@@ -21,22 +21,26 @@ from skeleton_job.series.unwrapping import UNDECLARED
 MAX_BYTES: Final = 2**64
 # Pages that an agent has within the horizon.
 PAGES: Final = 20
-# Silent agents are looked for after this many batches: a second of a large cluster.
-SWEEP_BATCHES: Final = 4096
+# Silent agents are looked for at this distance of event time.
+SWEEP_NS: Final = 10 * SECOND_NS
+# Series of readings that are held.
+MAX_SERIES: Final = 200_000
 
 
 class _Agent:
-    """The pages of one agent, and its latest reading.
+    """The pages of one agent, the series in them, and its latest reading.
 
     `pattern` identifies the endpoints and widths of its latest batch; `coded` holds their numbers
     and the page codes these refer to.
     """
 
-    __slots__ = ("coded", "latest_ns", "pages", "pattern")
+    __slots__ = ("coded", "latest_ns", "pages", "pattern", "series")
 
     def __init__(self) -> None:
         self.latest_ns = 0
-        self.pages: deque[Page] = deque()
+        self.series = 0
+        # No deque: an empty one takes 600 bytes.
+        self.pages: list[Page] = []
         self.pattern = b""
         self.coded: tuple[Codes, Numbers] = ({}, np.empty(0, dtype=np.uint8))
 
@@ -45,15 +49,24 @@ class CounterStore:
     """Holds `horizon_ns` of event time of each agent's readings.
 
     An agent that is silent for two horizons is forgotten.
+
+    Attributes
+    ----------
+    series
+        Endpoints with readings, counted for each agent, and anew when an agent's endpoints change.
+    refused
+        Readings of series beyond the bound.
     """
 
-    def __init__(self, horizon_ns: int) -> None:
+    def __init__(self, horizon_ns: int, max_series: int = MAX_SERIES) -> None:
+        self.series = self.refused = 0
+        self._max_series = max_series
         self._horizon_ns = horizon_ns
         # Pages are dropped as a whole, so readings outlive the horizon by up to this time.
         self._page_ns = max(SECOND_NS, horizon_ns // PAGES)
         self._agents: dict[str, _Agent] = {}
         self._latest_ns = 0
-        self._batches = 0
+        self._swept_ns = 0
 
     def add_batch(self, batch: CounterBatch) -> int:
         """Add a batch; return how many of its samples cannot be used."""
@@ -73,10 +86,7 @@ class CounterStore:
                 time_ns = start_ns + offset_ns + (delay_ns or 0)
                 rows.append((time_ns, s.endpoint_id, s.counter_bits, tx, rx))
         if rows:
-            agent = self._agents.get(batch.agent_id)
-            if agent is None:
-                agent = self._agents[intern(batch.agent_id)] = _Agent()
-            self._store_rows(agent, rows)
+            self._store_rows(batch.agent_id, rows)
         return len(batch.samples) - len(rows)
 
     def add_columns(self, batch: CounterColumns) -> None:
@@ -94,12 +104,13 @@ class CounterStore:
                 page.add_batch(batch.time_ns, agent.coded[1], batch.tx_bytes, batch.rx_bytes)
                 self._note_batch(agent, end_ns)
                 return
-        if agent is None:
-            agent = self._agents[intern(batch.agent_id)] = _Agent()
         names, widths = batch.endpoints(), batch.bits.tolist()
         columns = batch.time_ns, batch.tx_bytes, batch.rx_bytes
         times, tx, rx = (column.tolist() for column in columns)
-        self._store_rows(agent, list(zip(times, names, widths, tx, rx, strict=True)))
+        self._store_rows(batch.agent_id, list(zip(times, names, widths, tx, rx, strict=True)))
+        agent = self._agents.get(batch.agent_id)
+        if agent is None:
+            return
         # The next batch will have the same endpoints in the same order.
         codes = agent.pages[-1].codes
         wanted = list(zip(names, widths, strict=True))
@@ -155,7 +166,7 @@ class CounterStore:
         row, time_ns, tx, rx = (np.concatenate(list(column)) for column in columns)
         return in_order(endpoints, row, time_ns=time_ns, tx_bytes=tx, rx_bytes=rx, bits=bits)
 
-    def _store_rows(self, agent: _Agent, rows: list[tuple[int, str, int, int, int]]) -> None:
+    def _store_rows(self, agent_id: str, rows: list[tuple[int, str, int, int, int]]) -> None:
         times, names, widths, tx, rx = zip(*rows, strict=True)
         begin_ns, end_ns = min(times), max(times)
         wanted = set(zip(names, widths, strict=True))
@@ -163,14 +174,21 @@ class CounterStore:
             # Split until each half fits a page; real hosts have fewer RNICs, and batches last a
             # second.
             rows = sorted(rows)
-            self._store_rows(agent, rows[: len(rows) // 2])
-            self._store_rows(agent, rows[len(rows) // 2 :])
+            self._store_rows(agent_id, rows[: len(rows) // 2])
+            self._store_rows(agent_id, rows[len(rows) // 2 :])
             return
-        page = agent.pages[-1] if agent.pages else None
+        agent = self._agents.get(agent_id)
+        page = agent.pages[-1] if agent is not None else None
+        new = len(wanted if page is None else wanted.difference(page.codes))
+        if new and self.series + new > self._max_series:
+            self.refused += len(rows)
+            return
+        if agent is None:
+            agent = self._agents[intern(agent_id)] = _Agent()
         if (
             page is None
             or not page.has_room_for(begin_ns, end_ns, self._page_ns)
-            or len(wanted.difference(page.codes)) + len(page.codes) > MAX_NAMES
+            or new + len(page.codes) > MAX_NAMES
         ):
             page = self._new_page(agent, page, wanted)
         codes = page.codes
@@ -183,13 +201,16 @@ class CounterStore:
             np.array(tx, dtype=np.uint64),
             np.array(rx, dtype=np.uint64),
         )
+        held = {id(p.codes): len(p.codes) for p in agent.pages}
+        self.series += sum(held.values()) - agent.series
+        agent.series = sum(held.values())
         self._note_batch(agent, end_ns)
 
     def _note_batch(self, agent: _Agent, end_ns: int) -> None:
         agent.latest_ns = max(agent.latest_ns, end_ns)
         self._latest_ns = max(self._latest_ns, end_ns)
-        self._batches += 1
-        if self._batches % SWEEP_BATCHES == 0:
+        if self._latest_ns - self._swept_ns >= SWEEP_NS:
+            self._swept_ns = self._latest_ns
             self._forget_silent()
 
     def _new_page(self, agent: _Agent, last: Page | None, wanted: set[tuple[str, int]]) -> Page:
@@ -199,7 +220,7 @@ class CounterStore:
             # Start new codes if the names changed, so that old names do not stay for ever.
             codes = last.codes if wanted == last.codes.keys() else {}
         while agent.pages and agent.pages[0].end_ns < agent.latest_ns - self._horizon_ns:
-            agent.pages.popleft()
+            del agent.pages[0]
         page = Page(codes)
         agent.pages.append(page)
         return page
@@ -208,7 +229,8 @@ class CounterStore:
         before_ns = self._latest_ns - 2 * self._horizon_ns
         silent = [a for a, agent in self._agents.items() if agent.latest_ns < before_ns]
         for agent_id in silent:
-            del self._agents[agent_id]
+            self.series -= self._agents.pop(agent_id).series
+        memory.shrink_tables(self)
 
 
 _NO_ROW: Final = (np.empty(0, dtype=np.int32),)

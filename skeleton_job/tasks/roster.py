@@ -1,15 +1,45 @@
 """The jobs and registered endpoints, and which agent is responsible for which endpoint."""
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from schemas.records import Endpoint, Task
 
 
-class Roster:
-    """Jobs, endpoints and agents; each change returns the ids of the jobs that it affects."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is known at once; more is refused.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    tasks : jobs
+    endpoints : registered endpoints, and members of all jobs
+    series : RNICs with counters
+    """
+
+    tasks: int = 20_000
+    endpoints: int = 200_000
+    series: int = 200_000
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class Roster:
+    """Jobs, endpoints and agents; each change returns the ids of the jobs that it affects.
+
+    Attributes
+    ----------
+    tasks_refused, endpoints_refused
+        Records beyond the limits.
+    """
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.tasks_refused = self.endpoints_refused = 0
+        self._limits = limits
+        # Members of all jobs.
+        self._members = 0
         self._tasks: dict[str, Task] = {}
         self._agents: dict[str, str] = {}
         self._endpoints_of: dict[str, set[str]] = {}
@@ -44,22 +74,35 @@ class Roster:
         self._settle()
         return self._tasks_of.get(agent_id, frozenset())
 
-    def set_task(self, task_id: str, task: Task | None) -> None:
-        """Set a job, or forget it (None)."""
-        old = self._tasks.pop(task_id, None)
+    def __len__(self) -> int:
+        """How many jobs, members and registered endpoints are known."""
+        return len(self._tasks) + self._members + len(self._agents)
+
+    def set_task(self, task_id: str, task: Task | None) -> bool:
+        """Set a job, or forget it (None); return whether there was room for it."""
+        old = self._tasks.get(task_id)
+        if task is not None and task.ended_at is not None:
+            # Ended jobs need not be deleted: only little of them is kept.
+            task = replace(task, endpoints=())
+        more = 0 if task is None else len(task.endpoints)
+        members = self._members + more - (0 if old is None else len(old.endpoints))
+        no_room = old is None and len(self._tasks) >= self._limits.tasks
+        if task is not None and (no_room or members > max(self._members, self._limits.endpoints)):
+            self.tasks_refused += 1
+            return False
+        self._members = members
+        self._tasks.pop(task_id, None)
         for endpoint in old.endpoints if old is not None else ():
             planned = self._planned.get(endpoint.endpoint_id, {})
             planned.pop(task_id, None)
             if not planned:
                 self._planned.pop(endpoint.endpoint_id, None)
         if task is not None:
-            if task.ended_at is not None:
-                # Ended jobs need not be deleted: only little of them is kept.
-                task = replace(task, endpoints=())
             self._tasks[task_id] = task
             for endpoint in task.endpoints:
                 self._planned.setdefault(endpoint.endpoint_id, {})[task_id] = endpoint.agent_id
         self._unsettled.add(task_id)
+        return True
 
     def set_endpoint(
         self, endpoint_id: str, endpoint: Endpoint | None
@@ -72,6 +115,10 @@ class Roster:
             agent that its job plans for it: it may come back, and its peers go on probing it.
         agents : agents that have their first endpoint now, or none any more
         """
+        known = endpoint_id in self._agents
+        if endpoint is not None and not known and len(self._agents) >= self._limits.endpoints:
+            self.endpoints_refused += 1
+            return set(), set()
         old = self._agents.pop(endpoint_id, None)
         new = None if endpoint is None else endpoint.agent_id
         before = {agent: self.has_endpoints(agent) for agent in (old, new) if agent is not None}

@@ -1,6 +1,6 @@
 """The core: records in, lists and skeletons out, in event time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.series.counters import CounterStore
 from skeleton_job.tasks.inference import InferenceConfig, InferenceInput
+from skeleton_job.tasks.roster import Limits
 from tests.unit.skeleton_job.records import (
     CLUSTER,
     SUBMITTED_AT,
@@ -329,21 +330,93 @@ def test_task_identity() -> None:
     assert isinstance(TASK, Task)
 
 
-def test_versions_of_agents_long_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_of_agents_long_gone_are_forgotten() -> None:
     """Containers' agents come and go by the thousand; one that comes back soon counts on."""
-    monkeypatch.setattr("skeleton_job.core.GONE_AGENTS", 3)
     made = core()
     made.apply_task("job1", TASK)
     due(made)
+    agents = len({e.agent_id for e in TASK.endpoints})
+
+    def moved(turn: int, name: int) -> Task:
+        """Return the job with other agents, a minute later each turn."""
+        return replace(
+            TASK, submitted_at=SUBMITTED_AT + turn * 60 * 10**6,
+            endpoints=tuple(
+                replace(e, agent_id=f"a{name}-{e.agent_id}") for e in TASK.endpoints
+            ),
+        )  # fmt: skip
+
     for turn in range(20):
-        one = replace(TASK, endpoints=tuple(
-            replace(e, agent_id=f"a{turn}-{e.agent_id}") for e in TASK.endpoints
-        ))  # fmt: skip
-        made.apply_task("job1", one)
+        made.apply_task("job1", moved(turn, turn))
         due(made)
-    assert len(made._versions) <= 4 + 3 + 4
-    again = replace(TASK, endpoints=tuple(
-        replace(e, agent_id=f"a18-{e.agent_id}") for e in TASK.endpoints
-    ))  # fmt: skip
-    made.apply_task("job1", again)
-    assert {r.version for r in due(made).values() if r} == {1, 2}
+    assert len(made._versions) <= 8 * agents
+    made.apply_task("job1", moved(20, 18))
+    assert {r.version for r in due(made).values() if r} == {2}
+    made.apply_task("job1", moved(21, 3))
+    assert {r.version for r in due(made).values() if r} == {1}
+
+
+def test_a_job_is_forgotten_some_time_after_its_end_and_its_skeleton_deleted() -> None:
+    """As if its record had been deleted; not at once, since a job may be submitted again."""
+    made = core()
+    made.apply_task("job1", TASK)
+    assert feed(made, BATCHES)
+    ended_at = BATCHES[-1].started_at
+    made.apply_task("job1", replace(TASK, ended_at=ended_at))
+    due(made)
+    assert made.skeletons_gone() == []
+    other = replace(TASK, task_id="job2", endpoints=())
+    made.apply_task("job2", replace(other, submitted_at=ended_at + 299 * 10**6))
+    due(made)
+    assert made.skeletons_gone() == []
+    made.apply_task("job2", replace(other, submitted_at=ended_at + 320 * 10**6))
+    due(made)
+    assert made.skeletons_gone() == ["job1"]
+
+
+def test_beyond_the_limits_new_ones_are_refused_and_counted() -> None:
+    """What is known goes on, and when something leaves there is room again."""
+    members = len(TASK.endpoints)
+    limits = Limits(tasks=2, endpoints=members, series=members)
+    inference = InferenceConfig(interval_ns=5 * SECOND_NS, window_ns=40 * SECOND_NS)
+    made = SkeletonCore(CLUSTER, LISTS, inference, limits=limits)
+    made.apply_task("job1", TASK)
+    made.apply_task("larger", replace(TASK, task_id="larger"))
+    for number in range(9):
+        made.apply_task(f"empty{number}", replace(TASK, task_id=f"empty{number}", endpoints=()))
+    for index in range(members):
+        made.apply_endpoint(TASK.endpoints[index].endpoint_id, endpoint(index))
+    for number in range(9):
+        made.apply_endpoint(f"x{number}", replace(endpoint(), endpoint_id=f"x{number}"))
+    made.apply_endpoint(TASK.endpoints[0].endpoint_id, endpoint(agent="another"))
+    assert feed(made, BATCHES)
+    assert made.refused == {"tasks": 9, "endpoints": 9, "readings": 0}
+    made.observe_counters(replace(BATCHES[-1], agent_id="stranger"))
+    assert made.refused["readings"] == len(BATCHES[-1].samples)
+    made.apply_task("job1", None)
+    made.apply_task("larger", replace(TASK, task_id="larger"))
+    assert made.refused["tasks"] == 9
+
+
+def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
+    """After the first minutes the core holds as much as after the next thousand."""
+    made = core()
+    sizes = []
+    for number in range(3_000):
+        at = SUBMITTED_AT + number * 10**6
+        name = f"job{number}"
+        one = replace(
+            TASK, task_id=name, submitted_at=at,
+            endpoints=tuple(
+                replace(e, endpoint_id=f"{name}-{e.endpoint_id}", agent_id=f"{name}-{e.agent_id}")
+                for e in TASK.endpoints
+            ),
+        )  # fmt: skip
+        made.apply_task(name, one)
+        due(made)
+        made.apply_task(name, replace(one, ended_at=at))
+        due(made)
+        made.inferences_due()
+        if number % 1_000 == 999:
+            sizes.append(sum(len(v) for v in vars(made).values() if isinstance(v, Sized)))
+    assert sizes[2] <= sizes[1] <= sizes[0] + 10

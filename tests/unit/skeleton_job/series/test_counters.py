@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.records import CounterBatch, CounterSample
 from schemas.units import SECOND_NS
-from skeleton_job.series.counters import SWEEP_BATCHES, CounterStore
+from skeleton_job.series.counters import CounterStore
 from skeleton_job.series.pages import MAX_NAMES
 
 BEGIN_S = 1_760_000_000
@@ -123,10 +123,38 @@ def test_a_silent_agent_is_forgotten() -> None:
     """After two horizons of the others' time; its memory with it."""
     store = CounterStore(10 * SECOND_NS)
     store.add_batch(batch("gone", 0, [sample("a", 0, 1)]))
-    for i in range(SWEEP_BATCHES):
-        store.add_batch(batch("here", 30 + i // 1000, [sample("b", 0, i)]))
+    for second in range(1, 40):
+        store.add_batch(batch("here", second, [sample("b", 0, second)]))
     assert store.latest_of("gone") is None
     assert store.latest_of("here") is not None
+    assert store.series == 1
+
+
+def test_series_beyond_the_bound_are_refused() -> None:
+    """Those that are known go on; once some are forgotten there is room for others."""
+    store = CounterStore(10 * SECOND_NS, max_series=4)
+    for second in range(5):
+        store.add_batch(batch("x", second, [sample("a", 0, second), sample("b", 0, second)]))
+        for number in range(3):
+            store.add_batch(batch(f"y{second}-{number}", second, [sample("a", 0, 1)]))
+    assert store.series == 4
+    assert store.refused == 13
+    assert store.latest_of("x") == (BEGIN_S + 4) * SECOND_NS
+    assert store.latest_of("y4-0") is None
+    for second in range(5, 60):
+        store.add_batch(batch("x", second, [sample("a", 0, second), sample("b", 0, second)]))
+    store.add_batch(batch("late", 60, [sample("a", 0, 1)]))
+    assert store.latest_of("late") is not None
+    assert store.refused == 13
+
+
+def test_an_agent_whose_endpoints_change_all_the_time_is_bounded() -> None:
+    """Each change counts anew until the pages of before are old."""
+    store = CounterStore(20 * SECOND_NS, max_series=10)
+    for second in range(15):
+        store.add_batch(batch("x", second, [sample(f"c{second}", 0, second)]))
+    assert store.series == 10
+    assert store.refused == 5
 
 
 def test_pages_take_about_fifteen_bytes_a_reading() -> None:
