@@ -17,7 +17,7 @@ from typing import Final
 
 from ops.bench.cluster.watch import WorkerLag
 from ops.bench.resilience.supervisor import Supervised, Supervisor
-from ops.bench.resilience.verdicts import Injected, Published, Score, score
+from ops.bench.resilience.verdicts import Absence, Injected, Published, Score, score
 from ops.bench.rig.report import Figure, Parts, Say, figure, print_table, scratch_folder
 from ops.bench.rig.waiting import wait_until
 from ops.bench.rig.windows import Verdict, log_messages, read_truth
@@ -35,8 +35,8 @@ from schemas.codec import Codec
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.signals import interruptible
-from schemas.topics import FAULT_EVENT
-from schemas.units import MS_NS, SECOND_NS
+from schemas.topics import FAULT_EVENT, HEARTBEAT
+from schemas.units import MS_NS, SECOND_NS, us_to_ns
 from streams.edge.lookback import LogReader
 
 KILLS: Final = 100
@@ -218,7 +218,9 @@ def run_kills(folder: Path, say: Say, *, kills: int, faults: int, seed: int) -> 
         attack.run(plan)
         settings = pipeline.settings
         drain(settings, attack.supervisor, behind_s=CALM_S)
-        verdicts = published_verdicts(settings)
+        verdicts = score(
+            attack.injected, published_verdicts(settings), absences(settings, attack.killed)
+        )
         # What agents publish while rounds and windows are read would be in one of them only.
         attack.supervisor.release(AGENT)
         lab.down()
@@ -230,7 +232,7 @@ def run_kills(folder: Path, say: Say, *, kills: int, faults: int, seed: int) -> 
             lateness_ns=round(float(worker["allowed_lateness_s"]) * SECOND_NS),
         )
     return KillRun(
-        truth.verdict(), score(attack.injected, verdicts), attack.killed,
+        truth.verdict(), verdicts, attack.killed,
         dict(attack.supervisor.kills), dict(attack.supervisor.ended),
     )  # fmt: skip
 
@@ -267,6 +269,27 @@ def published_verdicts(settings: KafkaSettings) -> list[Published]:
         ]
 
 
+def absences(settings: KafkaSettings, killed: Sequence[tuple[int, str]]) -> list[Absence]:
+    """Return for how long killed agents did not run: until a new process sent a heartbeat."""
+    codec = Codec()
+    first_ns: dict[tuple[str, int], int] = {}
+    with LogReader(settings) as reader:
+        for message in log_messages(reader, settings, HEARTBEAT):
+            if message.value() is not None:
+                beat = codec.decode(HEARTBEAT, message.value() or b"")
+                process = beat.agent_id, beat.incarnation
+                first_ns[process] = min(
+                    first_ns.get(process, us_to_ns(beat.sent_at)), us_to_ns(beat.sent_at)
+                )
+    found = []
+    for at_ns, name in killed:
+        returned = [t for (agent, started), t in first_ns.items() if agent == name and t > at_ns
+                    and started > at_ns]  # fmt: skip
+        if returned:
+            found.append(Absence(agent_id=name, begin_ns=at_ns, end_ns=min(returned)))
+    return found
+
+
 def kills(runs: int, say: Say) -> list[Figure]:
     """Kill so many processes while links are cut and healed."""
     faults = round(FAULTS_PER_KILL * runs)
@@ -279,7 +302,7 @@ def kill_figures(found: KillRun, say: Say, faults: int) -> list[Figure]:
     """Return the rows of a run, and say what was wrong."""
     windows, verdicts = found.verdict, found.score
     say(f"killed: {found.kills}; ended by themselves: {found.ended}")
-    for name in ("missed", "doubled", "false"):
+    for name in ("missed", "doubled", "false", "dead"):
         for line in getattr(verdicts, name):
             say(f"{name}: {line}")
     what = f"{sum(found.kills.values())} SIGKILLs of random processes, {faults} faults"
@@ -291,6 +314,7 @@ def kill_figures(found: KillRun, say: Say, faults: int) -> list[Figure]:
         ("faults missed", len(verdicts.missed), 0.0),
         ("faults doubled", len(verdicts.doubled), 0.0),
         ("false verdicts", len(verdicts.false), 0.0),
+        ("agents that were dead and were called so", len(verdicts.dead), None),
         ("processes ended by themselves", sum(found.ended.values()), None),
     ]
     return [

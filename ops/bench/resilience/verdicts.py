@@ -6,12 +6,16 @@ from typing import Final
 
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
-from schemas.units import SECOND_NS, us_to_ns
+from schemas.units import MS_NS, SECOND_NS, us_to_ns
 
 # The first lost probe leaves within a round of the cut, and clocks are of one machine. A process
 # that was killed meanwhile may have cost the first rounds.
 BEFORE_NS: Final = SECOND_NS
 AFTER_NS: Final = 6 * SECOND_NS
+# An agent that does not run for so long is dead: its heartbeats, one a second, are missed.
+DEAD_NS: Final = 3_500 * MS_NS
+# A verdict on a dead agent may come so long after its return.
+RETURNED_NS: Final = 5 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,15 @@ class Injected:
     """A fault that was put in, and when it was put in and healed."""
 
     component_ids: tuple[str, ...]
+    begin_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """An agent that was killed, and when it sent its first heartbeat again."""
+
+    agent_id: str
     begin_ns: int
     end_ns: int
 
@@ -40,18 +53,28 @@ class Score:
     missed : faults that no verdict names, or whose verdict was never resolved
     doubled : faults with more than one verdict, or one that was opened or resolved twice
     false : verdicts of nothing that was put in, and verdicts that opened on a wrong component
+    dead : verdicts on agents that did not run for longer than their heartbeats may be missed
     open_s, resolve_s : from the cut to the verdict, from the heal to its end
     """
 
     missed: tuple[str, ...]
     doubled: tuple[str, ...]
     false: tuple[str, ...]
+    dead: tuple[str, ...]
     open_s: tuple[float, ...]
     resolve_s: tuple[float, ...]
 
 
-def score(injected: Sequence[Injected], published: Iterable[Published]) -> Score:
-    """Match each fault with the verdicts that name it and whose onset is right."""
+def score(
+    injected: Sequence[Injected],
+    published: Iterable[Published],
+    absences: Sequence[Absence] = (),
+) -> Score:
+    """Match each fault with the verdicts that name it and whose onset is right.
+
+    A killed agent is no fault that must be found, but while it does not run, a verdict that says
+    so is right.
+    """
     by_id: dict[str, list[Published]] = {}
     for transition in published:
         by_id.setdefault(transition.event.fault_id, []).append(transition)
@@ -77,9 +100,11 @@ def score(injected: Sequence[Injected], published: Iterable[Published]) -> Score
             missed.append(f"{fault.component_ids[0]}: never resolved")
         else:
             resolve_s.append((end.at_ns - fault.end_ns) / SECOND_NS)
-    false = [_line(e) for n, e in enumerate(episodes) if n not in matched]
+    others = [e for n, e in enumerate(episodes) if n not in matched]
+    dead = [_line(e) for e in others if any(_explains(absence, e) for absence in absences)]
+    false = [line for line in map(_line, others) if line not in dead]
     return Score(
-        missed=tuple(missed), doubled=tuple(doubled), false=tuple(false),
+        missed=tuple(missed), doubled=tuple(doubled), false=tuple(false), dead=tuple(dead),
         open_s=tuple(open_s), resolve_s=tuple(resolve_s),
     )  # fmt: skip
 
@@ -104,6 +129,17 @@ def _matches(episode: list[Published], fault: Injected) -> bool:
         all(not t.event.decided or t.event.component_id in fault.component_ids for t in episode)
         and episode[-1].event.component_id in fault.component_ids
         and fault.begin_ns - BEFORE_NS <= onset_ns <= fault.begin_ns + AFTER_NS
+    )
+
+
+def _explains(absence: Absence, episode: list[Published]) -> bool:
+    """Return whether an episode says that an agent is dead while it is."""
+    event = episode[0].event
+    return (
+        event.fault_kind == "agent_dead"
+        and all(t.event.component_id == absence.agent_id for t in episode)
+        and absence.end_ns - absence.begin_ns > DEAD_NS
+        and absence.begin_ns <= us_to_ns(event.event_at) <= absence.end_ns + RETURNED_NS
     )
 
 

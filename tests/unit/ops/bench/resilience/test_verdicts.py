@@ -2,7 +2,7 @@
 
 import pytest
 
-from ops.bench.resilience.verdicts import Injected, Published, Score, score
+from ops.bench.resilience.verdicts import Absence, Injected, Published, Score, score
 from schemas.enums import FaultLifecycle, Layer
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
@@ -22,12 +22,13 @@ def transition(
     fault_id: str = "f",
     onset_s: float = 100.5,
     decided: bool = True,
+    kind: str = "connectivity",
 ) -> Published:
     """Return a transition that was published when it happened."""
     event = FaultEvent(
         cluster="lab", fault_id=fault_id, seq=seq, state=state, event_at=round(at_s * 1e6),
         onset_at=round(onset_s * 1e6), opened_at=round(onset_s * 1e6), layer=Layer.UNDERLAY,
-        component_kind="LINK", component_id=component, decided=decided, fault_kind="connectivity",
+        component_kind="LINK", component_id=component, decided=decided, fault_kind=kind,
         severity="error", confidence=1.0, summary="", bad_paths=3, good_paths=0,
         unexplained_paths=0, flaps=0, tasks=(), candidates=(), evidence=(),
     )  # fmt: skip
@@ -115,3 +116,20 @@ def test_a_decided_verdict_that_moves_to_the_right_place_was_false() -> None:
         ],
     )
     assert counts(found) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(("returned_s", "false"), [(60.0, 0), (53.0, 1)])
+def test_an_agent_that_does_not_run_may_be_called_dead(returned_s: float, false: int) -> None:
+    """Not one that was back before its heartbeats could be missed, and no other."""
+    absence = Absence(
+        agent_id="agent-h1", begin_ns=50 * SECOND_NS, end_ns=round(returned_s * SECOND_NS)
+    )
+    verdicts = [
+        transition(1, OPEN, 55, "agent-h1", kind="agent_dead"),
+        transition(2, RESOLVED, 62, "agent-h1", kind="agent_dead"),
+    ]
+    found = score([], verdicts, [absence])
+    assert counts(found) == (0, 0, false)
+    assert len(found.dead) == 1 - false
+    other = [transition(1, OPEN, 55, "agent-h2", kind="agent_dead")]
+    assert counts(score([], other, [absence])) == (0, 0, 1)
