@@ -8,6 +8,10 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
+# Where the environment forbids it, each of the hundreds of processes of the tests compiles the
+# project anew, and each process of pytest rewrites all assertions.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience soak fuzz fuzz-properties docs lock clean
 
 help:
