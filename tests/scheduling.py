@@ -20,14 +20,14 @@ INTEGRATION: Final = "tests/integration/"
 # These measure no time. They run with the others, so that all processes take about as long.
 TIMELESS: Final = tuple(
     f"{INTEGRATION}test_{name}.py"
-    for name in ("arena_kafka", "doctor_kafka", "registry", "security", "skeleton_kafka")
+    for name in ("arena_kafka", "doctor_kafka", "registry", "security")
 )
 # Labs, and as many others as make both groups of about the same length.
 LABS: Final = tuple(
     f"{INTEGRATION}test_{name}"
     for name in (
         "agent_ecmp_netns", "agent_namespaces", "agent_netns", "agent_overlay",
-        "agent_unprivileged", "broker", "demo", "lab_", "localizer", "overlay",
+        "agent_unprivileged", "broker", "demo", "lab_", "localizer", "overlay", "skeleton",
     )
 )  # fmt: skip
 # These take all processors, and would hold up what another test measures.
