@@ -26,6 +26,9 @@ MAX_RECORDS_AT_ONCE: Final = 200
 # What librdkafka fetches ahead: a ping list of a thousand targets has 100 KB.
 FETCH_BYTES: Final = 256 * 1024
 QUEUED_KBYTES: Final = 512
+# A record that is larger than this queue must not hold back the next one for a second, as it does
+# by default.
+QUEUE_BACKOFF_MS: Final = 50
 # An idle fetch waits at the broker, where a new record ends the wait at once; but a
 # partition that joins (at the start, or to be read again) waits for the next fetch.
 FETCH_WAIT_MS: Final = 500
@@ -77,6 +80,7 @@ class TopicReader:
                     "fetch.message.max.bytes": FETCH_BYTES,
                     "fetch.max.bytes": 4 * FETCH_BYTES,
                     "queued.max.messages.kbytes": QUEUED_KBYTES,
+                    "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
                     "queued.min.messages": 100,
                 },
             ),

@@ -18,6 +18,7 @@ from tests.integration.data_tools import produce
 pytestmark = pytest.mark.broker
 
 WAIT_S = 60
+LARGE = 10
 
 
 def entry(key: bytes | None, value: bytes | None, partition: int) -> Entry:
@@ -80,6 +81,17 @@ def test_a_second_reading_is_marked_and_new_records_are_not(
     produce(kafka, topics.ENDPOINT, [entry(b"new", b"v", 3)])
     (fresh,) = read(reader, bool)
     assert (fresh.key, fresh.replayed) == (b"new", False)
+
+
+def test_large_records_do_not_hold_back_the_next(kafka: KafkaSettings, reader: TopicReader) -> None:
+    """Each is larger than what is fetched ahead; a client waits a second after it by default."""
+    read(reader, lambda _: reader.read_to_end)
+    large = [entry(b"large", bytes(900_000), 0)] * LARGE
+    produce(kafka, topics.PINGLIST, [*large, entry(b"behind", b"v", 0)])
+    began_s = time.monotonic()
+    records = read(reader, lambda found: len(found) > LARGE)
+    assert records[-1].key == b"behind"
+    assert time.monotonic() - began_s < LARGE / 2
 
 
 def test_topics_that_are_missing_are_waited_for(
