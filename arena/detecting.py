@@ -82,7 +82,7 @@ class Detection:
         offset = self._offsets.get(partition, 0)
         self._offsets[partition] = offset + 1
         try:
-            return machine.process(datum, offset, columns)
+            return machine.process(datum, offset, timestamp_ms * MS_NS, columns)
         except RefusedRoundError as error:
             self._refuse(error.counter)
             return []

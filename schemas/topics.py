@@ -168,7 +168,7 @@ PROBE_WINDOW: Final = _topic(
     flow=((WORKER,), (OPS,)),
     doc="Statistics per 5-tuple and window: the topic to tap first.", days=30,
     partitioned_by="agent id, as the rounds",
-    # The worker looks windows up by event time after a restart, and so do tools that tap them.
+    # The worker looks windows up after a restart by the arrival that closed them, also in a replay.
     timestamp_type=CREATE_TIME,
 )  # fmt: skip
 ANOMALY: Final = _topic(

@@ -18,8 +18,6 @@ SECTION: Final = "worker"
 MAX_ROUND_SPAN_NS: Final = bounds.MAX_ROUND_SPAN_NS
 # Round trips beyond this are a broken clock, not a network.
 MAX_RTT_NS: Final = bounds.MAX_RTT_NS
-# An advance of the clock beyond this must be confirmed (see `streams.core.clock`).
-MAX_ADVANCE_NS: Final = 60 * SECOND_NS
 # PROGRESS marks and decisions that wait for time to pass sit on this grid.
 PROGRESS_STEP_NS: Final = SECOND_NS // 4
 # Open anomalies are repeated on this grid: 10 s of the topic hold them all.
@@ -43,6 +41,8 @@ class DetectionConfig:
     effect_ratio: float = 0.25
     latency_max_ns: int = 3600 * SECOND_NS
     idle_ns: int = 30 * SECOND_NS
+    max_agents: int = 8_192
+    max_flows: int = 131_072
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,17 @@ class WorkerConfig:
     )
     idle_s: float = setting(
         30,
-        "silence of a 5-tuple, in event time, after which its open anomalies are cleared",
+        "silence of a 5-tuple after which its open anomalies are cleared",
         (5, 60),
+    )
+    max_agents: int = setting(
+        8_192, "agents that a partition holds; rounds of others are refused", (1, 1_000_000)
+    )
+    # Some 2.5 KB each.
+    max_flows: int = setting(
+        131_072,
+        "5-tuples that a partition holds; rounds with more new ones are refused",
+        (1, 10_000_000),
     )
     group: str = setting(
         "skeletonhunter-worker", "consumer group of the batch source; that of Faust adds -quiet"
@@ -126,6 +135,8 @@ class WorkerConfig:
             effect_ratio=self.min_effect_ratio,
             latency_max_ns=_ns(self.latency_max_s),
             idle_ns=_ns(self.idle_s),
+            max_agents=self.max_agents,
+            max_flows=self.max_flows,
         )
 
 

@@ -41,6 +41,8 @@ class Symptom:
     ----------
     onset_ns
         First evidence.
+    onset_at
+        The same by the agent's clock, as in the record.
     seen_ns
         When it was detected.
     last_ns
@@ -52,6 +54,7 @@ class Symptom:
     kind: AnomalyKind
     agent_id: str
     onset_ns: int
+    onset_at: int
     seen_ns: int
     last_ns: int
     sent: int
@@ -123,11 +126,14 @@ class OpenAnomalies:
         key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
         known = self._open.get(key, NONE).get(anomaly.kind)
         event_ns = us_to_ns(anomaly.event_at)
+        onset_ns = us_to_ns(anomaly.onset_at)
         last_ns = event_ns
         if at_ns is not None and abs(event_ns - at_ns) > SKEWED_NS:
             # Whether it is still reported is a matter of the log's time.
             last_ns = at_ns
         if at_ns is not None and not at_ns - BACKLOG_NS <= event_ns <= at_ns + SKEWED_NS:
+            # The agent's clock is off: what it says of the onset is as well.
+            onset_ns += at_ns - event_ns
             event_ns = at_ns
         if anomaly.state is AnomalyState.CLEARED:
             if known is not None:
@@ -138,12 +144,12 @@ class OpenAnomalies:
         if known is None and key not in self._open and len(self._open) >= self._max_flows:
             self.refused += 1
             return
-        onset_ns = us_to_ns(anomaly.onset_at)
-        same = known is not None and known.onset_ns == onset_ns
+        same = known is not None and known.onset_at == anomaly.onset_at
         symptom = Symptom(
             kind=anomaly.kind,
             agent_id=intern(anomaly.agent_id),
-            onset_ns=onset_ns,
+            onset_ns=known.onset_ns if known is not None and same else onset_ns,
+            onset_at=anomaly.onset_at,
             seen_ns=known.seen_ns if known is not None and same else event_ns,
             last_ns=last_ns,
             sent=anomaly.sent,
@@ -243,6 +249,7 @@ class OpenAnomalies:
                 kind=known.kind,
                 agent_id=known.agent_id,
                 onset_ns=known.onset_ns,
+                onset_at=known.onset_at,
                 seen_ns=known.seen_ns,
                 last_ns=event_ns,
                 sent=known.sent,

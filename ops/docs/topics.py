@@ -25,7 +25,7 @@ them from other languages and tools: [tapping](../guide/tapping.md).
 8-byte CRC-64-AVRO fingerprint of the schema, datum). Null: a tombstone |
 | keys | UTF-8 text. *Latest per key*: compaction; a tombstone removes a key |
 | Kafka timestamp | the time of arrival, set by the broker (`LogAppendTime`); of \
-`probe.window.v1` the event time, the window's end. A replay writes recorded timestamps into \
+`probe.window.v1` the arrival that closed the window. A replay writes recorded timestamps into \
 topics of its own |
 | times | `*_at`, type *time*: `timestamp-micros`, microseconds since the epoch (UTC) |
 | durations | `*_ns`: nanoseconds |

@@ -234,6 +234,25 @@ class Names:
         self._entries.append(number)
         put_name(names, number)
 
+    def forget(self, numbers: list[int]) -> None:
+        """Take names out; their numbers may be given to others."""
+        gone = set(numbers)
+        names, entries = self.arrays, self._entries
+        self._entries = [number for number in entries if number not in gone]
+        names.length[[number for number in entries if number in gone]] = NONE
+        names.slots[:] = NONE
+        used = 0
+        arena = np.zeros_like(names.arena)
+        for number in self._entries:
+            at, length = names.at[number], names.length[number]
+            arena[used : used + length] = names.arena[at : at + length]
+            names.at[number] = used
+            used += int(length)
+        self._used = used
+        self.arrays = names._replace(arena=arena)
+        for number in self._entries:
+            put_name(self.arrays, number)
+
     def _make_room(self, number: int, count: int) -> None:
         names = self.arrays
         if self._used + count + PAD_BYTES > len(names.arena):

@@ -12,24 +12,27 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.bounds import MAX_NUMBER, MAX_TIME_NS
+from schemas.bounds import MAX_AHEAD_NS, MAX_NUMBER, MAX_TIME_NS
 from schemas.columns.compiled import compiled, inlined
 from schemas.columns.interpreter import NULL
 from schemas.columns.plan import Plan
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, US_NS
 from streams.columns.index import FlowArrays, NameArrays
 from streams.columns.quantities import COUNT, ROUND_TRIP
 from streams.columns.round_kernel import Field, Item, read_round
-from streams.columns.rounds import MAX_TIME_US, MISSING
+from streams.columns.rounds import MAX_TIME_US, MISSING, NEVER_NS
 from streams.columns.slots import MOST
-from streams.config import MAX_ADVANCE_NS, MAX_ROUND_SPAN_NS, MAX_RTT_NS
+from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
+from streams.core.clock import MAX_GAP_NS
 from streams.detectors.connectivity import CUT
-from streams.detectors.recent import OUTAGE_PROBES, RING_S, SLOTS
+from streams.detectors.recent import OUTAGE_PROBES, SLOTS
 
 # Most open windows at a time that have slots; windows of a second may have more, which are rare.
 OPEN_WINDOWS: Final = 4
 # Most results of a window without a slot, before they become a chunk of it.
 SPILL: Final = 16_384
+
+MAX_AHEAD_US: Final = MAX_AHEAD_NS // US_NS
 
 # Results of a plain round, and notes, at most.
 MOST_RESULTS: Final = 4_096
@@ -56,19 +59,19 @@ _VALUES: Final = int(Item.VALUES)
 _RTT_NS: Final = _VALUES + ROUND_TRIP
 
 # Places of `now`, the kernel's clock and counts.
-WATERMARK_NS: Final = 0
-REACH_NS: Final = 1
-BEFORE_WATERMARK_NS: Final = 2
-BEFORE_REACH_NS: Final = 3
-HEAD_S: Final = 4
-SERIAL: Final = 5
-RESULTS: Final = 6
-ROUNDS: Final = 7
+ARRIVAL_NS: Final = 0
+BEFORE_ARRIVAL_NS: Final = 1
+# Whether an agent's clock has passed the end of a window that is open.
+CLOSABLE: Final = 2
+HEAD_S: Final = 3
+SERIAL: Final = 4
+RESULTS: Final = 5
+ROUNDS: Final = 6
 # How many notes and grid points are set; of the notes, how many are of the last round.
-NOTED: Final = 8
-NOTED_LAST: Final = 9
-GRID: Final = 10
-NOW_PLACES: Final = 11
+NOTED: Final = 7
+NOTED_LAST: Final = 8
+GRID: Final = 9
+NOW_PLACES: Final = 10
 
 
 class Bounds(NamedTuple):
@@ -76,18 +79,19 @@ class Bounds(NamedTuple):
 
     Attributes
     ----------
-    step_ns : grid of progress marks; points that the reach passes are noted if nothing else is due
-    due_ns, close_ns : from here on the reach and the watermark make something due
+    paused_ns : what the partition's active time is behind arrival
+    step_ns : grid of progress marks; points that arrival passes are noted if nothing else is due
+    due_ns : arrival from which on something is due
+    anchor_ns : active time from which on a place of the log has to be noted
     quiet : no anomaly is open, so that answers of watched 5-tuples and grid points can wait
     """
 
     cluster: int
     window_ns: int
-    closed_ns: int
-    first_open: int
+    lateness_ns: int
+    paused_ns: int
     step_ns: int
     due_ns: int
-    close_ns: int
     anchor_ns: int
     quiet: bool
 
@@ -131,12 +135,13 @@ class SlotArrays(NamedTuple):
 class NoteArrays(NamedTuple):
     """Results for the detectors of probes, and grid points passed, in order.
 
-    `before_ns` is when the 5-tuple's latest probe before the round was sent. `sampled` marks a
-    loss that counts as a sample. `grid` holds the points, nanoseconds.
+    `active_ns` is the active time of the round, `before_ns` that of the 5-tuple's latest probe
+    before. `sampled` marks a loss that counts as a sample. `grid` holds the points, nanoseconds.
     """
 
     row: NDArray[np.int64]
     sent_ns: NDArray[np.int64]
+    active_ns: NDArray[np.int64]
     ok: NDArray[np.bool_]
     before_ns: NDArray[np.int64]
     sampled: NDArray[np.bool_]
@@ -148,7 +153,16 @@ class SeenArrays(NamedTuple):
 
     used: NDArray[np.int64]
     rounds: NDArray[np.int64]
+
+
+class AgentArrays(NamedTuple):
+    """The columns of `streams.core.clock.AgentClocks`, by the agent's number."""
+
     latest_ns: NDArray[np.int64]
+    reach_ns: NDArray[np.int64]
+    first_open: NDArray[np.int64]
+    entry_ns: NDArray[np.int64]
+    heard_ns: NDArray[np.int64]
 
 
 @compiled
@@ -156,7 +170,7 @@ def absorb(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-    latest_us: NDArray[np.int64],
+    arrivals_ns: NDArray[np.int64],
     message: int,
     plan: Plan,
     names: NameArrays,
@@ -170,6 +184,7 @@ def absorb(
     slots: SlotArrays,
     notes: NoteArrays,
     seen: SeenArrays,
+    agents: AgentArrays,
 ) -> tuple[int, int]:
     """Absorb plain rounds from number `message` on; return where and why it stopped.
 
@@ -177,9 +192,9 @@ def absorb(
     ----------
     data, starts, ends, plan, names, flows, fields, items, rows
         As for `read_round`; `fields` of one message, `items` and `rows` of one round.
-    latest_us
-        How late each round may start, by its arrival.
-    bounds, now, recent, slots, notes, seen
+    arrivals_ns
+        When the rounds arrived; negative: not known, then the time of the latest probe counts.
+    bounds, now, recent, slots, notes, seen, agents
         State of the partition, which is changed.
 
     Returns
@@ -195,9 +210,12 @@ def absorb(
         )
         if count <= 0:
             return message, NOT_PLAIN
-        if not _is_within(fields, latest_us[message]):
+        if not _is_within(fields, arrivals_ns[message]):
             return message, NOT_PLAIN
-        why = _absorb_round(count, fields, items, rows, bounds, now, recent, slots, notes, seen)
+        why = _absorb_round(
+            count, arrivals_ns[message], fields, items, rows, bounds, now, recent, slots, notes,
+            seen, agents,
+        )  # fmt: skip
         if why in (NOT_PLAIN, NO_ROOM):
             return message, why
         message += 1
@@ -209,6 +227,7 @@ def absorb(
 @compiled
 def _absorb_round(
     count: int,
+    arrived_ns: int,
     fields: NDArray[np.int64],
     items: NDArray[np.int64],
     rows: NDArray[np.int32],
@@ -218,18 +237,16 @@ def _absorb_round(
     slots: SlotArrays,
     notes: NoteArrays,
     seen: SeenArrays,
+    agents: AgentArrays,
 ) -> int:
     """Absorb a round, or return why not."""
     agent = fields[_AGENT, 0]
     started_us = fields[_STARTED_US, 0]
-    watermark_ns = now[WATERMARK_NS]
     if fields[_CLUSTER, 0] != bounds.cluster or started_us < 0 or started_us > MAX_TIME_US:
         return NOT_PLAIN
     started_ns = started_us * 1000
-    if started_ns - watermark_ns > MAX_ADVANCE_NS or watermark_ns >= bounds.anchor_ns:
-        return NOT_PLAIN
     # Later than all of this agent: its identity cannot have been here before.
-    if started_ns <= seen.latest_ns[agent]:
+    if started_ns <= agents.latest_ns[agent] or agents.heard_ns[agent] == NEVER_NS:
         return NOT_PLAIN
     least = items[_OFFSET_NS, 0]
     most = least
@@ -240,16 +257,19 @@ def _absorb_round(
         for quantity in range(COUNT):
             if not _is_delay(items[_VALUES + quantity, place]):
                 return NOT_PLAIN
-    if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < bounds.closed_ns:
+    if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < agents.entry_ns[agent]:
         return NOT_PLAIN
-    reach_ns = max(now[REACH_NS], started_ns + most)
-    head_s = max(now[HEAD_S], reach_ns // SECOND_NS)
-    if (started_ns + least) // SECOND_NS <= head_s - RING_S:
+    before_ns = now[ARRIVAL_NS]
+    arrival_ns = max(before_ns, arrived_ns if arrived_ns >= 0 else started_ns + most)
+    # A pause, and a place to note, change the partition's clock and anchors.
+    if arrival_ns - before_ns > MAX_GAP_NS or before_ns - bounds.paused_ns >= bounds.anchor_ns:
         return NOT_PLAIN
+    active_ns = arrival_ns - bounds.paused_ns
     first = (started_ns + least) // bounds.window_ns
     last = (started_ns + most) // bounds.window_ns
     width = len(slots.spilled)
-    if last - bounds.first_open >= width or last - first > 1:
+    first_open = agents.first_open[agent]
+    if last - first_open >= width or last - first > 1:
         return NOT_PLAIN
     used = seen.used[0]
     if used >= len(seen.rounds) or now[NOTED] + count > MOST_RESULTS or now[GRID] >= GRIDS:
@@ -263,26 +283,27 @@ def _absorb_round(
     seen.rounds[used, 1] = fields[_INCARNATION, 0]
     seen.rounds[used, 2] = fields[_SEQ, 0]
     seen.rounds[used, 3] = started_ns
-    seen.latest_ns[agent] = started_ns
-    now[BEFORE_WATERMARK_NS] = watermark_ns
-    now[BEFORE_REACH_NS] = now[REACH_NS]
-    watermark_ns = max(watermark_ns, started_ns)
-    seen.rounds[used, 4] = watermark_ns
+    seen.rounds[used, 4] = active_ns
     seen.used[0] = used + 1
-    now[WATERMARK_NS] = watermark_ns
-    now[REACH_NS] = reach_ns
+    agents.latest_ns[agent] = started_ns
+    agents.reach_ns[agent] = max(agents.reach_ns[agent], started_ns + most)
+    agents.heard_ns[agent] = active_ns
+    if started_ns - bounds.lateness_ns >= (first_open + 1) * bounds.window_ns:
+        now[CLOSABLE] = 1
+    now[BEFORE_ARRIVAL_NS] = before_ns
+    now[ARRIVAL_NS] = arrival_ns
     now[ROUNDS] += 1
     now[RESULTS] += count
-    _advance(now, head_s, recent)
-    urgent = _count(count, started_ns, items, rows, now, recent, notes)
+    _advance(now, active_ns // SECOND_NS, recent)
+    urgent = _count(count, started_ns, active_ns, items, rows, now, recent, notes)
     _gather(count, started_ns, first, last, items, rows, bounds.window_ns, slots)
-    point_ns = reach_ns // bounds.step_ns * bounds.step_ns
-    passed = point_ns > now[BEFORE_REACH_NS]
+    point_ns = arrival_ns // bounds.step_ns * bounds.step_ns
+    passed = point_ns > before_ns
     noted = now[NOTED_LAST] > 0
     if (
         urgent
-        or reach_ns >= bounds.due_ns
-        or watermark_ns >= bounds.close_ns
+        or arrival_ns >= bounds.due_ns
+        or (passed and now[CLOSABLE] != 0)
         or (not bounds.quiet and (passed or noted))
     ):
         return DUE
@@ -293,11 +314,12 @@ def _absorb_round(
 
 
 @inlined
-def _is_within(fields: NDArray[np.int64], latest_us: int) -> bool:
+def _is_within(fields: NDArray[np.int64], arrived_ns: int) -> bool:
     incarnation, number = fields[_INCARNATION, 0], fields[_SEQ, 0]
     numbered = number >= 0 and number <= MAX_NUMBER
     dated = incarnation >= 0 and incarnation <= MAX_TIME_NS
-    return bool(numbered and dated and fields[_STARTED_US, 0] <= latest_us)
+    ahead_us = fields[_STARTED_US, 0] - arrived_ns // US_NS
+    return bool(numbered and dated and (arrived_ns < 0 or ahead_us <= MAX_AHEAD_US))
 
 
 @inlined
@@ -326,6 +348,7 @@ def _is_lost(items: NDArray[np.int64], place: int) -> bool:
 def _count(
     count: int,
     started_ns: int,
+    active_ns: int,
     items: NDArray[np.int64],
     rows: NDArray[np.int32],
     now: NDArray[np.int64],
@@ -354,10 +377,10 @@ def _count(
             recent.probes[row] += 1
             recent.losses[row] += lost
     noted = now[NOTED]
+    slot = (active_ns // SECOND_NS) % SLOTS
     for place in range(count):
         row = rows[place]
         sent_ns = started_ns + items[_OFFSET_NS, place]
-        slot = (sent_ns // SECOND_NS) % SLOTS
         lost_here = lost_probes > 0 and _is_lost(items, place)
         recent.transport[row] = items[_TRANSPORT, place]
         recent.sent[slot, row] += 1
@@ -377,6 +400,7 @@ def _count(
             urgent = urgent or lost_here or recent.watched[row] == CUT
             notes.row[noted] = row
             notes.sent_ns[noted] = sent_ns
+            notes.active_ns[noted] = active_ns
             notes.ok[noted] = not lost_here
             notes.before_ns[noted] = recent.last_ns[row]
             notes.sampled[noted] = sampled and lost_here
@@ -385,9 +409,7 @@ def _count(
     now[NOTED] = noted
     # After all have been noted: what was before is before the round.
     for place in range(count):
-        row = rows[place]
-        sent_ns = started_ns + items[_OFFSET_NS, place]
-        recent.last_ns[row] = max(recent.last_ns[row], sent_ns)
+        recent.last_ns[rows[place]] = active_ns
     return urgent
 
 

@@ -1,10 +1,9 @@
-"""From where a restart reads: the look-back, in event time, tied to exact places of the log.
+"""From where a restart reads: the look-back, in active time, tied to exact places of the log.
 
-The state that single probes leave behind depends on nothing older than
-`horizon_ns` before the watermark. An anchor is a place in the log together with
-the clock as it stood there. Processing the log from an anchor that lies a
-horizon back, starting with its clock, gives the very state of a worker that
-never stopped. The anchor travels in the metadata of the committed offset.
+The state that single probes leave behind depends on nothing that arrived earlier than
+`horizon_ns` ago. An anchor is a place in the log together with the clock as it stood there.
+Processing the log from an anchor that lies a horizon back, starting with its clock, gives the very
+state of a worker that never stopped. The anchor travels in the metadata of the committed offset.
 """
 
 from collections import deque
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.units import SECOND_NS
-from streams.config import MAX_ROUND_SPAN_NS, REFRESH_STEP_NS, DetectionConfig
-from streams.core.clock import ClockState
+from streams.config import REFRESH_STEP_NS, DetectionConfig
+from streams.core.clock import ClockState, forget_agent_ns, max_open_ns
 from streams.detectors.connectivity import RUN_NS
 from streams.detectors.recent import RING_S
 
@@ -33,21 +32,20 @@ def retire_ns(config: DetectionConfig) -> int:
 
     By then its windows are closed, its rings empty, its anomalies cleared.
     """
-    return (
-        max(config.idle_ns, RING_S * SECOND_NS, config.window_ns + config.lateness_ns)
-        + REFRESH_STEP_NS
-    )
+    return max(config.idle_ns, RING_S * SECOND_NS, max_open_ns(config)) + REFRESH_STEP_NS
 
 
 def horizon_ns(config: DetectionConfig) -> int:
-    """Return how far before the watermark results still matter.
+    """Return how long ago, in active time, rounds arrived that still matter.
 
-    A 5-tuple that is kept had a result within `retire_ns`; its runs reach
-    `RUN_NS` further back. A probe may be sent up to one round's span after its
-    round began. This counts twice: at the anchor, and where silence is checked,
-    which is on the refresh grid.
+    A 5-tuple that is kept had a result within `retire_ns`; its runs reach `RUN_NS` further back.
+    An agent that is known sent a round within `forget_agent_ns`; if it was silent before, and the
+    round is the last one that is read, its windows are those of an agent that never was silent
+    after `max_open_ns`. Silence is checked on the refresh grid.
     """
-    return retire_ns(config) + RUN_NS + 2 * MAX_ROUND_SPAN_NS + 2 * REFRESH_STEP_NS
+    probes_ns = retire_ns(config) + RUN_NS
+    agents_ns = forget_agent_ns(config) + max_open_ns(config)
+    return max(probes_ns, agents_ns) + 2 * REFRESH_STEP_NS
 
 
 class Anchors:
@@ -59,28 +57,25 @@ class Anchors:
 
     def note(self, offset: int, clock: ClockState) -> None:
         """Remember the place before the message at `offset`, if the last one is old enough."""
-        if clock.watermark_ns is None:
-            return
-        last = self._anchors[-1].clock.watermark_ns
-        if last is None or clock.watermark_ns - last >= ANCHOR_STEP_NS:
+        if clock.arrival_ns is not None and clock.active_ns >= self.due_ns:
             self._anchors.append(Anchor(offset, clock))
-            self._trim(clock.watermark_ns)
+            self._trim(clock)
 
     @property
     def due_ns(self) -> int:
-        """Watermark from which on the next place has to be noted."""
-        last = self._anchors[-1].clock.watermark_ns
-        return 0 if last is None else last + ANCHOR_STEP_NS
+        """Active time from which on the next place has to be noted."""
+        last = self._anchors[-1].clock
+        return 0 if last.arrival_ns is None else last.active_ns + ANCHOR_STEP_NS
 
     def start(self, clock: ClockState) -> Anchor:
         """Return where a restart must begin to read, as the clock stands."""
-        if clock.watermark_ns is not None:
-            self._trim(clock.watermark_ns)
+        if clock.arrival_ns is not None:
+            self._trim(clock)
         return self._anchors[0]
 
-    def _trim(self, watermark_ns: int) -> None:
+    def _trim(self, clock: ClockState) -> None:
         while len(self._anchors) > 1:
-            second = self._anchors[1].clock.watermark_ns
-            if second is None or second > watermark_ns - self._horizon_ns:
+            second = self._anchors[1].clock
+            if second.arrival_ns is None or second.active_ns > clock.active_ns - self._horizon_ns:
                 break
             self._anchors.popleft()

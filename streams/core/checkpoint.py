@@ -13,7 +13,10 @@ from typing import Final, Self
 from streams.core.anchors import Anchor
 from streams.core.clock import ClockState
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+# Of version 0.1.0: its clock was another, and its windows may overlap those that are open now, as
+# windows of another length do.
+FORMER_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,9 @@ class Checkpoint:
     lookback
         Where reading must begin, and the clock there.
     closed_ns
-        Windows that end by this time are published.
+        Windows that end by this time are published, of the agent that is furthest.
+    window_ns
+        Their length.
     window_offset, anomaly_offset
         Ends of the output partitions that belong to rounds before `offset`.
     """
@@ -35,6 +40,7 @@ class Checkpoint:
     offset: int
     lookback: Anchor
     closed_ns: int
+    window_ns: int
     window_offset: int
     anomaly_offset: int
 
@@ -46,6 +52,7 @@ class Checkpoint:
                 "lookback": self.lookback.offset,
                 "clock": astuple(self.lookback.clock),
                 "closed_ns": self.closed_ns,
+                "window_ns": self.window_ns,
                 "outputs": [self.window_offset, self.anomaly_offset],
             },
             separators=(",", ":"),
@@ -56,23 +63,19 @@ class Checkpoint:
         """Return the checkpoint of a committed offset, None where the text is not ours."""
         try:
             content = json.loads(metadata or "")
-            if content["format"] != FORMAT:
+            former = content["format"] == FORMER_FORMAT
+            if content["format"] != FORMAT and not former:
                 return None
-            watermark_ns, reach_ns, rounds, agent, ahead_ns = content["clock"]
+            arrival_ns, paused_ns = (None, 0) if former else content["clock"]
             window_offset, anomaly_offset = content["outputs"]
             return cls(
                 offset=offset,
                 lookback=Anchor(
                     int(content["lookback"]),
-                    ClockState(
-                        None if watermark_ns is None else int(watermark_ns),
-                        int(reach_ns),
-                        int(rounds),
-                        str(agent),
-                        int(ahead_ns),
-                    ),
+                    ClockState(None if arrival_ns is None else int(arrival_ns), int(paused_ns)),
                 ),
                 closed_ns=int(content["closed_ns"]),
+                window_ns=0 if former else int(content["window_ns"]),
                 window_offset=int(window_offset),
                 anomaly_offset=int(anomaly_offset),
             )

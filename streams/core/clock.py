@@ -1,112 +1,254 @@
-"""Which rounds count: the partition's clock, its guard against jumps, duplicates.
+"""Time in a partition: when rounds arrived, how far each agent's own clock is, duplicates.
 
-The watermark is the largest `started_at` accepted. An agent whose clock is
-ahead must not close everybody's windows: an advance of more than a minute is
-believed only when a second agent says the same, or when five rounds in a row,
-without any other between, agree (then nobody is there to object).
+Two kinds of time, neither of which one source can set for others:
+
+* Arrival, which the broker writes into the log. It moves the grids of progress marks and repeated
+  anomalies, and tells silence. A pause of the log ages nobody: active time is arrival without the
+  part of each gap between rounds that is longer than `MAX_GAP_NS`.
+* The event time of an agent: the largest `started_at` of its rounds. It closes the windows of this
+  agent's 5-tuples and of no others.
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from schemas.bounds import MAX_AHEAD_NS
 from schemas.columns.arrays import Int64s
+from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS
-from streams.columns.table import grown
-from streams.config import MAX_ADVANCE_NS
+from streams.columns.table import Column, Table
+from streams.config import PROGRESS_STEP_NS, DetectionConfig
 
-CONFIRMING_ROUNDS: Final = 5
+# A longer gap between rounds of a partition is an outage of the broker, or nobody probes.
+MAX_GAP_NS: Final = 10 * SECOND_NS
+# An agent that is silent for so long after its window's end will hardly send the rest of it: agents
+# are back within seconds after a broker's outage, and the outage itself does not count.
+SILENCE_NS: Final = 60 * SECOND_NS
 ROUNDS_IN_CHUNK: Final = 4_096
+# Later than every time.
+FOREVER_NS: Final = 2**62
+# No agent has this name.
+NOBODY: Final = ""
+CLUSTER_NUMBER: Final = 0
 
-RoundId = tuple[str, int, int, int]
+# Agent's number, incarnation, number of the round, its start in nanoseconds.
+RoundId = tuple[int, int, int, int]
+
+
+def max_open_ns(config: DetectionConfig) -> int:
+    """Return the active time after which an agent's window is closed whatever its clock says."""
+    return config.window_ns + config.lateness_ns + SILENCE_NS
+
+
+def forget_agent_ns(config: DetectionConfig) -> int:
+    """Return the silence, in active time, after which an agent is forgotten.
+
+    Long enough that the windows it may open when it is back lie behind those that were closed
+    (`AgentClocks.meet`), although its clock may have been `MAX_AHEAD_NS` ahead.
+    """
+    return max_open_ns(config) + MAX_AHEAD_NS + config.window_ns + config.lateness_ns
 
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """The partition's event-time clock; small enough to travel with a committed offset.
+    """The partition's time; small enough to travel with a committed offset.
 
     Attributes
     ----------
-    watermark_ns
-        Largest `started_at` accepted; None before the first round.
-    reach_ns
-        Time of the latest probe of an accepted round: how far the partition has come.
-    ahead_rounds, ahead_agent, ahead_ns
-        Run of consecutive rounds that claim a jump: how many, the agent of the
-        first, the latest claim.
+    arrival_ns
+        Latest arrival of a round; None before the first.
+    paused_ns
+        Sum of the pauses so far: what gaps were longer than `MAX_GAP_NS`.
     """
 
-    watermark_ns: int | None = None
-    reach_ns: int = 0
-    ahead_rounds: int = 0
-    ahead_agent: str = ""
-    ahead_ns: int = 0
+    arrival_ns: int | None = None
+    paused_ns: int = 0
+
+    @property
+    def active_ns(self) -> int:
+        """Arrival without pauses; only differences have a meaning."""
+        return (self.arrival_ns or 0) - self.paused_ns
+
+    @property
+    def grid_ns(self) -> int:
+        """Last point of the progress grid that was passed."""
+        return (self.arrival_ns or 0) // PROGRESS_STEP_NS * PROGRESS_STEP_NS
 
 
-def advance_clock(
-    clock: ClockState, agent: str, started_ns: int, reach_ns: int
-) -> tuple[ClockState, bool]:
-    """Return the clock after a round, and whether the round is accepted.
+def advance_clock(clock: ClockState, arrival_ns: int) -> ClockState:
+    """Return the clock after a round's arrival; it never goes back."""
+    before = clock.arrival_ns
+    if before is None:
+        return ClockState(arrival_ns)
+    if arrival_ns <= before:
+        return clock
+    return ClockState(arrival_ns, clock.paused_ns + max(arrival_ns - before - MAX_GAP_NS, 0))
 
-    The result is a function of the arguments alone, and the watermark never
-    goes back.
+
+class AgentClocks:
+    """The agents of a partition and how far each is, in columns of `table`.
+
+    * `latest_ns`: largest start of the agent's rounds; `reach_ns`: time of its latest probe.
+    * `first_open`: index of its first open window; `opened_ns`: active time when that last changed.
+    * `entry_ns`: results before this time belong to no window any more.
+    * `heard_ns`: active time of its latest round.
     """
-    before = clock.watermark_ns
-    if before is not None and started_ns - before > MAX_ADVANCE_NS:
-        if clock.ahead_rounds == 0 or abs(started_ns - clock.ahead_ns) > MAX_ADVANCE_NS:
-            return replace(clock, ahead_rounds=1, ahead_agent=agent, ahead_ns=started_ns), False
-        rounds = clock.ahead_rounds + 1
-        if agent == clock.ahead_agent and rounds < CONFIRMING_ROUNDS:
-            return replace(clock, ahead_rounds=rounds, ahead_ns=started_ns), False
-    watermark = started_ns if before is None else max(before, started_ns)
-    return ClockState(watermark, max(clock.reach_ns, reach_ns)), True
+
+    def __init__(self, config: DetectionConfig, floor_ns: int) -> None:
+        self._config = config
+        # Results before this time are in published windows of another length.
+        self._floor_ns = floor_ns
+        self.table: Table[str] = Table(
+            {
+                "latest_ns": Column(np.int64, NEVER_NS),
+                "reach_ns": Column(np.int64, NEVER_NS),
+                "first_open": Column(np.int64, 0),
+                "entry_ns": Column(np.int64, 0),
+                "opened_ns": Column(np.int64, 0),
+                "heard_ns": Column(np.int64, NEVER_NS),
+            }
+        )
+        # The kernel finds the cluster's name by this number; a round is never plain that names it
+        # as its agent.
+        nobody = self.table.row(NOBODY)
+        self.table["latest_ns"][nobody] = FOREVER_NS
+        # Whether some agent's clock may have passed the end of a window that is open.
+        self.closable = False
+
+    def __len__(self) -> int:
+        return len(self.table) - 1
+
+    def _numbers(self) -> Int64s:
+        """Return the numbers of the agents, ascending."""
+        numbers: Int64s = np.sort(self.table.rows())
+        return np.delete(numbers, np.searchsorted(numbers, CLUSTER_NUMBER))
+
+    def observe_round(self, number: int, started_ns: int, reach_ns: int, active_ns: int) -> None:
+        """Move an agent's clock on by a round."""
+        table = self.table
+        table["latest_ns"][number] = max(table["latest_ns"][number], started_ns)
+        table["reach_ns"][number] = max(table["reach_ns"][number], reach_ns)
+        table["heard_ns"][number] = active_ns
+        self.closable = True
+
+    def meet(self, agent: str, started_ns: int, clock: ClockState) -> int:
+        """Return the agent's number; a new agent gets one, and its first open window.
+
+        A new agent with a backlog may have been here before and be forgotten since. The first
+        window of its backlog may then be closed, so it begins with the next one.
+        """
+        known = self.table.find(agent)
+        if known is not None:
+            return known
+        config, number = self._config, self.table.row(agent)
+        behind_ns = (clock.arrival_ns or 0) - started_ns
+        if behind_ns > max_open_ns(config):
+            first_open = started_ns // config.window_ns + 1
+        else:
+            first_open = (started_ns - config.lateness_ns) // config.window_ns
+        self.open_from(np.array([number]), np.array([first_open]), clock.active_ns)
+        return number
+
+    def open_from(self, numbers: Int64s, first_open: Int64s, active_ns: int) -> None:
+        """Set the first open windows of some agents."""
+        table = self.table
+        table["first_open"][numbers] = first_open
+        entry_ns = first_open * self._config.window_ns
+        table["entry_ns"][numbers] = np.maximum(entry_ns, self._floor_ns)
+        table["opened_ns"][numbers] = active_ns
+
+    @property
+    def closed_ns(self) -> int:
+        """Event time up to which windows of the agent that is furthest are closed."""
+        numbers = self._numbers()
+        first_open = int(self.table["first_open"][numbers].max(initial=0))
+        return max(first_open * self._config.window_ns, self._floor_ns)
+
+    def due(self, active_ns: int, *, overdue: bool) -> tuple[Int64s, Int64s]:
+        """Return the agents whose windows are to be closed, and their first open windows then.
+
+        Parameters
+        ----------
+        active_ns
+            The partition's active time.
+        overdue
+            Whether to look for windows that have been open for too long, too.
+
+        Returns
+        -------
+        numbers, first_open : (n,) int64
+            In the order of the agents' numbers.
+        """
+        table, config = self.table, self._config
+        numbers = self._numbers()
+        latest_ns, first_open = table["latest_ns"][numbers], table["first_open"][numbers]
+        after = np.maximum((latest_ns - config.lateness_ns) // config.window_ns, first_open)
+        if overdue:
+            old = active_ns - table["opened_ns"][numbers] >= max_open_ns(config)
+            reach_ns = table["reach_ns"][numbers]
+            after[old] = np.maximum(after[old], reach_ns[old] // config.window_ns + 1)
+        moved = after > first_open
+        return numbers[moved], after[moved]
+
+    def forget_silent(self, active_ns: int) -> list[int]:
+        """Forget the agents that have been silent for long; return their numbers."""
+        numbers = self._numbers()
+        before_ns = active_ns - forget_agent_ns(self._config)
+        gone: list[int] = numbers[self.table["heard_ns"][numbers] < before_ns].tolist()
+        for number in gone:
+            self.table.remove(self.table.key(number))
+        return gone
+
+    def first_open(self, agent: str, arrival_ns: int) -> int:
+        """Return the index of an agent's first open window; of a forgotten one by arrival."""
+        number = self.table.find(agent)
+        if number is None:
+            return (arrival_ns - self._config.lateness_ns) // self._config.window_ns
+        return int(self.table["first_open"][number])
+
+    def now_ns(self, agent: str, clock: ClockState) -> int:
+        """Return the present time by an agent's own clock; of a forgotten one, arrival."""
+        number = self.table.find(agent)
+        if number is None:
+            return clock.arrival_ns or 0
+        silence_ns = clock.active_ns - int(self.table["heard_ns"][number])
+        return int(self.table["latest_ns"][number]) + silence_ns
 
 
 class SeenRounds:
-    """Identities of the rounds of the last `horizon_ns`.
+    """Identities of the rounds of the last `horizon_ns` of active time.
 
-    Older ones are forgotten: all their results are late by then anyway. The
-    identity holds `started_at`, so that whether a round is a duplicate depends
-    on nothing older than the round itself. A round that began after all others of
-    its agent, as nearly every one does, is looked for nowhere.
+    Older ones are forgotten: their windows are closed by then. A round that began after all others
+    of its agent, as nearly every one does, is looked for nowhere.
 
     Attributes
     ----------
-    latest_ns : (agents,) int64; largest start of each agent's rounds, by the agent's number
-    rounds : (ROUNDS_IN_CHUNK, 5) int64; agent, incarnation, number, start, watermark at
+    rounds : (ROUNDS_IN_CHUNK, 5) int64; agent, incarnation, number, start, active time at
         acceptance; the first `used[0]` rows are set
     """
 
     def __init__(self, horizon_ns: int) -> None:
         self.horizon_ns = horizon_ns
-        self._numbers: dict[str, int] = {}
         self._full: deque[Int64s] = deque()
-        self.latest_ns = np.full(16, NEVER_NS, np.int64)
         self.rounds = np.zeros((ROUNDS_IN_CHUNK, 5), np.int64)
         self.used = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
         return int(self.used[0]) + sum(map(len, self._full))
 
-    def number(self, agent: str) -> int:
-        """Return the agent's number; a new agent gets one."""
-        number = self._numbers.setdefault(agent, len(self._numbers))
-        if number == len(self.latest_ns):
-            self.latest_ns = grown(self.latest_ns, 2 * number, NEVER_NS)
-        return number
+    def seen_before(self, identity: RoundId, latest_ns: int, active_ns: int) -> bool:
+        """Return whether the round was here before; remember it.
 
-    def seen_before(self, identity: RoundId, watermark_ns: int) -> bool:
-        """Return whether the round was here before; remember it."""
-        oldest_ns = watermark_ns - self.horizon_ns
-        number = self.number(identity[0])
-        row = (number, *identity[1:])
-        if identity[3] <= self.latest_ns[number] and self._holds(row, oldest_ns):
+        `latest_ns` is the largest start of the agent's rounds so far.
+        """
+        oldest_ns = active_ns - self.horizon_ns
+        if identity[3] <= latest_ns and self._holds(identity, oldest_ns):
             return True
-        self.latest_ns[number] = max(self.latest_ns[number], identity[3])
         self.make_room(oldest_ns)
-        self.rounds[self.used[0]] = (*row, watermark_ns)
+        self.rounds[self.used[0]] = (*identity, active_ns)
         self.used[0] += 1
         return False
 
@@ -118,7 +260,7 @@ class SeenRounds:
         while self._full and self._full[0][-1, -1] < oldest_ns:
             self._full.popleft()
 
-    def _holds(self, row: tuple[int, int, int, int], oldest_ns: int) -> bool:
+    def _holds(self, row: RoundId, oldest_ns: int) -> bool:
         wanted = np.array(row)
         for rounds in (*self._full, self.rounds[: self.used[0]]):
             # Few began in the same microsecond.

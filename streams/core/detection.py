@@ -15,6 +15,7 @@ from schemas.units import US_NS
 from schemas.version import VERSION
 from streams.columns.rounds import NEVER_NS, FlowKey
 from streams.config import MAX_ROUND_SPAN_NS, REFRESH_STEP_NS, DetectionConfig
+from streams.core.clock import max_open_ns
 from streams.core.history import (
     BackgroundHistory,
     Earlier,
@@ -26,7 +27,15 @@ from streams.core.history import (
 from streams.core.outputs import anomaly_identity
 from streams.core.published import WindowColumns
 from streams.core.window_records import WindowBatch
-from streams.detectors.base import Decision, Detector, ProbeDetector, ResultBatch, WindowDetector
+from streams.detectors.base import (
+    Decision,
+    Detector,
+    FirstOpen,
+    Moved,
+    ProbeDetector,
+    ResultBatch,
+    WindowDetector,
+)
 from streams.detectors.recent import RecentProbes
 
 # Windows that detectors observe at a time: their intermediate arrays stay in the caches.
@@ -43,7 +52,7 @@ class Detection:
     recent
         Results of the last minute.
     first_open
-        Gives the index of the first open window.
+        Gives the index of an agent's first open window.
     detectors
         Classes of the detectors, in the order of their decisions.
     """
@@ -53,7 +62,7 @@ class Detection:
         config: DetectionConfig,
         cluster: str,
         recent: RecentProbes,
-        first_open: Callable[[], int],
+        first_open: FirstOpen,
         detectors: Sequence[type[Detector]],
     ) -> None:
         self._config = config
@@ -75,8 +84,8 @@ class Detection:
             if detector.background_history
         }
         self.detectors: tuple[Detector, ...] = (*self._of_probes, *self._of_windows)
-        # Onsets of the present round, and for which time: not to be repeated at once.
-        self._onsets_ns: dict[tuple[FlowKey, AnomalyKind], int] = {}
+        # Onsets of the present round: not to be repeated at once.
+        self._onsets: set[tuple[FlowKey, AnomalyKind]] = set()
 
     def __len__(self) -> int:
         """Return the number of open anomalies."""
@@ -97,7 +106,7 @@ class Detection:
 
     def begin_round(self) -> None:
         """Forget which anomalies began in the round before."""
-        self._onsets_ns.clear()
+        self._onsets.clear()
 
     def observe_results(self, results: ResultBatch, *, decide: bool) -> list[Anomaly]:
         """Return what results decide (`ProbeDetector.observe_results`)."""
@@ -116,50 +125,60 @@ class Detection:
             for decision in (self._histories.get(detector) or detector).observe_windows(batch)
         ]
 
-    def observe_closed(self, before: int, after: int) -> list[Anomaly]:
-        """Return what is decided as the index of the first open window has grown."""
-        if before == after:
+    def observe_closed(self, moved: Moved) -> list[Anomaly]:
+        """Return what is decided as windows of some agents have closed."""
+        if not moved:
             return []
         for detector, history in self._histories.items():
             block = detector.windows_per_decision
-            if block and before // block < after // block:
+            if block and any(first // block < last // block for first, last in moved.values()):
                 history.settle()
         return [
             self._record(detector, decision)
             for detector in self._of_windows
-            for decision in detector.observe_closed(before, after)
+            for decision in detector.observe_closed(moved)
         ]
 
+    def forget_old(self) -> None:
+        """Forget what detectors of windows need no more."""
+        for detector in self._of_windows:
+            history = self._histories.get(detector)
+            if history is None or history.settled:
+                detector.forget_old(self._first_open)
+
     def observe_time(self, grid_ns: int) -> list[Anomaly]:
-        """Return what is decided as event time passes a point of the progress grid."""
+        """Return what is decided as arrival passes a point of the progress grid."""
         return [
             self._record(detector, decision)
             for detector in self._of_probes
             for decision in detector.observe_time(grid_ns)
         ]
 
-    def refresh(self, grid_ns: int, known_ns: int) -> list[Anomaly]:
+    def refresh(self, grid_ns: int, active_ns: int, now_ns: Callable[[str], int]) -> list[Anomaly]:
         """Repeat the open anomalies; end those of 5-tuples that are no longer probed.
+
+        Anomalies that began in this round are not repeated.
 
         Parameters
         ----------
         grid_ns
             Time of the records.
-        known_ns
-            Anomalies that began in this round are not repeated. Exception: onsets before this
-            time, since a restart does not read back that far.
+        active_ns
+            The partition's active time.
+        now_ns
+            Gives the present time by an agent's clock.
         """
         due = sorted(
             (key[1:], key[0], detector.kind.value, number)
             for number, detector in enumerate(self.detectors)
             for key in detector.open
-            if self._onsets_ns.get((key, detector.kind), -1) < known_ns
+            if (key, detector.kind) not in self._onsets
         )
         records = []
         for (src, dst, flow), agent, _, number in due:
             detector, key = self.detectors[number], (agent, src, dst, flow)
-            if self._last_ns(key) < grid_ns - self._config.idle_ns:
-                decision = detector.end_by_silence(key, grid_ns)
+            if self._last_ns(key) < active_ns - self._config.idle_ns:
+                decision = detector.end_by_silence(key, now_ns(agent))
             else:
                 decision = detector.repeat(key, grid_ns)
             records.append(self._record(detector, decision))
@@ -188,9 +207,8 @@ class Detection:
         whole_history
             Whether the windows include those of background histories.
         """
-        first_open = self._first_open()
         for detector in self.detectors:
-            detector.restore(published, first_open)
+            detector.restore(published, self._first_open)
         restored = [d for d in self._of_windows if whole_history or not d.background_history]
         flows: PublishedFlows | None = None
         for part in parts:
@@ -199,25 +217,25 @@ class Detection:
                 for window_detector in restored:
                     window_detector.restore_windows(windows)
         for window_detector in restored:
-            window_detector.end_restore(first_open)
+            window_detector.end_restore(self._first_open)
 
-    def expect(self, earlier: Earlier, watermark_ns: int) -> None:
+    def expect(self, earlier: Earlier, now_ns: Callable[[str], int]) -> None:
         """Let background histories wait for `add_earlier`, until a decision is due."""
-        first_open = self._first_open()
         for detector, history in self._histories.items():
             block = detector.windows_per_decision
             if not block:
                 continue
             history.expect(earlier)
-            decided_ns = first_open // block * block * self._config.window_ns
-            # From this time on the repeated record of an open anomaly holds the evidence of the
-            # last decision, so the history is not needed to rebuild it.
-            repeated_ns = (
-                decided_ns + self._config.lateness_ns + MAX_ROUND_SPAN_NS + REFRESH_STEP_NS
-            )
-            if watermark_ns < repeated_ns and detector.open:
-                history.settle()
-                detector.end_restore(first_open)
+            # Some time after a decision the repeated record of an open anomaly holds its evidence,
+            # so the history is not needed to rebuild it.
+            repeated_ns = max_open_ns(self._config) + MAX_ROUND_SPAN_NS + 2 * REFRESH_STEP_NS
+            block_ns = block * self._config.window_ns
+            for agent in {key[0] for key in detector.open}:
+                decided_ns = self._first_open(agent) // block * block_ns
+                if now_ns(agent) < decided_ns + repeated_ns:
+                    history.settle()
+                    detector.end_restore(self._first_open)
+                    break
 
     def add_earlier(self, part: WindowColumns) -> None:
         """Add published windows to background histories; by one thread, while expected."""
@@ -226,7 +244,7 @@ class Detection:
 
     def _baseline_p50_ns(self, key: FlowKey) -> int | None:
         """Return the median of a 5-tuple's look-back windows, by the first detector that has it."""
-        first_open = self._first_open()
+        first_open = self._first_open(key[0])
         known = (detector.baseline_p50_ns(key, first_open) for detector in self._of_windows)
         return next((median_ns for median_ns in known if median_ns is not None), None)
 
@@ -237,7 +255,7 @@ class Detection:
     def _record(self, detector: Detector, decision: Decision) -> Anomaly:
         anomaly, state, event_at = decision.anomaly, decision.state, decision.event_ns // US_NS
         if state is AnomalyState.ONSET:
-            self._onsets_ns[anomaly.key, detector.kind] = decision.event_ns
+            self._onsets.add((anomaly.key, detector.kind))
         agent, src, dst, flow = anomaly.key
         evidence = anomaly.evidence
         return Anomaly(

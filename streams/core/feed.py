@@ -11,10 +11,9 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from schemas import topics
-from schemas.bounds import MAX_TIME_US, arrival_of, bound_of
+from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.columns.blocks import Block, Blocks
-from schemas.units import US_NS
 from streams.columns.round_kernel import ROUNDS
 from streams.core.machine import PartitionMachine
 from streams.core.metrics import Metric
@@ -39,7 +38,7 @@ class RoundMessage(Protocol):
         ...
 
 
-STARTED_AT: Final = bound_of(topics.PROBE_ROUND.name, "started_at")
+NOT_KNOWN: Final = -1
 
 M = TypeVar("M", bound=RoundMessage)
 
@@ -92,11 +91,11 @@ class Feed:
 
     def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
         """Process messages in order; yield what they publish, in order."""
-        latest_us = np.array([_latest_us(m) for m in messages], np.int64)
+        arrivals_ns = np.array([_arrival_ns(m) for m in messages], np.int64)
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
             while at < len(block):
-                at, outputs = self._machine.process_plain(block, at, latest_us[block.first :])
+                at, outputs = self._machine.process_plain(block, at, arrivals_ns[block.first :])
                 if outputs:
                     yield Processed(outputs)
                 if at < len(block):
@@ -118,13 +117,14 @@ class Feed:
         """Process a message by itself; the kernel learns what it did not know in `block`."""
         self._machine.counts["rounds_alone"] += 1
         offset = int(message.offset() or 0)
+        arrival_ns = arrival_of(message.timestamp())
         try:
             datum = self._codec.decode_datum(
                 topics.PROBE_ROUND,
                 message.value() or b"",
                 partition=self._partition,
                 offset=offset,
-                arrival_ns=arrival_of(message.timestamp()),
+                arrival_ns=arrival_ns,
             )
         except OutOfBoundsError as error:
             ahead = error.found.ahead
@@ -132,7 +132,7 @@ class Feed:
         except DecodeError as error:
             return Processed(refused=Refused(message, error, "undecodable"))
         try:
-            outputs = self._machine.process(datum, offset)
+            outputs = self._machine.process(datum, offset, arrival_ns)
         except RefusedRoundError as error:
             reason = DecodeError(
                 str(error), topic=topics.PROBE_ROUND.name, partition=self._partition, offset=offset
@@ -143,12 +143,10 @@ class Feed:
         return Processed(outputs)
 
 
-def _latest_us(message: RoundMessage) -> int:
-    """Return how late a round may start that arrived then."""
+def _arrival_ns(message: RoundMessage) -> int:
+    """Return when a message arrived, for kernels; negative: not known."""
     arrival_ns = arrival_of(message.timestamp())
-    if arrival_ns is None or STARTED_AT.ahead_ns is None:
-        return MAX_TIME_US
-    return (arrival_ns + STARTED_AT.ahead_ns) // US_NS
+    return NOT_KNOWN if arrival_ns is None else arrival_ns
 
 
 def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes:

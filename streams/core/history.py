@@ -172,6 +172,11 @@ class BackgroundHistory:
         self._flows: PublishedFlows | None = None
         self._waiting: list[FeatureBatch] = []
 
+    @property
+    def settled(self) -> bool:
+        """Whether no window waits, and none is being read."""
+        return self._earlier is None
+
     def expect(self, earlier: Earlier) -> None:
         """Let new windows wait until the earlier ones have been read."""
         self._earlier = earlier

@@ -1,10 +1,10 @@
 """The state machine of one partition: rounds in, windows, anomalies and progress marks out.
 
-Every output is a function of the partition's log alone: of event times, never of
-the clock on the wall, of batches or of restarts. For each round, in this order:
-what its probes show; windows that its time closes and what they show; on the
-refresh grid, the open anomalies once more; on the progress grid, how far the
-partition is decided.
+Every output is a function of the partition's log alone: of its records and the times at which the
+broker took them, never of the clock on the wall, of batches or of restarts. For each round, in this
+order: what its probes show; when its arrival passes the progress grid, the windows that agents'
+clocks close and what these show; on the refresh grid, the open anomalies once more; on the progress
+grid, how far the partition is decided.
 
 While it is not `live`, rounds have an effect on the state only. After a restart the machine
 processes the look-back this way; then it gets the published tail by `restore`, or by `rebuild`
@@ -18,11 +18,11 @@ from schemas.columns.arrays import Int64s
 from schemas.columns.blocks import Block
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
-from schemas.units import US_NS
+from schemas.units import MS_NS, US_NS
 from streams.columns.rounds import RoundColumns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.core.anchors import Anchor, retire_ns
-from streams.core.clock import ClockState
+from streams.core.clock import ClockState, max_open_ns
 from streams.core.detection import Detection
 from streams.core.history import Earlier
 from streams.core.outputs import (
@@ -50,7 +50,7 @@ class PartitionMachine(PartitionState):
     anchor
         Where the log is entered, and the clock there.
     floor_ns
-        Results before this time are in published windows already.
+        Results before this time are in published windows of another length.
     publish_windows
         Whether windows are among the outputs; their anomalies are in any case.
     detectors
@@ -79,9 +79,8 @@ class PartitionMachine(PartitionState):
         self.window_sink: Callable[[WindowBatch], None] | None = None
         self.live = True
         self._plain = PlainRounds(self)
-        self._first_open = self.windows.first_open
         self.detection = Detection(
-            config, identity.cluster, self.recent, lambda: self.windows.first_open, detectors
+            config, identity.cluster, self.recent, self._first_open, detectors
         )
 
     @property
@@ -91,21 +90,27 @@ class PartitionMachine(PartitionState):
 
     @property
     def closed_ns(self) -> int:
-        """Time up to which windows are closed."""
-        return self.windows.closed_ns
+        """Event time up to which windows of the agent that is furthest are closed."""
+        return self.agents.closed_ns
 
     def history_starts_ns(self) -> tuple[int, int]:
-        """Return from which event times on `restore` needs published windows and anomalies."""
-        config = self.config
-        windows_ns = self.closed_ns - self.detection.history_ns
+        """Return since which arrivals `restore` needs published windows and anomalies."""
         # Clearings within the look-back windows, and the last refresh.
-        span_ns = (config.lookback_windows + 4) * config.window_ns + 2 * REFRESH_STEP_NS
-        return max(windows_ns, 0), max(self.closed_ns - span_ns, 0)
+        span_ns = (self.config.lookback_windows + 4) * self.config.window_ns + 2 * REFRESH_STEP_NS
+        return self._published_since(self.detection.history_ns), self._published_since(span_ns)
 
     @property
     def lookback_start_ns(self) -> int:
-        """Event time from which on `rebuild` needs published windows."""
-        return max(self.closed_ns - self.detection.lookback_ns, 0)
+        """Arrival since which `rebuild` needs published windows."""
+        return self._published_since(self.detection.lookback_ns)
+
+    def _published_since(self, span_ns: int) -> int:
+        """Return when the first windows of such a span of event time were closed, at the latest.
+
+        For agents whose clocks run at the right speed, whatever they say.
+        """
+        closed_ns = (self.clock.arrival_ns or 0) - max_open_ns(self.config) - REFRESH_STEP_NS
+        return max(closed_ns - span_ns, 0)
 
     @property
     def open_anomalies(self) -> int:
@@ -115,12 +120,14 @@ class PartitionMachine(PartitionState):
     @property
     def progress_at(self) -> int | None:
         """Last grid point passed, microseconds; None before the first round."""
-        if self.clock.watermark_ns is None:
-            return None
-        return self.clock.reach_ns // PROGRESS_STEP_NS * PROGRESS_STEP_NS // US_NS
+        return None if self.clock.arrival_ns is None else self.clock.grid_ns // US_NS
 
     def process(
-        self, datum: dict[str, Any], offset: int, columns: RoundColumns | None = None
+        self,
+        datum: dict[str, Any],
+        offset: int,
+        arrival_ns: int | None = None,
+        columns: RoundColumns | None = None,
     ) -> list[Output]:
         """Process the round at `offset`; return what is published of it, in order.
 
@@ -128,6 +135,8 @@ class PartitionMachine(PartitionState):
         ----------
         datum
             As decoded; with `columns` it need not hold the results.
+        arrival_ns
+            When the broker took it; None: not known, then the time of its latest probe counts.
         columns
             The datum as columns, where the caller has them already.
 
@@ -136,18 +145,18 @@ class PartitionMachine(PartitionState):
         RefusedRoundError
             If the round cannot count; the state knows it was there.
         """
-        step = observe_round(self, datum, offset, columns)
+        step = observe_round(self, datum, offset, arrival_ns, columns)
         return [] if step is None else self._finish_round(step)
 
-    def process_plain(self, block: Block, at: int, latest_us: Int64s) -> tuple[int, list[Output]]:
+    def process_plain(self, block: Block, at: int, arrivals_ns: Int64s) -> tuple[int, list[Output]]:
         """Process plain rounds from number `at` of a block on.
 
         Whether a round goes through here or through `process` changes no output.
 
         Parameters
         ----------
-        latest_us
-            How late each round of the block may start, by its arrival.
+        arrivals_ns
+            When each round of the block arrived; negative: not known.
 
         Returns
         -------
@@ -157,7 +166,7 @@ class PartitionMachine(PartitionState):
             What the rounds publish, in order.
         """
         outputs: list[Output] = []
-        for entered in self._plain.observe(block, at, latest_us, lambda: not self.open_anomalies):
+        for entered in self._plain.observe(block, at, arrivals_ns, lambda: not self.open_anomalies):
             if isinstance(entered, UnfinishedRound):
                 outputs += self._finish_round(entered)
                 continue
@@ -176,36 +185,72 @@ class PartitionMachine(PartitionState):
         """Return what is published of a round that is in windows and rings already."""
         self.detection.begin_round()
         anomalies = self.detection.observe_results(step.results, decide=self.live)
-        watermark_ns = self.clock.watermark_ns or 0
-        closed = self.windows.close(watermark_ns - self.config.lateness_ns)
-        return self._outputs(step.before, anomalies, closed)
-
-    def _outputs(
-        self, before: ClockState, anomalies: list[Anomaly], closed: list[ClosedWindow]
-    ) -> list[Output]:
-        """Return what is published of a round: by its probes, its windows, its time."""
-        if not self.live:
-            self._retire(before)
-            self._first_open = self.windows.first_open
-            return []
         outputs = [anomaly_output(a) for a in anomalies]
-        for window in closed:
-            batch = window_batch(window, self.recent, self.identity.cluster, self.config.window_ns)
-            self.counts["windows"] += len(batch)
-            if self.window_sink is not None:
-                self.window_sink(batch)
-            elif self._publish_windows:
-                outputs += [window_output(r) for r in batch.records()]
-            judged = self.detection.observe_windows(window.index, batch)
-            outputs += [anomaly_output(a) for a in judged]
-        first_open = self.windows.first_open
-        judged = self.detection.observe_closed(self._first_open, first_open)
-        self._first_open = first_open
-        outputs += [anomaly_output(a) for a in [*judged, *self._observe_time(before)]]
+        if _crossed(step.before, self.clock, PROGRESS_STEP_NS) is not None:
+            outputs += self._pass_grid(step.before)
+        elif step.crowded:
+            # A backlog comes faster than the grid is passed.
+            outputs += self._close_windows(overdue=False)
         self.counts["anomalies"] += sum(
             isinstance(o.record, Anomaly) and o.record.kind is not AnomalyKind.PROGRESS
             for o in outputs
         )
+        return outputs
+
+    def _pass_grid(self, before: ClockState) -> list[Output]:
+        """Return what is published as arrival passes a point of the progress grid."""
+        refresh_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
+        outputs = self._close_windows(overdue=refresh_ns is not None)
+        if refresh_ns is not None:
+            if self.live:
+                anomalies = self.detection.refresh(refresh_ns, self.clock.active_ns, self._now_ns)
+                outputs += [anomaly_output(a) for a in anomalies]
+            self._forget()
+        if self.live:
+            grid_ns = self.clock.grid_ns
+            outputs += [anomaly_output(a) for a in self.detection.observe_time(grid_ns)]
+            outputs.append(anomaly_output(self._progress(grid_ns)))
+        return outputs
+
+    def _close_windows(self, *, overdue: bool) -> list[Output]:
+        """Close the windows that their agents' clocks have passed; return what is published.
+
+        With `overdue` also those that have been open for too long.
+        """
+        numbers, after = self.agents.due(self.clock.active_ns, overdue=overdue)
+        names = [self.agents.table.key(number) for number in numbers.tolist()]
+        moved = {
+            name: (first, last)
+            for name, first, last in zip(
+                names,
+                self.agents.table["first_open"][numbers].tolist(),
+                after.tolist(),
+                strict=True,
+            )
+        }
+        closed = self.windows.close(numbers, after, self.clock.active_ns)
+        self.agents.closable = False
+        if not self.live:
+            return []
+        outputs = self._publish_closed(closed)
+        outputs += [anomaly_output(a) for a in self.detection.observe_closed(moved)]
+        return outputs
+
+    def _publish_closed(self, closed: list[ClosedWindow]) -> list[Output]:
+        """Return windows, unless they go elsewhere, and what detectors see in them."""
+        outputs: list[Output] = []
+        closed_ms = self.clock.grid_ns // MS_NS
+        for window in closed:
+            batch = window_batch(
+                window, self.recent, self.identity.cluster, self.config.window_ns, closed_ms
+            )
+            self.counts["windows"] += len(batch)
+            if self.window_sink is not None:
+                self.window_sink(batch)
+            elif self._publish_windows:
+                outputs += [window_output(record, closed_ms) for record in batch.records()]
+            judged = self.detection.observe_windows(window.index, batch)
+            outputs += [anomaly_output(a) for a in judged]
         return outputs
 
     def restore(self, windows: Iterable[PathWindow], anomalies: Iterable[Anomaly]) -> None:
@@ -239,49 +284,37 @@ class PartitionMachine(PartitionState):
         They begin with the first of `history_starts_ns`, and end where new ones begin. The
         machine waits for them when a decision needs them, which is at the end of a block.
         """
-        self.detection.expect(earlier, self.clock.watermark_ns or 0)
+        self.detection.expect(earlier, self._now_ns)
 
     def add_earlier(self, part: WindowColumns) -> None:
         """Add expected windows, in order, all of one reader; from one other thread."""
         self.detection.add_earlier(part)
-
-    def _observe_time(self, before: ClockState) -> list[Anomaly]:
-        """Return what the passing of time brings: refreshes, clearings, a progress mark."""
-        anomalies: list[Anomaly] = []
-        grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
-        if grid_ns is not None:
-            # Until the next refresh a restart may begin to read up to so much later than now.
-            known_ns = self.history_starts_ns()[1] + 2 * self.config.window_ns
-            anomalies += self.detection.refresh(grid_ns, known_ns)
-            self._retire(before)
-        grid_ns = _crossed(before, self.clock, PROGRESS_STEP_NS)
-        if grid_ns is not None:
-            anomalies += self.detection.observe_time(grid_ns)
-            anomalies.append(self._progress(grid_ns))
-        return anomalies
 
     def _progress(self, grid_ns: int) -> Anomaly:
         return progress(
             self.identity.cluster, self.identity.partition, AnomalyState.ONGOING, grid_ns // US_NS
         )
 
-    def _retire(self, before: ClockState) -> None:
-        """On the refresh grid, forget the probes of 5-tuples that fell silent.
+    def _forget(self) -> None:
+        """Forget the probes of 5-tuples that fell silent, and what is too old for detectors."""
+        for row in self.forget_silent(self.clock.active_ns - retire_ns(self.config)):
+            self.detection.forget_row(row)
+        self.detection.forget_old()
 
-        By the watermark, which may stay behind the grid: it is what closes windows.
-        """
-        grid_ns = _crossed(before, self.clock, REFRESH_STEP_NS)
-        if grid_ns is not None:
-            now_ns = min(grid_ns, self.clock.watermark_ns or 0)
-            for row in self.forget_silent(now_ns - retire_ns(self.config)):
-                self.detection.forget_row(row)
+    def _first_open(self, agent: str) -> int:
+        """Return the index of an agent's first open window."""
+        return self.agents.first_open(agent, self.clock.arrival_ns or 0)
+
+    def _now_ns(self, agent: str) -> int:
+        """Return the present time by an agent's clock."""
+        return self.agents.now_ns(agent, self.clock)
 
 
 def _crossed(before: ClockState, after: ClockState, step_ns: int) -> int | None:
-    """Return the last grid point that the partition's reach has passed by this round."""
-    if after.watermark_ns is None:
+    """Return the last grid point that arrival has passed by this round."""
+    if after.arrival_ns is None:
         return None
-    grid_ns = after.reach_ns // step_ns * step_ns
-    if before.watermark_ns is not None and before.reach_ns >= grid_ns:
+    grid_ns = after.arrival_ns // step_ns * step_ns
+    if before.arrival_ns is not None and before.arrival_ns >= grid_ns:
         return None
     return grid_ns

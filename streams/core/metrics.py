@@ -14,6 +14,7 @@ Metric = Literal[
     "foreign",
     "invalid",
     "clock_ahead",
+    "beyond_limits",
     "windows",
     "anomalies",
     "already_published",

@@ -20,24 +20,25 @@ ID_CHARS: Final = 32
 class Output:
     """One record for the partition of the same number in another topic.
 
-    `identity` names what the record says, not its bytes: the same input gives
-    the same identity, also from a later version of the program.
+    `identity` names what the record says, not its bytes: the same input gives the same identity,
+    also from a later version of the program. `at_ms` is the record's timestamp, where its topic
+    keeps what a producer says: a window has the arrival that closed it.
     """
 
     topic: Topic
     key: str
     record: PathWindow | Anomaly
-    event_ms: int
+    at_ms: int
     identity: str
 
 
-def window_output(window: PathWindow) -> Output:
-    """Return the output of a window; its event time is its end."""
+def window_output(window: PathWindow, at_ms: int) -> Output:
+    """Return the output of a window that was closed at an arrival."""
     return Output(
         topics.PROBE_WINDOW,
         window.path_id,
         window,
-        window.window_end_at // 1000,
+        at_ms,
         window_identity(window),
     )
 
@@ -70,7 +71,7 @@ def anomaly_identity(
 
 
 def progress(cluster: str, partition: int, state: AnomalyState, event_at: int) -> Anomaly:
-    """Return a progress mark: all of the partition up to `event_at` is decided."""
+    """Return a progress mark: all that arrived before `event_at` is decided."""
     return Anomaly(
         cluster=cluster,
         anomaly_id=_digest("progress", str(partition), state.value, str(event_at)),

@@ -9,12 +9,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from schemas.columns.arrays import Int64s
 from streams.columns.index import FlowIndex, Names
 from streams.columns.rounds import RoundColumns, round_columns
 from streams.config import DetectionConfig
 from streams.core.anchors import Anchor, Anchors, horizon_ns
-from streams.core.clock import ClockState, SeenRounds, advance_clock
+from streams.core.clock import AgentClocks, ClockState, SeenRounds, advance_clock
 from streams.core.metrics import Metric
 from streams.core.windows import Windows
 from streams.detectors.base import ResultBatch
@@ -50,10 +52,13 @@ class UnfinishedRound:
         The clock before the round.
     results
         All of its results of 5-tuples that lost a probe in it or are watched.
+    crowded
+        Whether its agent has more windows open than there are slots for.
     """
 
     before: ClockState
     results: ResultBatch
+    crowded: bool = False
 
 
 class PartitionState:
@@ -66,7 +71,7 @@ class PartitionState:
     anchor
         Where the log is entered, and the clock there.
     floor_ns
-        Results before this time are in published windows already.
+        Results before this time are in published windows of another length.
     """
 
     def __init__(
@@ -77,32 +82,41 @@ class PartitionState:
         self.clock = anchor.clock
         self.counts: Counter[str] = Counter()
         self.anchors = Anchors(horizon_ns(config), anchor)
+        self.agents = AgentClocks(config, floor_ns)
         self.seen = SeenRounds(horizon_ns(config))
-        self.windows = Windows(config.window_ns, floor_ns, lateness_ns=config.lateness_ns)
-        self.recent = RecentProbes(anchor.clock.reach_ns)
+        self.windows = Windows(config, self.agents)
+        self.recent = RecentProbes(anchor.clock.active_ns)
         # Names and 5-tuples by their bytes, for the kernel.
         seed = secrets.randbits(SEED_BITS)
         self.names = Names(seed)
         self.index = FlowIndex(seed)
-        if anchor.clock.watermark_ns is not None:
-            self.windows.close(anchor.clock.watermark_ns - config.lateness_ns)
 
     def forget_silent(self, before_ns: int) -> list[int]:
-        """Forget the 5-tuples without results since `before_ns`; return their rows."""
+        """Forget the 5-tuples without results since `before_ns`; return their rows.
+
+        Agents that are silent for long are forgotten, too.
+        """
         rows = self.recent.retire(before_ns)
         for row in rows:
             self.index.forget(row)
+        agents = self.agents.forget_silent(self.clock.active_ns)
+        if agents:
+            self.names.forget(agents)
         return rows
 
 
 def observe_round(
-    state: PartitionState, datum: dict[str, Any], offset: int, columns: RoundColumns | None = None
+    state: PartitionState,
+    datum: dict[str, Any],
+    offset: int,
+    arrival_ns: int | None,
+    columns: RoundColumns | None = None,
 ) -> UnfinishedRound | None:
     """Enter any round into the state; None for a duplicate.
 
     Parameters
     ----------
-    datum, offset, columns
+    datum, offset, arrival_ns, columns
         As for `streams.core.machine.PartitionMachine.process`.
 
     Raises
@@ -117,24 +131,37 @@ def observe_round(
             "foreign", f"cluster {datum['cluster']!r} instead of {state.identity.cluster!r}"
         )
     columns = columns or _columns(datum)
-    clock, accepted = advance_clock(before, datum["agent_id"], columns.started_ns, columns.reach_ns)
-    if not accepted:
-        state.clock = clock
-        raise RefusedRoundError(
-            "clock_ahead", f"started_at={datum['started_at']} is not confirmed by others"
-        )
+    _check_room(state, datum["agent_id"], columns)
     state.counts["rounds"] += 1
-    identity = (
-        datum["agent_id"], datum["incarnation"], datum["round_seq"], columns.started_ns
-    )  # fmt: skip
-    if state.seen.seen_before(identity, clock.watermark_ns or 0):
+    clock = advance_clock(before, columns.reach_ns if arrival_ns is None else arrival_ns)
+    agent = state.agents.meet(datum["agent_id"], columns.started_ns, clock)
+    latest_ns = int(state.agents.table["latest_ns"][agent])
+    identity = agent, datum["incarnation"], datum["round_seq"], columns.started_ns
+    if state.seen.seen_before(identity, latest_ns, clock.active_ns):
         state.counts["duplicate"] += columns.count
         rows, here = state.recent.known_rows(columns.keys)
-        state.windows.add_repeats(rows, columns.sent_ns[here])
+        state.windows.add_repeats(agent, rows, columns.sent_ns[here])
         return None
     state.clock = clock
-    state.recent.advance(clock.reach_ns)
-    return UnfinishedRound(before, _observe_results(state, columns))
+    state.agents.observe_round(agent, columns.started_ns, columns.reach_ns, clock.active_ns)
+    state.recent.advance(clock.active_ns)
+    results = _observe_results(state, agent, columns)
+    return UnfinishedRound(before, results, state.windows.is_crowded(agent, columns.reach_ns))
+
+
+def _check_room(state: PartitionState, agent: str, columns: RoundColumns) -> None:
+    """Refuse a round whose agent or 5-tuples are more than the partition may hold."""
+    config = state.config
+    if state.agents.table.find(agent) is None and len(state.agents) >= config.max_agents:
+        raise RefusedRoundError(
+            "beyond_limits", f"agent {agent!r} is beyond max_agents={config.max_agents}"
+        )
+    if len(state.recent.flows) + columns.count > config.max_flows:
+        new = state.recent.flows.find_all(columns.keys).count(None)
+        if len(state.recent.flows) + new > config.max_flows:
+            raise RefusedRoundError(
+                "beyond_limits", f"{new} new 5-tuples are beyond max_flows={config.max_flows}"
+            )
 
 
 def _columns(datum: dict[str, Any]) -> RoundColumns:
@@ -144,13 +171,14 @@ def _columns(datum: dict[str, Any]) -> RoundColumns:
         raise RefusedRoundError("invalid", str(error)) from error
 
 
-def _observe_results(state: PartitionState, columns: RoundColumns) -> ResultBatch:
-    """Enter the results that come in time into windows and rings; return them."""
+def _observe_results(state: PartitionState, agent: int, columns: RoundColumns) -> ResultBatch:
+    """Enter the results into windows, but for late ones, and into rings; return them."""
     rows = state.recent.rows(columns.keys)
-    timely = state.windows.add_round(rows, columns)
+    timely = state.windows.add_round(agent, rows, columns)
     state.counts["results"] += columns.count
     state.counts["late"] += columns.count - int(timely.sum())
     before_ns: Int64s = state.recent.flows["last_ns"][rows]
     if columns.count:
-        state.recent.count_round(columns, rows, timely)
-    return ResultBatch(rows[timely], columns.sent_ns[timely], columns.ok[timely], before_ns[timely])
+        state.recent.count_round(columns, rows, state.clock.active_ns)
+    active_ns = np.full(columns.count, state.clock.active_ns)
+    return ResultBatch(rows, columns.sent_ns, active_ns, columns.ok, before_ns)

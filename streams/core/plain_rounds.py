@@ -1,7 +1,7 @@
 """The plain rounds of a partition, entered into its state by the kernel."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from streams.core import absorb
 from streams.core.absorb import (
     GRIDS,
     MOST_RESULTS,
+    AgentArrays,
     Bounds,
     NoteArrays,
     RecentArrays,
     SeenArrays,
 )
-from streams.core.clock import ClockState
+from streams.core.clock import CLUSTER_NUMBER
 from streams.core.partition import PartitionState, UnfinishedRound
 from streams.detectors.base import ResultBatch
 
@@ -50,8 +51,7 @@ class PlainRounds:
 
     def __init__(self, state: PartitionState) -> None:
         self._state = state
-        self._cluster = state.seen.number(state.identity.cluster)
-        state.names.enter(self._cluster, state.identity.cluster)
+        state.names.enter(CLUSTER_NUMBER, state.identity.cluster)
         self._fields = np.zeros((len(Field), 1), np.int64)
         self._items = np.zeros((ITEMS, MOST_RESULTS), np.int64)
         self._rows = np.zeros(MOST_RESULTS, np.int32)
@@ -59,6 +59,7 @@ class PlainRounds:
         self._notes = NoteArrays(
             row=np.zeros(MOST_RESULTS, np.int64),
             sent_ns=np.zeros(MOST_RESULTS, np.int64),
+            active_ns=np.zeros(MOST_RESULTS, np.int64),
             ok=np.zeros(MOST_RESULTS, np.bool_),
             before_ns=np.zeros(MOST_RESULTS, np.int64),
             sampled=np.zeros(MOST_RESULTS, np.bool_),
@@ -66,14 +67,14 @@ class PlainRounds:
         )
 
     def observe(
-        self, block: Block, at: int, latest_us: Int64s, is_quiet: Callable[[], bool]
+        self, block: Block, at: int, arrivals_ns: Int64s, is_quiet: Callable[[], bool]
     ) -> Iterator[DeferredNotes | UnfinishedRound]:
         """Enter plain rounds from number `at` of a block on, until one is not plain.
 
         Parameters
         ----------
-        latest_us
-            How late each round of the block may start, by its arrival.
+        arrivals_ns
+            When each round of the block arrived; negative: not known.
         is_quiet
             Whether no anomaly is open.
 
@@ -84,10 +85,9 @@ class PlainRounds:
         """
         state = self._state
         while block.plan is not None and at < len(block):
-            watermark_ns = state.clock.watermark_ns
-            if watermark_ns is None or state.clock.ahead_rounds:
+            if state.clock.arrival_ns is None:
                 return
-            at, why = self._run(block, block.plan, at, watermark_ns, latest_us, quiet=is_quiet())
+            at, why = self._run(block, block.plan, at, arrivals_ns, quiet=is_quiet())
             now, notes = self._now, self._notes
             end, due = int(now[absorb.NOTED]), why == absorb.DUE
             last = end - int(now[absorb.NOTED_LAST]) if due else end
@@ -99,7 +99,7 @@ class PlainRounds:
             if why == absorb.NO_ROOM:
                 # Whichever array was full.
                 state.windows.spill_slots()
-                state.seen.make_room((state.clock.watermark_ns or 0) - state.seen.horizon_ns)
+                state.seen.make_room(state.clock.active_ns - state.seen.horizon_ns)
             elif why != absorb.DUE:
                 return
 
@@ -107,18 +107,19 @@ class PlainRounds:
         """Return the round of these notes."""
         now, notes, own = self._now, self._notes, slice(first, end)
         counted = notes.sampled[own]
+        recent = self._state.recent
         for row, sent_ns in zip(
             notes.row[own][counted].tolist(), notes.sent_ns[own][counted].tolist(), strict=True
         ):
-            self._state.recent.note_loss(row, sent_ns)
-        before = ClockState(int(now[absorb.BEFORE_WATERMARK_NS]), int(now[absorb.BEFORE_REACH_NS]))
+            recent.note_loss(row, sent_ns, recent.head_s)
+        before = replace(self._state.clock, arrival_ns=int(now[absorb.BEFORE_ARRIVAL_NS]))
         return UnfinishedRound(before, self._results(first, end))
 
     def _results(self, first: int, end: int) -> ResultBatch:
         notes = self._notes
         return ResultBatch(
-            notes.row[first:end], notes.sent_ns[first:end], notes.ok[first:end],
-            notes.before_ns[first:end],
+            notes.row[first:end], notes.sent_ns[first:end], notes.active_ns[first:end],
+            notes.ok[first:end], notes.before_ns[first:end],
         )  # fmt: skip
 
     def learn(self, block: Block, at: int, datum: Mapping[str, Any]) -> None:
@@ -135,7 +136,7 @@ class PlainRounds:
         rows = np.array(known, np.int64)
         if self._is_known(rows):
             return
-        number = state.seen.number(agent)
+        number = state.agents.table.row(agent)
         state.names.enter(number, agent)
         spans = np.zeros((len(rows), 2), np.int64)
         scratch = np.zeros((max(len(Field), ITEMS), 1), np.int64)
@@ -152,26 +153,25 @@ class PlainRounds:
         block: Block,
         plan: Plan,
         at: int,
-        watermark_ns: int,
-        latest_us: Int64s,
+        arrivals_ns: Int64s,
         *,
         quiet: bool,
     ) -> tuple[int, int]:
         """Let the kernel run with the partition's clock and arrays."""
         state, now = self._state, self._now
-        clock = state.clock
-        now[absorb.WATERMARK_NS], now[absorb.REACH_NS] = watermark_ns, clock.reach_ns
+        clock, agents = state.clock, state.agents
+        arrival_ns = clock.arrival_ns or 0
+        now[absorb.ARRIVAL_NS] = arrival_ns
         now[absorb.HEAD_S] = state.recent.head_s
+        now[absorb.CLOSABLE] = agents.closable
         now[absorb.RESULTS] = now[absorb.ROUNDS] = 0
-        window_ns, first_open = state.windows.window_ns, state.windows.first_open
         bounds = Bounds(
-            cluster=self._cluster,
-            window_ns=window_ns,
-            closed_ns=state.windows.entry_ns,
-            first_open=first_open,
+            cluster=CLUSTER_NUMBER,
+            window_ns=state.config.window_ns,
+            lateness_ns=state.config.lateness_ns,
+            paused_ns=clock.paused_ns,
             step_ns=PROGRESS_STEP_NS,
-            due_ns=(clock.reach_ns // REFRESH_STEP_NS + 1) * REFRESH_STEP_NS,
-            close_ns=(first_open + 1) * window_ns + state.config.lateness_ns,
+            due_ns=(arrival_ns // REFRESH_STEP_NS + 1) * REFRESH_STEP_NS,
             anchor_ns=state.anchors.due_ns,
             quiet=quiet,
         )
@@ -181,7 +181,7 @@ class PlainRounds:
             block.data,
             block.starts,
             block.ends,
-            latest_us,
+            arrivals_ns,
             at,
             plan,
             state.names.arrays,
@@ -205,10 +205,18 @@ class PlainRounds:
             ),
             state.windows.slots,
             self._notes,
-            SeenArrays(used=seen.used, rounds=seen.rounds, latest_ns=seen.latest_ns),
+            SeenArrays(used=seen.used, rounds=seen.rounds),
+            AgentArrays(
+                latest_ns=agents.table["latest_ns"],
+                reach_ns=agents.table["reach_ns"],
+                first_open=agents.table["first_open"],
+                entry_ns=agents.table["entry_ns"],
+                heard_ns=agents.table["heard_ns"],
+            ),
         )
+        agents.closable = bool(now[absorb.CLOSABLE])
         if now[absorb.ROUNDS]:
-            state.clock = ClockState(int(now[absorb.WATERMARK_NS]), int(now[absorb.REACH_NS]))
+            state.clock = replace(clock, arrival_ns=int(now[absorb.ARRIVAL_NS]))
             state.recent.head_s = int(now[absorb.HEAD_S])
             state.counts["rounds"] += int(now[absorb.ROUNDS])
             state.counts["results"] += int(now[absorb.RESULTS])

@@ -30,6 +30,7 @@ class WindowBatch:
     Attributes
     ----------
     start_at, end_at : microseconds
+    closed_ms : arrival that closed them, milliseconds
     rows : (n,) int64; rows of the 5-tuples in `streams.detectors.recent`, until one is retired
     key_of : gives the 5-tuple of a row
     values : (n, len(COLUMNS)) int64; `NONE` where no probe answered or nothing was measured
@@ -40,6 +41,7 @@ class WindowBatch:
     cluster: str
     start_at: int
     end_at: int
+    closed_ms: int
     rows: Int64s
     key_of: Callable[[int], FlowKey]
     values: Int64s
@@ -109,7 +111,7 @@ class WindowBatch:
 
 
 def window_batch(
-    window: ClosedWindow, recent: RecentProbes, cluster: str, window_ns: int
+    window: ClosedWindow, recent: RecentProbes, cluster: str, window_ns: int, closed_ms: int
 ) -> WindowBatch:
     """Return the closed windows of an index, sorted; their rows are those of `recent`."""
     order = np.argsort(recent.rank(window.rows))
@@ -118,6 +120,7 @@ def window_batch(
         cluster=cluster,
         start_at=window.index * window_ns // US_NS,
         end_at=(window.index + 1) * window_ns // US_NS,
+        closed_ms=closed_ms,
         rows=rows,
         key_of=recent.flows.key,
         values=window.values[order],

@@ -1,4 +1,4 @@
-"""Event-time tumbling windows per 5-tuple: exact statistics, closed all at once.
+"""Event-time tumbling windows per 5-tuple: exact statistics, closed for many agents at once.
 
 A result belongs to the window that holds its sending time. The kernel for plain rounds
 (`streams.core.absorb`) writes results into tables of fixed size, the slots of the open windows.
@@ -18,7 +18,10 @@ from streams.columns.closing import Chunk, Values
 from streams.columns.quantities import COUNT
 from streams.columns.rounds import RoundColumns
 from streams.columns.slots import slot_values
+from streams.columns.table import FIRST_ROWS, grown
+from streams.config import DetectionConfig
 from streams.core.absorb import OPEN_WINDOWS, SPILL, SlotArrays
+from streams.core.clock import AgentClocks
 
 # Probes of a 5-tuple in a window: once a second for half a minute, and some sent again.
 FIRST_SLOTS: Final = 32
@@ -35,7 +38,7 @@ LARGE_BYTES: Final = 16 * 2**20
 
 @dataclass(slots=True)
 class _Open:
-    """Chunks of one open window; `repeats` are rows of duplicate results."""
+    """Chunks of one window index; `repeats` are rows of duplicate results."""
 
     chunks: list[Chunk] = field(default_factory=list)
     repeats: list[Int64s] = field(default_factory=list)
@@ -60,14 +63,16 @@ class ClosedWindow:
 class Windows:
     """The open windows of one partition.
 
+    Each agent's windows are closed by its own clock (`streams.core.clock.AgentClocks`), so that at
+    one time windows of different indices are open.
+
     Parameters
     ----------
-    window_ns
-        Length of a window.
-    floor_ns
-        Windows that end by this time were closed before a restart.
-    lateness_ns
-        How long a window stays open after its end; the next ones are open meanwhile.
+    config
+        Length of a window, and how long it stays open after its end; the next ones are open
+        meanwhile.
+    agents
+        Which windows of each agent are open.
 
     Attributes
     ----------
@@ -75,14 +80,13 @@ class Windows:
         Results of the open windows that the kernel entered.
     """
 
-    def __init__(self, window_ns: int, floor_ns: int = 0, *, lateness_ns: int = 0) -> None:
-        self.window_ns = window_ns
+    def __init__(self, config: DetectionConfig, agents: AgentClocks) -> None:
+        self.window_ns = config.window_ns
+        self._agents = agents
         self._open: dict[int, _Open] = {}
-        # Windows with a smaller index are closed.
-        self._next = 0
-        # Results before this time were published by windows of another length.
-        self._floor_ns = floor_ns
-        count = min(OPEN_WINDOWS, 2 + lateness_ns // window_ns)
+        # Number of each 5-tuple's agent, by row.
+        self._agent_of = np.zeros(FIRST_ROWS, np.int64)
+        count = min(OPEN_WINDOWS, 2 + config.lateness_ns // config.window_ns)
         self._slots_wanted = FIRST_SLOTS
         self.slots = SlotArrays(
             counts=np.zeros((count, 0), np.int32),
@@ -92,63 +96,60 @@ class Windows:
             spill=np.zeros((count, COUNT, SPILL), np.int64),
         )
 
-    @property
-    def closed_ns(self) -> int:
-        """Time up to which all windows are closed."""
-        return max(self._next * self.window_ns, self._floor_ns)
-
-    @property
-    def entry_ns(self) -> int:
-        """Results from this time on may be given to `add_chunk`.
-
-        After a restart it lies before `closed_ns`; results of published windows are dropped then.
-        Where the floor lies inside a window, only `add_round` can tell its results apart.
-        """
-        if self._floor_ns % self.window_ns:
-            return self.closed_ns
-        return self._next * self.window_ns
-
-    @property
-    def first_open(self) -> int:
-        """Index of the first window that is not closed."""
-        return self._next
-
-    def add_round(self, rows: Int64s, columns: RoundColumns) -> Bools:
+    def add_round(self, agent: int, rows: Int64s, columns: RoundColumns) -> Bools:
         """Add the results of a round; return which of them came in time."""
-        sent_ns = columns.sent_ns
-        timely = sent_ns >= self._next * self.window_ns
-        counted = timely & (sent_ns >= self._floor_ns)
+        if len(rows) and int(rows.max()) >= len(self._agent_of):
+            self._agent_of = grown(self._agent_of, 2 * int(rows.max()))
+        self._agent_of[rows] = agent
+        sent_ns, clocks = columns.sent_ns, self._agents.table
+        timely: Bools = sent_ns >= clocks["first_open"][agent] * self.window_ns
+        counted = timely & (sent_ns >= clocks["entry_ns"][agent])
         index = sent_ns // self.window_ns
         if counted.all() and len(index) and index.min() == index.max():
             # Usually a round lies in one window as a whole.
-            self.add_chunk(int(index[0]), rows, columns.values)
+            self._window(int(index[0])).chunks.append((rows, columns.values))
             return timely
         for window in np.unique(index[counted]).tolist():
             here = counted & (index == window)
-            self.add_chunk(window, rows[here], columns.values[:, here])
+            self._window(window).chunks.append((rows[here], columns.values[:, here]))
         return timely
 
-    def add_chunk(self, window: int, rows: Int64s, values: Int64s) -> None:
-        """Add results of one window that is open; -1 as in the chunks."""
-        if self._is_wanted(window):
-            self._window(window).chunks.append((rows, values))
+    def is_crowded(self, agent: int, reach_ns: int) -> bool:
+        """Return whether a probe at that time is in a window for which the agent has no slots."""
+        ahead = reach_ns // self.window_ns - int(self._agents.table["first_open"][agent])
+        return ahead >= len(self.slots.spilled)
 
-    def add_repeats(self, rows: Int64s, sent_ns: Int64s) -> None:
+    def add_repeats(self, agent: int, rows: Int64s, sent_ns: Int64s) -> None:
         """Note duplicate results in the windows that are still open."""
         index = sent_ns // self.window_ns
-        for window in np.unique(index[sent_ns >= self.closed_ns]).tolist():
+        entry_ns = self._agents.table["entry_ns"][agent]
+        for window in np.unique(index[sent_ns >= entry_ns]).tolist():
             self._window(window).repeats.append(rows[index == window])
 
-    def close(self, until_ns: int) -> list[ClosedWindow]:
-        """Close all windows that end by `until_ns`, oldest first."""
-        upto = until_ns // self.window_ns
-        if upto <= self._next:
+    def close(self, numbers: Int64s, after: Int64s, active_ns: int) -> list[ClosedWindow]:
+        """Close windows of some agents; return them, lowest index first.
+
+        Parameters
+        ----------
+        numbers, after : (n,) int64
+            Agents, and the index of the first window of each that stays open.
+        active_ns
+            The partition's active time.
+        """
+        if not len(numbers):
             return []
         self.spill_slots()
-        self._next = upto
-        due = sorted(index for index in self._open if index < upto)
-        popped = [(index, self._open.pop(index)) for index in due]
-        closed = [self._closed(index, window) for index, window in popped]
+        before = self._agents.table["first_open"][numbers]
+        count = len(self.slots.spilled)
+        due = {index for index in self._open if before.min() <= index < after.max()}
+        for first in np.unique(before).tolist():
+            due.update(range(first, first + count))
+        closed = [
+            self._closed(index, numbers[here], numbers[here & (index < before + count)])
+            for index in sorted(due)
+            if (here := (before <= index) & (index < after)).any()
+        ]
+        self._agents.open_from(numbers, after, active_ns)
         return [window for window in closed if len(window.rows)]
 
     def fit_slots(self, rows: int) -> None:
@@ -166,32 +167,69 @@ class Windows:
         self.slots = slots._replace(counts=counts, values=values)
 
     def spill_slots(self) -> None:
-        """Make chunks of results without a slot; open windows that slots have results of.
-
-        Slots of a window that was closed before a restart are emptied.
-        """
-        slots, first = self.slots, self._next
+        """Make chunks of the results without a slot."""
+        slots = self.slots
         count = len(slots.spilled)
-        for place in range(count):
-            window = first + (place - first) % count
+        for place in np.flatnonzero(slots.spilled).tolist():
             used = int(slots.spilled[place])
-            if used:
-                rows = slots.spill_rows[place, :used].copy()
-                self.add_chunk(window, rows, slots.spill[place, :, :used].copy())
-                slots.spilled[place] = 0
-            if slots.counts[place].any():
-                if self._is_wanted(window):
-                    self._window(window)
-                else:
-                    slots.counts[place] = 0
+            rows, values = slots.spill_rows[place, :used], slots.spill[place, :, :used]
+            first = self._agents.table["first_open"][self._agent_of[rows]]
+            index = first + (place - first) % count
+            for window in np.unique(index).tolist():
+                here = index == window
+                self._window(window).chunks.append((rows[here], values[:, here]))
+            slots.spilled[place] = 0
 
-    def _values(self, window: int, chunks: list[Chunk]) -> Values:
-        """Return a window's values of each row; its slots are free afterwards."""
-        place = window % len(self.slots.spilled)
-        counts, slots = self.slots.counts[place], self.slots.values[place]
+    def _closed(self, index: int, numbers: Int64s, in_slots: Int64s) -> ClosedWindow:
+        """Take a window's results of some agents out; those of the latter may be in slots."""
+        window = self._open.pop(index, _Open())
+        mine, rest = self._parted(window, numbers)
+        if rest.chunks or rest.repeats:
+            self._open[index] = rest
+        rows, sent, ok, values = self._values(index, in_slots, mine.chunks)
+        return ClosedWindow(
+            index=index,
+            rows=rows,
+            sent=sent,
+            ok=ok,
+            repeats=_repeats(rows, mine.repeats),
+            values=values,
+        )
+
+    def _parted(self, window: _Open, numbers: Int64s) -> tuple[_Open, _Open]:
+        """Return what a window holds of some agents, and the rest."""
+        mine, rest = _Open(), _Open()
+        wanted = self._marked(numbers)
+        for rows, values in window.chunks:
+            here = wanted[self._agent_of[rows]]
+            if here.all():
+                mine.chunks.append((rows, values))
+            elif not here.any():
+                rest.chunks.append((rows, values))
+            else:
+                mine.chunks.append((rows[here], values[:, here]))
+                rest.chunks.append((rows[~here], values[:, ~here]))
+        for rows in window.repeats:
+            # The results of one round.
+            (mine if wanted[self._agent_of[rows[0]]] else rest).repeats.append(rows)
+        return mine, rest
+
+    def _marked(self, numbers: Int64s) -> Bools:
+        """Return marks of these agents, by number."""
+        marks = np.zeros(self._agents.table.capacity, np.bool_)
+        marks[numbers] = True
+        return marks
+
+    def _values(self, index: int, numbers: Int64s, chunks: list[Chunk]) -> Values:
+        """Return a window's values of each row of some agents; its slots are free afterwards."""
+        place = index % len(self.slots.spilled)
+        every, slots = self.slots.counts[place], self.slots.values[place]
+        mine = self._marked(numbers)[self._agent_of[: len(every)]]
+        mine = np.pad(mine, (0, len(every) - len(mine)))
+        counts = np.where(mine, every, 0).astype(np.int32)
         values = self._mixed(counts, slots, chunks) if chunks else slot_values(counts, slots)
-        counts[:] = 0
-        if slots.nbytes >= LARGE_BYTES:
+        every[mine] = 0
+        if slots.nbytes >= LARGE_BYTES and not every.any():
             # The next window needs memory only as its slots fill.
             memory.empty(slots)
         return values
@@ -209,20 +247,6 @@ class Windows:
         order = np.argsort(np.concatenate((plain[0], mixed[0])))
         joined = [np.concatenate(pair)[order] for pair in zip(plain, mixed, strict=True)]
         return joined[0], joined[1], joined[2], joined[3]
-
-    def _closed(self, index: int, window: _Open) -> ClosedWindow:
-        rows, sent, ok, values = self._values(index, window.chunks)
-        return ClosedWindow(
-            index=index,
-            rows=rows,
-            sent=sent,
-            ok=ok,
-            repeats=_repeats(rows, window.repeats),
-            values=values,
-        )
-
-    def _is_wanted(self, window: int) -> bool:
-        return (window + 1) * self.window_ns > self._floor_ns
 
     def _window(self, index: int) -> _Open:
         window = self._open.get(index)

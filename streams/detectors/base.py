@@ -12,7 +12,7 @@ with its family, and a version of the schema; CONTRIBUTING has the recipe.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Protocol, Self
 
@@ -38,6 +38,10 @@ P75: Final = 2
 
 # Gives the median round trip of a 5-tuple's look-back windows, None without one.
 Baseline = Callable[[FlowKey], int | None]
+# Gives the index of an agent's first open window.
+FirstOpen = Callable[[str], int]
+# By agent, the index of its first open window before some of its windows closed, and now.
+Moved = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +96,18 @@ class ResultBatch:
     rows : (n,) int64
         Rows of the 5-tuples in `RecentProbes.flows`.
     sent_ns : (n,) int64
-        Sending time of each probe.
+        Sending time of each probe, by its agent's clock.
+    active_ns : (n,) int64
+        Active time at which its round arrived (`streams.core.clock`).
     ok : (n,) bool
         Whether it was answered.
     before_ns : (n,) int64
-        Sending time of the 5-tuple's latest probe before the round, `NEVER_NS` for none.
+        Active time of the 5-tuple's latest result before the round, `NEVER_NS` for none.
     """
 
     rows: Int64s
     sent_ns: Int64s
+    active_ns: Int64s
     ok: Bools
     before_ns: Int64s
 
@@ -254,7 +261,7 @@ class Detector(ABC):
         anomaly = self.open[key]
         return self._end(anomaly, event_ns, replace(anomaly.evidence, value=None))
 
-    def restore(self, published: Sequence[Anomaly], first_open: int) -> None:
+    def restore(self, published: Sequence[Anomaly], first_open: FirstOpen) -> None:
         """After a restart, set the open anomalies from the tail of the topic.
 
         Parameters
@@ -262,7 +269,7 @@ class Detector(ABC):
         published
             Anomalies of all kinds, in the topic's order.
         first_open
-            Index of the first open window, for detectors that observe windows.
+            First open windows of agents, for detectors that observe windows.
         """
         del first_open
         self.open.clear()
@@ -340,7 +347,7 @@ class ProbeDetector(Detector):
         """
 
     def observe_time(self, grid_ns: int) -> list[Decision]:
-        """Return what is decided as event time passes a point of the progress grid."""
+        """Return what is decided as arrival passes a point of the progress grid."""
         del grid_ns
         return []
 
@@ -368,23 +375,21 @@ class WindowDetector(Detector):
 
     @property
     def windows_per_decision(self) -> int:
-        """`observe_closed` decides when a block of so many windows has closed; 0: never."""
+        """`observe_closed` decides when an agent has closed a block of so many; 0: never."""
         return 1
 
     @abstractmethod
     def observe_windows(self, windows: FeatureBatch) -> list[Decision]:
         """Observe closed windows, in the order of their indices; return what they decide."""
 
-    def observe_closed(self, before: int, after: int) -> list[Decision]:
-        """Return what is decided, and forget what is old, as windows have closed.
-
-        Parameters
-        ----------
-        before, after
-            Index of the first open window, before and now.
-        """
-        del before, after
+    def observe_closed(self, moved: Moved) -> list[Decision]:
+        """Return what is decided as windows of some agents have closed."""
+        del moved
         return []
+
+    def forget_old(self, first_open: FirstOpen) -> None:
+        """Forget 5-tuples whose windows are too old to matter."""
+        del first_open
 
     def baseline_p50_ns(self, key: FlowKey, first_open: int) -> int | None:
         """Return the median round trip of a 5-tuple's look-back windows, None if not known."""
@@ -395,7 +400,7 @@ class WindowDetector(Detector):
     def restore_windows(self, windows: FeatureBatch) -> None:
         """After `restore`, observe published windows, in the order of the topic."""
 
-    def end_restore(self, first_open: int) -> None:
+    def end_restore(self, first_open: FirstOpen) -> None:
         """After all published windows, set what depends on them together."""
         del first_open
 

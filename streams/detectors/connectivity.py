@@ -1,4 +1,6 @@
-"""Lost connectivity: consecutive losses of a 5-tuple, in the order of sending.
+"""Lost connectivity: consecutive losses of a 5-tuple, in the order of the log.
+
+An agent's rounds stand in the log in the order in which they were made.
 
 Three losses in a row are an onset in the very round that brings the third; as
 many answers in a row clear it. On a link that loses 10 % such a run happens by
@@ -7,11 +9,10 @@ the last seconds' probes were lost: a cut shows all of them lost, a lossy link a
 mixture, and it clears at the next answers.
 
 State is kept only of 5-tuples with a recent loss; healthy ones cost nothing. It is a function
-of the 5-tuple's results of the last `RUN_NS`, not of what was decided: a restart rebuilds it
-from the log.
+of the 5-tuple's results that arrived in the last `RUN_NS` of active time, not of what was decided:
+a restart rebuilds it from the log.
 """
 
-from bisect import insort
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -44,8 +45,17 @@ CUT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """One probe of a 5-tuple: when its result arrived, in active time, and when it was sent."""
+
+    active_ns: int
+    sent_ns: int
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """The latest results of a 5-tuple that are all alike."""
+    """The latest results of a 5-tuple that are all alike; sending times of the first and last."""
 
     lost: bool
     count: int
@@ -56,7 +66,7 @@ class Run:
 
 
 class Runs:
-    """Recent results of the 5-tuples that lost a probe, by row.
+    """Recent results of the 5-tuples that lost a probe, by row, in the order of the log.
 
     Parameters
     ----------
@@ -66,15 +76,16 @@ class Runs:
     Examples
     --------
     >>> runs = Runs(3)
-    >>> [runs.observe(0, second * SECOND_NS, True, None).count for second in range(3)]
+    >>> times = [second * SECOND_NS for second in range(4)]
+    >>> [runs.observe(0, Result(time, time, True), None).count for time in times[:3]]
     [1, 2, 3]
-    >>> runs.observe(0, 3 * SECOND_NS, False, None).count
+    >>> runs.observe(0, Result(times[3], times[3], False), None).count
     1
     """
 
     def __init__(self, losses: int) -> None:
         self._losses = losses
-        self._recent: dict[int, list[tuple[int, bool]]] = {}
+        self._recent: dict[int, list[Result]] = {}
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -82,26 +93,26 @@ class Runs:
     def __contains__(self, row: int) -> bool:
         return row in self._recent
 
-    def observe(self, row: int, sent_ns: int, lost: bool, answered_ns: int | None) -> Run:
+    def observe(self, row: int, result: Result, answered_ns: int | None) -> Run:
         """Observe a result and return the latest run.
 
         Parameters
         ----------
         row
             The 5-tuple.
-        sent_ns, lost
-            The result; it may be older than results observed before.
+        result
+            What came of a probe.
         answered_ns
-            Sending time of the last answered probe before, for a 5-tuple that
-            was healthy until now; None: never probed.
+            Active time of the last answer before, for a 5-tuple that was healthy until now; None:
+            never probed.
         """
         recent = self._recent.get(row)
         if recent is None:
-            recent = [] if answered_ns is None else [(answered_ns, False)]
+            recent = [] if answered_ns is None else [Result(answered_ns, 0, lost=False)]
             self._recent[row] = recent
-        insort(recent, (sent_ns, lost))
-        oldest = recent[-1][0] - RUN_NS
-        while recent[0][0] < oldest:
+        recent.append(result)
+        oldest_ns = result.active_ns - RUN_NS
+        while recent[0].active_ns < oldest_ns:
             del recent[0]
         run = self._run(recent)
         if not run.lost and (run.count >= self._losses or run.alone):
@@ -118,19 +129,20 @@ class Runs:
         recent = self._recent.get(row)
         if recent is None:
             return HEALTHY
-        return CUT if recent[-1][1] else WATCHED
+        return CUT if recent[-1].lost else WATCHED
 
     def forget(self, row: int) -> None:
         """Forget a 5-tuple."""
         self._recent.pop(row, None)
 
     @staticmethod
-    def _run(recent: list[tuple[int, bool]]) -> Run:
-        lost = recent[-1][1]
+    def _run(recent: list[Result]) -> Run:
+        lost = recent[-1].lost
         start = len(recent) - 1
-        while start > 0 and recent[start - 1][1] == lost:
+        while start > 0 and recent[start - 1].lost == lost:
             start -= 1
-        return Run(lost, len(recent) - start, recent[start][0], recent[-1][0], start == 0)
+        first_ns, last_ns = recent[start].sent_ns, recent[-1].sent_ns
+        return Run(lost, len(recent) - start, first_ns, last_ns, start == 0)
 
 
 class ConnectivityDetector(ProbeDetector):
@@ -159,12 +171,10 @@ class ConnectivityDetector(ProbeDetector):
         watched = self.recent.flows["watched"]
         for place in self._places(results):
             row, before_ns = int(results.rows[place]), int(results.before_ns[place])
-            run = self.runs.observe(
-                row,
-                int(results.sent_ns[place]),
-                not results.ok[place],
-                None if before_ns == NEVER_NS else before_ns,
+            result = Result(
+                int(results.active_ns[place]), int(results.sent_ns[place]), not results.ok[place]
             )
+            run = self.runs.observe(row, result, None if before_ns == NEVER_NS else before_ns)
             watched[row] = self.runs.watch_state(row)
             if decide:
                 decisions += self._decide(row, run)

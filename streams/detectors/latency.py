@@ -38,6 +38,7 @@ from streams.detectors.base import (
     Evidence,
     FalseAlarmRate,
     FeatureBatch,
+    FirstOpen,
     OpenAnomaly,
     WindowDetector,
     key_of,
@@ -244,12 +245,16 @@ class LookBack:
             return None
         return int(np.median(self.table["features"][row][valid, P50]))
 
-    def forget(self, window: int) -> None:
-        """Drop the 5-tuples without a window that a later one than `window` is judged by."""
+    def forget(self, first_open: FirstOpen) -> None:
+        """Drop the 5-tuples without a window that an open one is judged by."""
         rows = self.table.rows()
         newest = self._held(rows).max(axis=1, initial=NEVER)
-        for row in rows[newest < window - self._length].tolist():
-            self.table.remove(self.table.key(row))
+        # Few lie behind the others; only theirs are looked at one by one.
+        behind = newest < newest.max(initial=NEVER) - self._length
+        for row, window in zip(rows[behind].tolist(), newest[behind].tolist(), strict=True):
+            key = self.table.key(row)
+            if window < first_open(key[0]) - 1 - self._length:
+                self.table.remove(key)
 
     def _held(self, rows: Int64s) -> Int64s:
         """Return indices of the windows that are kept of some rows, (n, windows)."""
@@ -268,7 +273,7 @@ class LookBack:
 class _Restoring:
     """What is known while published windows are observed after a restart."""
 
-    first_open: int = 0
+    first_open: FirstOpen
     # Windows that belong to anomalies, and so not to the look-back.
     raised: Spans = field(default_factory=dict)
     # Evidence of the last window of these 5-tuples.
@@ -291,7 +296,7 @@ class LatencyDetector(WindowDetector):
         self._least_ns = least_effects_ns(config)
         # When silence ended an anomaly; windows that end by then belong to it.
         self._silenced_ns: dict[FlowKey, int] = {}
-        self._restoring = _Restoring()
+        self._restoring: _Restoring | None = None
 
     def __len__(self) -> int:
         return len(self.lookback)
@@ -326,11 +331,15 @@ class LatencyDetector(WindowDetector):
             for decision in self._decide(windows, place, verdicts)
         ]
 
-    def observe_closed(self, before: int, after: int) -> list[Decision]:
+    def forget_old(self, first_open: FirstOpen) -> None:
         """Forget 5-tuples whose windows are older than any look-back."""
-        del before
-        self.lookback.forget(after - 1)
-        return []
+        self.lookback.forget(first_open)
+        window_ns = self.config.window_ns
+        self._silenced_ns = {
+            key: at_ns
+            for key, at_ns in self._silenced_ns.items()
+            if at_ns >= first_open(key[0]) * window_ns
+        }
 
     def baseline_p50_ns(self, key: FlowKey, first_open: int) -> int | None:
         """Return the median of the look-back windows' medians."""
@@ -341,7 +350,7 @@ class LatencyDetector(WindowDetector):
         self._silenced_ns[key] = event_ns
         return super().end_by_silence(key, event_ns)
 
-    def restore(self, published: Sequence[Anomaly], first_open: int) -> None:
+    def restore(self, published: Sequence[Anomaly], first_open: FirstOpen) -> None:
         """Set open anomalies, and which published windows belong to anomalies."""
         super().restore(published, first_open)
         cleared = [
@@ -357,25 +366,33 @@ class LatencyDetector(WindowDetector):
     def restore_windows(self, windows: FeatureBatch) -> None:
         """Insert published windows into the look-back, but for those of anomalies."""
         restoring = self._restoring
+        if restoring is None:
+            raise RuntimeError("restore comes before restore_windows")
         places: list[int] = []
         if restoring.raised:
             places = np.flatnonzero(windows.of_keys(restoring.raised)).tolist()
         for place in places:
             restoring.latest[windows.key(place)] = _with_window(Evidence(), windows, place)
-        if windows.index < restoring.first_open - self.lookback.windows:
-            return
         if places:
-            windows = windows.select(~self._raised(windows, places))
+            windows = windows.select(~self._raised(windows, places, restoring.raised))
+        numbers = windows.numbers.tolist()
+        agents = [windows.flows.key(number)[0] for number in numbers]
+        opens = {agent: restoring.first_open(agent) for agent in set(agents)}
+        ago = np.array([opens[agent] for agent in agents], np.int64) - windows.index
+        windows = windows.select(ago <= self.lookback.windows)
         self.lookback.insert_all(
             windows.rows(self.lookback.table, create=True), windows.index, windows.features_ns
         )
-        if windows.index == restoring.first_open - 1:
-            restoring.newest.append(windows)
+        newest = ago[ago <= self.lookback.windows] == 1
+        if newest.any():
+            restoring.newest.append(windows.select(newest))
 
-    def end_restore(self, first_open: int) -> None:
+    def end_restore(self, first_open: FirstOpen) -> None:
         """Find the weakly suspicious newest windows; set the evidence of open anomalies."""
-        del first_open
-        restoring, self._restoring = self._restoring, _Restoring()
+        self.lookback.forget(first_open)
+        restoring, self._restoring = self._restoring, None
+        if restoring is None:
+            return
         for windows in restoring.newest:
             self._restore_weak(windows, restoring.raised)
         for anomaly in self.open_in_order():
@@ -404,8 +421,7 @@ class LatencyDetector(WindowDetector):
     def _special_keys(self, index: int) -> list[FlowKey]:
         """Return the 5-tuples whose anomaly is open, or was ended by silence after a window."""
         end_ns = (index + 1) * self.config.window_ns
-        self._silenced_ns = {k: at for k, at in self._silenced_ns.items() if at >= end_ns}
-        return [*self.open, *self._silenced_ns]
+        return [*self.open, *(k for k, at_ns in self._silenced_ns.items() if at_ns >= end_ns)]
 
     def _decide(self, windows: FeatureBatch, place: int, verdicts: Verdicts) -> list[Decision]:
         """Decide on one window; if it is not anomalous it enters the look-back."""
@@ -421,7 +437,7 @@ class LatencyDetector(WindowDetector):
                 self.lookback.reset(key)
             self.lookback.insert(key, index, features_ns)
             return [self._end(anomaly, end_ns, evidence)]
-        if key in self._silenced_ns:
+        if self._silenced_ns.get(key, NEVER) >= end_ns:
             return []
         weak = bool(verdicts.weak[place])
         if verdicts.strong[place] or (weak and self.lookback.was_weak(key, index - 1)):
@@ -457,14 +473,13 @@ class LatencyDetector(WindowDetector):
             spans[key_of(record)].append(span)
         return dict(spans)
 
-    def _raised(self, windows: FeatureBatch, places: list[int]) -> Bools:
+    def _raised(self, windows: FeatureBatch, places: list[int], raised: Spans) -> Bools:
         """Mark the windows that belong to anomalies; only those at `places` can."""
         marks = np.zeros(len(windows), np.bool_)
         start_at, end_at = self._times(windows)
         for place in places:
             marks[place] = any(
-                first <= start_at and end_at < end
-                for first, end in self._restoring.raised[windows.key(place)]
+                first <= start_at and end_at < end for first, end in raised[windows.key(place)]
             )
         return marks
 

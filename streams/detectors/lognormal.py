@@ -12,6 +12,8 @@ Blocks sit on the event-time grid and nothing older than five of them is kept:
 a restart reads them from `probe.window.v1`.
 """
 
+from collections import defaultdict
+from collections.abc import Set
 from dataclasses import dataclass
 from math import exp, sqrt
 from typing import ClassVar, Final
@@ -30,6 +32,8 @@ from streams.detectors.base import (
     Evidence,
     FalseAlarmRate,
     FeatureBatch,
+    FirstOpen,
+    Moved,
     WindowDetector,
     least_effects_ns,
 )
@@ -196,12 +200,18 @@ class Trend:
         here = rows[self.table["block"][rows, index % BLOCKS] == index]
         return sorted(map(self.table.key, here.tolist()))
 
-    def forget(self, index: int) -> None:
-        """Drop the 5-tuples that no block from `index` on is compared with."""
+    def forget(self, first_open: FirstOpen) -> None:
+        """Drop the 5-tuples that no block is compared with any more."""
         rows = self.table.rows()
         newest = self.table["block"][rows].max(axis=1, initial=NEVER)
-        for row in rows[newest < index - REFERENCES - 1].tolist():
-            self.table.remove(self.table.key(row))
+        # Few lie behind the others; only theirs are looked at one by one.
+        behind = newest < newest.max(initial=NEVER) - REFERENCES
+        for row, block in zip(rows[behind].tolist(), newest[behind].tolist(), strict=True):
+            key = self.table.key(row)
+            # The last block that has ended is compared with those before it.
+            ended = first_open(key[0]) // self.windows_per_block - 1
+            if block < ended - REFERENCES - 1:
+                self.table.remove(key)
 
     def _block(self, key: FlowKey, index: int) -> Block | None:
         row, place = self.table.find(key), index % BLOCKS
@@ -264,32 +274,41 @@ class TrendDetector(WindowDetector):
         """Add published windows to their block."""
         self.observe_windows(windows)
 
-    def end_restore(self, first_open: int) -> None:
+    def end_restore(self, first_open: FirstOpen) -> None:
         """Set the evidence of open anomalies from the last block that has ended."""
         if self.trend.windows_per_block:
-            block = first_open // self.trend.windows_per_block - 1
             for anomaly in self.open_in_order():
+                block = first_open(anomaly.key[0]) // self.trend.windows_per_block - 1
                 shift = self.trend.shift(anomaly.key, block)
                 if shift is not None:
                     self._update(anomaly, _shift_evidence(shift))
 
-    def observe_closed(self, before: int, after: int) -> list[Decision]:
+    def observe_closed(self, moved: Moved) -> list[Decision]:
         """Decide on the blocks whose last window has closed."""
         per_block = self.trend.windows_per_block
         if not per_block:
             return []
-        decisions: list[Decision] = []
-        first = before // per_block
-        # Windows that close together lie close together: later blocks are empty.
-        for block in range(first, min(after // per_block, first + 2)):
-            decisions += self._decide(block)
-            self.trend.forget(block)
-        return decisions
+        ended: dict[int, set[str]] = defaultdict(set)
+        for agent, (before, after) in moved.items():
+            first = before // per_block
+            # Windows that close together lie close together: later blocks are empty.
+            for block in range(first, min(after // per_block, first + 2)):
+                ended[block].add(agent)
+        return [
+            decision for block in sorted(ended) for decision in self._decide(block, ended[block])
+        ]
 
-    def _decide(self, block: int) -> list[Decision]:
+    def forget_old(self, first_open: FirstOpen) -> None:
+        """Forget 5-tuples whose blocks are older than any that is compared."""
+        if self.trend.windows_per_block:
+            self.trend.forget(first_open)
+
+    def _decide(self, block: int, agents: Set[str]) -> list[Decision]:
         start_ns, end_ns = block * self.config.trend_ns, (block + 1) * self.config.trend_ns
         decisions = []
         for key in self.trend.keys(block):
+            if key[0] not in agents:
+                continue
             anomaly, shift = self.open.get(key), self.trend.shift(key, block)
             if shift is not None and anomaly is None:
                 decisions.append(self._begin(key, start_ns, end_ns, _shift_evidence(shift)))

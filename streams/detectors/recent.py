@@ -1,7 +1,8 @@
 """The last minute of every 5-tuple: counts per second in rings, times of rare losses in lists.
 
-All of it is a function of the results of the last minute of event time, never of
-what was decided: a restart rebuilds it from the log.
+The minute is one of active time (`streams.core.clock`): results count when they arrive, so that no
+agent's clock matters. All of it is a function of the results that arrived in the last minute, never
+of what was decided: a restart rebuilds it from the log.
 """
 
 from bisect import bisect_left, insort
@@ -34,13 +35,14 @@ class RecentProbes:
 
     Parameters
     ----------
-    reach_ns
-        Time of the latest probe so far; the rings end there.
+    active_ns
+        Active time; the rings end there.
     """
 
-    def __init__(self, reach_ns: int = 0) -> None:
+    def __init__(self, active_ns: int = 0) -> None:
         self.flows: Table[FlowKey] = Table(
             {
+                # Active time of the latest result.
                 "last_ns": Column(np.int64, NEVER_NS),
                 "transport": Column(np.int8, 0),
                 "cut_off": Column(np.int8, 0),
@@ -64,13 +66,14 @@ class RecentProbes:
         # hash, which several paths may have: a key of its own for each path takes twice as much.
         # One row stands by itself.
         self._paths: dict[int, int | tuple[int, ...]] = {}
-        self._losses: dict[int, list[int]] = {}
+        # Of the losses that count as samples, second of arrival and sending time, by row.
+        self._losses: dict[int, list[tuple[int, int]]] = {}
         # Rows in the order of source, destination, flow and agent; new ones beside it until asked
         # for.
         self._order: list[int] = []
         self._new: list[int] = []
         self._rank = np.zeros(0, np.int64)
-        self.head_s = reach_ns // SECOND_NS
+        self.head_s = active_ns // SECOND_NS
 
     def rows(self, keys: list[FlowKey]) -> Int64s:
         """Return the rows of the 5-tuples, making those that are new."""
@@ -93,9 +96,9 @@ class RecentProbes:
         """Return the key that is kept for a 5-tuple already, or this one; from any thread."""
         return self.flows.kept(key)
 
-    def advance(self, reach_ns: int) -> None:
-        """Move the rings on to the second of `reach_ns`."""
-        head_s = reach_ns // SECOND_NS
+    def advance(self, active_ns: int) -> None:
+        """Move the rings on to the second of `active_ns`."""
+        head_s = active_ns // SECOND_NS
         steps = min(head_s - self.head_s, SLOTS)
         if steps <= 0:
             return
@@ -104,35 +107,25 @@ class RecentProbes:
             ring[fresh] = 0
         self.head_s = head_s
 
-    def count_round(self, columns: RoundColumns, rows: Int64s, timely: Bools) -> None:
-        """Count the results of a round that are marked in `timely`.
-
-        `advance` comes before, so that no result is beyond the rings.
-        """
-        flows = self.flows
+    def count_round(self, columns: RoundColumns, rows: Int64s, active_ns: int) -> None:
+        """Count the results of a round that arrived now; `advance` comes before."""
+        flows, slot = self.flows, self.head_s % SLOTS
         flows["transport"][rows] = [TRANSPORT_CODES[t] for t in columns.transport]
-        second = columns.sent_ns // SECOND_NS
-        within = timely & (second > self.head_s - RING_S)
-        slot = second % SLOTS
+        flows["last_ns"][rows] = active_ns
         lost = ~columns.ok
         # Usually each 5-tuple stands in a round once: sums over it need no grouping.
         once = len(set(rows.tolist())) == len(rows)
-        sample = within & (self._single_samples(rows) if once else self._samples(rows, lost))
-        for name, marked in (("sent", within), ("sampled", sample)):
-            _count(self.rings[name], rows[marked], slot[marked], once=once)
+        sample = self._single_samples(rows) if once else self._samples(rows, lost)
+        _count(self.rings["sent"][slot], rows, once=once)
+        _count(self.rings["sampled"][slot], rows[sample], once=once)
         if lost.any():
-            _count(self.rings["lost"], rows[within & lost], slot[within & lost], once=once)
+            _count(self.rings["lost"][slot], rows[lost], once=once)
             for index in np.flatnonzero(sample & lost).tolist():
-                self.note_loss(int(rows[index]), int(columns.sent_ns[index]))
-        if once:
-            latest = flows["last_ns"][rows[timely]]
-            flows["last_ns"][rows[timely]] = np.maximum(latest, columns.sent_ns[timely])
-        else:
-            np.maximum.at(flows["last_ns"], rows[timely], columns.sent_ns[timely])
+                self.note_loss(int(rows[index]), int(columns.sent_ns[index]), self.head_s)
 
     def is_counted_loss(self, row: int, sent_ns: int) -> bool:
         """Return whether the loss of that probe is a sample within the rings."""
-        return sent_ns in self._losses.get(row, ())
+        return any(sent_ns == lost_ns for _, lost_ns in self._losses.get(row, ()))
 
     def sampled(self, row: int, span_s: int) -> tuple[int, int]:
         """Return (sent, lost) first probes of the last `span_s` seconds."""
@@ -153,8 +146,9 @@ class RecentProbes:
 
     def loss_times(self, row: int, span_s: int) -> list[int]:
         """Return sending times of the counted losses of the last `span_s` seconds."""
-        times = self._losses.get(row, [])
-        return times[bisect_left(times, (self.head_s - span_s + 1) * SECOND_NS) :]
+        losses = self._losses.get(row, [])
+        first = bisect_left(losses, (self.head_s - span_s + 1, 0))
+        return [sent_ns for _, sent_ns in losses[first:]]
 
     def totals(self, row: int, span_s: int) -> tuple[int, int]:
         """Return (sent, lost) of all probes, re-probes too, of the last `span_s` seconds."""
@@ -162,15 +156,15 @@ class RecentProbes:
         return int(self.rings["sent"][slots, row].sum()), int(self.rings["lost"][slots, row].sum())
 
     def clean_probes(self, row: int) -> int:
-        """Return how many first probes were sent since the second of the last counted loss."""
-        losses = self.loss_times(row, RING_S)
-        if not losses:
+        """Return how many first probes came since the second of the last counted loss."""
+        losses = self._losses.get(row)
+        if not losses or losses[-1][0] <= self.head_s - RING_S:
             return self.sampled(row, RING_S)[0]
-        since = self.head_s - losses[-1] // SECOND_NS
+        since = self.head_s - losses[-1][0]
         return int(self.rings["sampled"][self._slots(since), row].sum()) if since > 0 else 0
 
     def retire(self, before_ns: int) -> list[int]:
-        """Forget the 5-tuples without results since `before_ns`; return their rows."""
+        """Forget the 5-tuples without results since that active time; return their rows."""
         rows = self.flows.rows()
         gone: list[int] = rows[self.flows["last_ns"][rows] < before_ns].tolist()
         if gone:
@@ -263,18 +257,17 @@ class RecentProbes:
     def _slots(self, span_s: int) -> list[int]:
         return [s % SLOTS for s in range(self.head_s - span_s + 1, self.head_s + 1)]
 
-    def note_loss(self, row: int, sent_ns: int) -> None:
-        """Remember the loss of a probe that counts as a sample."""
-        times = self._losses.setdefault(row, [])
-        insort(times, sent_ns)
-        oldest = (self.head_s - RING_S + 1) * SECOND_NS
-        while times[0] < oldest:
-            del times[0]
+    def note_loss(self, row: int, sent_ns: int, second: int) -> None:
+        """Remember the loss of a probe that counts as a sample, and when it became known."""
+        losses = self._losses.setdefault(row, [])
+        losses.append((second, sent_ns))
+        while losses[0][0] <= self.head_s - RING_S:
+            del losses[0]
 
 
-def _count(ring: Ring, rows: Int64s, slots: Int64s, *, once: bool) -> None:
-    """Add one at each place; `once`: no place is there twice."""
+def _count(counts: NDArray[np.uint16], rows: Int64s, *, once: bool) -> None:
+    """Add one for each row; `once`: no row is there twice."""
     if once:
-        ring[slots, rows] += 1
+        counts[rows] += 1
     else:
-        np.add.at(ring, (slots, rows), 1)
+        np.add.at(counts, rows, 1)

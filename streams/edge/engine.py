@@ -364,7 +364,7 @@ class Engine:
             self._codec.encode(output.topic, output.record),
             partition=session.partition,
             key=output.key.encode(),
-            timestamp_ms=output.event_ms,
+            timestamp_ms=output.at_ms,
             confirmed=session.confirmed(output.topic),
         )
 
@@ -374,7 +374,7 @@ class Engine:
         if session.logged:
             # Those that a predecessor published are recognised one by one.
             for record in windows.records():
-                self._publish(session, window_output(record))
+                self._publish(session, window_output(record, windows.closed_ms))
             return
         for part in windows.parts(WINDOWS_AT_ONCE):
             keys, values = encoder.encode(part)
@@ -383,7 +383,7 @@ class Engine:
                 keys,
                 values,
                 partition=session.partition,
-                timestamp_ms=windows.end_at // 1000,
+                timestamp_ms=windows.closed_ms,
                 confirmed=session.confirmed(topics.PROBE_WINDOW),
             )
 
@@ -417,8 +417,8 @@ class Engine:
             self._codec.encode(output.topic, output.record),
             partition=session.partition,
             key=output.key.encode(),
-            # A partition that never had input has no event time; 1970 would be deleted at once.
-            timestamp_ms=output.event_ms or int(time.time() * 1000),
+            # A partition that never had input has no time; 1970 would be deleted at once.
+            timestamp_ms=output.at_ms or int(time.time() * 1000),
         )
 
     def _is_current(self, partition: int, epoch: int) -> bool:

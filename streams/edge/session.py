@@ -35,13 +35,12 @@ from typing import Any, NamedTuple
 from confluent_kafka import Message
 
 from schemas import topics
-from schemas.bounds import MAX_AHEAD_NS
 from schemas.codec import Codec, DecodeError
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
-from schemas.units import MS_NS, US_NS
+from schemas.units import MS_NS, SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.core.anchors import Anchor, horizon_ns
 from streams.core.checkpoint import Checkpoint
@@ -56,10 +55,10 @@ from streams.edge.lookback import LogReader
 
 
 class LoggedOutput(NamedTuple):
-    """An output that a predecessor published beyond the checkpoint."""
+    """An output that a predecessor published beyond the checkpoint; `at_ms`: its timestamp."""
 
     identity: str
-    event_ns: int
+    at_ms: int
     offset: int
 
 
@@ -71,12 +70,12 @@ class LoggedOutputs:
     ----------
     rounds_end
         End of the partition of rounds: a predecessor has seen none beyond.
-    last_ns
-        Latest event time of the outputs.
+    last_ms
+        Latest timestamp of the outputs.
     """
 
     rounds_end: int = 0
-    last_ns: int = 0
+    last_ms: int = 0
     _offsets: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
@@ -85,7 +84,7 @@ class LoggedOutputs:
         logged = cls()
         for output in outputs:
             logged._offsets.setdefault(output.identity, []).append(output.offset)
-            logged.last_ns = max(logged.last_ns, output.event_ns)
+            logged.last_ms = max(logged.last_ms, output.at_ms)
         return logged
 
     def __len__(self) -> int:
@@ -101,18 +100,18 @@ class LoggedOutputs:
             del self._offsets[identity]
         return offset
 
-    def give_up(self, next_offset: int, closed_ns: int, window_ns: int) -> int:
+    def give_up(self, next_offset: int, arrival_ns: int) -> int:
         """Forget outputs that will never be produced again; return how many.
 
-        Other settings or another version wrote them, for instance. An output is produced when the
-        windows of its time close; a refresh comes at most one step later.
+        Other settings or another version wrote them, for instance. What is produced of a round is
+        not in the log before the round.
 
         Parameters
         ----------
-        next_offset, closed_ns
-            How far the session is: in the log of rounds, and in closing windows.
+        next_offset, arrival_ns
+            How far the session is in the log of rounds.
         """
-        late = closed_ns > self.last_ns + window_ns + REFRESH_STEP_NS
+        late = arrival_ns > self.last_ms * MS_NS + REFRESH_STEP_NS
         if not late and next_offset < self.rounds_end:
             return 0
         gone, self._offsets = len(self._offsets), {}
@@ -121,6 +120,8 @@ class LoggedOutputs:
 
 # Rounds of the look-back that go through the kernels together.
 WARMED_AT_ONCE = 512
+# Clocks of a cluster's brokers differ by less.
+BROKERS_APART_NS = 60 * SECOND_NS
 # The topics whose ends a checkpoint holds.
 WINDOWS, ANOMALIES = topics.PROBE_WINDOW.name, topics.ANOMALY.name
 
@@ -149,6 +150,7 @@ class CommitPoint:
             offset=self.offset,
             lookback=self.lookback,
             closed_ns=self.closed_ns,
+            window_ns=self.session.machine.config.window_ns,
             window_offset=max(before.window_offset, self.reached.get(WINDOWS, 0)),
             anomaly_offset=max(before.anomaly_offset, self.reached.get(ANOMALIES, 0)),
         )
@@ -227,7 +229,7 @@ class Session:
     def give_up_logged(self) -> int:
         """Forget logged outputs that will never be produced again; return how many."""
         machine = self.machine
-        return self.logged.give_up(self.next_offset, machine.closed_ns, machine.config.window_ns)
+        return self.logged.give_up(self.next_offset, machine.clock.arrival_ns or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +267,11 @@ class Restorer:
             If the broker does not answer.
         """
         point = self._point(reader, partition, committed)
+        # Windows of another length may have the results of those that are open now.
+        floor_ns = 0 if point.window_ns == self.config.window_ns else point.closed_ns
         machine = PartitionMachine(
-            self.config, Identity(self.settings.cluster, partition), point.lookback,
-            point.closed_ns,
-        )  # fmt: skip
+            self.config, Identity(self.settings.cluster, partition), point.lookback, floor_ns
+        )
         feed = Feed(machine, self.codec)
         warmed = self._warm(reader, feed, point, partition)
         earlier = self._rebuild(reader, machine, point)
@@ -324,6 +327,7 @@ class Restorer:
             offset=begin,
             lookback=Anchor(self._lookback_by_time(reader, partition, low, begin), ClockState()),
             closed_ns=0,
+            window_ns=self.config.window_ns,
             window_offset=ends[WINDOWS],
             anomaly_offset=ends[ANOMALIES],
         )
@@ -361,13 +365,15 @@ class Restorer:
         partition = machine.identity.partition
         name = self._name(topics.PROBE_WINDOW)
         long_ns, anomalies_ns = machine.history_starts_ns()
-        long_start, start = (
-            reader.offset_for_time(name, partition, time_ns // MS_NS)
-            for time_ns in (long_ns, machine.lookback_start_ns)
-        )
-        # Windows are looked up by event time, anomalies by arrival: these are not there before.
-        anomalies_start = reader.offset_for_time(
-            self._name(topics.ANOMALY), partition, (anomalies_ns - MAX_AHEAD_NS) // MS_NS
+        # A window's timestamp is the arrival that closed it. An anomaly's is its own arrival, which
+        # comes later, by another broker's clock perhaps.
+        long_start, start, anomalies_start = (
+            reader.offset_for_time(where, partition, max(time_ns, 0) // MS_NS)
+            for where, time_ns in (
+                (name, long_ns),
+                (name, machine.lookback_start_ns),
+                (self._name(topics.ANOMALY), anomalies_ns - BROKERS_APART_NS),
+            )
         )
         windows = KernelReader(
             self.codec, self.settings.cluster, self._undecodable, machine.recent.known_key
@@ -411,25 +417,25 @@ class Restorer:
         ):
             name = self._name(topic)
             end = reader.bounds(name, partition)[1]
-            for offset, record in self._decoded(reader, topic, partition, start, end):
+            for offset, at_ms, record in self._decoded(reader, topic, partition, start, end):
                 if topic is topics.PROBE_WINDOW:
-                    identity, event_at = window_identity(record), record.window_end_at
+                    identity = window_identity(record)
                 elif record.state is AnomalyState.IDLE:
                     # The clock's, not the machine's: waiting for it would never end.
                     continue
                 else:
-                    identity, event_at = record.anomaly_id, record.event_at
-                yield LoggedOutput(identity, event_at * US_NS, offset)
+                    identity = record.anomaly_id
+                yield LoggedOutput(identity, at_ms, offset)
 
     def _records(
         self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
     ) -> Iterator[Any]:
-        return (record for _, record in self._decoded(reader, topic, partition, start, end))
+        return (record for _, _, record in self._decoded(reader, topic, partition, start, end))
 
     def _decoded(
         self, reader: LogReader, topic: Topic, partition: int, start: int, end: int
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield offset and record; what others wrote there is passed over."""
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Yield offset, timestamp and record; what others wrote there is passed over."""
         for message in reader.read(self._name(topic), partition, start, end):
             offset = int(message.offset() or 0)
             try:
@@ -440,7 +446,7 @@ class Restorer:
                 self._undecodable(error)
                 continue
             if record.cluster == self.settings.cluster:
-                yield offset, record
+                yield offset, int(message.timestamp()[1]), record
 
     def _name(self, topic: Topic) -> str:
         return self.settings.topic(topic.name)

@@ -31,8 +31,18 @@ AGENTS = 5
 
 
 @pytest.fixture
-def harness(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Harness]:
-    """Give a harness whose workers end with the test."""
+def harness(replay_kafka: KafkaSettings, tmp_path: Path) -> Iterator[Harness]:
+    """Give a harness whose workers end with the test.
+
+    Rounds arrive when they say, as if they had been sent over minutes.
+    """
+    with ProcessGroup(tmp_path / "logs") as group:
+        yield Harness(replay_kafka, tmp_path, group)
+
+
+@pytest.fixture
+def live_harness(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Harness]:
+    """Give the same where the broker says when rounds arrive: at once, from hours ago."""
     with ProcessGroup(tmp_path / "logs") as group:
         yield Harness(kafka, tmp_path, group)
 
@@ -64,12 +74,12 @@ def test_outputs_are_exact_for_every_codec_and_poison_harms_nothing(harness: Har
     bad: list[Datum] = [
         {**log[0], "cluster": "elsewhere"},
         {**log[0], "started_at": -5},
-        {**log[0], "started_at": (RECENT_S + 3_500) * 1_000_000, "round_seq": 9},
+        {**log[0], "started_at": (RECENT_S + SECONDS + 61) * 1_000_000, "round_seq": 9},
     ]
     for part, codec in zip(slices(log, len(CODECS)), CODECS, strict=True):
         harness.publish(part, codec)
         if codec == "snappy":
-            harness.publish(bad)
+            harness.publish(bad, arrival_ms=(RECENT_S + SECONDS) * 1_000)
             for poison in (b"", b"\xc3\x01garbage!", b"\x00\x00\x00\x00\x07x", None):
                 harness.publish_raw(poison, partition=1)
     harness.wait_processed(worker)
@@ -118,8 +128,9 @@ def test_what_is_out_of_bounds_is_kept_and_nothing_stops(harness: Harness) -> No
     log = faulty_log(seconds=60)
     bad = list(poison(topics.PROBE_ROUND.name, "lab", time.time_ns()))
     ahead = [{**log[0], "started_at": (time.time_ns() + 30 * 86_400 * 10**9) // 1000}]
-    harness.publish(ahead + bad + log[: len(log) // 2])
-    harness.publish(bad + log[len(log) // 2 :])
+    for part, rounds in ((ahead + bad, log[: len(log) // 2]), (bad, log[len(log) // 2 :])):
+        harness.publish(part, arrival_ms=time.time_ns() // 10**6)
+        harness.publish(rounds)
     harness.wait_processed(worker)
     assert assert_exact(harness) > 100
     assert len(harness.dead_letters()) == 2 * len(bad) + 1
@@ -154,8 +165,9 @@ def test_killed_again_and_again_nothing_is_lost_or_written_twice(harness: Harnes
     assert any(e["outputs_found"] for e in harness.events(worker, "partition.restored"))
 
 
-def test_partitions_move_between_workers_without_a_trace(harness: Harness) -> None:
+def test_partitions_move_between_workers_without_a_trace(live_harness: Harness) -> None:
     """A second worker joins, the first leaves, the second is frozen and wakes: all is exact."""
+    harness = live_harness
     first = harness.start("first")
     harness.wait_ready(first)
     parts = slices(faulty_log(), 5)
@@ -260,7 +272,7 @@ def test_hanging_client_ends_the_process(harness: Harness) -> None:
     assert stalled["consumer_silent_s"] >= 5
 
 
-def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettings) -> None:
+def test_wrong_partition_counts_are_refused(live_harness: Harness, kafka: KafkaSettings) -> None:
     """Windows with more partitions than rounds: exit code 3 and a sentence that says so."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewPartitions
@@ -269,7 +281,7 @@ def test_wrong_partition_counts_are_refused(harness: Harness, kafka: KafkaSettin
     name = kafka.topic(topics.PROBE_WINDOW.name)
     for future in admin.create_partitions([NewPartitions(name, 6)]).values():
         future.result()
-    worker = harness.start("worker")
+    worker = live_harness.start("worker")
     assert worker.process.wait(60) == 3
     assert "same number of partitions" in worker.log_tail()
 

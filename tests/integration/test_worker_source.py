@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
-from schemas.units import SECOND_NS
+from schemas.units import HOUR_NS, MS_NS, SECOND_NS
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
 from streams.edge.consumer import BATCH, RoundConsumer
@@ -88,16 +88,19 @@ def test_slow_agent_pauses_the_source_and_loses_nothing(kafka: KafkaSettings) ->
     asyncio.run(scenario())
 
 
-def test_offset_of_a_foreign_tool_is_warmed_up_by_time(kafka: KafkaSettings) -> None:
-    """An offset committed without our metadata: the look-back before it is read by time."""
-    settings = settings_of(kafka)
+def test_offset_of_a_foreign_tool_is_warmed_up_by_time(replay_kafka: KafkaSettings) -> None:
+    """An offset committed without our metadata: the look-back before it is read by arrival.
+
+    The agent's clock is an hour behind.
+    """
+    settings = settings_of(replay_kafka)
     codec = Codec()
     name = settings.topic(topics.PROBE_ROUND.name)
     producer = Producer(settings.librdkafka())
     for datum in World(targets=1, flows=1).rounds(400, RECENT_S):
         producer.produce(
             name, value=codec.encode_datum(topics.PROBE_ROUND, datum), partition=2,
-            timestamp=datum["started_at"] // 1000,
+            timestamp=datum["started_at"] // 1000 + HOUR_NS // MS_NS,
         )  # fmt: skip
     assert producer.flush(30) == 0
     tool = Consumer({**settings.librdkafka(), "group.id": settings.topic(WorkerConfig().group)})
@@ -109,8 +112,11 @@ def test_offset_of_a_foreign_tool_is_warmed_up_by_time(kafka: KafkaSettings) -> 
         session = restorer.restore(reader, 2, 1, (committed.offset, committed.metadata))
     assert session.next_offset == 390
     # Warm: it knows the time and what the open window holds, and re-read no more than needed.
-    assert session.machine.clock.watermark_ns == (RECENT_S + 389) * SECOND_NS
-    assert 0 < session.machine.lookback.offset < 390
+    machine = session.machine
+    latest_ns = (RECENT_S + 389) * SECOND_NS
+    assert machine.clock.arrival_ns == latest_ns + HOUR_NS
+    assert machine.agents.table["latest_ns"][machine.agents.table.row("agent-h0")] == latest_ns
+    assert 0 < machine.lookback.offset < 390
     assert session.committed == -1
 
 

@@ -113,15 +113,26 @@ class Harness:
             )
             time.sleep(0.05)
 
-    def publish(self, rounds: list[Datum], compression: str = "none") -> None:
-        """Publish rounds, and wait until the broker has them."""
+    def publish(
+        self, rounds: list[Datum], compression: str = "none", *, arrival_ms: int | None = None
+    ) -> None:
+        """Publish rounds, and wait until the broker has them.
+
+        Parameters
+        ----------
+        arrival_ms
+            When they arrive, where topics keep what a producer says; None: each a second after its
+            start.
+        """
         producer = self._producer(compression)
         for datum in rounds:
             producer.produce(
                 self.name(topics.PROBE_ROUND),
                 key=datum["agent_id"],
                 value=self._codec.encode_datum(topics.PROBE_ROUND, datum),
-                timestamp=max(datum["started_at"] // 1000, 0),
+                timestamp=max(datum["started_at"] // 1000 + 1000, 0)
+                if arrival_ms is None
+                else arrival_ms,
             )
             producer.poll(0)
         assert producer.flush(30) == 0
@@ -209,10 +220,10 @@ class Harness:
             if topic is topics.ANOMALY and record.state == "IDLE":
                 continue
             key = (message.key() or b"").decode()
-            # Where the broker sets the time of arrival, the event time is in the value.
+            # Where the broker sets the time of arrival, what the worker says is in the value.
             kept = topic.timestamp_type == topics.CREATE_TIME
-            event_ms = int(message.timestamp()[1]) if kept else record.event_at // 1000
-            found.append((topic.name, key, event_ms, value))
+            at_ms = int(message.timestamp()[1]) if kept else record.event_at // 1000
+            found.append((topic.name, key, at_ms, value))
         return found
 
     def expected(self) -> dict[int, dict[str, list[Record]]]:
@@ -230,7 +241,9 @@ class Harness:
                             message.value() or b"",
                             arrival_ns=arrival_of(message.timestamp()),
                         )
-                        outputs += machine.process(datum, int(message.offset() or 0))
+                        outputs += machine.process(
+                            datum, int(message.offset() or 0), arrival_of(message.timestamp())
+                        )
                 records = as_bytes(outputs)
                 out[partition] = {
                     topic.name: [r for r in records if r[0] == topic.name]

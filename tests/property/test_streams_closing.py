@@ -109,13 +109,16 @@ def test_bytes_of_windows_are_the_codecs(
         values = rng.integers(0, 2 ** rng.integers(1, 62), (n, len(COLUMNS)))
         values[rng.random(values.shape) < 0.2] = NONE
         sent = rng.integers(1, 10**5, n)
+        closed_ms = int(rng.integers(0, 4 * 10**12))
         batch = WindowBatch(
             cluster="c1", start_at=start_s * 10**6, end_at=(start_s + 30) * 10**6,
+            closed_ms=closed_ms,
             rows=rows, key_of=keys.__getitem__, values=values, sent=sent, ok=sent // 2,
             repeats=rng.integers(0, 5, n),
             transports=rng.integers(0, len(TRANSPORTS), n).astype(np.int8),
         )  # fmt: skip
-        outputs = [window_output(record) for record in batch.records()]
+        outputs = [window_output(record, closed_ms) for record in batch.records()]
+        assert {o.at_ms for o in outputs} <= {closed_ms}
         assert encoder.encode(batch) == (
             [o.key.encode() for o in outputs],
             [codec.encode(o.topic, o.record) for o in outputs],

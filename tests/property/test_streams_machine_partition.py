@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,22 @@ from schemas.enums import AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
 from streams.columns.quantities import PERCENTS
-from streams.config import DetectionConfig
+from streams.config import REFRESH_STEP_NS, DetectionConfig
+from streams.core.clock import MAX_GAP_NS, ClockState, max_open_ns
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import Output
 from streams.core.partition import RefusedRoundError
-from tests.unit.streams.worlds import Datum, machine, result, round_datum, windows_of
+from tests.unit.streams.worlds import (
+    START_S,
+    Datum,
+    Fault,
+    World,
+    as_bytes,
+    machine,
+    result,
+    round_datum,
+    windows_of,
+)
 
 BASE_NS = 1_700_000_000 * SECOND_NS
 CONFIG = DetectionConfig(window_ns=5 * SECOND_NS, lateness_ns=3 * SECOND_NS)
@@ -63,13 +75,28 @@ def take(m: PartitionMachine, log: list[Datum]) -> list[Output]:
 
 
 def flush(m: PartitionMachine) -> list[Output]:
-    """Close all windows by rounds without results."""
-    watermark_ns = m.clock.watermark_ns or BASE_NS
+    """Close all windows by another's rounds without results, until they have been open too long."""
+    begin_ns = m.clock.arrival_ns or BASE_NS
+    steps = (max_open_ns(CONFIG) + REFRESH_STEP_NS) // MAX_GAP_NS + 2
     ends = [
-        round_datum([], watermark_ns + step * 30 * SECOND_NS, 10**6 + step, agent="end")
-        for step in range(1, 4)
+        round_datum([], begin_ns + step * MAX_GAP_NS, 10**6 + step, agent="end")
+        for step in range(1, steps)
     ]
     return take(m, ends)
+
+
+def entry_ns(m: PartitionMachine, datum: Datum) -> int:
+    """Return from when on results of a round, the next one, belong to windows."""
+    number = m.agents.table.find(datum["agent_id"])
+    if number is not None:
+        return int(m.agents.table["entry_ns"][number])
+    started_ns = datum["started_at"] * 1000
+    reach_ns = started_ns + max((r["sent_offset_ns"] for r in datum["results"]), default=0)
+    behind = max(m.clock.arrival_ns or 0, reach_ns) - started_ns > max_open_ns(CONFIG)
+    first_open: int = (started_ns - CONFIG.lateness_ns) // CONFIG.window_ns
+    if behind:
+        first_open = started_ns // CONFIG.window_ns + 1
+    return first_open * CONFIG.window_ns
 
 
 @settings(max_examples=60)
@@ -90,22 +117,39 @@ def test_every_accepted_result_is_in_exactly_one_window_or_late(log: list[Datum]
 @settings(max_examples=60)
 @given(log=logs())
 def test_time_never_goes_back(log: list[Datum]) -> None:
-    """Watermark, closed windows and progress marks only rise; nothing closes too early."""
+    """Arrival, active time, windows and progress marks only rise; nothing closes too early."""
     m = machine(CONFIG)
-    before, closed, mark = 0, 0, 0
+    mark, last = 0, ClockState(0)
+    opened: dict[str, tuple[int, int]] = {}
     for offset, datum in enumerate(log):
-        try:
-            outputs = m.process(datum, offset)
-        except RefusedRoundError:
-            outputs = []
-        watermark_ns = m.clock.watermark_ns or 0
-        assert watermark_ns >= before
-        assert m.closed_ns >= closed
-        before, closed = watermark_ns, m.closed_ns
+        outputs = m.process(datum, offset)
+        assert m.clock.active_ns >= last.active_ns
+        assert m.clock.arrival_ns is not None
+        assert last.arrival_ns is not None
+        assert m.clock.arrival_ns >= last.arrival_ns
+        last = m.clock
+        for agent in ("agent-1", "agent-2"):
+            number = m.agents.table.find(agent)
+            if number is None:
+                opened.pop(agent, None)
+                continue
+            first_open = int(m.agents.table["first_open"][number])
+            before, since_ns = opened.get(agent, (first_open, last.active_ns))
+            assert first_open >= before
+            if first_open > before:
+                end_ns = first_open * CONFIG.window_ns
+                by_clock = end_ns <= m.agents.table["latest_ns"][number] - CONFIG.lateness_ns
+                assert by_clock or last.active_ns - since_ns >= max_open_ns(CONFIG)
+            if first_open > before or agent not in opened:
+                opened[agent] = first_open, last.active_ns
         for output in outputs:
             record = output.record
             if isinstance(record, PathWindow):
-                assert record.window_end_at * 1000 <= watermark_ns - CONFIG.lateness_ns
+                number = m.agents.table.find(record.agent_id)
+                if number is not None:
+                    assert record.window_end_at * 1000 <= int(
+                        m.agents.table["first_open"][number] * CONFIG.window_ns
+                    )
             elif isinstance(record, Anomaly) and record.kind == "PROGRESS":
                 assert record.event_at > mark
                 assert record.state is AnomalyState.ONGOING
@@ -121,18 +165,15 @@ def test_streaming_equals_batch(log: list[Datum]) -> None:
     outputs: list[Output] = []
     seen: set[tuple[Any, ...]] = set()
     for offset, datum in enumerate(log):
-        closed_ns = m.closed_ns
-        try:
-            outputs += m.process(datum, offset)
-        except RefusedRoundError:
-            continue
+        from_ns = entry_ns(m, datum)
+        outputs += m.process(datum, offset)
         identity = (datum["agent_id"], datum["round_seq"], datum["started_at"])
         if identity in seen:
             continue
         seen.add(identity)
         for r in datum["results"]:
             sent_ns = datum["started_at"] * 1000 + r["sent_offset_ns"]
-            if sent_ns >= closed_ns:
+            if sent_ns >= from_ns:
                 key = (datum["agent_id"], r["dst"], r["flow"], sent_ns // CONFIG.window_ns)
                 accepted.setdefault(key, []).append(r)
     outputs += flush(m)
@@ -159,7 +200,7 @@ def test_streaming_equals_batch(log: list[Datum]) -> None:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_within_the_lateness_does_not_matter(seed: int) -> None:
-    """Rounds of several agents that swap places within the lateness give the same windows."""
+    """Rounds that swap places with others of their agent give the same windows."""
     rng = np.random.default_rng(seed)
     log = [
         round_datum(
@@ -180,4 +221,44 @@ def test_order_within_the_lateness_does_not_matter(seed: int) -> None:
     first = windows_of(take(straight, log) + flush(straight))
     second = windows_of(take(swapped, [log[i] for i in order]) + flush(swapped))
     assert swapped.counts["late"] == 0
-    assert first == second
+    # Agents close their windows one before the other.
+    key = attrgetter("window_start_at", "agent_id", "path_id", "flow")
+    assert sorted(first, key=key) == sorted(second, key=key)
+
+
+CLOCKS = st.one_of(
+    st.sampled_from([10, 40, 59, -3600, -86_400]).map(lambda s: [s * SECOND_NS]),
+    st.lists(st.integers(-4_000, 59).map(lambda s: s * SECOND_NS), min_size=2, max_size=5),
+)
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32 - 1), offsets_ns=CLOCKS, pause_s=st.sampled_from([0, 8, 300]))
+def test_no_agents_clock_changes_what_others_get(
+    seed: int, offsets_ns: list[int], pause_s: int
+) -> None:
+    """Windows and anomalies of the others are byte for byte those beside an agent that is right."""
+    faults = [Fault(20, 60, frozenset({(0, 0)}), loss=1.0),
+              Fault(70, 140, frozenset({(1, 0)}), delay_ns=9_000_000)]  # fmt: skip
+    rounds: list[tuple[int, Datum]] = []
+    for n in range(2):
+        world = World(seed=seed % 1000 + n, agent=f"agent-{n}", flows=1, faults=faults)
+        for second, datum in enumerate(world.rounds(150)):
+            paused_s = pause_s if second > 90 else 0
+            arrival_ns = (START_S + second + 1 + paused_s) * SECOND_NS + n * 300_000_000
+            rounds.append((arrival_ns, datum))
+    rounds.sort(key=itemgetter(0))
+
+    def told(clock_ns: list[int]) -> list[tuple[Any, ...]]:
+        m, outputs = machine(CONFIG), []
+        for offset, (arrival_ns, datum) in enumerate(rounds):
+            off_ns = 0
+            if datum["agent_id"] == "agent-1":
+                off_ns = clock_ns[datum["round_seq"] * len(clock_ns) // 150]
+            dated = {**datum, "started_at": datum["started_at"] + off_ns // 1000}
+            outputs += m.process(dated, offset, arrival_ns)
+        return as_bytes([o for o in outputs if getattr(o.record, "agent_id", "") == "agent-0"])
+
+    right = told([0])
+    assert right
+    assert told(offsets_ns) == right

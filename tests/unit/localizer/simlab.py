@@ -346,7 +346,7 @@ class SimLab:
         self._heard[partition] = self.now
         for out in self._machines[partition].process(datum, self._rounds[partition]):
             if out.topic is topics.ANOMALY:
-                self.write(out.topic.name, out.key, out.record, out.event_ms * MS_NS, partition)
+                self.write(out.topic.name, out.key, out.record, out.at_ms * MS_NS, partition)
 
     def _trace(
         self, src: EndpointSpec, dst: EndpointSpec, flow: int, done: int, cause: TraceCause

@@ -22,7 +22,12 @@ CLUSTER = "lab"
 IDENTITY = Identity(CLUSTER, 0)
 # Of an empty partition.
 BEGIN = Checkpoint(
-    offset=0, lookback=Anchor(0, ClockState()), closed_ns=0, window_offset=0, anomaly_offset=0
+    offset=0,
+    lookback=Anchor(0, ClockState()),
+    closed_ns=0,
+    window_ns=30 * SECOND_NS,
+    window_offset=0,
+    anomaly_offset=0,
 )
 # On the grid of half hours.
 START_S = 1_699_999_200
@@ -182,7 +187,7 @@ def anomalies_of(outputs: list[Output], kind: str = "", state: str = "") -> list
 def as_bytes(outputs: list[Output]) -> list[tuple[str, str, int, bytes]]:
     """Return outputs as they would stand in the topics."""
     codec = Codec()
-    return [(o.topic.name, o.key, o.event_ms, codec.encode(o.topic, o.record)) for o in outputs]
+    return [(o.topic.name, o.key, o.at_ms, codec.encode(o.topic, o.record)) for o in outputs]
 
 
 def through_wire(records: list[Any]) -> list[Any]:

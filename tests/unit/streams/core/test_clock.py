@@ -1,92 +1,147 @@
-"""The partition's clock and its memory of rounds."""
+"""Time in a partition: arrival, agents' clocks, memory of rounds."""
 
+import numpy as np
+import pytest
+
+from schemas.bounds import MAX_AHEAD_NS
 from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
 from streams.core.clock import (
-    CONFIRMING_ROUNDS,
+    MAX_GAP_NS,
     ROUNDS_IN_CHUNK,
+    AgentClocks,
     ClockState,
     SeenRounds,
     advance_clock,
+    forget_agent_ns,
+    max_open_ns,
 )
 
 T = 1_000_000 * SECOND_NS
-NOW = ClockState(watermark_ns=T, reach_ns=T)
+NOW = ClockState(T)
+CONFIG = DetectionConfig()
+WINDOW_NS = CONFIG.window_ns
 
 
 def test_first_round_sets_the_clock() -> None:
-    """The first round is believed, whatever it says."""
-    clock, accepted = advance_clock(ClockState(), "a", T, T + 5)
-    assert accepted
-    assert clock == ClockState(watermark_ns=T, reach_ns=T + 5)
+    """Before it there is no time."""
+    assert advance_clock(ClockState(), T) == NOW
 
 
-def test_older_round_does_not_turn_the_clock_back() -> None:
-    """A late round is taken, the watermark stays."""
-    clock, accepted = advance_clock(NOW, "a", T - 3600 * SECOND_NS, T - 3600 * SECOND_NS)
-    assert accepted
-    assert clock == NOW
+def test_arrival_never_goes_back() -> None:
+    """A broker's clock that is set back stands still here."""
+    assert advance_clock(NOW, T - 3600 * SECOND_NS) == NOW
 
 
-def test_a_minute_is_no_jump() -> None:
-    """An advance of up to 60 s needs no confirmation."""
-    clock, accepted = advance_clock(NOW, "a", T + 60 * SECOND_NS, T)
-    assert accepted
-    assert clock.watermark_ns == T + 60 * SECOND_NS
+def test_a_pause_is_no_active_time() -> None:
+    """What a gap is longer than the greatest one that counts is left out."""
+    assert advance_clock(NOW, T + MAX_GAP_NS).active_ns == T + MAX_GAP_NS
+    later = advance_clock(NOW, T + 3600 * SECOND_NS)
+    assert later.arrival_ns == T + 3600 * SECOND_NS
+    assert later.active_ns == T + MAX_GAP_NS
+    assert advance_clock(later, T + 3601 * SECOND_NS).active_ns == T + MAX_GAP_NS + SECOND_NS
 
 
-def test_wrong_clock_alone_never_moves_time() -> None:
-    """One agent an hour ahead stays refused as long as others are heard in between."""
-    clock = NOW
-    for second in range(100):
-        ahead = T + (3600 + second) * SECOND_NS
-        clock, accepted = advance_clock(clock, "wrong", ahead, ahead)
-        assert not accepted
-        clock, accepted = advance_clock(clock, "right", T + second * SECOND_NS, T)
-        assert accepted
-    assert clock.watermark_ns == T + 99 * SECOND_NS
+def clocks(**started_ns: int) -> AgentClocks:
+    """Return the clocks of agents that each sent one round."""
+    agents = AgentClocks(CONFIG, 0)
+    for agent, start_ns in started_ns.items():
+        number = agents.meet(agent, start_ns, NOW)
+        agents.observe_round(number, start_ns, start_ns, NOW.active_ns)
+    return agents
 
 
-def test_second_agent_confirms_a_jump() -> None:
-    """After silence two agents that agree move the clock; the first round was refused."""
-    later = T + 7200 * SECOND_NS
-    clock, accepted = advance_clock(NOW, "a", later, later)
-    assert not accepted
-    clock, accepted = advance_clock(clock, "b", later + SECOND_NS, later + SECOND_NS)
-    assert accepted
-    assert clock == ClockState(watermark_ns=later + SECOND_NS, reach_ns=later + SECOND_NS)
+@pytest.mark.parametrize("off_s", [0, 40, 59, -30, -90])
+def test_an_agent_begins_with_the_window_of_its_round(off_s: int) -> None:
+    """What may still come of the window before, within the lateness, is not late either."""
+    agents = clocks(agent=T + off_s * SECOND_NS)
+    entry_ns = int(agents.table["entry_ns"][1])
+    assert entry_ns <= T + off_s * SECOND_NS - CONFIG.lateness_ns < entry_ns + WINDOW_NS
 
 
-def test_agents_that_disagree_confirm_nothing() -> None:
-    """Two wrong clocks, two different times: neither is believed."""
-    clock, _ = advance_clock(NOW, "a", T + 3600 * SECOND_NS, T)
-    clock, accepted = advance_clock(clock, "b", T + 7200 * SECOND_NS, T)
-    assert not accepted
-    assert clock.watermark_ns == T
+def test_an_agent_that_begins_with_a_backlog_begins_with_a_whole_window() -> None:
+    """It may have been here before, and be forgotten."""
+    agents = clocks(agent=T - 3600 * SECOND_NS)
+    entry_ns = int(agents.table["entry_ns"][1])
+    assert 0 < entry_ns - (T - 3600 * SECOND_NS) <= WINDOW_NS
 
 
-def test_lone_agent_is_believed_after_five_rounds() -> None:
-    """With nobody to object the fifth round in a row is accepted."""
-    clock, answers = NOW, []
-    for second in range(CONFIRMING_ROUNDS):
-        at = T + (3600 + second) * SECOND_NS
-        clock, accepted = advance_clock(clock, "a", at, at)
-        answers.append(accepted)
-    assert answers == [False] * (CONFIRMING_ROUNDS - 1) + [True]
+def test_windows_close_by_their_own_agents_clock() -> None:
+    """An agent that is ahead closes none of the others."""
+    agents = clocks(ahead=T, right=T)
+    agents.observe_round(1, T + 2 * WINDOW_NS, T, NOW.active_ns)
+    numbers, after = agents.due(NOW.active_ns, overdue=True)
+    assert numbers.tolist() == [1]
+    assert after.tolist() == [(T + 2 * WINDOW_NS - CONFIG.lateness_ns) // WINDOW_NS]
+
+
+def test_windows_of_a_silent_agent_close_when_they_were_open_for_long() -> None:
+    """Up to the one that holds its last probe."""
+    agents = clocks(agent=T)
+    agents.observe_round(1, T, T + WINDOW_NS, NOW.active_ns)
+    limit_ns = NOW.active_ns + max_open_ns(CONFIG)
+    assert not len(agents.due(limit_ns - 1, overdue=True)[0])
+    assert not len(agents.due(limit_ns, overdue=False)[0])
+    _, after = agents.due(limit_ns, overdue=True)
+    assert after.tolist() == [(T + WINDOW_NS) // WINDOW_NS + 1]
+
+
+def test_who_comes_back_after_being_forgotten_opens_no_closed_window() -> None:
+    """Whatever its clock says, within the bound, and however long its backlog is."""
+    for ahead_ns in (0, MAX_AHEAD_NS):
+        agents = clocks(agent=T + ahead_ns)
+        agents.observe_round(1, T + ahead_ns, T + ahead_ns, T)
+        _, after = agents.due(T + max_open_ns(CONFIG), overdue=True)
+        later = ClockState(T + forget_agent_ns(CONFIG) + 1)
+        assert agents.forget_silent(later.active_ns) == [1]
+        assert len(agents) == 0
+        for behind_ns in range(0, 2 * forget_agent_ns(CONFIG), SECOND_NS):
+            again = AgentClocks(CONFIG, 0)
+            started_ns = (later.arrival_ns or 0) - behind_ns
+            if started_ns <= T + ahead_ns:
+                # Not after the last round before: the agent's rounds come in order.
+                break
+            again.meet("agent", started_ns, later)
+            assert again.table["first_open"][1] >= after[0]
+
+
+def test_the_present_of_an_agent_goes_on_in_silence() -> None:
+    """By its own clock, and without pauses."""
+    agents = clocks(behind=T - 3600 * SECOND_NS)
+    later = ClockState(T + 500 * SECOND_NS, 493 * SECOND_NS)
+    assert agents.now_ns("behind", later) == T - 3593 * SECOND_NS
+    assert agents.now_ns("nobody", later) == T + 500 * SECOND_NS
 
 
 def test_duplicates_are_seen_within_the_horizon_and_memory_is_bounded() -> None:
     """A round is known for the horizon; older ones are forgotten."""
     seen = SeenRounds(10 * SECOND_NS)
-    first = ("a", 1, 0, T)
-    assert not seen.seen_before(first, T)
-    assert seen.seen_before(first, T + 10 * SECOND_NS)
-    assert not seen.seen_before(("a", 2, 0, T), T)
+    first = (0, 1, 0, T)
+    assert not seen.seen_before(first, T - 1, T)
+    assert seen.seen_before(first, T, T + 10 * SECOND_NS)
+    assert not seen.seen_before((0, 2, 0, T), T, T)
     last = 3 * ROUNDS_IN_CHUNK
     for second in range(1, last):
-        seen.seen_before(("a", 1, second, T + second * SECOND_NS), T + second * SECOND_NS)
+        at_ns = T + second * SECOND_NS
+        seen.seen_before((0, 1, second, at_ns), at_ns - 1, at_ns)
     assert len(seen) <= ROUNDS_IN_CHUNK + 12
+    end_ns = T + (last - 1) * SECOND_NS
     for back in (0, 5, 10):
         known = last - 1 - back
-        identity = ("a", 1, known, T + known * SECOND_NS)
-        assert seen.seen_before(identity, T + (last - 1) * SECOND_NS)
-    assert not seen.seen_before(("a", 1, 7, T + 7 * SECOND_NS), T + last * SECOND_NS)
+        assert seen.seen_before((0, 1, known, T + known * SECOND_NS), end_ns, end_ns)
+    old = (0, 1, 7, T + 7 * SECOND_NS)
+    assert not seen.seen_before(old, end_ns, T + last * SECOND_NS)
+
+
+def test_numbers_of_forgotten_agents_are_given_again() -> None:
+    """A stream of names that come once costs no memory for ever."""
+    agents = AgentClocks(CONFIG, 0)
+    step_ns = forget_agent_ns(CONFIG) // 10
+    for n in range(1_000):
+        at = ClockState(T + n * step_ns)
+        number = agents.meet(f"agent-{n}", T, at)
+        agents.observe_round(number, T, T, at.active_ns)
+        agents.forget_silent(at.active_ns)
+    assert len(agents) <= 12
+    assert agents.table.rows_ever <= 14
+    assert np.array_equal(np.sort(agents.table.rows()), np.unique(agents.table.rows()))

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from schemas.units import SECOND_NS
-from streams.columns.quantities import COLUMNS, COUNT, PERCENTS, STATISTICS
+from streams.columns.quantities import COLUMNS, PERCENTS, STATISTICS
 from streams.columns.rounds import RoundColumns, round_columns
-from streams.core.windows import Windows
+from streams.config import DetectionConfig
+from streams.core.clock import AgentClocks, ClockState
+from streams.core.windows import ClosedWindow, Windows
 from tests.unit.streams.columns.numpy_statistics import medians, statistics
 from tests.unit.streams.worlds import result, round_datum
 
@@ -72,41 +74,88 @@ def test_deviation_of_large_close_values_is_exact() -> None:
     assert statistics(np.zeros(3, np.int64), value, 1)["std_ns"][0] == 1
 
 
+class Opened:
+    """Windows of one agent, closed up to a time."""
+
+    def __init__(self, window_s: int, floor_ns: int = 0) -> None:
+        self.config = DetectionConfig(window_ns=window_s * SECOND_NS, lateness_ns=0)
+        self.agents = AgentClocks(self.config, floor_ns)
+        self.windows = Windows(self.config, self.agents)
+
+    def number(self, agent: str = "agent", started_ns: int = T) -> int:
+        """Return an agent's number."""
+        return self.agents.meet(agent, started_ns, ClockState(T))
+
+    def add(self, times_ns: list[int], rtts: list[int | None], row: int = 0) -> list[bool]:
+        """Add results of a row; return which came in time."""
+        at = columns_at(times_ns, rtts)
+        out: list[bool] = self.windows.add_round(self.number(), rows(len(rtts), row), at).tolist()
+        return out
+
+    def close(self, until_ns: int, agent: str = "agent") -> list[ClosedWindow]:
+        """Close an agent's windows that end by a time."""
+        numbers = np.array([self.number(agent)])
+        return self.windows.close(numbers, np.array([until_ns // self.config.window_ns]), 0)
+
+
 def test_result_at_the_border_belongs_to_the_later_window() -> None:
     """Windows include their start and exclude their end."""
-    windows = Windows(10 * SECOND_NS)
-    times = [T, T + 10 * SECOND_NS - 1, T + 10 * SECOND_NS]
-    windows.add_round(rows(3), columns_at(times, [1, 2, 3]))
-    closed = windows.close(T + 20 * SECOND_NS)
+    opened = Opened(10)
+    opened.add([T, T + 10 * SECOND_NS - 1, T + 10 * SECOND_NS], [1, 2, 3])
+    closed = opened.close(T + 20 * SECOND_NS)
     assert [c.sent.tolist() for c in closed] == [[2], [1]]
     assert [c.index * 10 * SECOND_NS for c in closed] == [T, T + 10 * SECOND_NS]
 
 
 def test_late_results_are_told_and_not_counted() -> None:
     """After a window closed its results are late; others are not."""
-    windows = Windows(10 * SECOND_NS)
-    assert windows.close(T + 10 * SECOND_NS) == []
-    timely = windows.add_round(rows(2), columns_at([T + 1, T + 10 * SECOND_NS], [1, 1]))
-    assert timely.tolist() == [False, True]
-    (closed,) = windows.close(T + 20 * SECOND_NS)
+    opened = Opened(10)
+    assert opened.close(T + 10 * SECOND_NS) == []
+    assert opened.add([T + 1, T + 10 * SECOND_NS], [1, 1]) == [False, True]
+    (closed,) = opened.close(T + 20 * SECOND_NS)
     assert closed.sent.tolist() == [1]
 
 
-def test_closing_never_goes_back() -> None:
-    """An older watermark closes nothing and opens nothing again."""
-    windows = Windows(10 * SECOND_NS)
-    windows.close(T)
-    first_open = windows.first_open
-    assert windows.close(T - 100 * SECOND_NS) == []
-    assert windows.first_open == first_open
+def test_agents_close_their_own_windows_only() -> None:
+    """One is done with a window whose results of the other go on to come."""
+    opened = Opened(10)
+    ahead, behind = opened.number("ahead"), opened.number("behind")
+    for agent, row in ((ahead, 0), (behind, 1)):
+        opened.windows.add_round(agent, rows(1, row), columns_at([T + 1], [1]))
+    (closed,) = opened.close(T + 10 * SECOND_NS, "ahead")
+    assert closed.rows.tolist() == [0]
+    opened.windows.add_round(behind, rows(2, 1), columns_at([T + 2, T + 3], [1, 1]))
+    assert not opened.windows.add_round(ahead, rows(1, 0), columns_at([T + 4], [1])).any()
+    (closed,) = opened.close(T + 10 * SECOND_NS, "behind")
+    assert (closed.rows.tolist(), closed.sent.tolist()) == ([1], [3])
+
+
+def test_slots_of_one_place_may_be_of_different_windows() -> None:
+    """Results that found no slot go to the window of their own agent."""
+    opened = Opened(10)
+    numbers = [opened.number("old", T), opened.number("new", T + 20 * SECOND_NS)]
+    places = len(opened.windows.slots.spilled)
+    assert places == 2
+    for number in numbers:
+        opened.windows.add_round(number, rows(1, number), columns_at([T + 25 * SECOND_NS], [1]))
+    opened.windows.fit_slots(3)
+    slots, place = opened.windows.slots, T // (10 * SECOND_NS) % 2
+    slots.counts[place, numbers] = 1
+    slots.spill_rows[place, :2] = numbers
+    slots.spilled[place] = 2
+    (old,) = opened.close(T + 10 * SECOND_NS, "old")
+    assert (old.index * 10 * SECOND_NS, old.rows.tolist(), old.sent.tolist()) == (T, [1], [2])
+    (new,) = opened.close(T + 30 * SECOND_NS, "new")
+    assert new.index * 10 * SECOND_NS == T + 20 * SECOND_NS
+    assert (new.rows.tolist(), new.sent.tolist()) == ([2], [3])
 
 
 def test_repeats_are_counted_beside() -> None:
     """Duplicates show in the window and change nothing else."""
-    windows = Windows(10 * SECOND_NS)
-    windows.add_round(rows(2), columns_at([T, T + 1], [5, None]))
-    windows.add_repeats(np.array([0, 0, 9]), np.array([T, T + 1, T]))
-    (closed,) = windows.close(T + 10 * SECOND_NS)
+    opened = Opened(10)
+    opened.add([T, T + 1], [5, None])
+    opened.windows.add_repeats(opened.number(), np.array([0, 0]), np.array([T, T + 1]))
+    (closed,) = opened.close(T + 10 * SECOND_NS)
     assert closed.repeats.tolist() == [2]
     assert (closed.sent.tolist(), closed.ok.tolist()) == ([2], [1])
     assert closed.values[:, COLUMNS.index("host_delay_p50_ns")].tolist() == [7]
@@ -114,34 +163,8 @@ def test_repeats_are_counted_beside() -> None:
 
 def test_floor_keeps_published_results_out() -> None:
     """After a change of the window length, results of published windows are not counted again."""
-    windows = Windows(30 * SECOND_NS, floor_ns=T + 20 * SECOND_NS)
-    times = [T + 19 * SECOND_NS, T + 20 * SECOND_NS]
-    assert windows.add_round(rows(2), columns_at(times, [1, 1])).tolist() == [True, True]
-    assert windows.closed_ns == T + 20 * SECOND_NS
-    (closed,) = windows.close(T + 60 * SECOND_NS)
+    opened = Opened(30, floor_ns=T + 20 * SECOND_NS)
+    assert opened.add([T + 19 * SECOND_NS, T + 20 * SECOND_NS], [1, 1]) == [True, True]
+    assert opened.agents.closed_ns == T + 20 * SECOND_NS
+    (closed,) = opened.close(T + 60 * SECOND_NS)
     assert closed.sent.tolist() == [1]
-
-
-def test_closed_windows_keep_nothing_of_chunks() -> None:
-    """After a restart rounds of published windows are taken; no window is made of them again."""
-    window_ns = 30 * SECOND_NS
-    floor = T // window_ns + 2
-    windows = Windows(window_ns, floor * window_ns)
-    assert windows.entry_ns == 0 < windows.closed_ns
-    values = np.full((COUNT, 2), 5, np.int64)
-    for index in (floor - 1, floor):
-        windows.add_chunk(index, rows(2), values)
-    assert windows.close((floor - 1) * window_ns) == []
-    windows.fit_slots(1)
-    # A result in a slot of each.
-    windows.slots.counts[:, 0] = 1
-    (closed,) = windows.close((floor + 1) * window_ns)
-    assert (closed.index, closed.sent.tolist()) == (floor, [3])
-    assert windows.entry_ns == windows.closed_ns
-
-
-def test_floor_within_a_window_lets_no_chunk_in() -> None:
-    """The windows were longer before: a chunk cannot tell its results apart."""
-    floor_ns = T // (30 * SECOND_NS) * 30 * SECOND_NS + SECOND_NS
-    windows = Windows(30 * SECOND_NS, floor_ns)
-    assert windows.entry_ns == floor_ns

@@ -33,8 +33,7 @@ from streams.detectors.base import (
     WindowDetector,
 )
 from streams.detectors.registry import DETECTORS
-from tests.property.test_streams_machine_restart import restarted
-from tests.unit.streams.columns.rounds_read import message
+from tests.property.test_streams_machine_restart import checkpoint, in_time, restarted
 from tests.unit.streams.worlds import (
     IDENTITY,
     START_S,
@@ -64,6 +63,7 @@ TROUBLES = [
     Fault(203, 430, frozenset({(1, 0), (1, 1)}), delay_ns=5_000_000),
 ]
 TROUBLED = list(World(seed=5, flows=2, faults=TROUBLES).rounds(460))
+TIMED = in_time(TROUBLED)
 HEALTHY = list(World(seed=6, flows=2, tail=0.1).rounds(460))
 
 
@@ -101,8 +101,9 @@ def check_records(detector: type[Detector]) -> None:
 
 def check_batches(detector: type[Detector]) -> None:
     """Process rounds one by one, by kernels singly, and in large batches: the same bytes."""
-    single = as_bytes(run(machine_of(detector), TROUBLED))
-    messages = [message(datum, offset) for offset, datum in enumerate(TROUBLED)]
+    alone = machine_of(detector)
+    single = as_bytes([o for n in range(len(TIMED)) for o in TIMED.process(alone, n)])
+    messages = TIMED.messages(0, len(TIMED))
     for length in (1, 200):
         feed = Feed(machine_of(detector), Codec())
         outputs: list[Output] = []
@@ -117,21 +118,18 @@ def check_restart(detector: type[Detector]) -> None:
     undisturbed = machine_of(detector)
     outputs: list[Output] = []
     points: dict[int, tuple[Checkpoint, int]] = {}
-    for offset, datum in enumerate(TROUBLED):
+    for offset in range(len(TIMED)):
         if offset in RESTARTS_S:
-            point = Checkpoint(
-                offset=offset, lookback=undisturbed.lookback, closed_ns=undisturbed.closed_ns,
-                window_offset=0, anomaly_offset=0,
-            )  # fmt: skip
-            points[offset] = point, len(outputs)
-        outputs += undisturbed.process(datum, offset)
+            points[offset] = checkpoint(undisturbed, offset), len(outputs)
+        outputs += TIMED.process(undisturbed, offset)
     for offset, (point, before) in points.items():
         for late in (None, 2):
             again, _ = restarted(
-                CONFIG, TROUBLED, outputs[:before], point,
+                CONFIG, TIMED, outputs[:before], point,
                 kernels=False, late=late, detectors=(detector,),
             )  # fmt: skip
-            assert as_bytes(run(again, TROUBLED[offset:], offset)) == as_bytes(outputs[before:])
+            rest = [o for n in range(offset, len(TIMED)) for o in TIMED.process(again, n)]
+            assert as_bytes(rest) == as_bytes(outputs[before:])
 
 
 def check_memory(detector: type[Detector]) -> None:

@@ -152,17 +152,30 @@ def test_weak_suspicion_is_remembered_for_one_window_and_taken_back() -> None:
 
 
 def test_baseline_and_forgetting() -> None:
-    """The baseline is the median of medians; silent 5-tuples are dropped."""
+    """The baseline is the median of medians; 5-tuples that fell silent are dropped.
+
+    Each by its own agent's clock: of one that is behind old windows still matter.
+    """
     lookback = LookBack(CONFIG)
     for index, p50 in enumerate([10, 30, 20]):
         lookback.insert(KEYS[0], index, np.full(7, p50))
     assert lookback.baseline_p50_ns(KEYS[0], 3) == 20
     assert lookback.baseline_p50_ns(KEYS[1], 3) is None
     assert lookback.baseline_p50_ns(KEYS[0], 40) is None
-    lookback.forget(14)
+    behind = ("behind", *KEYS[0][1:])
+    lookback.insert(behind, 2, np.full(7, 20))
+    lookback.insert(KEYS[1], 40, np.full(7, 20))
+    first_open = {"agent": 15, "behind": 3}
+    lookback.forget(first_open.__getitem__)
+    assert len(lookback) == 3
+    first_open["agent"] = 16
+    lookback.forget(first_open.__getitem__)
+    assert lookback.table.find(KEYS[0]) is None
+    assert lookback.table.find(KEYS[1]) is not None
+    assert lookback.baseline_p50_ns(behind, 3) == 20
+    first_open["behind"] = 16
+    lookback.forget(first_open.__getitem__)
     assert len(lookback) == 1
-    lookback.forget(15)
-    assert len(lookback) == 0
 
 
 @pytest.mark.parametrize("health", [Health(sigma=0.4, tail=0.1, probes=5), BUSY])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from streams.columns.rounds import FlowKey
 from streams.detectors.lognormal import (
     FALSE_ALARMS_PER_BLOCK,
     REFERENCES,
@@ -13,13 +14,13 @@ from streams.detectors.lognormal import (
     z_threshold,
 )
 
-KEY = ("agent", "a", "b", 0)
+KEY: FlowKey = ("agent", "a", "b", 0)
 EFFECT_NS = 1e6
 
 
-def add(trend: Trend, window: int, p50_ns: int, effect_ns: float) -> None:
+def add(trend: Trend, window: int, p50_ns: int, effect_ns: float, key: FlowKey = KEY) -> None:
     """Take in a window of one 5-tuple."""
-    rows = np.array([trend.table.row(KEY)])
+    rows = np.array([trend.table.row(key)])
     trend.observe(rows, window, np.array([p50_ns]), np.array([effect_ns]))
 
 
@@ -120,14 +121,25 @@ def test_sparse_blocks_are_not_compared() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Five blocks are kept of a 5-tuple, and none of one that fell silent."""
+    """Five blocks are kept of a 5-tuple, and none of one that fell silent, by its agent's clock."""
     trend = Trend(2)
+    behind, going = ("behind", *KEY[1:]), (*KEY[:3], 1)
     for window in range(40):
         add(trend, window, 1_000_000, EFFECT_NS)
+        add(trend, window, 1_000_000, EFFECT_NS, behind)
     assert trend.keys(14) == []
-    assert trend.keys(15) == [KEY]
-    assert trend.keys(19) == [KEY]
-    trend.forget(23)
-    assert len(trend) == 1
-    trend.forget(24)
-    assert len(trend) == 0
+    assert trend.keys(15) == [KEY, behind]
+    assert trend.keys(19) == [KEY, behind]
+    add(trend, 100, 1_000_000, EFFECT_NS, going)
+    # Block 23 is the last that has ended.
+    first_open = {"agent": 49, "behind": 40}
+    trend.forget(first_open.__getitem__)
+    assert len(trend) == 3
+    first_open["agent"] = 50
+    trend.forget(first_open.__getitem__)
+    assert trend.table.find(KEY) is None
+    assert trend.keys(19) == [behind]
+    first_open["behind"] = 50
+    trend.forget(first_open.__getitem__)
+    assert trend.keys(19) == []
+    assert trend.keys(50) == [going]

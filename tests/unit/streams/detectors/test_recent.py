@@ -4,7 +4,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 import streams.detectors.recent as recent_module
@@ -22,34 +21,48 @@ def key(flow: int = 0) -> FlowKey:
     return ("agent-h0", "a", "b", flow)
 
 
-def feed(recent: RecentProbes, second: int, lost: Sequence[Sequence[bool]]) -> Int64s:
-    """Add a round: for each flow its probes, lost or not, a quarter of a second apart."""
+def feed(
+    recent: RecentProbes, second: int, lost: Sequence[Sequence[bool]], *, ahead_s: int = 0
+) -> Int64s:
+    """Add the round that arrives in a second: for each flow its probes, lost or not.
+
+    They are a quarter of a second apart, by an agent whose clock is so far ahead.
+    """
     results = [
         result("a", "b", flow, attempt * SECOND_NS // 4, None if gone else 1000)
         for flow, probes in enumerate(lost)
         for attempt, gone in enumerate(probes)
     ]
-    columns = round_columns(round_datum(results, (T_S + second) * SECOND_NS, second))
+    started_ns = (T_S + second + ahead_s) * SECOND_NS
+    columns = round_columns(round_datum(results, started_ns, second))
     rows = recent.rows(columns.keys)
-    recent.advance(columns.reach_ns)
-    recent.count_round(columns, rows, np.ones(len(rows), np.bool_))
+    active_ns = (T_S + second + 1) * SECOND_NS - 1
+    recent.advance(active_ns)
+    recent.count_round(columns, rows, active_ns)
     return rows
 
 
-def test_counts_cover_exactly_the_span() -> None:
-    """All probes and lost ones of the last n seconds; first probes are the samples."""
+@pytest.mark.parametrize("ahead_s", [0, -7200, 45])
+def test_counts_cover_exactly_the_span(ahead_s: int) -> None:
+    """All probes and lost ones of the last n seconds; first probes are the samples.
+
+    The seconds are those of arrival, whatever the agent's clock says.
+    """
     recent = RecentProbes()
     for second in range(100):
-        feed(recent, second, [[second % 10 == 0, False] if second % 10 == 0 else [False]])
+        lost = [second % 10 == 0, False] if second % 10 == 0 else [False]
+        feed(recent, second, [lost], ahead_s=ahead_s)
     row = recent.flows.row(key())
     assert recent.sampled(row, 20) == (20, 2)
     assert recent.sampled(row, 60) == (60, 6)
     assert recent.totals(row, 10) == (11, 1)
     assert recent.clean_probes(row) == 9
+    sent_s = [ns / SECOND_NS - T_S - ahead_s for ns in recent.loss_times(row, 20)]
+    assert sent_s == [80, 90]
 
 
 def test_what_leaves_the_minute_is_forgotten() -> None:
-    """After a minute of silence nothing is counted; the slots come back empty."""
+    """After a minute without rounds nothing is counted; the slots come back empty."""
     recent = RecentProbes()
     rows = feed(recent, 0, [[True, False]])
     row = int(rows[0])
@@ -61,13 +74,41 @@ def test_what_leaves_the_minute_is_forgotten() -> None:
     assert recent.sampled(row, RING_S) == (1, 0)
 
 
-def test_results_older_than_the_minute_are_not_counted() -> None:
-    """A late result beyond the rings does not land in a slot of another second."""
+@pytest.mark.parametrize("ahead_s", [-64, -3, 3, 64])
+def test_results_count_in_the_second_of_their_arrival(ahead_s: int) -> None:
+    """A clock that jumps neither moves the rings nor brings results into another's slot."""
     recent = RecentProbes()
     feed(recent, 100, [[False]])
-    feed(recent, 36, [[True, False]])
+    feed(recent, 101, [[True, False]], ahead_s=ahead_s)
+    feed(recent, 101, [[False]])
     row = recent.flows.row(key())
+    assert recent.head_s == T_S + 101
+    assert recent.totals(row, 1) == (3, 1)
+    assert recent.totals(row, RING_S) == (4, 1)
+    assert recent.sampled(row, 1) == (2, 1)
+    assert recent.clean_probes(row) == 0
+    assert recent.is_counted_loss(row, (T_S + 101 + ahead_s) * SECOND_NS)
+    assert not recent.is_counted_loss(row, (T_S + 101) * SECOND_NS)
+    assert recent.flows["last_ns"][row] // SECOND_NS == T_S + 101
+    # It leaves the minute with its second, too.
+    feed(recent, 101 + RING_S, [[False]])
     assert recent.totals(row, RING_S) == (1, 0)
+    assert recent.sampled(row, RING_S) == (1, 0)
+
+
+def test_the_sooner_told_loss_is_forgotten_sooner() -> None:
+    """Of an agent whose clock was set back the later losses have the earlier times."""
+    recent = RecentProbes()
+    feed(recent, 0, [[True, False]])
+    feed(recent, 5, [[True, False]], ahead_s=-3600)
+    row = recent.flows.row(key())
+    first_ns, second_ns = T_S * SECOND_NS, (T_S + 5 - 3600) * SECOND_NS
+    assert recent.loss_times(row, RING_S) == [first_ns, second_ns]
+    recent.advance((T_S + RING_S) * SECOND_NS)
+    assert recent.loss_times(row, RING_S) == [second_ns]
+    recent.note_loss(row, first_ns, recent.head_s)
+    assert recent.loss_times(row, RING_S) == [second_ns, first_ns]
+    assert recent.loss_times(row, 10) == [first_ns]
 
 
 def test_outage_and_what_ends_it_are_no_samples() -> None:

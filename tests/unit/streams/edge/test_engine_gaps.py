@@ -10,7 +10,8 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import PathWindow
 from schemas.topics import Topic
-from schemas.units import SECOND_NS
+from schemas.units import MS_NS
+from streams.config import REFRESH_STEP_NS
 from streams.core.feed import Feed, LogMessage
 from streams.core.outputs import window_identity
 from streams.edge.engine import Batch
@@ -21,6 +22,14 @@ from tests.unit.streams.worlds import BEGIN, START_S, World, machine
 CODEC = Codec()
 BATCH = 100
 OUTPUTS = (topics.PROBE_WINDOW, topics.ANOMALY)
+FOREVER_MS = 2**53
+# Agents may be hours behind.
+ARRIVED_S = START_S + 3 * 3600
+
+
+def arrival_ms(offset: int) -> int:
+    """Return when a round arrives."""
+    return (ARRIVED_S + offset) * 1000
 
 
 def identity(topic: Topic, value: bytes) -> str:
@@ -50,10 +59,10 @@ class Log(Broker):
         """Be without the first ones of each topic."""
         self.kept = {topic: all_[count[topic] :] for topic, all_ in self.kept.items()}
 
-    def logged(self, rounds_end: int, last_ns: int = 2**62) -> LoggedOutputs:
+    def logged(self, rounds_end: int, last_ms: int = FOREVER_MS) -> LoggedOutputs:
         """Return what a new owner finds from the beginning on, of so many rounds."""
         logged = LoggedOutputs.of(
-            LoggedOutput(name, last_ns, offset)
+            LoggedOutput(name, last_ms, offset)
             for topic in OUTPUTS
             for offset, name in enumerate(self.kept.get(topic.name, []))
         )
@@ -73,7 +82,7 @@ class Worker:
     log: Log
     rounds: list[bytes]
     rounds_end: int = 0
-    last_ns: int = 2**62
+    last_ms: int = FOREVER_MS
     committed: list[TopicPartition] = field(default_factory=list)
     _take: Callable[[Batch], None] = field(init=False)
     _tick: Callable[[], None] = field(init=False)
@@ -83,7 +92,7 @@ class Worker:
         held = machine()
         session = Session(
             partition=0, epoch=1, machine=held, feed=Feed(held, CODEC), settled=BEGIN,
-            logged=self.log.logged(self.rounds_end, self.last_ns),
+            logged=self.log.logged(self.rounds_end, self.last_ms),
         )  # fmt: skip
         engine = engine_of(self.log, lambda offsets, _wait: self.committed.extend(offsets))
         engine.take_over([session])
@@ -93,7 +102,10 @@ class Worker:
         """Take these batches, and wait for what they send."""
         for number in numbers:
             start = number * BATCH
-            messages = [LogMessage(v, start + n) for n, v in enumerate(self.rounds[start:][:BATCH])]
+            messages = [
+                LogMessage(value, offset, arrival_ms(offset))
+                for offset, value in enumerate(self.rounds[start:][:BATCH], start)
+            ]
             self._take(Batch(number, {0: 1}, {0: start}, {0: cast(Any, messages)}))
         self._tick()
 
@@ -139,12 +151,23 @@ def test_what_is_never_made_again_is_not_waited_for_beyond_the_rounds_it_was_mad
     assert [place.offset for place in worker.committed] == [0, 3 * BATCH]
 
 
-def test_nor_is_it_waited_for_when_the_windows_of_its_time_are_closed() -> None:
-    """The backlog may be hours long, and whoever takes over would begin anew."""
+def test_nor_is_it_waited_for_when_rounds_are_later_than_it() -> None:
+    """The backlog may be hours long, and whoever takes over would begin anew.
+
+    What is published of a round is there after the round's arrival, and a refresh later at most.
+    """
     rounds = made_rounds()
     log = Log(kept={topics.PROBE_WINDOW.name: ["of other settings"]})
-    last_ns = START_S * SECOND_NS + 30 * SECOND_NS
-    worker = Worker(log.successor(), rounds, rounds_end=10**9, last_ns=last_ns)
+    refresh_ms = REFRESH_STEP_NS // MS_NS
+    last_ms = arrival_ms(2 * BATCH - 1) - refresh_ms
+    worker = Worker(log.successor(), rounds, rounds_end=10**9, last_ms=last_ms)
     worker.process(0)
     worker.process(1)
-    assert [place.offset for place in worker.committed][-1] == 2 * BATCH
+    assert [place.offset for place in worker.committed] == [0]
+    worker.process(2)
+    assert [place.offset for place in worker.committed] == [0, 3 * BATCH]
+    worker = Worker(log.successor(), rounds, rounds_end=10**9, last_ms=last_ms - 1)
+    worker.process(0)
+    assert [place.offset for place in worker.committed] == [0]
+    worker.process(1)
+    assert [place.offset for place in worker.committed] == [0, 2 * BATCH]
