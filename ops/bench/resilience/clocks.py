@@ -64,13 +64,14 @@ class Published:
     own: set[Found] = field(default_factory=set)
 
     def observe(self, record: PathWindow | Anomaly, at_s: int = 0) -> None:
-        """Observe what was published."""
+        """Observe what was published; a forged name over the wrong agent's endpoints is its own."""
+        own = record.agent_id == self.wrong or record.src.startswith(f"{self.wrong}/")
         if isinstance(record, PathWindow):
-            if record.agent_id != self.wrong and record.window_end_at <= self.until_us:
+            if not own and record.window_end_at <= self.until_us:
                 self.others[record] = at_s
         elif record.kind is not AnomalyKind.PROGRESS and record.state is AnomalyState.ONSET:
             found = record.kind.value, record.src, record.dst, record.flow
-            if record.agent_id == self.wrong:
+            if own:
                 self.own.add(found)
             else:
                 self.others[(*found, record.onset_at)] = at_s
