@@ -26,6 +26,9 @@ MIN_EXTRA: Final = 1.35
 # Spread of that factor's logarithm: over hosts, and what is common to the borders of all hosts.
 USUAL_EXTRA_SPREAD: Final = 0.15
 BORDER_SPREAD: Final = 0.1
+# RNICs are compared in sections of the window: some iterations long, and not more than so many.
+SECTION_BINS: Final = 100
+MAX_SECTIONS: Final = 20
 # A host is split if that is more probable than not.
 SPLIT_FROM: Final = 0.5
 # RNICs of a host are read one after the other: 0.4 ms between readings that are 0.1 s apart cause
@@ -87,18 +90,22 @@ def host_width(matrix: RateMatrix, rows: Labels, known: Bools) -> HostWidth:
 def _steps(matrix: RateMatrix, host: Labels) -> Floats | None:
     """Return how far neighbouring RNICs of a host are apart; None if none of them sends.
 
+    The median over sections of the window: a fault that cuts RNICs off makes two groups of them for
+    as long as it lasts.
+
     Returns
     -------
     (n_rails - 1,) mean square difference, as a share of the RNICs' variance
     """
     there = ~matrix.missing[host].any(axis=0)
-    series = np.hstack([matrix.tx[host], matrix.rx[host]])
-    if not there.all():
-        series = series[:, np.tile(there, 2)]
-    power = float(series.var(axis=1).mean()) if series.size else 0.0
+    series = np.stack([matrix.tx[host], matrix.rx[host]])[:, :, there]
+    power = float(series.var(axis=2).mean()) if series.size else 0.0
     if power <= 0:
         return None
-    out: Floats = (np.diff(series, axis=0) ** 2).mean(axis=1) / 2 / power
+    apart = (np.diff(series, axis=1) ** 2).sum(axis=0) / 4
+    count = min(MAX_SECTIONS, max(1, apart.shape[1] // SECTION_BINS))
+    sections = np.array_split(apart, count, axis=1)
+    out: Floats = np.median([section.mean(axis=1) for section in sections], axis=0) / power
     return out + READ_SHARE
 
 

@@ -61,6 +61,17 @@ def test_one_strange_rnic_makes_no_border() -> None:
     assert _width(tx, 4).width == 4
 
 
+def test_a_fault_makes_no_border() -> None:
+    """Two of four RNICs are cut off for a tenth of the window, on half of the hosts."""
+    rng = np.random.default_rng(4)
+    tx = _sent_one_after_the_other(rng, 4, 4)
+    for row in (2, 3, 6, 7):
+        tx[row, 210:250] = 0.0
+    found = _width(tx, 4)
+    assert found.width == 4
+    assert found.certainty > 0.9
+
+
 def test_an_unclear_border_is_said_to_be_unclear() -> None:
     """Where neighbours differ a third more than those beside them, either may be."""
     rng = np.random.default_rng(5)
