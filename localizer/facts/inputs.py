@@ -240,7 +240,7 @@ class Housekeeper:
                 sources.reports.forget_agent(agent_id)
             sources.roster.forget_departed(now_ns)
             sources.paths.forget_untraced(now_ns - self._config.path_keep_ns)
-            sources.topology.forget_lookups()
+            sources.topology.forget_lookups(len(sources.paths))
             sources.shrink_tables()
         sources.reports.expire(now_ns)
         sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))

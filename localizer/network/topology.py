@@ -23,8 +23,10 @@ ENDS: Final = frozenset({ComponentKind.ENDPOINT, ComponentKind.AGENT})
 MAX_COMPONENTS: Final = 1_000_000
 # Addresses remembered as looked up; beyond the bound every change counts as one of the fabric.
 MAX_LOOKED_UP: Final = 1_000_000
-# So many of them, and two for each component, may belong to no component.
-SPARE_LOOKED_UP: Final = 65_536
+# So many of them are kept in any case, and so many for each component and for each traced 5-tuple.
+SPARE_LOOKED_UP: Final = 4_096
+LOOKED_UP_EACH: Final = 2
+HOPS_EACH: Final = 8
 
 # Versions that a path between two ends depends on: of the fabric, and of each end.
 Basis = tuple[int, int, int]
@@ -121,12 +123,18 @@ class Topology:
         found, self._moved = self._moved, set()
         return found
 
-    def forget_lookups(self) -> None:
-        """Forget the addresses looked up if most are no component's: made-up hops of traces.
+    def forget_lookups(self, traced: int) -> None:
+        """Forget the addresses looked up if most are of traces that are forgotten.
 
         All paths are then computed anew, since they may depend on any of the addresses.
+
+        Parameters
+        ----------
+        traced
+            5-tuples with a trace now.
         """
-        if len(self._looked_up) > SPARE_LOOKED_UP + 2 * len(self._components):
+        most = SPARE_LOOKED_UP + LOOKED_UP_EACH * len(self._components) + HOPS_EACH * traced
+        if len(self._looked_up) > most:
             self.version += 1
             self._change_fabric()
 

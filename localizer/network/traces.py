@@ -170,4 +170,8 @@ class TraceTimes:
         """Forget a 5-tuple."""
         at_ns = self._traced_ns.pop(key, None)
         if at_ns is not None:
-            self._traced_in[at_ns // SECOND_NS].discard(key)
+            traced = self._traced_in[at_ns // SECOND_NS]
+            traced.discard(key)
+            # The number of a second that stays can hold a megabyte of free memory back.
+            if not traced:
+                del self._traced_in[at_ns // SECOND_NS]

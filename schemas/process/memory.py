@@ -22,7 +22,7 @@ LARGE_BYTES: Final = 4 * 2**20
 IDLE_BYTES: Final = 16 * 2**20
 
 # Free memory is returned when so many objects have gone, and this share of them.
-RETURN_OBJECTS: Final = 20_000
+RETURN_OBJECTS: Final = 4_000
 RETURN_SHARE: Final = 0.1
 # A table of so many bytes for each of its entries was once much larger: a full one takes 30 to 110.
 SPARSE_BYTES: Final = 200

@@ -8,8 +8,10 @@ from typing import Final
 
 from ops.bench.resilience import (
     agent_attacks,
+    churn,
     clocks,
     clocks_live,
+    floods,
     garbage,
     kills,
     outage,
@@ -29,12 +31,15 @@ NOTES: Final = (
     "Garbage: from its append until the slowest reader refused a small piece behind it.",
     "Outage and kills: windows are compared with the rounds in Kafka, each result once; verdicts "
     "with the links that were cut: one opening and one end each, nothing else.",
+    "Unknown names: each process alone, after a small flood of the same. There and in the hour of "
+    "containers times of arrival are the bench's own, so that minutes pass within seconds; agents "
+    "of containers publish rounds and counters every 5 s.",
     "Flood and silent targets: as on [agent](agent.md). Measured elsewhere: result → anomaly at "
     "1 M results/s, on [performance](performance.md).",
 )
 
 # A further part is a module with `PARTS` and a row here.
 MODULES: Final[tuple[ModuleType, ...]] = (
-    clocks, clocks_live, records, garbage, parsers, agent_attacks, outage, kills,
+    clocks, clocks_live, records, garbage, parsers, agent_attacks, floods, churn, outage, kills,
 )  # fmt: skip
 PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}

@@ -33,13 +33,15 @@ class Publisher:
         self._failed = 0
         self.counts: Counter[str] = Counter()
 
-    def publish(self, topic: str, key: bytes | str, value: bytes | None, at_ms: int) -> None:
-        """Queue a message; `topic` is its name without the prefix."""
+    def publish(
+        self, topic: str, key: bytes | str, value: bytes | None, at_ms: int, *, partition: int = -1
+    ) -> None:
+        """Queue a message; `topic` is its name without the prefix, -1 the partition of the key."""
         while True:
             try:
                 self._producer.produce(
                     self._settings.topic(topic), key=key, value=value, timestamp=at_ms,
-                    on_delivery=self._delivered,
+                    partition=partition, on_delivery=self._delivered,
                 )  # fmt: skip
                 break
             except BufferError:

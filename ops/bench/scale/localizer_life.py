@@ -56,16 +56,22 @@ MEASURED_S: Final = 600
 NOT_COUNTED: Final = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
 
-class Life:
-    """A small cluster in which containers come and go."""
+class Containers:
+    """A small cluster in which containers come and go, as records.
 
-    def __init__(self, config: CoreConfig | None = None) -> None:
-        self.core = Core(config or CoreConfig(cluster=NAME))
-        self.now_ns = START_NS
+    Attributes
+    ----------
+    now_ns
+        Arrival of what is written.
+    came
+        Containers that came.
+    """
+
+    def __init__(self, cluster: str = NAME, now_ns: int = START_NS) -> None:
+        self.now_ns = now_ns
         self.came = 0
+        self._cluster = cluster
         self._left = 0
-        self._merge = Merge()
-        self._offsets: defaultdict[str, int] = defaultdict(int)
         self._beats = 0
         for switch in ("leaf:0",):
             self._part(switch, ComponentKind.SWITCH, address="10.0.0.1")
@@ -89,9 +95,7 @@ class Life:
                 self._leave(self._left)
             for agent in range(RESIDENTS):
                 self.beat(f"agent-{agent}", agent)
-            mark = progress(NAME, 0, AnomalyState.ONGOING, self.now_ns // US_NS)
-            self._put(topics.ANOMALY.name, "~progress", mark)
-            self.core.advance(self.now_ns)
+            self.end_second()
 
     def drain(self) -> None:
         """Let all containers leave, and time pass until they are forgotten."""
@@ -99,17 +103,18 @@ class Life:
             self._leave(number)
         self.run(FORGOTTEN_S, 0)
 
-    def objects(self) -> int:
-        """Return how many objects the localizer holds."""
-        seen: set[int] = set()
-        waiting: list[Any] = [self.core, self._merge]
-        while waiting:
-            one = waiting.pop()
-            if id(one) in seen or isinstance(one, NOT_COUNTED):
-                continue
-            seen.add(id(one))
-            waiting += gc.get_referents(one)
-        return len(seen)
+    @property
+    def present(self) -> range:
+        """Numbers of the containers that are there."""
+        return range(self._left, self.came)
+
+    def write(self, topic: str, key: str, record: Any) -> None:
+        """Write a record; None: a tombstone."""
+        raise NotImplementedError
+
+    def end_second(self) -> None:
+        """Do what is due after each second's records."""
+        raise NotImplementedError
 
     def _come(self, number: int) -> None:
         endpoint, agent, host = f"ep:c{number}", f"agent-c{number}", number % RESIDENTS
@@ -119,10 +124,10 @@ class Life:
             agent_id=agent, rail=0,
         )  # fmt: skip
         task = Task(
-            cluster=NAME, task_id=f"t{number}", submitted_at=self.now_ns // US_NS,
+            cluster=self._cluster, task_id=f"t{number}", submitted_at=self.now_ns // US_NS,
             endpoints=(member,),
         )  # fmt: skip
-        self._put(topics.TASK.name, task.task_id, task)
+        self.write(topics.TASK.name, task.task_id, task)
         self._register(endpoint, agent, host)
         other = (host + 1) % RESIDENTS
         target = PingTarget(
@@ -130,18 +135,18 @@ class Life:
             flows=2,
         )  # fmt: skip
         pinglist = PingList(
-            cluster=NAME, agent_id=agent, version=1, updated_at=0, phase=PingListPhase.PRELOAD,
-            targets=(target,),
+            cluster=self._cluster, agent_id=agent, version=1,
+            updated_at=0, phase=PingListPhase.PRELOAD, targets=(target,),
         )  # fmt: skip
-        self._put(topics.PINGLIST.name, agent, pinglist)
+        self.write(topics.PINGLIST.name, agent, pinglist)
         for flow in range(2):
             self._trace(endpoint, f"ep:{other}", flow, agent)
             self._trace(f"ep:{other}", endpoint, flow, f"agent-{other}")
         state = ComponentState(
-            cluster=NAME, state_id=state_id(endpoint, "container"), component_id=endpoint,
+            cluster=self._cluster, state_id=state_id(endpoint, "container"), component_id=endpoint,
             attribute="container", text="running", changed_at=0, observed_at=0, source="test",
         )  # fmt: skip
-        self._put(topics.COMPONENT_STATE.name, state.state_id, state)
+        self.write(topics.COMPONENT_STATE.name, state.state_id, state)
         self.beat(agent, host)
 
     def _leave(self, number: int) -> None:
@@ -155,26 +160,18 @@ class Life:
             (topics.TOPOLOGY, endpoint),
             (topics.TASK, f"t{number}"),
         ):
-            self._put(topic.name, key, None)
-
-    def _put(self, topic: str, key: str, record: Any) -> None:
-        self._offsets[topic] += 1
-        for event in self._merge.accept_record(
-            topic, key, record, partition=0, offset=self._offsets[topic],
-            timestamp_ms=self.now_ns // MS_NS,
-        ):  # fmt: skip
-            self.core.feed(event)
+            self.write(topic.name, key, None)
 
     def _part(self, name: str, kind: ComponentKind, **more: Any) -> None:
-        self._put(topics.TOPOLOGY.name, name, component(NAME, name, kind, 0, **more))
+        self.write(topics.TOPOLOGY.name, name, component(self._cluster, name, kind, 0, **more))
 
     def _register(self, endpoint: str, agent: str, host: int) -> None:
         found = Endpoint(
-            cluster=NAME, endpoint_id=endpoint, agent_id=agent, container_id=endpoint,
+            cluster=self._cluster, endpoint_id=endpoint, agent_id=agent, container_id=endpoint,
             host_id=f"host:{host}", rail=0, transport=Transport.UDP, address=endpoint, port=1,
             incarnation=1, registered_at=0,
         )  # fmt: skip
-        self._put(topics.ENDPOINT.name, endpoint, found)
+        self.write(topics.ENDPOINT.name, endpoint, found)
 
     def _trace(self, src: str, dst: str, flow: int, agent: str) -> None:
         hops = (
@@ -182,10 +179,11 @@ class Life:
             TraceHop(ttl=2, address=f"@{dst}", rtt_ns=20_000),
         )
         trace = PathTrace(
-            cluster=NAME, path_id=path_id(src, dst), src=src, dst=dst, flow=flow, agent_id=agent,
-            traced_at=self.now_ns // US_NS, cause=TraceCause.DISCOVERY, complete=True, hops=hops,
+            cluster=self._cluster, path_id=path_id(src, dst), src=src, dst=dst,
+            flow=flow, agent_id=agent, traced_at=self.now_ns // US_NS,
+            cause=TraceCause.DISCOVERY, complete=True, hops=hops,
         )  # fmt: skip
-        self._put(topics.PATH_TRACE.name, trace.path_id, trace)
+        self.write(topics.PATH_TRACE.name, trace.path_id, trace)
 
     def beat(self, agent: str, host: int, state: AgentState = AgentState.RUNNING) -> None:
         """Write an agent's heartbeat."""
@@ -193,13 +191,51 @@ class Life:
         # Containers do not last until their second heartbeat.
         interval_ns = (1 if "-c" not in agent else LIFE_S) * SECOND_NS
         beat = Heartbeat(
-            cluster=NAME, agent_id=agent, host_id=f"host:{host}", incarnation=1, seq=self._beats,
-            sent_at=self.now_ns // US_NS, interval_ns=interval_ns, state=state, endpoints=1,
+            cluster=self._cluster, agent_id=agent, host_id=f"host:{host}",
+            incarnation=1, seq=self._beats, sent_at=self.now_ns // US_NS,
+            interval_ns=interval_ns, state=state, endpoints=1,
             targets_active=1, targets_waiting=0, rounds_sent=0, results_sent=0, rounds_dropped=0,
             replies_duplicate=0, replies_late=0, replies_foreign=0, packets_malformed=0,
             records_undecodable=0, broker_away=False,
         )  # fmt: skip
-        self._put(topics.HEARTBEAT.name, agent, beat)
+        self.write(topics.HEARTBEAT.name, agent, beat)
+
+
+class Life(Containers):
+    """Such a cluster in front of the localizer's core."""
+
+    def __init__(self, config: CoreConfig | None = None) -> None:
+        self.core = Core(config or CoreConfig(cluster=NAME))
+        self._merge = Merge()
+        self._offsets: defaultdict[str, int] = defaultdict(int)
+        super().__init__()
+
+    def write(self, topic: str, key: str, record: Any) -> None:
+        """Feed a record to the core."""
+        self._offsets[topic] += 1
+        for event in self._merge.accept_record(
+            topic, key, record, partition=0, offset=self._offsets[topic],
+            timestamp_ms=self.now_ns // MS_NS,
+        ):  # fmt: skip
+            self.core.feed(event)
+
+    def end_second(self) -> None:
+        """Mark the worker's progress, and decide."""
+        mark = progress(NAME, 0, AnomalyState.ONGOING, self.now_ns // US_NS)
+        self.write(topics.ANOMALY.name, "~progress", mark)
+        self.core.advance(self.now_ns)
+
+    def objects(self) -> int:
+        """Return how many objects the localizer holds."""
+        seen: set[int] = set()
+        waiting: list[Any] = [self.core, self._merge]
+        while waiting:
+            one = waiting.pop()
+            if id(one) in seen or isinstance(one, NOT_COUNTED):
+                continue
+            seen.add(id(one))
+            waiting += gc.get_referents(one)
+        return len(seen)
 
 
 def life(runs: int, say: Say) -> list[Figure]:

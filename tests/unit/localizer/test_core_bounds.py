@@ -101,18 +101,20 @@ def test_ended_jobs_make_room_for_others() -> None:
 
 
 def test_made_up_hops_are_forgotten() -> None:
-    """Once most addresses looked up are no component's, they go, and paths are computed anew."""
+    """Once most addresses looked up are of no trace that is known, they go, and paths with them."""
     topology = small_fabric()
     for n in range(SPARE_LOOKED_UP):
         topology.at_address(f"nowhere-{n}")
     before = topology.fabric_version
-    topology.forget_lookups()
+    topology.forget_lookups(0)
     assert topology.fabric_version == before
     for n in range(4 * len(topology)):
         topology.at_address(f"nowhere-too-{n}")
-    topology.forget_lookups()
+    topology.forget_lookups(len(topology))
+    assert topology.fabric_version == before
+    topology.forget_lookups(0)
     assert topology.fabric_version > before
-    topology.forget_lookups()
+    topology.forget_lookups(0)
     topology.set_component(component("e9", ComponentKind.ENDPOINT, addresses=("nowhere-1",)))
     assert topology.fabric_version == before + 1
 

@@ -94,7 +94,7 @@ def test_free_memory_is_returned_once_after_much_has_gone(monkeypatch: pytest.Mo
     returned: list[None] = []
     monkeypatch.setattr(memory, "return_free", lambda: returned.append(None))
     returner = memory.Returner()
-    counts = [1_000_000, 950_000, 890_000, 880_000, 0, 0, 15_000, 0, 30_000, 0]
+    counts = [1_000_000, 950_000, 890_000, 880_000, 0, 0, 3_000, 0, 5_000, 0]
     assert [returner.observe_count(n) for n in counts] == [
         False, False, True, False, True, False, False, False, False, True
     ]  # fmt: skip
