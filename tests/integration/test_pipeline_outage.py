@@ -1,16 +1,25 @@
-"""The whole pipeline outlives its broker: no verdict comes of the outage, the next one is right."""
+"""The whole pipeline outlives its broker: no verdict comes of the outage, the next one is right.
+
+No result is lost either: what agents kept meanwhile is in a window, whoever of them is back first.
+"""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ops.bench.cluster.watch import WorkerLag
+from ops.bench.rig.waiting import wait_until
+from ops.bench.rig.windows import read_truth
 from ops.demo.scoreboard import WATCHED
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.suite.cases import CASES
 from ops.lab.suite.faults import FaultBench
 from ops.log.watch import Watch
-from ops.running.pipeline import Pipeline, PipelineConfig
+from ops.running.pipeline import LAB_TABLES, WORKER, Pipeline, PipelineConfig
+from schemas.kafka.connection import KafkaSettings
+from schemas.units import SECOND_NS
 
 pytestmark = [pytest.mark.broker, pytest.mark.lab]
 
@@ -45,4 +54,31 @@ def test_a_killed_broker_is_no_fault_of_the_network(tmp_path: Path) -> None:
             assert bench.board.probes > before
             assert bench.board.faults == []
             outcome = bench.run(cut)
-    assert outcome.right, outcome
+        assert outcome.right, outcome
+        wait_processed(pipeline.settings)
+        window_s, lateness_s = (
+            float(LAB_TABLES[WORKER][name]) for name in ("window_s", "allowed_lateness_s")
+        )
+        verdict = read_truth(
+            pipeline.settings,
+            window_ns=round(window_s * SECOND_NS),
+            lateness_ns=round(lateness_s * SECOND_NS),
+        ).verdict()
+    assert verdict.windows > 0
+    assert verdict == replace(
+        verdict, lost=0, double=0, missing_windows=0, doubled_windows=0, wrong_windows=0
+    )
+
+
+def wait_processed(settings: KafkaSettings) -> None:
+    """Wait until the worker has processed every round."""
+    lag = WorkerLag(settings)
+
+    def through() -> bool:
+        lag.sample()
+        return not lag.now_messages
+
+    try:
+        wait_until(through, READY_TIMEOUT_S, "the worker has not processed all rounds")
+    finally:
+        lag.close()
