@@ -4,8 +4,8 @@ Inputs come from many partitions at different speeds. The core must see them in 
 live, after a restart or in a replay; it sorts them by effective time. So each record gets an
 effective time from the log alone:
 
-* an anomaly: its event time, but between the progress marks around it in its partition. What the
-  worker reports late counts late, and a clock that is ahead puts nothing off;
+* an anomaly: its event time, but between the progress marks around it in its partition. So no
+  agent's clock puts anything off;
 * a heartbeat or a trace: its timestamp;
 * any other record: its timestamp, but not before an earlier record of the same key (a clock that
   was set back does not change the order).
@@ -16,8 +16,8 @@ all that the input partitions held when the mark was seen (`Barrier`). A partiti
 not idle: a worker that starts on a backlog may finish one partition before it begins another, and
 marks those without input as idle. If all are idle, the greatest mark counts.
 
-A progress mark that is far ahead of its own arrival does not come this far: it is out of bounds
-(`schemas.bounds`).
+Marks are times of arrival of rounds. One that is far ahead of its own arrival is none: it counts
+as one that is not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,6 +27,7 @@ from typing import Any, Final
 from localizer.config import GRID_NS
 from localizer.facts.inputs import Event
 from schemas import topics
+from schemas.bounds import MAX_ARRIVAL_AHEAD_NS
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.units import MS_NS, SECOND_NS, us_to_ns
@@ -96,6 +97,8 @@ class Merge:
         arrived_ns = timestamp_ms * MS_NS
         if topic == topics.ANOMALY.name and isinstance(record, Anomaly):
             at_ns = us_to_ns(record.event_at)
+            if record.kind is AnomalyKind.PROGRESS:
+                at_ns = min(at_ns, arrived_ns + MAX_ARRIVAL_AHEAD_NS)
             event = Event(at_ns, topic, key, partition, offset, record)
             unmarked = self._unmarked.setdefault(partition, [])
             if record.kind is not AnomalyKind.PROGRESS:

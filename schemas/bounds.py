@@ -21,6 +21,8 @@ MAX_AHEAD_NS: Final = 60 * SECOND_NS
 # The same of what processes compute from agents' times: a round's probes are sent up to 30 s after
 # its start, and decisions wait for the end of a grid step.
 MAX_DERIVED_AHEAD_NS: Final = 2 * MAX_AHEAD_NS
+# The same of times of arrival, and of what is decided by them: brokers' clocks differ by less.
+MAX_ARRIVAL_AHEAD_NS: Final = 5 * SECOND_NS
 # Year 2200: keeps every time in nanoseconds within int64.
 MAX_TIME_US: Final = 7_258_118_400_000_000
 MAX_TIME_NS: Final = MAX_TIME_US * US_NS
@@ -258,8 +260,10 @@ def _fault(topic: str) -> Iterator[Bound]:
     yield from _texts(topic, "summary")
     yield from _numbers(topic, 1, MAX_NUMBER, _NUMBERED, "seq")
     yield from _times(
-        topic, "event_at", "onset_at", "opened_at", "resolved_at", ahead_ns=MAX_DERIVED_AHEAD_NS
-    )
+        topic, "event_at", ahead_ns=MAX_ARRIVAL_AHEAD_NS,
+        reason="a localizer that starts again publishes nothing up to it",
+    )  # fmt: skip
+    yield from _times(topic, "onset_at", "opened_at", "resolved_at", ahead_ns=MAX_DERIVED_AHEAD_NS)
     yield from _numbers(topic, 0.0, 1.0, "a share", "confidence")
     yield from _numbers(
         topic, 0, MAX_COUNT, _TOTAL, "bad_paths", "good_paths", "unexplained_paths", "flaps"

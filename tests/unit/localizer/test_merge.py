@@ -6,6 +6,7 @@ from typing import Any
 from localizer.config import GRID_NS
 from localizer.merge import BEFORE_FIRST_NS, ORDERED_NS, Barrier, Merge
 from schemas import topics
+from schemas.bounds import MAX_ARRIVAL_AHEAD_NS
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.units import MS_NS, SECOND_NS
@@ -117,6 +118,17 @@ def test_other_records_keep_the_order_of_their_key() -> None:
 def test_a_mark_is_no_event() -> None:
     """Progress moves the watermark and goes no further."""
     assert put(Merge(), mark(START), 0) == []
+
+
+def test_a_mark_far_ahead_of_its_arrival_decides_nothing_early() -> None:
+    """It says when rounds arrived, which was before it was written."""
+    merge = Merge()
+    forged = mark(START + 100 * SECOND_NS)
+    merge.accept_record(
+        topics.ANOMALY.name, "~progress", forged,
+        partition=0, offset=0, timestamp_ms=START // MS_NS,
+    )  # fmt: skip
+    assert merge.watermark_ns == START + MAX_ARRIVAL_AHEAD_NS
 
 
 def test_a_barrier_is_passed_when_all_was_read() -> None:

@@ -24,10 +24,18 @@ def test_the_world_has_faults_of_all_agents(right: CoreRun) -> None:
     assert (right.refused, right.late) == (0, 0)
 
 
-@pytest.mark.parametrize("name", ["+50 min", "first round +50 min", "+30 d", "-1 h"])
+@pytest.mark.parametrize("name", list(CLOCKS))
 def test_one_wrong_clock_changes_nothing_of_others(right: CoreRun, name: str) -> None:
-    """Not even when it is published."""
-    found = run_core(WORLD, WORLD.with_clock(WORLD.rounds(), CLOCKS[name])).published
+    """Not even when it is published; and its own faults are found, but for refused rounds."""
+    rounds = WORLD.with_clock(WORLD.rounds(), CLOCKS[name])
+    found = run_core(WORLD, rounds).published
+    assert found.differences(right.published) == 0
+    assert found.own_differences(right.published, WORLD.refused_paths(rounds)) == 0
+
+
+def test_mutated_rounds_of_one_agent_change_nothing_of_others(right: CoreRun) -> None:
+    """Whatever a field of them says."""
+    found = run_core(WORLD, WORLD.with_mutations(WORLD.rounds())).published
     assert found.differences(right.published) == 0
 
 
