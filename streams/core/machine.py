@@ -79,6 +79,8 @@ class PartitionMachine(PartitionState):
         self.window_sink: Callable[[WindowBatch], None] | None = None
         self.live = True
         self._plain = PlainRounds(self)
+        # When detectors next forget what is old. Nothing published depends on it.
+        self._forget_old_ns = 0
         self.detection = Detection(
             config, identity.cluster, self.recent, self._first_open, detectors
         )
@@ -217,6 +219,8 @@ class PartitionMachine(PartitionState):
 
         With `overdue` also those that have been open for too long.
         """
+        if not (self.agents.closable or overdue):
+            return []
         numbers, after = self.agents.due(self.clock.active_ns, overdue=overdue)
         names = [self.agents.table.key(number) for number in numbers.tolist()]
         moved = {
@@ -299,7 +303,9 @@ class PartitionMachine(PartitionState):
         """Forget the probes of 5-tuples that fell silent, and what is too old for detectors."""
         for row in self.forget_silent(self.clock.active_ns - retire_ns(self.config)):
             self.detection.forget_row(row)
-        self.detection.forget_old()
+        if self.clock.active_ns >= self._forget_old_ns:
+            self._forget_old_ns = self.clock.active_ns + self.config.window_ns
+            self.detection.forget_old()
 
     def _first_open(self, agent: str) -> int:
         """Return the index of an agent's first open window."""
