@@ -42,7 +42,7 @@ class DetectionConfig:
     latency_max_ns: int = 3600 * SECOND_NS
     idle_ns: int = 30 * SECOND_NS
     max_agents: int = 8_192
-    max_flows: int = 131_072
+    max_flows: int = 262_144
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +94,9 @@ class WorkerConfig:
     max_agents: int = setting(
         8_192, "agents that a partition holds; rounds of others are refused", (1, 1_000_000)
     )
-    # Some 2.5 KB each.
+    # Up to 3.5 KB each.
     max_flows: int = setting(
-        131_072,
+        262_144,
         "5-tuples that a partition holds; rounds with more new ones are refused",
         (1, 10_000_000),
     )

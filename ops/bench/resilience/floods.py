@@ -5,17 +5,17 @@ comes the large one; then what it named leaves, or time passes until it is forgo
 arrival are the bench's own, see `log_time`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ops.bench.resilience.log_time import TimedLog
 from ops.bench.resilience.quiet import reset_peak, wait_quiet
 from ops.bench.rig import process_cost
 from ops.bench.rig.report import Figure, Parts, Say, figure, scratch_folder
 from ops.broker.embedded import EmbeddedKafka
-from ops.running.pipeline import LOCALIZER, SKELETON, WORKER, Pipeline, PipelineConfig
+from ops.running.pipeline import LOCALIZER, SKELETON, WORKER, Pipeline, PipelineConfig, Table
 from schemas import topics
 from schemas.enums import AgentState, ClockSource, ProbeStatus, TraceCause, Transport
 from schemas.ids import path_id
@@ -31,6 +31,7 @@ from schemas.records import (
     TaskEndpoint,
     TraceHop,
 )
+from schemas.topics import DEFAULT_PARTITIONS
 from schemas.units import SECOND_NS, US_NS
 
 CLUSTER: Final = "flood"
@@ -59,7 +60,8 @@ RESULTS: Final = 10_000
 ON_THE_WAY_BYTES: Final = 160e6
 LOCALIZER_BYTES: Final = 20_000 * 1_500 + 16_384 * 5_000 + ON_THE_WAY_BYTES
 SKELETON_BYTES: Final = 200_000 * (3_000 + 1_000) + 20_000 * 5_000 + ON_THE_WAY_BYTES
-WORKER_BYTES: Final = 250_000 * 3_500 + ON_THE_WAY_BYTES
+WORKER_FLOWS: Final = 62_500
+WORKER_BYTES: Final = DEFAULT_PARTITIONS * WORKER_FLOWS * 3_500 + ON_THE_WAY_BYTES
 
 
 class Template:
@@ -141,6 +143,8 @@ class Flood:
     statement_bytes: float
     # Residents live for so long until all is forgotten.
     forgotten_s: int
+    # Settings of the process.
+    tables: ClassVar[Mapping[str, Table]] = {}
 
     def __init__(self, log: TimedLog) -> None:
         self.log = log
@@ -266,6 +270,7 @@ class WorkerFlood(Flood):
     what = f"{ROUNDS * RESULTS:,} unknown 5-tuples in {ROUNDS} messages"
     statement_bytes = WORKER_BYTES
     forgotten_s = 1_200
+    tables: ClassVar[Mapping[str, Table]] = {WORKER: {"max_flows": WORKER_FLOWS}}
 
     def live(self, second: int) -> None:
         """Residents publish rounds, in all partitions."""
@@ -298,7 +303,7 @@ def measure(flood: type[Flood], bootstrap: str, folder: Path, share: float = 1.0
     name = flood.process
     config = PipelineConfig(
         folder=folder, bootstrap=bootstrap, cluster=CLUSTER, prefix=f"{name}.",
-        processes=(name,), tables={},
+        processes=(name,), tables=flood.tables,
     )  # fmt: skip
     with Pipeline(config) as pipeline:
         pipeline.wait_ready(READY_S)
