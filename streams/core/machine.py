@@ -12,7 +12,7 @@ and `expect`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from schemas.columns.arrays import Int64s
 from schemas.columns.blocks import Block
@@ -21,7 +21,7 @@ from schemas.records import Anomaly, PathWindow
 from schemas.units import MS_NS, US_NS
 from streams.columns.rounds import RoundColumns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
-from streams.core.anchors import Anchor, retire_ns
+from streams.core.anchors import ANCHOR_STEP_NS, Anchor, horizon_ns, retire_ns
 from streams.core.clock import ClockState, max_open_ns
 from streams.core.detection import Detection
 from streams.core.history import Earlier
@@ -38,6 +38,10 @@ from streams.core.window_records import WindowBatch, window_batch
 from streams.core.windows import ClosedWindow
 from streams.detectors.base import Detector
 from streams.detectors.registry import DETECTORS
+
+# Room for so many times as many 5-tuples as there are is worth a restart; for few it is not.
+ROOMY: Final = 4
+FEW_ROWS: Final = 16_384
 
 
 class PartitionMachine(PartitionState):
@@ -81,6 +85,8 @@ class PartitionMachine(PartitionState):
         self._plain = PlainRounds(self)
         # When detectors next forget what is old. Nothing published depends on it.
         self._forget_old_ns = 0
+        # Since when few of the rows that there is room for are used; None: not so.
+        self._roomy_since_ns: int | None = None
         self.detection = Detection(
             config, identity.cluster, self.recent, self._first_open, detectors
         )
@@ -118,6 +124,16 @@ class PartitionMachine(PartitionState):
     def open_anomalies(self) -> int:
         """Number of open anomalies."""
         return len(self.detection)
+
+    @property
+    def roomy(self) -> bool:
+        """Whether there is room for many 5-tuples that are gone, also from the look-back.
+
+        Rows have their places for as long as the machine lives; one that is rebuilt from the
+        look-back has room for those that are left.
+        """
+        since_ns, horizon = self._roomy_since_ns, horizon_ns(self.config)
+        return since_ns is not None and self.clock.active_ns - since_ns > horizon + ANCHOR_STEP_NS
 
     @property
     def progress_at(self) -> int | None:
@@ -303,6 +319,11 @@ class PartitionMachine(PartitionState):
         """Forget the probes of 5-tuples that fell silent, and what is too old for detectors."""
         for row in self.forget_silent(self.clock.active_ns - retire_ns(self.config)):
             self.detection.forget_row(row)
+        flows = self.recent.flows
+        if flows.capacity < ROOMY * max(len(flows), FEW_ROWS):
+            self._roomy_since_ns = None
+        elif self._roomy_since_ns is None:
+            self._roomy_since_ns = self.clock.active_ns
         if self.clock.active_ns >= self._forget_old_ns:
             self._forget_old_ns = self.clock.active_ns + self.config.window_ns
             self.detection.forget_old()

@@ -163,6 +163,7 @@ class Engine:
             self._drop_all()
             self._idle.clear()
             memory.collect_rarely()
+            memory.return_free()
             self._publisher, self._commit = publisher, commit
 
     def take_over(self, sessions: Iterable[Session]) -> None:
@@ -259,7 +260,13 @@ class Engine:
             self._commit_now(self._sessions.values(), wait=False)
 
     def tick(self, log_ends: LogEnds) -> None:
-        """Do what the wall clock asks for: commits, and marks of idle partitions."""
+        """Do what the wall clock asks for: commits, and marks of idle partitions.
+
+        Raises
+        ------
+        SessionLostError
+            If partitions hold much memory of 5-tuples that are gone: rebuilt they do not.
+        """
         with self._lock:
             if self._publisher is None:
                 return
@@ -268,6 +275,11 @@ class Engine:
             now = time.monotonic()
             for session in self._sessions.values():
                 self._mark_idle(session, now, log_ends)
+            roomy = sorted(s.partition for s in self._sessions.values() if s.machine.roomy)
+            if roomy:
+                raise SessionLostError(
+                    f"partitions {roomy} are rebuilt: most of their 5-tuples are gone"
+                )
 
     def _process(self, batch: Batch) -> None:
         current = {p for p, e in batch.epochs.items() if self._is_current(p, e)}

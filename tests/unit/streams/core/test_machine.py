@@ -6,7 +6,7 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
-from streams.core.anchors import retire_ns
+from streams.core.anchors import horizon_ns, retire_ns
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import PROGRESS_KEY, Output
 from streams.core.partition import RefusedRoundError
@@ -319,3 +319,24 @@ def test_state_is_bounded() -> None:
     assert len(m.seen) <= 600
     assert len(m.windows._open) <= 2
     assert all(len(detector) < 2 * 400 for detector in m.detection.detectors)
+
+
+def test_a_flood_that_is_gone_leaves_room_only_until_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And it is not said before a restart's look-back is past the flood."""
+    monkeypatch.setattr("streams.core.machine.FEW_ROWS", 100)
+    m = machine()
+    flood = [result("a", f"b{n}", 0, n, 9) for n in range(500)]
+    run(m, [round_datum(flood, T, 0)])
+    roomy_s = None
+    for second in range(1, 700):
+        m.process(round_datum([result("a", "b", 0, 0, 9)], T + second * SECOND_NS, second), second)
+        if m.roomy:
+            roomy_s = second
+            break
+    assert roomy_s is not None
+    assert m.lookback.offset > 0
+    retired_s = (retire_ns(m.config) + 2 * REFRESH_STEP_NS) // SECOND_NS
+    assert horizon_ns(m.config) // SECOND_NS < roomy_s
+    assert roomy_s <= retired_s + (horizon_ns(m.config) + 3 * REFRESH_STEP_NS) // SECOND_NS

@@ -15,6 +15,7 @@ from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine
 from streams.core.metrics import Metrics
 from streams.edge.engine import Engine
+from streams.edge.errors import SessionLostError
 from streams.edge.publisher import Receipt
 from streams.edge.session import Session
 from tests.unit.streams.worlds import BEGIN, IDENTITY, machine
@@ -81,3 +82,16 @@ def test_a_lost_session_leaves_no_machine() -> None:
     engine.close()
     engine.open(cast(Any, publisher()), lambda _offsets, _wait: None)
     assert seen() is None
+
+
+def test_partitions_with_room_for_many_that_are_gone_are_rebuilt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that a flood made large is small again without a new process."""
+    engine = opened()
+    held = Held(machine().config, IDENTITY)
+    engine.take_over([session_of(held)])
+    engine.tick({})
+    monkeypatch.setattr(Held, "roomy", property(lambda _: True))
+    with pytest.raises(SessionLostError, match=r"partitions \[0\] are rebuilt"):
+        engine.tick({})
