@@ -20,7 +20,8 @@ COMMAND: Final = Command(
 Turn probe rounds into windows and anomalies.
 
 Reads probe.round.v1, writes probe.window.v1 and anomaly.v1. Start as many as
-there are partitions; each result is counted exactly once, whatever crashes.
+there are partitions; each result is counted exactly once, whatever crashes: in
+a window of its agent's clock, or as late if that window is closed.
 """,
     epilog="""\
 Example: skeletonhunter worker --bootstrap 127.0.0.1:9092 --window-s 10
