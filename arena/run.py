@@ -16,7 +16,6 @@ from schemas.records import FaultEvent
 from schemas.units import MS_NS, SECOND_NS
 from streams.config import DetectionConfig
 
-US_PER_MS: Final = 1_000
 PARTITIONS: Final = 8
 EVERY: Final = frozenset(range(PARTITIONS))
 # Objects made until cycles are looked for: next to nothing makes any, and the interpreter's
@@ -153,9 +152,11 @@ def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Publi
     for agent_round in part.rounds:
         partition = agent_round.host % PARTITIONS
         if partition in mine:
+            columns = agent_round.columns()
+            # It arrives when its last probe has been sent.
             outputs = workers.round(
-                partition, agent_round.header, timestamp_ms=agent_round.started_at // US_PER_MS,
-                columns=agent_round.columns(),
+                partition, agent_round.header, timestamp_ms=-(-columns.reach_ns // MS_NS),
+                columns=columns,
             )  # fmt: skip
             found += published_anomalies(
                 partition, outputs, (agent_round.started_at, agent_round.host)
