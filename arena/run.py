@@ -152,11 +152,9 @@ def _detect(workers: Detection, part: Slice, mine: frozenset[int]) -> list[Publi
     for agent_round in part.rounds:
         partition = agent_round.host % PARTITIONS
         if partition in mine:
-            columns = agent_round.columns()
-            # It arrives when its last probe has been sent.
             outputs = workers.round(
-                partition, agent_round.header, timestamp_ms=-(-columns.reach_ns // MS_NS),
-                columns=columns,
+                partition, agent_round.header, timestamp_ms=agent_round.arrival_ms,
+                columns=agent_round.columns(),
             )  # fmt: skip
             found += published_anomalies(
                 partition, outputs, (agent_round.started_at, agent_round.host)

@@ -16,7 +16,7 @@ from arena.world.hosts import Hosts, HostTrouble
 from arena.world.latency import RoundTrips
 from arena.world.topology import agent_id, endpoint_id, host_id
 from schemas.columns.arrays import Bools, Int64s
-from schemas.units import SECOND_NS, US_NS
+from schemas.units import MS_NS, SECOND_NS, US_NS
 from streams.columns.rounds import MISSING, FlowKey, RoundColumns, measured
 
 # As the agents' configuration has them by default.
@@ -256,6 +256,12 @@ class AgentRound:
         """When the round says that it began, microseconds."""
         at: int = self.header["started_at"]
         return at
+
+    @property
+    def arrival_ms(self) -> int:
+        """When the broker takes it: the last probe has been sent by then."""
+        reach_ns = self.started_at * US_NS + int(self.offset_ns.max(initial=0))
+        return -(-reach_ns // MS_NS)
 
     def columns(self) -> RoundColumns:
         """Return what `streams.columns.rounds` makes of the datum, without making the datum."""

@@ -21,8 +21,8 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
 from schemas.records import ProbeRound
 from schemas.topics import PROBE_ROUND
+from schemas.units import MS_NS, US_NS
 
-US_PER_MS: Final = 1_000
 # Bad rows kept for the report; all are counted.
 KEPT_BAD_ROWS: Final = 100
 
@@ -81,7 +81,7 @@ class RecordingSink:
             Entry(
                 partition=partition,
                 offset=self._next[partition],
-                timestamp_ms=record.started_at // US_PER_MS,
+                timestamp_ms=_arrival_ms(record),
                 key=key,
                 value=self._codec.encode(PROBE_ROUND, record),
             ),
@@ -117,8 +117,14 @@ class KafkaSink:
             self._topic,
             key=record.agent_id.encode(),
             value=self._codec.encode(PROBE_ROUND, record),
-            timestamp_ms=record.started_at // US_PER_MS,
+            timestamp_ms=_arrival_ms(record),
         )
+
+
+def _arrival_ms(record: ProbeRound) -> int:
+    """Return when a live agent's round would have arrived: its last probe has been sent."""
+    reach_ns = max((result.sent_offset_ns for result in record.results), default=0)
+    return -(-(record.started_at * US_NS + reach_ns) // MS_NS)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,6 @@ from schemas.codec import Codec
 from schemas.topics import BY_NAME, PROBE_ROUND, Topic
 from schemas.units import MS_NS
 
-US_PER_MS: Final = 1_000
 FLUSH_S: Final = 10
 
 
@@ -75,8 +74,8 @@ def export(
             for made in part.rounds:
                 datum = made.datum()
                 value = codec.encode_datum(PROBE_ROUND, datum)
-                at_ms = made.started_at // US_PER_MS
-                keep(PROBE_ROUND, made.host % PARTITIONS, at_ms, datum["agent_id"], value)
+                partition = made.host % PARTITIONS
+                keep(PROBE_ROUND, partition, made.arrival_ms, datum["agent_id"], value)
             if number % FLUSH_S == 0:
                 writer.flush()
             progress(number + 1)

@@ -40,7 +40,6 @@ from schemas.codec import Codec
 from schemas.topics import BY_NAME, PROBE_ROUND
 from schemas.units import MS_NS
 
-US_PER_MS: Final = 1_000
 BODIES: Final = 12
 # Behind the results stand four fields that are empty, each one byte.
 TAIL_BYTES: Final = 4
@@ -79,9 +78,9 @@ class RoundFile:
     def add_round(self, agent_round: AgentRound) -> None:
         """Write a round."""
         partition = agent_round.host % PARTITIONS
-        at_ms = agent_round.started_at // US_PER_MS
         entry = Entry(
-            partition=partition, offset=self._offsets[partition], timestamp_ms=at_ms,
+            partition=partition, offset=self._offsets[partition],
+            timestamp_ms=agent_round.arrival_ms,
             key=agent_round.header["agent_id"].encode(), value=b"",
         )  # fmt: skip
         self._offsets[partition] += 1
