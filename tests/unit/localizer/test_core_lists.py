@@ -6,12 +6,11 @@ import pytest
 
 from localizer.config import CoreConfig
 from localizer.core import Core
-from ops.lab.overlay import Overlay
 from ops.lab.shape import EndpointSpec, LabShape
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent, FlowTable
 from tests.unit.localizer import simlab
-from tests.unit.localizer.simlab import SimLab, localize
+from tests.unit.localizer.simlab import CountedOverlay, SimLab, localize
 
 LINK = "link:leaf:p0-0--spine:0"
 Key = tuple[str, str]
@@ -23,7 +22,7 @@ def across_rails(shape: LabShape) -> Callable[[Key], bool]:
     return lambda key: key[0] in rail_of and rail_of[key[0]] != rail_of[key[1]]
 
 
-class UnlistedWays(Overlay):
+class UnlistedWays(CountedOverlay):
     """Packets cross rails, but no table says so, as in the lab of network namespaces."""
 
     def __init__(self, shape: LabShape) -> None:
@@ -66,7 +65,7 @@ def test_a_cut_cable_is_one_fault_where_tables_lack_ways_that_packets_take(
 
     Found live: one cut cable gave a right verdict and sixteen of `flow_missing`.
     """
-    monkeypatch.setattr(simlab, "Overlay", UnlistedWays)
+    monkeypatch.setattr(simlab, "CountedOverlay", UnlistedWays)
     lab = SimLab(pairs=a_pair_across)
     lab.run(45)
     lab.effects.links[LINK] = (1.0, 0)
@@ -79,7 +78,7 @@ def test_a_cut_cable_is_one_fault_where_tables_lack_ways_that_packets_take(
 
 def test_pairs_that_never_had_a_way_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are named for the log; a real cut beside them is found, and resolved."""
-    monkeypatch.setattr(simlab, "Overlay", UnlistedWays)
+    monkeypatch.setattr(simlab, "CountedOverlay", UnlistedWays)
     lab = BlockedLab(pairs=a_pair_across)
     lab.blocked = across_rails(lab.shape)
     lab.run(45)
