@@ -24,6 +24,8 @@ pytestmark = pytest.mark.broker
 SHAPE = LoadShape(agents=8, rnics=2, targets=5, bodies=3)
 PROBES = LoadShape(agents=2, rnics=2, targets=5, bodies=3)
 INTERVALS = 45
+# All of it arrives at once: windows close when their agents' clocks are two windows further.
+BACKLOG = 75
 MOST_S = 30.0
 
 
@@ -37,7 +39,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def filled(rig: Rig) -> FilledTopics:
     """Give topics full of rounds."""
-    return rig.fill("full.", SHAPE, INTERVALS)
+    return rig.fill("full.", SHAPE, BACKLOG)
 
 
 def measured(rows: list[Figure]) -> dict[str, float]:
