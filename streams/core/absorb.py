@@ -20,7 +20,7 @@ from schemas.units import SECOND_NS, US_NS
 from streams.columns.index import FlowArrays, NameArrays
 from streams.columns.quantities import COUNT, ROUND_TRIP
 from streams.columns.round_kernel import Field, Item, read_round
-from streams.columns.rounds import MAX_TIME_US, MISSING, NEVER_NS
+from streams.columns.rounds import MAX_TIME_US, MISSING
 from streams.columns.slots import MOST
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from streams.core.clock import MAX_GAP_NS
@@ -246,7 +246,7 @@ def _absorb_round(
         return NOT_PLAIN
     started_ns = started_us * 1000
     # Later than all of this agent: its identity cannot have been here before.
-    if started_ns <= agents.latest_ns[agent] or agents.heard_ns[agent] == NEVER_NS:
+    if started_ns <= agents.latest_ns[agent]:
         return NOT_PLAIN
     least = items[_OFFSET_NS, 0]
     most = least

@@ -111,8 +111,8 @@ class AgentClocks:
                 "heard_ns": Column(np.int64, NEVER_NS),
             }
         )
-        # The kernel finds the cluster's name by this number; a round is never plain that names it
-        # as its agent.
+        # The kernel finds the cluster's name by this number. A round that names the cluster as its
+        # agent is never plain: it cannot begin after `FOREVER_NS`.
         nobody = self.table.row(NOBODY)
         self.table["latest_ns"][nobody] = FOREVER_NS
         # Whether some agent's clock may have passed the end of a window that is open.

@@ -1,6 +1,6 @@
 """The detectors of one partition, and the records of what they decide.
 
-An anomaly begins (ONSET), is repeated every few seconds of event time while it
+An anomaly begins (ONSET), is repeated every few seconds of arrival while it
 lasts (ONGOING) and ends (CLEARED). What a later record needs from an earlier one
 stands in the record itself, so that the tail of the topic restores the open anomalies.
 """

@@ -131,12 +131,12 @@ class PlainRounds:
         known = state.recent.flows.find_all(
             [(agent, r["src"], r["dst"], r["flow"]) for r in results]
         )
-        if None in known or not known:
+        number = state.agents.table.find(agent)
+        if None in known or not known or number is None:
             return
         rows = np.array(known, np.int64)
         if self._is_known(rows):
             return
-        number = state.agents.table.row(agent)
         state.names.enter(number, agent)
         spans = np.zeros((len(rows), 2), np.int64)
         scratch = np.zeros((max(len(Field), ITEMS), 1), np.int64)
