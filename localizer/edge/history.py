@@ -36,7 +36,7 @@ def published(settings: KafkaSettings, codec: Codec) -> tuple[list[FaultEvent], 
     try:
         found = consumer.list_topics(name, timeout=METADATA_TIMEOUT_S).topics[name]
         for message in read_to_end(
-            consumer, [TopicPartition(name, p, 0) for p in found.partitions]
+            consumer, settings, [TopicPartition(name, p, 0) for p in found.partitions]
         ):
             value = message.value()
             try:

@@ -15,6 +15,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
+    cimpl,
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -31,6 +32,7 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
+from schemas.kafka.unreadable import step_over
 from schemas.topics import Topic
 from schemas.units import MS_NS
 
@@ -136,7 +138,7 @@ class Reader:
         for message in self._consumer.consume(BATCH, POLL_S):
             error = message.error()
             place = (str(message.topic()), int(message.partition() or 0))
-            if error is None:
+            if error is None or step_over(cimpl, self._consumer, self._settings, message):
                 good.append(message)
                 self.read[place] = int(message.offset() or 0) + 1
             elif error.code() == KafkaError._PARTITION_EOF:

@@ -13,6 +13,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
+    cimpl,
 )
 
 from ops.log.entry import Entry
@@ -20,6 +21,7 @@ from ops.log.timespan import Bound
 from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, reader_options
+from schemas.kafka.unreadable import step_over
 
 REQUEST_TIMEOUT_S: Final = 10.0
 BATCH: Final = 1_000
@@ -64,7 +66,7 @@ class LogReader:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._bootstrap = settings.bootstrap
+        self._settings = settings
         self._last_error: KafkaError | None = None
         self._ended: set[Place] = set()
         self._consumer = Consumer(
@@ -114,7 +116,7 @@ class LogReader:
         counts = self.topics()
         missing = [t for t in topics if t not in counts]
         if missing:
-            raise UnknownTopicError(missing, self._bootstrap)
+            raise UnknownTopicError(missing, self._settings.bootstrap)
         return {
             (t, p): self.range_of((t, p)) for t in dict.fromkeys(topics) for p in range(counts[t])
         }
@@ -169,7 +171,7 @@ class LogReader:
         for message in self._consumer.consume(BATCH, timeout_s):
             place = (message.topic() or "", message.partition() or 0)
             error = message.error()
-            if error is None:
+            if error is None or step_over(cimpl, self._consumer, self._settings, message):
                 self._ended.discard(place)
                 entries.append((place, _entry(message)))
             elif error.code() == KafkaError._PARTITION_EOF:
@@ -208,7 +210,7 @@ class LogReader:
                 tries += 1
                 if tries == MAX_TRIES:
                     raise ConnectionError(
-                        f"Kafka at {self._bootstrap}: nothing comes from "
+                        f"Kafka at {self._settings.bootstrap}: nothing comes from "
                         f"{', '.join(f'{topic}[{p}]@{at}' for (topic, p), at in next_at.items())}"
                     )
                 moved_s = time.monotonic()
@@ -222,7 +224,7 @@ class LogReader:
     def _unreachable(self, error: KafkaException) -> ConnectionError:
         reason = self._last_error or error.args[0]
         text = reason.str() if isinstance(reason, KafkaError) else str(reason)
-        return ConnectionError(f"Kafka at {self._bootstrap}: {text}")
+        return ConnectionError(f"Kafka at {self._settings.bootstrap}: {text}")
 
 
 def _entry(message: "Message[bytes, bytes]") -> Entry:

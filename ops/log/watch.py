@@ -6,13 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition, cimpl
 
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.clients import METADATA_TIMEOUT_S, ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
 from schemas.kafka.registry import codec_for
+from schemas.kafka.unreadable import step_over
 from schemas.topics import Topic
 
 BATCH: Final = 500
@@ -38,6 +39,7 @@ class Watch:
     def __init__(
         self, settings: KafkaSettings, topics: Iterable[Topic], *, from_start: bool = False
     ) -> None:
+        self._settings = settings
         self._codec: Codec = codec_for(settings)
         self._topics = {settings.topic(t.name): t for t in topics}
         self._consumer = Consumer(
@@ -82,7 +84,7 @@ class Watch:
         """Yield what has come within the timeout."""
         for message in self._consumer.consume(BATCH, timeout_s):
             error = message.error()
-            if error is not None:
+            if error is not None and not step_over(cimpl, self._consumer, self._settings, message):
                 if error.code() == KafkaError._PARTITION_EOF or error.retriable():
                     continue
                 raise ConnectionError(f"Kafka: {error.str()}")

@@ -12,6 +12,7 @@ from probers.lists.inbox import Record
 from probers.publish import kafka_client
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
+from schemas.kafka.unreadable import step_over
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 
@@ -172,7 +173,10 @@ class TopicReader:
     def _record(self, message: Any) -> Record | None:
         error = message.error()
         name, partition, offset = message.topic(), message.partition(), message.offset()
-        if error is not None:
+        stepped = error is not None and step_over(
+            self._client, self._consumer, self._settings, message
+        )
+        if error is not None and not stepped:
             if error.code() == self._client.KafkaError._PARTITION_EOF:
                 self._unread.get(name, set()).discard(partition)
             elif error.code() == self._client.KafkaError._AUTO_OFFSET_RESET:

@@ -14,10 +14,12 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
+    cimpl,
 )
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
+from schemas.kafka.unreadable import step_over
 from schemas.topics import Topic
 
 Answer = TypeVar("Answer")
@@ -126,7 +128,9 @@ def offsets_at(
     return found
 
 
-def read_to_end(consumer: Consumer, starts: Iterable[TopicPartition]) -> Iterator[Message]:
+def read_to_end(
+    consumer: Consumer, settings: KafkaSettings, starts: Iterable[TopicPartition]
+) -> Iterator[Message]:
     """Yield all messages from the given offsets to the ends that the partitions have now.
 
     The consumer has the options of a reader. Errors that pass by themselves are passed over.
@@ -142,7 +146,7 @@ def read_to_end(consumer: Consumer, starts: Iterable[TopicPartition]) -> Iterato
     while waiting:
         for message in consumer.consume(READ_BATCH, READ_POLL_S):
             error = message.error()
-            if error is None:
+            if error is None or step_over(cimpl, consumer, settings, message):
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 waiting.discard((str(message.topic()), int(message.partition() or 0)))

@@ -19,6 +19,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
+    cimpl,
 )
 
 from schemas.avro import MAX_VALUE_BYTES
@@ -32,6 +33,7 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
+from schemas.kafka.unreadable import step_over
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
 from schemas.process.refusals import RefusalLog
@@ -119,7 +121,7 @@ class Service:
         refusals = RefusalLog(self.log)
         while not self._stopping:
             for message in consumer.consume(BATCH, POLL_S):
-                self._take(message, outbox)
+                self._take(consumer, message, outbox)
             if self._ready:
                 self._take_answers(inferring, outbox)
                 self._infer(inferring)
@@ -161,9 +163,9 @@ class Service:
         except KafkaException as error:
             raise BrokerError(f"no offsets of the counters: {error.args[0].str()}") from error
 
-    def _take(self, message: Message, outbox: Outbox) -> None:
+    def _take(self, consumer: Consumer, message: Message, outbox: Outbox) -> None:
         error = message.error()
-        if error is not None:
+        if error is not None and not step_over(cimpl, consumer, self.settings, message):
             self._note(message, error)
             return
         topic = self._names[str(message.topic())]

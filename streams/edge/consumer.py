@@ -18,11 +18,13 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
+    cimpl,
 )
 
 from schemas import topics
 from schemas.kafka.clients import PASSING
 from schemas.kafka.options import consumer_options
+from schemas.kafka.unreadable import step_over
 from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
@@ -55,7 +57,7 @@ class RoundConsumer:
         metrics: Metrics,
     ) -> None:
         self._restorer = restorer
-        settings = restorer.settings
+        self._settings = settings = restorer.settings
         self._engine = engine
         self._log = log
         self._metrics = metrics
@@ -197,7 +199,7 @@ class RoundConsumer:
     def _passes(self, message: Message) -> bool:
         """Take an error, which the client delivers as a message: False if it passes by itself."""
         error = message.error()
-        if error is None:
+        if error is None or step_over(cimpl, self._consumer, self._settings, message):
             return True
         if error.code() in PASSING or error.retriable():
             self._log.warning("consumer.error", reason=error.str())

@@ -4,11 +4,19 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+    cimpl,
+)
 
 from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
+from schemas.kafka.unreadable import step_over
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import CLIENT_LOG
 
@@ -35,6 +43,7 @@ class LogReader:
 
     def __init__(self, settings: KafkaSettings, beat: Callable[[], None] = lambda: None) -> None:
         self.beat = beat
+        self._settings = settings
         options = reader_options(
             settings,
             UNUSED_GROUP,
@@ -99,7 +108,7 @@ class LogReader:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > SILENCE_S:
                     raise SessionLostError(f"{topic}[{partition}]: no answer from the broker")
-                good, over = _until(messages, end, f"{topic}[{partition}]")
+                good, over = self._until(messages, end, f"{topic}[{partition}]")
                 if good:
                     yield good
                 if over:
@@ -115,17 +124,16 @@ class LogReader:
         except KafkaException as error:
             raise SessionLostError(f"{where}: {error}") from error
 
-
-def _until(messages: list[Message], end: int, where: str) -> tuple[list[Message], bool]:
-    """Return the messages before `end`, and whether these are the last."""
-    for place, message in enumerate(messages):
-        error = message.error()
-        if error is None:
-            continue
-        # The end can come before `end`: records vanish by retention.
-        if error.code() == KafkaError._PARTITION_EOF:
-            return _until(messages[:place], end, where)[0], True
-        raise SessionLostError(f"{where}: {error.str()}")
-    if not messages or (messages[-1].offset() or 0) < end - 1:
-        return messages, False
-    return [m for m in messages if (m.offset() or 0) < end], True
+    def _until(self, messages: list[Message], end: int, where: str) -> tuple[list[Message], bool]:
+        """Return the messages before `end`, and whether these are the last."""
+        for place, message in enumerate(messages):
+            error = message.error()
+            if error is None or step_over(cimpl, self._consumer, self._settings, message):
+                continue
+            # The end can come before `end`: records vanish by retention.
+            if error.code() == KafkaError._PARTITION_EOF:
+                return self._until(messages[:place], end, where)[0], True
+            raise SessionLostError(f"{where}: {error.str()}")
+        if not messages or (messages[-1].offset() or 0) < end - 1:
+            return messages, False
+        return [m for m in messages if (m.offset() or 0) < end], True

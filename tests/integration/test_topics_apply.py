@@ -140,7 +140,7 @@ def test_topics_of_an_older_version_get_the_time_of_arrival(empty: KafkaSettings
     consumer = Consumer(reader_options(empty, "reader"))
     try:
         (found,) = offsets_at(consumer, [(rounds, 0)], round(begin_ms))
-        assert [m.offset() for m in read_to_end(consumer, [found])] == [1, 2]
+        assert [m.offset() for m in read_to_end(consumer, empty, [found])] == [1, 2]
     finally:
         consumer.close()
 

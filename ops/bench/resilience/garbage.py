@@ -23,6 +23,8 @@ STAGE: Final = "garbage"
 SIZES: Final = (1, 1_500_000, MAX_MESSAGE_BYTES - 200)
 # What is far larger than a message of its topic may be, and compressed is not.
 COMPRESSED_BYTES: Final = 3 * MAX_MESSAGE_BYTES
+# More than a client inflates (`receive.message.max.bytes`); some kilobytes on the wire.
+INFLATING_BYTES: Final = 120_000_000
 GARBAGE_BAR_S: Final = 1.0
 LETTERS_TIMEOUT_S: Final = 20.0
 FLUSH_S: Final = 60.0
@@ -72,7 +74,7 @@ class Thrower:
 
     def throw(self, value: bytes, compression: str = "none") -> Outcome:
         """Publish garbage and a small piece behind it; wait for the dead letters of both."""
-        limit = {"message.max.bytes": 2 * COMPRESSED_BYTES, "compression.type": compression}
+        limit = {"message.max.bytes": 2 * INFLATING_BYTES, "compression.type": compression}
         producer = Producer(producer_options(self._settings, fixed=limit))
         self._appended.clear()
         for each in (value, b"behind"):
@@ -153,6 +155,7 @@ def garbage(runs: int, say: Say) -> list[Figure]:
                 thrower = Thrower(stage, topic, places[0], reader)
                 here = [thrower.throw(os.urandom(size)) for size in SIZES]
                 here.append(thrower.throw(bytes(COMPRESSED_BYTES), "lz4"))
+                here.append(thrower.throw(bytes(INFLATING_BYTES), "zstd"))
             found += here
             delays = ", ".join("never" if o.delay_s is None else f"{o.delay_s:.2f} s" for o in here)
             lacking = Counter(name for o in here for name in o.missing)
@@ -161,7 +164,7 @@ def garbage(runs: int, say: Say) -> list[Figure]:
         cut = stage.cut()
         say(str(cut))
         stuck = sorted({*stage.ended(), *stage.hung(since, since_s)})
-    what = f"{len(found)} pieces of garbage up to {COMPRESSED_BYTES / 2**20:.0f} MiB"
+    what = f"{len(found)} pieces of garbage up to {INFLATING_BYTES / 1e6:.0f} MB"
     delays_s = [o.delay_s for o in found if o.delay_s is not None]
     never = [o for o in found if o.delay_s is None]
     return [
