@@ -49,10 +49,10 @@ setup: $(STAMP)
 demo: setup
 	$(BIN)/skeletonhunter demo
 
-# Three processes: two run integration tests, which wait most of the time, the other computes. One
+# Four processes: two run integration tests, which wait most of the time, the others compute. One
 # that dies is not begun anew: it would come to the same test again.
 test: setup lint
-	$(BIN)/python -m pytest -n 3 --max-worker-restart 0
+	$(BIN)/python -m pytest -n 4 --max-worker-restart 0
 
 # 75: QEMU or Debian's packages cannot be had here, as the line above it says.
 test-rdma: $(STAMP)

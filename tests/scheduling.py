@@ -1,7 +1,7 @@
-"""How `pytest -n 3` distributes the tests over three processes.
+"""How `pytest -n 4` distributes the tests over four processes.
 
 Two processes run the integration tests that measure time, which mostly wait: one those with labs,
-of which a machine holds one at a time, the other the rest. The third runs the files of all other
+of which a machine holds one at a time, the other the rest. The others run the files of all other
 tests at low priority, and whichever process is done first takes the next file. Tests that load
 the whole machine run while no other test measures time.
 """
