@@ -105,11 +105,11 @@ class Backlog:
         self._bytes += message.size_bytes
         return dropped
 
-    def next_message(self) -> Message | None:
-        """Take the next message; None where there is none."""
-        if self._states:
+    def next_message(self, *, states: bool = True, records: bool = True) -> Message | None:
+        """Take the next message of those that are wanted, states first; None: there is none."""
+        if states and self._states:
             return self._states.popitem(last=False)[1]
-        if not self._records:
+        if not (records and self._records):
             return None
         message = self._records.popleft()
         self._bytes -= message.size_bytes

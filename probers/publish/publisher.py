@@ -30,6 +30,8 @@ QUEUE_KBYTES: Final = 2 * DLQ_MAX_MESSAGE_BYTES // 1024
 # handful; a window of half a second at 20 messages/s keeps the pipe full.
 WINDOW_MESSAGES: Final = 32
 WINDOW_BYTES: Final = 512 * 1024
+# States have a window of their own: a heartbeat must not wait for the rounds of an outage.
+WINDOW_STATES: Final = 16
 # Not zstd, though a round of 80 results is a fifth smaller with it: librdkafka's consumers, who
 # must guess how large such a batch will be, take 0.7 s of CPU to unpack a million results that came
 # one round a batch, more than a worker needs for all else; of lz4 it is 0.05 s.
@@ -87,6 +89,7 @@ class Publisher:
         # Serial number -> message and when it was handed over; insertion order is age.
         self._in_flight: dict[int, tuple[Message, Instant]] = {}
         self._in_flight_bytes = 0
+        self._states_in_flight = 0
         self._serial = 0
         self._all_down = False
         self._fatal = False
@@ -174,7 +177,7 @@ class Publisher:
                 "reconnect.backoff.max.ms": 1_000,
                 "linger.ms": 5,
                 "compression.type": COMPRESSION,
-                "queue.buffering.max.messages": 2 * WINDOW_MESSAGES,
+                "queue.buffering.max.messages": 2 * (WINDOW_MESSAGES + WINDOW_STATES),
             },
             fixed={
                 "client.id": self._client_id,
@@ -223,12 +226,11 @@ class Publisher:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        while (
-            len(self._in_flight) < WINDOW_MESSAGES and self._in_flight_bytes < WINDOW_BYTES
-        ) and (message := self._backlog.next_message()) is not None:
+        while (message := self._next_message()) is not None:
             self._serial += 1
             self._in_flight[self._serial] = (message, self._clock.now())
             self._in_flight_bytes += message.size_bytes
+            self._states_in_flight += message.state
             try:
                 self._producer.produce(
                     message.topic,
@@ -246,6 +248,13 @@ class Publisher:
                 # Too large for the broker, say: the next one may not be.
                 self._count_dropped(message)
                 self._log.warning("record.refused", topic=message.topic, error=error)
+
+    def _next_message(self) -> Message | None:
+        records = len(self._in_flight) - self._states_in_flight
+        return self._backlog.next_message(
+            states=self._states_in_flight < WINDOW_STATES,
+            records=records < WINDOW_MESSAGES and self._in_flight_bytes < WINDOW_BYTES,
+        )
 
     def _on_delivery(self, serial: int, error: Any, confirmed: Any) -> None:
         _, sent = self._in_flight.get(serial, (None, None))
@@ -280,6 +289,7 @@ class Publisher:
         if found is None:
             return None
         self._in_flight_bytes -= found[0].size_bytes
+        self._states_in_flight -= found[0].state
         return found[0]
 
     def _count_dropped(self, message: Message) -> None:

@@ -64,6 +64,23 @@ def test_of_a_state_the_latest_is_kept_goes_first_and_is_never_dropped() -> None
     assert drain(backlog) == [3, 4, 6, 7, 8]
 
 
+def test_the_next_message_is_one_of_those_that_are_wanted() -> None:
+    """A state can pass records that may not go out, and the other way round."""
+    backlog = Backlog(300)
+    backlog.enqueue(record(1))
+    backlog.enqueue(state(b"a", 2))
+    first = backlog.next_message(states=False)
+    assert first is not None
+    assert first.timestamp_ms == 1
+    assert backlog.next_message(states=False) is None
+    backlog.enqueue(record(3))
+    first = backlog.next_message(records=False)
+    assert first is not None
+    assert first.timestamp_ms == 2
+    assert backlog.next_message(records=False) is None
+    assert drain(backlog) == [3]
+
+
 def test_what_could_not_be_handed_over_comes_first_again() -> None:
     """A record returns to the front; a state only when none newer waits."""
     backlog = Backlog(1_000)

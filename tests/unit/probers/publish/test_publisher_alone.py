@@ -5,7 +5,7 @@ import time
 import pytest
 
 from probers.clock import SystemClock
-from probers.publish.publisher import WINDOW_MESSAGES, Publisher
+from probers.publish.publisher import WINDOW_MESSAGES, WINDOW_STATES, Publisher
 from schemas import topics
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
@@ -17,6 +17,11 @@ ROOM_BYTES = 4_000
 
 @pytest.fixture
 def publisher() -> Publisher:
+    """Return a publisher with little room."""
+    return publisher_with(ROOM_BYTES)
+
+
+def publisher_with(queue_bytes: int) -> Publisher:
     """Return a publisher whose broker does not exist."""
     return Publisher(
         # Port 1 on loopback: nobody listens there.
@@ -24,7 +29,7 @@ def publisher() -> Publisher:
         Codec(),
         SystemClock(),
         client_id="agent-a",
-        queue_bytes=ROOM_BYTES,
+        queue_bytes=queue_bytes,
         log=EventLog("test"),
     )
 
@@ -83,4 +88,15 @@ def test_states_are_not_multiplied_by_an_outage(publisher: Publisher) -> None:
     """A hundred thousand heartbeats wait as a handful."""
     for seq in range(1_000):
         publisher.publish_state(topics.ENDPOINT, "w0/r0", None, seq)
-    assert publisher.waiting <= WINDOW_MESSAGES + 1
+    assert publisher.waiting <= WINDOW_STATES + 1
+
+
+def test_a_state_does_not_wait_for_records_on_their_way() -> None:
+    """Of two endpoints and more rounds than may be on their way, all but the last rounds are."""
+    publisher = publisher_with(100 * ROOM_BYTES)
+    for seq in range(2 * WINDOW_MESSAGES):
+        publisher.publish_round("agent-a", a_round(seq), seq * 10**9)
+    for name in ("w0/r0", "w0/r1"):
+        publisher.publish_state(topics.ENDPOINT, name, None, 1)
+    assert len(publisher._in_flight) == WINDOW_MESSAGES + 2
+    assert publisher.waiting == 2 * WINDOW_MESSAGES + 2
