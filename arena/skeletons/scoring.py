@@ -59,20 +59,26 @@ def score_capture(
 ) -> tuple[list[JobScore], int]:
     """Return the scores of a capture's jobs, and how many tasks were claimed of idle RNICs."""
     listed = list_of(document)
-    claimed = [t for t in document["tasks"] if t["dp"] is not None]
-    seats = [{(h, r) for h, r in t["rnics"]} for t in claimed]
-    overlap = np.array(
-        [[len(s & set(j.rnics)) / max(1, len(s | set(j.rnics))) for s in seats]
-         for j in truth.jobs]
-    ).reshape(len(truth.jobs), len(seats))  # fmt: skip
-    rows, columns = linear_sum_assignment(overlap, maximize=True)
-    task_of = {int(r): claimed[c] for r, c in zip(rows, columns, strict=True) if overlap[r, c] > 0}
+    task_of, seats = assign_tasks(document, [frozenset(job.rnics) for job in truth.jobs])
     scores = [
         score_job(task_of.get(i), listed, job, index_true=index_true)
         for i, job in enumerate(truth.jobs)
         if job.pairs
     ]
     return scores, sum(1 for s in seats if s and s <= truth.idle)
+
+
+def assign_tasks(
+    document: Mapping[str, Any], jobs: Sequence[frozenset[Place]]
+) -> tuple[dict[int, Mapping[str, Any]], list[frozenset[Place]]]:
+    """Return the inferred task of each true job, by the RNICs that they share; all tasks' RNICs."""
+    claimed = [t for t in document["tasks"] if t["dp"] is not None]
+    seats = [frozenset((h, r) for h, r in t["rnics"]) for t in claimed]
+    overlap = np.array([[len(s & j) / max(1, len(s | j)) for s in seats] for j in jobs])
+    overlap = overlap.reshape(len(jobs), len(seats))
+    rows, columns = linear_sum_assignment(overlap, maximize=True)
+    assigned = zip(rows.tolist(), columns.tolist(), strict=True)
+    return {r: claimed[c] for r, c in assigned if overlap[r, c] > 0}, seats
 
 
 def score_job(
@@ -86,7 +92,7 @@ def score_job(
     rnics = set(job.rnics)
     mine = [p for p in listed if p[0] in rnics or p[1] in rnics]
     hidden = not index_true or job.spec.shuffled_ring
-    covered = coverage(listed, job)
+    covered = coverage(listed, job.pairs, job.groups)
     by_order = {p for p, kinds in job.pairs.items() if not hidden or "pp" in kinds}
     hits = len(by_order & listed)
     items = len(by_order)
@@ -109,18 +115,22 @@ def score_job(
     return JobScore(figures, confidence, {} if task is None else task.get("signs", {}))
 
 
-def coverage(listed: frozenset[PairOf], job: JobTruth) -> dict[tuple[Place, str], bool]:
+def coverage(
+    listed: frozenset[PairOf],
+    pairs: Mapping[PairOf, frozenset[str]],
+    groups_of: Mapping[str, Sequence[frozenset[Place]]],
+) -> dict[tuple[Place, str], bool]:
     """Return, for each endpoint and kind with traffic, whether the list holds a true peer."""
-    wanted = {(p, kind): False for pair, kinds in job.pairs.items() for kind in kinds for p in pair}
+    wanted = {(p, kind): False for pair, kinds in pairs.items() for kind in kinds for p in pair}
     member: dict[str, dict[Place, set[int]]] = {}
-    for kind, groups in job.groups.items():
+    for kind, groups in groups_of.items():
         of = member.setdefault(kind, {})
         for number, group in enumerate(groups):
             for place in group:
                 of.setdefault(place, set()).add(number)
     for pair in listed:
         a, b = pair
-        real = job.pairs.get(pair, frozenset())
+        real = pairs.get(pair, frozenset())
         for kind, of in member.items():
             same = kind in real or (
                 kind != "pp" and bool(of.get(a, set()) & of.get(b, set())) and a[0] != b[0]

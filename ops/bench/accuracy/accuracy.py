@@ -18,8 +18,10 @@ from arena.run import run_world
 from arena.scenarios.scenario import Scenario, stage
 from arena.scenarios.suites import scenarios
 from arena.scoring import Case, Score, delays_ns, scores
+from arena.skeletons import sealed
 from arena.skeletons.bench import bench
 from arena.skeletons.report import measure, summary
+from arena.skeletons.scoring import mean
 from arena.skeletons.suites import cases
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
@@ -34,7 +36,7 @@ COMMAND: Final = "make bench-accuracy"
 RUNS: Final = 8
 DEFAULT_RUNS: Final = {
     "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
-    "skeleton-speed": 1,
+    "skeleton-speed": 1, "sealed-skeletons": 60,
 }  # fmt: skip
 WORKERS: Final = 2
 RESULTS: Final = BUILD_DIR / "accuracy-results.jsonl"
@@ -179,6 +181,42 @@ def skeleton(runs: int, say: Say) -> list[Figure]:
     ]  # fmt: skip
 
 
+def sealed_skeletons(runs: int, say: Say) -> list[Figure]:
+    """Skeletons of captures by an author who has not read the inference."""
+    found: list[sealed.SealedScore] = []
+    for seed, family in sealed.draws(runs):
+        found.append(sealed.measure(seed, family))
+        jobs = "; ".join(
+            " ".join(f"{name} {value:.3g}" for name, value in job.figures.items())
+            + f" confidence {job.confidence:.2f}"
+            for job in found[-1].jobs
+        )
+        say(f"{found[-1].name}: {jobs}")
+    bars: tuple[tuple[str, str, float], ...] = (
+        ("(endpoint, kind) covered", "coverage", 0.99),
+        ("DP and PP exact", "dp+pp", 0.9),
+        ("order of stages exact", "order", 0.9),
+    )
+    rows = []
+    for what, name, bar in bars:
+        values = [[j.figures[name] for j in one.jobs if name in j.figures] for one in found]
+        ratio = mean(values)
+        rows.append(
+            Figure(figure=f"sealed skeletons: {what}", value=ratio.value, bar=bar, sense=">=",
+                   low=ratio.low, high=ratio.high, runs=len(found))
+        )  # fmt: skip
+    lengths = [job.figures["length"] for one in found for job in one.jobs]
+    long = sum(length > sealed.LONG_LIST for length in lengths)
+    said, base = sealed.brier(found)
+    return [
+        *rows,
+        figure("sealed skeletons: list length against the truth", lengths, "", 3.0),
+        figure("sealed skeletons: lists above ten times the truth", [float(long)], "", 0.0),
+        figure("sealed skeletons: Brier score against that of the mean",
+               [said / base] if base else [], "", 0.5),
+    ]  # fmt: skip
+
+
 def skeleton_speed(runs: int, say: Say) -> list[Figure]:
     """2,048 RNICs, 300 s at 10 Hz, one core."""
     found = [bench()["task known"] for _ in range(runs)]
@@ -199,4 +237,5 @@ PARTS: Final[Parts] = {
     "baselines": baselines,
     "skeleton": skeleton,
     "skeleton-speed": skeleton_speed,
+    "sealed-skeletons": sealed_skeletons,
 }

@@ -54,10 +54,10 @@ def test_hidden_order_counts_any_peer_of_the_group_but_no_other() -> None:
     (job,) = made.truth.jobs
     group = sorted(job.groups["dp"][0])
     far = frozenset({(group[0], group[2])})
-    assert coverage(far, job)[group[0], "dp"]
-    assert not coverage(far, job)[group[1], "dp"]
+    assert coverage(far, job.pairs, job.groups)[group[0], "dp"]
+    assert not coverage(far, job.pairs, job.groups)[group[1], "dp"]
     stranger = sorted(job.groups["dp"][1])
-    assert not any(coverage(frozenset({(group[0], stranger[1])}), job).values())
+    assert not any(coverage(frozenset({(group[0], stranger[1])}), job.pairs, job.groups).values())
     assert score_job(None, far, job, index_true=False).figures["found"] > 0
 
 
