@@ -16,6 +16,8 @@ FORMAT: Final = "skeletonhunter.recording"
 FORMAT_VERSION: Final = 1
 MAX_PARTITIONS: Final = 10_000
 MAX_REASON_CHARS: Final = 300
+# What file systems take (NAME_MAX).
+MAX_FILE_NAME_BYTES: Final = 255
 
 
 @dataclass(slots=True)
@@ -115,6 +117,9 @@ def _manifest(content: Any) -> Manifest:
             raise ValueError(f"unknown topic {name!r}")
         if Path(summary.file).name != summary.file:
             raise ValueError(f"file {summary.file!r} is not in the recording's folder")
+        length = len(os.fsencode(summary.file))
+        if length > MAX_FILE_NAME_BYTES:
+            raise ValueError(f"a file name of {length} bytes; at most {MAX_FILE_NAME_BYTES}")
         if type(summary.partitions) is not int or not 1 <= summary.partitions <= MAX_PARTITIONS:
             raise ValueError(f"{summary.partitions} partitions of {name}")
     manifest = Manifest(**{**_known(content, Manifest), "topics": topics})

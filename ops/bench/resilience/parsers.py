@@ -38,6 +38,7 @@ TASK_FILES: Final = 5_500
 CSVS: Final = 500
 SECONDS: Final = 3
 MOST_SHOWN: Final = 10
+MOST_CHARS: Final = 1_000
 
 
 class HangsError(BaseException):
@@ -78,7 +79,7 @@ class Attempts:
         except HangsError:
             self.hangs.append(name)
         except Exception:  # noqa: BLE001 - any that is not a refusal is what is looked for
-            self.tracebacks.append(f"{name}: {traceback.format_exc(limit=-3)}")
+            self.tracebacks.append(f"{name}: {traceback.format_exc(limit=-3)[:MOST_CHARS]}")
 
 
 def small_recording(folder: Path) -> Path:

@@ -78,6 +78,7 @@ def spoil(field: str, value: object) -> Callable[[dict[str, Any]], None]:
         (spoil("topics", []), "not a manifest"),
         (spoil("topics", {"other.v1": {"file": "x", "partitions": 1}}), "unknown topic 'other.v1'"),
         (spoil(".file", "../../etc/passwd"), "is not in the recording's folder"),
+        (spoil(".file", "x" * 5_000), "a file name of 5000 bytes; at most 255"),
         (spoil(".partitions", 0), "0 partitions"),
         (spoil(".partitions", 10**9), "1000000000 partitions"),
     ],
