@@ -9,6 +9,7 @@ from localizer.config import SECTION, LocalizerConfig, build_config
 from localizer.edge.service import Service
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
+from schemas.process import memory
 from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
@@ -36,6 +37,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry, or tak
 
 
 def _start(settings: KafkaSettings, config: LocalizerConfig) -> int:
+    memory.allocate_by_page()
     service = Service(settings, codec_for(settings), config)
     call_on_stop(service.stop)
     EventLog(SECTION).info("localizer.started", cluster=settings.cluster, **asdict(config))

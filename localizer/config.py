@@ -36,6 +36,7 @@ class CoreConfig:
     aftermath_ns : how long latency after a fault counts as its aftermath
     path_keep_ns : how long the path of a 5-tuple that is not traced again is known
     max_agents, max_endpoints, max_flows, max_components : what is known at once; more is refused
+    max_waiting : records that wait for the worker's progress; of more the oldest are dropped
     """
 
     cluster: str
@@ -60,6 +61,7 @@ class CoreConfig:
     max_endpoints: int = 200_000
     max_flows: int = 2_000_000
     max_components: int = 1_000_000
+    max_waiting: int = 2_000_000
 
 
 SECTION: Final = "localizer"
@@ -107,6 +109,11 @@ class LocalizerConfig:
     max_components: int = setting(
         1_000_000, "components of the topology; more are refused", (1, 100_000_000)
     )
+    max_waiting: int = setting(
+        2_000_000,
+        "records that wait for the worker's progress; of more the oldest heartbeats and traces go",
+        (10_000, 1_000_000_000),
+    )
 
     def core(self, cluster: str) -> CoreConfig:
         """Return what the core decides by."""
@@ -121,6 +128,7 @@ class LocalizerConfig:
             max_endpoints=self.max_endpoints,
             max_flows=self.max_flows,
             max_components=self.max_components,
+            max_waiting=self.max_waiting,
         )
 
 

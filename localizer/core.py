@@ -6,7 +6,6 @@ events and their times alone, not on how calls were batched.
 """
 
 from collections.abc import Iterable
-from operator import itemgetter
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
@@ -17,6 +16,7 @@ from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
 from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
+from localizer.facts.waiting import WaitingEvents
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
 from localizer.verdict.decider import Decider
@@ -26,7 +26,6 @@ from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
 
-Order = tuple[int, str, str, int, int]
 # Without events all anomalies have ended, and agents and faults are remembered no more, after this
 # time beside those of the configuration.
 QUIET_NS: Final = 300 * SECOND_NS
@@ -83,14 +82,12 @@ class Core:
         # When something was last applied, and after what time without it nothing changes any more.
         self._applied_ns = 0
         self._quiet_ns = QUIET_NS + config.flap_ns + config.flap_resolve_max_ns
-        # Waiting events sorted in reverse, and events that are not sorted in yet.
-        self._pending: list[tuple[Order, Event]] = []
-        self._unsorted: list[tuple[Order, Event]] = []
+        self._waiting = WaitingEvents(config, self.sources)
 
     def feed(self, event: Event) -> None:
         """Add an event; it is applied at its effective time, or at once if that is past."""
         self.late += self.now_ns is not None and event.at_ns < self.now_ns
-        self._unsorted.append((event.order, event))
+        self._waiting.add_event(event)
 
     def advance(self, to_ns: int) -> list[FaultEvent]:
         """Decide up to a time; all events up to it must have been fed.
@@ -102,11 +99,7 @@ class Core:
         """
         out: list[FaultEvent] = []
         last_ns = to_ns // GRID_NS * GRID_NS
-        if self._unsorted:
-            # One sort of mostly sorted runs; a heap takes three times as long.
-            self._pending += self._unsorted
-            self._pending.sort(key=itemgetter(0), reverse=True)
-            self._unsorted = []
+        self._waiting.sort()
         while True:
             next_ns = self._next_ns(last_ns)
             if next_ns is None:
@@ -122,7 +115,12 @@ class Core:
     @property
     def pending(self) -> int:
         """Events that wait for their time."""
-        return len(self._pending) + len(self._unsorted)
+        return len(self._waiting)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many records were refused because there is too much of a kind."""
+        return self.sources.refused | {"waiting": self._waiting.dropped}
 
     @property
     def count(self) -> int:
@@ -134,7 +132,8 @@ class Core:
         follows_ns = None if self.now_ns is None else self.now_ns + GRID_NS
         quiet = self.now_ns is not None and self.now_ns - self._applied_ns > self._quiet_ns
         if follows_ns is None or quiet or self._decider.idle:
-            times = [self._pending[-1][0][0]] if self._pending else []
+            due_ns = self._waiting.next_ns
+            times = [] if due_ns is None else [due_ns]
             times += [us_to_ns(e.event_at) for e in self._published[self._applied :][:1]]
             if quiet and follows_ns is not None:
                 times.append(last_ns)
@@ -147,8 +146,7 @@ class Core:
 
     def _step(self, now_ns: int) -> list[FaultEvent]:
         self.steps += 1
-        while self._pending and self._pending[-1][0][0] <= now_ns:
-            _, event = self._pending.pop()
+        while (event := self._waiting.pop_due(now_ns)) is not None:
             self._applied_ns = now_ns
             self.intake.apply_event(event, now_ns)
         silent = self._apply_published(now_ns)

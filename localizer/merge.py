@@ -39,6 +39,8 @@ UNORDERED: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
 BEFORE_FIRST_NS: Final = 60 * SECOND_NS
 # Keys of a topic are in order over so much time; a key that says nothing for longer is forgotten.
 ORDERED_NS: Final = 300 * SECOND_NS
+# Anomalies of a partition that wait for its next mark; a worker marks four times a second.
+MAX_UNMARKED: Final = 262_144
 
 
 @dataclass(slots=True)
@@ -55,9 +57,12 @@ class Merge:
     ----------
     watermark_ns
         Time up to which all can be decided; None before the first mark; never falls.
+    refused
+        Anomalies beyond the bound.
     """
 
     watermark_ns: int | None = None
+    refused: int = 0
     _without_mark: set[int] = field(default_factory=set)
     _progress: dict[int, _Progress] = field(default_factory=dict)
     # Effective time of the last record by key, for each topic and partition; the least recently
@@ -102,7 +107,10 @@ class Merge:
             event = Event(at_ns, topic, key, partition, offset, record)
             unmarked = self._unmarked.setdefault(partition, [])
             if record.kind is not AnomalyKind.PROGRESS:
-                unmarked.append(event)
+                if len(unmarked) < MAX_UNMARKED:
+                    unmarked.append(event)
+                else:
+                    self.refused += 1
                 return []
             known = self._progress.get(partition)
             after_ns = at_ns - BEFORE_FIRST_NS if known is None else known.at_ns

@@ -7,6 +7,7 @@ from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
+from schemas.process import memory
 from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
@@ -40,6 +41,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 
 
 def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
+    memory.allocate_by_page()
     codec = codec_for(settings)
     core = SkeletonCore(
         settings.cluster, config.lists(), config.inference(), limits=config.limits(),

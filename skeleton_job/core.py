@@ -65,7 +65,7 @@ class SkeletonCore:
         self._ways = Ways()
         # An inference waits for one interval at most; then the next window replaces it.
         horizon_ns = inference.window_ns + inference.interval_ns + 10 * SECOND_NS
-        self._store = CounterStore(horizon_ns, limits.series)
+        self._store = CounterStore(horizon_ns, limits.series, self._is_in_job)
         self._skeletons: dict[str, CurrentSkeleton] = {}
         self._last_window_ns: dict[str, int] = {}
         # Jobs for which some agent's readings have passed the end of a window.
@@ -308,6 +308,9 @@ class SkeletonCore:
             self.apply_task(task_id, None)
         for owner in (self, self._roster):
             memory.shrink_tables(owner)
+
+    def _is_in_job(self, agent_id: str) -> bool:
+        return bool(self._roster.tasks_of(agent_id))
 
     def _is_ours(self, cluster: str) -> bool:
         if cluster == self.cluster:

@@ -118,6 +118,7 @@ class Service:
             if not self._ready and start_ends is not None:
                 self._note_ready(Barrier(0, start_ends).passed(reader.read))
             now = time.monotonic()
+            self._returner.observe_count(core.count, now)
             if now >= next_remember and self._decided_ns is not None:
                 next_remember = now + REMEMBER_S
                 reader.remember(self._decided_ns)
@@ -159,7 +160,6 @@ class Service:
             self._publish(list(together), outbox)
         self._decided_ns = barrier.watermark_ns
         memory.collect_if_due()
-        self._returner.observe_count(core.count)
         return True
 
     def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:
@@ -249,10 +249,10 @@ class Service:
         )
 
     def _log_without_way(self, core: Core) -> None:
-        """Log pairs that should not be on ping lists, each once."""
-        new = core.without_way - self._without_way
+        """Log pairs that should not be on ping lists, once for as long as they are."""
+        # Of those that no longer stand there nothing is kept: there may be ever new ones.
+        new, self._without_way = core.without_way - self._without_way, core.without_way
         if new:
-            self._without_way |= new
             self._log.warning(
                 "localizer.pairs_without_way",
                 pairs=len(new),
@@ -264,7 +264,7 @@ class Service:
         if time.monotonic() >= self._next_coverage:
             self._next_coverage = time.monotonic() + COVERAGE_S
             self._log_coverage(core)
-        self._refusals.observe_counts(core.sources.refused)
+        self._refusals.observe_counts(core.refused | {"unmarked": self._merge.refused})
         self._log_without_way(core)
         decided_ns = self._decided_ns
         behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS
@@ -278,6 +278,6 @@ class Service:
             unknown_addresses=core.sources.paths.unknown_addresses,
             refused_components=core.intake.refused,
             agents=len(core.sources.liveness),
-            beyond_bounds=sum(core.sources.refused.values()),
+            beyond_bounds=sum(core.refused.values()) + self._merge.refused,
             pairs_without_way=len(core.without_way),
         )

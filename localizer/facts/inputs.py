@@ -38,6 +38,8 @@ from schemas.units import SECOND_NS
 
 # What departed is forgotten at this distance of time.
 SWEEP_NS: Final = 10 * SECOND_NS
+# Its paths at this: to find them, all are looked at.
+SWEEP_PATHS_NS: Final = 60 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,10 @@ class Sources:
         )
 
 
+# Sort key among all events.
+Order = tuple[int, str, str, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """A record of an input topic.
@@ -115,7 +121,7 @@ class Event:
     record: Any
 
     @property
-    def order(self) -> tuple[int, str, str, int, int]:
+    def order(self) -> Order:
         """Sort key among all events; unique."""
         return self.at_ns, self.topic, self.key, self.partition, self.offset
 
@@ -218,7 +224,9 @@ class Housekeeper:
         self._index = index
         # Versions of anomalies and roster when anomalies of departed endpoints were last dropped.
         self._checked = (-1, -1)
-        self._next_sweep_ns = 0
+        self._next_sweep_ns = self._next_paths_ns = 0
+        # Endpoints that are forgotten, and their paths not yet.
+        self._forgotten: set[str] = set()
 
     def tidy_before_decision(self, now_ns: int) -> None:
         """Declare agents dead; drop anomalies that nobody repeats or whose endpoints left."""
@@ -238,7 +246,8 @@ class Housekeeper:
                 now_ns, sources.roster.deserted_agents(), sources.roster.is_registered
             ):
                 sources.reports.forget_agent(agent_id)
-            sources.roster.forget_departed(now_ns)
+            self._forgotten.update(sources.roster.forget_departed(now_ns))
+            self._forget_their_paths(now_ns)
             sources.paths.forget_untraced(now_ns - self._config.path_keep_ns)
             sources.topology.forget_lookups(len(sources.paths))
             sources.shrink_tables()
@@ -250,6 +259,15 @@ class Housekeeper:
                 if sources.roster.has_left(key[0]) or sources.roster.has_left(key[1]):
                     sources.anomalies.drop_flow(key)
             self._checked = versions
+
+    def _forget_their_paths(self, now_ns: int) -> None:
+        """Forget the paths of endpoints that are forgotten; one that is back has new traces."""
+        if now_ns < self._next_paths_ns or not self._forgotten:
+            return
+        self._next_paths_ns = now_ns + SWEEP_PATHS_NS
+        known = self._sources.roster.agent_of
+        self._sources.paths.forget_ends({e for e in self._forgotten if known(e) is None})
+        self._forgotten = set()
 
     def _witnesses(self) -> frozenset[str]:
         """Return the agents at whose endpoints probes of others fail."""

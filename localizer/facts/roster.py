@@ -165,18 +165,21 @@ class Roster:
         mine = self._endpoints_of.get(agent_id, ())
         return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
 
-    def forget_departed(self, now_ns: int) -> None:
-        """Forget endpoints and agents that left `KEEP_DEPARTED_NS` ago."""
+    def forget_departed(self, now_ns: int) -> list[str]:
+        """Forget endpoints and agents that left `KEEP_DEPARTED_NS` ago; return the endpoints."""
         old_ns = now_ns - KEEP_DEPARTED_NS
+        forgotten = []
         for endpoint_id, left_ns in list(self._gone.items()):
             # One whose job ended without a tombstone is still registered, and still gone.
             if left_ns < old_ns and endpoint_id not in self._endpoints:
                 del self._gone[endpoint_id]
                 self._planned_agent.pop(endpoint_id, None)
+                forgotten.append(endpoint_id)
         for agent_id in [a for a, left_ns in self._deserted.items() if left_ns < old_ns]:
             del self._deserted[agent_id]
             if not self.endpoints_on_list_of(agent_id):
                 self._lists.pop(agent_id, None)
+        return forgotten
 
     def is_registered(self, agent_id: str) -> bool:
         """Return whether an agent has a present endpoint or a ping list."""

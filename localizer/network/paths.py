@@ -5,7 +5,7 @@ trace, or else from the topology as far as that determines the path.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
@@ -102,7 +102,7 @@ class PathBook:
         registered
             Whether both ends are registered.
         """
-        key = key_of(trace.src, trace.dst, trace.flow)
+        key: FlowId = trace.src, trace.dst, trace.flow
         flow = self._flows.get(key)
         if registered:
             self._strangers.discard(key)
@@ -111,12 +111,13 @@ class PathBook:
             if full or len(self._flows) >= self._max_flows:
                 self.refused += 1
                 return
+            key = key_of(*key) if registered else key
             flow = self._flows[key] = _Flow()
             if not registered:
                 self._strangers.add(key)
         flow.seen_ns = now_ns
         self._flows.move_to_end(key)
-        made = trace_of(trace)
+        made = trace_of(trace, share=registered)
         # The target's address need not be in the topology: the record names the target.
         for address in made.addresses[:-1] if trace.complete else made.addresses:
             if address is not None and self._topology.at_address(address) is None:
@@ -137,21 +138,29 @@ class PathBook:
         flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
         self._times.record_trace(key, newest_ns)
 
+    def forget_ends(self, gone: Set[str]) -> None:
+        """Forget the 5-tuples from and to some endpoints; looks at all 5-tuples."""
+        for key in [k for k in self._flows if k[0] in gone or k[1] in gone]:
+            self._forget_flow(key)
+
     def forget_untraced(self, before_ns: int) -> None:
         """Forget the 5-tuples that were last traced before a time."""
         while self._flows:
             key, flow = next(iter(self._flows.items()))
             if flow.seen_ns >= before_ns:
                 break
-            del self._flows[key]
-            self._strangers.discard(key)
-            self._times.forget_flow(key)
-            self._changed.add(key)
+            self._forget_flow(key)
         # Paths of what departed stay in the cache otherwise.
         if len(self._untraced) > UNTRACED_LEAST + UNTRACED_EACH * len(self._flows):
             self._untraced = {}
         memory.shrink_tables(self)
         memory.shrink_tables(self._times)
+
+    def _forget_flow(self, key: FlowId) -> None:
+        del self._flows[key]
+        self._strangers.discard(key)
+        self._times.forget_flow(key)
+        self._changed.add(key)
 
     def pop_changes(self) -> set[FlowId]:
         """Return the 5-tuples with a new path since the last call.

@@ -80,16 +80,30 @@ def key_of(src: str, dst: str, flow: int) -> FlowId:
     return intern(src), intern(dst), flow
 
 
-def trace_of(trace: PathTrace) -> Trace:
-    """Return the trace of a record; its hops may be incomplete and in any order."""
+def trace_of(trace: PathTrace, *, share: bool = True) -> Trace:
+    """Return the trace of a record; its hops may be incomplete and in any order.
+
+    Parameters
+    ----------
+    share
+        Keep equal addresses once, also if these are of no component.
+    """
     hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
     most = max(hops, default=0)
     found = [hops.get(ttl) for ttl in range(1, most + 1)]
     return Trace(
         traced_ns=us_to_ns(trace.traced_at),
-        # A million traces have few distinct addresses.
+        # A million traces have few distinct addresses. But Python's table of shared strings never
+        # becomes smaller: what anybody may send does not belong there.
         addresses=tuple(
-            [None if hop is None or hop.address is None else intern(hop.address) for hop in found]
+            [
+                None
+                if hop is None or hop.address is None
+                else intern(hop.address)
+                if share
+                else hop.address
+                for hop in found
+            ]
         ),
         rtts_ns=tuple([None if hop is None else hop.rtt_ns for hop in found]),
         complete=trace.complete,

@@ -128,7 +128,7 @@ class Service:
                 self._publish_lists(outbox)
             outbox.poll()
             refusals.observe_counts(self.core.refused)
-            self._returner.observe_count(self.core.count)
+            self._returner.observe_count(self.core.count, time.monotonic())
             if time.monotonic() >= next_counts_s:
                 next_counts_s += COUNTS_EVERY_S
                 self._log_counts(outbox)

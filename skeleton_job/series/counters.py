@@ -3,7 +3,7 @@
 In: rnic.counters.v1 batches, as records or as columns. Out: `Readings` of the endpoints of a job.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median_low
 from sys import intern
 from typing import Final
@@ -48,7 +48,13 @@ class _Agent:
 class CounterStore:
     """Holds `horizon_ns` of event time of each agent's readings.
 
-    An agent that is silent for two horizons is forgotten.
+    An agent that is silent for two horizons is forgotten, one of no job after one: not earlier,
+    since after a start readings of many minutes may come before the jobs.
+
+    Parameters
+    ----------
+    in_job
+        Whether an agent is part of a job: its readings may still be inferred from.
 
     Attributes
     ----------
@@ -58,10 +64,16 @@ class CounterStore:
         Readings of series beyond the bound.
     """
 
-    def __init__(self, horizon_ns: int, max_series: int = MAX_SERIES) -> None:
+    def __init__(
+        self,
+        horizon_ns: int,
+        max_series: int = MAX_SERIES,
+        in_job: Callable[[str], bool] = lambda _agent: True,
+    ) -> None:
         self.series = self.refused = 0
         self._max_series = max_series
         self._horizon_ns = horizon_ns
+        self._in_job = in_job
         # Pages are dropped as a whole, so readings outlive the horizon by up to this time.
         self._page_ns = max(SECOND_NS, horizon_ns // PAGES)
         self._agents: dict[str, _Agent] = {}
@@ -226,8 +238,12 @@ class CounterStore:
         return page
 
     def _forget_silent(self) -> None:
-        before_ns = self._latest_ns - 2 * self._horizon_ns
-        silent = [a for a, agent in self._agents.items() if agent.latest_ns < before_ns]
+        once_ns, twice_ns = (self._latest_ns - n * self._horizon_ns for n in (1, 2))
+        silent = [
+            name
+            for name, agent in self._agents.items()
+            if agent.latest_ns < once_ns and (agent.latest_ns < twice_ns or not self._in_job(name))
+        ]
         for agent_id in silent:
             self.series -= self._agents.pop(agent_id).series
         memory.shrink_tables(self)

@@ -13,7 +13,7 @@ a restart reads them from `probe.window.v1`.
 """
 
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Container, Set
 from dataclasses import dataclass
 from math import exp, sqrt
 from typing import ClassVar, Final
@@ -51,6 +51,9 @@ FALSE_ALARMS_PER_BLOCK: Final = 1e-4
 MIN_FILLED: Final = 1 / 3
 # Least windows whatever the length of a block: a scatter needs some.
 MIN_WINDOWS: Final = 8
+# A block with fewer than it needs begins anew after a gap of more windows than this. So 5-tuples of
+# containers that lived for minutes need not be kept for hours.
+GAP_WINDOWS: Final = 12
 # Variance floor of log medians: 0.5 %. A path calmer than that is not known better.
 MIN_SCATTER: Final = 0.005
 # Least relative rise, and share of the windows' absolute least effect: a lasting
@@ -140,6 +143,8 @@ class Trend:
         self._least = max(MIN_WINDOWS, round(MIN_FILLED * windows_per_block))
         self.table: Table[FlowKey] = Table(
             {
+                # Index of the latest window.
+                "latest": Column(np.int64, NEVER),
                 "block": Column(np.int64, NEVER, (BLOCKS,)),
                 "windows": Column(np.int32, 0, (BLOCKS,)),
                 "effect_ns": Column(np.float64, 0.0, (BLOCKS,)),
@@ -169,7 +174,10 @@ class Trend:
             return
         block = window // self.windows_per_block
         place = block % BLOCKS
-        begun = self.table["block"][rows, place] == block
+        few = self.table["windows"][rows, place] < self._least
+        broken = few & (window - self.table["latest"][rows] > GAP_WINDOWS)
+        begun = (self.table["block"][rows, place] == block) & ~broken
+        self.table["latest"][rows] = window
         if not begun.all():
             new = rows[~begun]
             self.table["block"][new, place] = block
@@ -200,8 +208,15 @@ class Trend:
         here = rows[self.table["block"][rows, index % BLOCKS] == index]
         return sorted(map(self.table.key, here.tolist()))
 
-    def forget(self, first_open: FirstOpen) -> None:
-        """Drop the 5-tuples that no block is compared with any more."""
+    def forget(self, first_open: FirstOpen, but: Container[FlowKey] = ()) -> None:
+        """Drop the 5-tuples that no block is compared with any more.
+
+        Parameters
+        ----------
+        but
+            These are kept.
+        """
+        self._forget_short(first_open, but)
         rows = self.table.rows()
         newest = self.table["block"][rows].max(axis=1, initial=NEVER)
         # Few lie behind the others; only theirs are looked at one by one.
@@ -211,6 +226,18 @@ class Trend:
             # The last block that has ended is compared with those before it.
             ended = first_open(key[0]) // self.windows_per_block - 1
             if block < ended - REFERENCES - 1:
+                self.table.remove(key)
+
+    def _forget_short(self, first_open: FirstOpen, but: Container[FlowKey]) -> None:
+        """Drop 5-tuples whose blocks have all too few windows, and would begin anew."""
+        rows = self.table.rows()
+        latest = self.table["latest"][rows]
+        short = self.table["windows"][rows].max(axis=1, initial=0) < self._least
+        # Few are silent; only theirs are looked at one by one.
+        silent = short & (latest < latest.max(initial=NEVER) - GAP_WINDOWS)
+        for row, window in zip(rows[silent].tolist(), latest[silent].tolist(), strict=True):
+            key = self.table.key(row)
+            if key not in but and window < first_open(key[0]) - GAP_WINDOWS:
                 self.table.remove(key)
 
     def _block(self, key: FlowKey, index: int) -> Block | None:
@@ -301,7 +328,7 @@ class TrendDetector(WindowDetector):
     def forget_old(self, first_open: FirstOpen) -> None:
         """Forget 5-tuples whose blocks are older than any that is compared."""
         if self.trend.windows_per_block:
-            self.trend.forget(first_open)
+            self.trend.forget(first_open, self.open)
 
     def _decide(self, block: int, agents: Set[str]) -> list[Decision]:
         start_ns, end_ns = block * self.config.trend_ns, (block + 1) * self.config.trend_ns

@@ -37,6 +37,20 @@ def test_ten_thousand_containers_leave_nothing_behind() -> None:
     assert life.objects() <= before + 200
 
 
+def test_paths_go_with_their_endpoints() -> None:
+    """Six minutes after containers left, not as late as those that are only not traced again."""
+    life = Life()
+    life.run(30, 10)
+    paths = life.core.sources.paths
+    assert len(paths) == 4 * life.came
+    for number in life.present:
+        life._leave(number)
+    life.run(280, 0)
+    assert len(paths) == 4 * life.came
+    life.run(100, 0)
+    assert len(paths) == 0
+
+
 @pytest.mark.parametrize(
     "what", ["heartbeats", "registrations", "traces", "lists", "jobs", "components", "flow_tables"]
 )
@@ -138,7 +152,7 @@ for burst in (5_000, 100_000):
     for _ in range(30):
         life.run(5, 0)
         most = max(most, cost(os.getpid()).rss_bytes)
-        returner.observe_count(life.core.count)
+        returner.observe_count(life.core.count, 0.0)
     after = cost(os.getpid()).rss_bytes
 assert len(life.core.sources.liveness) < 100
 print((most - before) // 1000, (after - before) // 1000)

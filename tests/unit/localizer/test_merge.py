@@ -3,6 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+import localizer.merge as merge_module
 from localizer.config import GRID_NS
 from localizer.merge import BEFORE_FIRST_NS, ORDERED_NS, Barrier, Merge
 from schemas import topics
@@ -75,6 +78,21 @@ def test_an_anomaly_counts_between_the_marks_around_it() -> None:
         START + 2 * SECOND_NS,
     ]
     assert times(START + 10 * SECOND_NS, 0, 1) == []
+
+
+def test_anomalies_beyond_the_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a partition without marks; those of other partitions do, and so do later ones."""
+    monkeypatch.setattr(merge_module, "MAX_UNMARKED", 5)
+    merge = Merge()
+    one = anomaly(AnomalyKind.LOSS, at=START)
+    for offset in range(20):
+        put(merge, one, 0, offset)
+    put(merge, one, 1)
+    assert merge.refused == 15
+    assert len(put(merge, mark(START), 0)) == 5
+    assert len(put(merge, mark(START), 1)) == 1
+    put(merge, one, 0)
+    assert merge.refused == 15
 
 
 def test_an_anomaly_from_long_ago_counts_with_the_first_mark() -> None:

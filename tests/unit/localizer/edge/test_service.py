@@ -1,11 +1,13 @@
 """What the localizer takes from a message: the table of bounds holds for its topics."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
+from localizer.core import Core
 from localizer.edge.service import Service
 from schemas.bounds import BOUNDS, Bound, Measure
 from schemas.codec import Codec, DecodeError
@@ -53,3 +55,16 @@ def test_each_bound_holds(bound: Bound) -> None:
         else:
             with pytest.raises(DecodeError, match=bound.field):
                 service._decode(topic, key, encoded, message)
+
+
+def test_of_pairs_without_a_way_only_those_of_now_are_remembered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each is logged once while it stands on a list; containers bring ever new ones."""
+    service = Service(KafkaSettings(bootstrap="", cluster=CLUSTER), CODEC, LocalizerConfig())
+    for number in range(20):
+        for _ in range(2):
+            now = SimpleNamespace(without_way=frozenset({("a", "b"), ("a", f"c{number}")}))
+            service._log_without_way(cast(Core, now))
+    assert len(service._without_way) == 2
+    assert caplog.messages == ["localizer.pairs_without_way"] * 20

@@ -89,13 +89,64 @@ def test_large_arrays_go_back_to_the_system() -> None:
     assert int(found.stdout) < 6
 
 
+SCATTERED = """
+import sys
+from schemas.process import memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+if sys.argv[1] == "by_page":
+    assert memory.allocate_by_page()
+before = resident()
+held = [(str(n), (n,)) for n in range(300_000)]
+most = resident()
+# One of a thousand stays.
+held = held[::1_000]
+memory.return_free()
+print(round(100 * (resident() - before) / (most - before)))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc returns free memory")
+@pytest.mark.parametrize(("how", "least", "most"), [("as_ever", 80, 100), ("by_page", 0, 20)])
+def test_memory_between_objects_that_stay_is_returned(how: str, least: int, most: int) -> None:
+    """Python's own allocator keeps a megabyte for each of them."""
+    command = [sys.executable, "-c", SCATTERED, how]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert least <= int(found.stdout) <= most
+
+
+@pytest.mark.parametrize("option", ["-Xdev", "-Xtracemalloc"])
+def test_allocators_of_tools_stay(option: str) -> None:
+    """They count, or put marks around what they allocate."""
+    code = "from schemas.process import memory; print(memory.allocate_by_page())"
+    command = [sys.executable, option, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+@pytest.mark.usefixtures("settled")
+def test_free_memory_is_returned_again_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; what was allocated for messages is given up after these."""
+    returned: list[float] = []
+    now_s = 0.0
+    monkeypatch.setattr(memory, "return_free", lambda: returned.append(now_s))
+    returner = memory.Returner()
+    for second, count in enumerate([10_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]):
+        now_s = float(second)
+        returner.observe_count(count, now_s)
+    assert returned == [1.0, 1.0 + memory.AGAIN_S]
+
+
+@pytest.mark.usefixtures("settled")
 def test_free_memory_is_returned_once_after_much_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for a few objects, nor for a small share, nor again for the same fall."""
     returned: list[None] = []
     monkeypatch.setattr(memory, "return_free", lambda: returned.append(None))
     returner = memory.Returner()
     counts = [1_000_000, 950_000, 890_000, 880_000, 0, 0, 3_000, 0, 5_000, 0]
-    assert [returner.observe_count(n) for n in counts] == [
+    assert [returner.observe_count(n, 0.0) for n in counts] == [
         False, False, True, False, True, False, False, False, False, True
     ]  # fmt: skip
     assert len(returned) == 3

@@ -130,6 +130,18 @@ def test_a_silent_agent_is_forgotten() -> None:
     assert store.series == 1
 
 
+def test_a_silent_agent_of_no_job_is_forgotten_sooner() -> None:
+    """After one horizon, and only then: what is read after a start may come before its job."""
+    store = CounterStore(10 * SECOND_NS, in_job=lambda agent: agent == "member")
+    for agent in ("member", "stranger"):
+        store.add_batch(batch(agent, 0, [sample("a", 0, 1)]))
+    for second in range(1, 35):
+        store.add_batch(batch("here", second, [sample("b", 0, second)]))
+        known = [a for a in ("member", "stranger") if store.latest_of(a) is not None]
+        # Agents are looked for every ten seconds.
+        assert known == (["member", "stranger"] if second < 20 else ["member"] * (second < 30))
+
+
 def test_series_beyond_the_bound_are_refused() -> None:
     """Those that are known go on; once some are forgotten there is room for others."""
     store = CounterStore(10 * SECOND_NS, max_series=4)

@@ -120,6 +120,39 @@ def test_sparse_blocks_are_not_compared() -> None:
     assert compare(sparse, full, 20) is not None
 
 
+def test_short_lives_are_forgotten_after_a_gap() -> None:
+    """Unless an anomaly is open; and no later block depends on whether they were."""
+    first_open = {"agent": 0}
+    forgetful, keeping = Trend(60), Trend(60)
+    lives = [(0, 60), (60, 120), (125, 140), (160, 175), (180, 200)]
+    for begin, end in lives:
+        for window in range(begin, end):
+            for trend in (forgetful, keeping):
+                add(trend, window, 1_000_000 + 500_000 * (window > 150), EFFECT_NS)
+        first_open["agent"] = end + 15
+        forgetful.forget(first_open.__getitem__)
+        assert [forgetful.shift(KEY, n) for n in range(4)] == [
+            keeping.shift(KEY, n) for n in range(4)
+        ]
+    # 15 and 15 windows with a gap between them are no block; 20 are.
+    assert [keeping.shift(KEY, n) is not None for n in range(4)] == [False, False, False, True]
+    brief = ("agent", "brief", "x", 0)
+    for window in range(210, 220):
+        add(forgetful, window, 1_000_000, EFFECT_NS, brief)
+    for window in range(210, 240):
+        add(forgetful, window, 1_000_000, EFFECT_NS)
+    first_open["agent"] = 232
+    forgetful.forget(first_open.__getitem__, {brief})
+    assert forgetful.table.find(brief) is not None
+    first_open["agent"] = 231
+    forgetful.forget(first_open.__getitem__)
+    assert forgetful.table.find(brief) is not None
+    first_open["agent"] = 232
+    forgetful.forget(first_open.__getitem__)
+    assert forgetful.table.find(brief) is None
+    assert forgetful.table.find(KEY) is not None
+
+
 def test_memory_is_bounded() -> None:
     """Five blocks are kept of a 5-tuple, and none of one that fell silent, by its agent's clock."""
     trend = Trend(2)

@@ -1,0 +1,163 @@
+"""Bounds on the records that wait for their time: of unknown names, and in all.
+
+Records wait until the worker's progress marks have passed them. A flood of names that nobody
+registered must not fill the memory meanwhile: of these so many wait as would be accepted later. And
+where no mark comes for long, the oldest heartbeats and traces go, of all agents alike: what remains
+is a log that paused, and a pause makes no agent dead (`localizer.facts.liveness`).
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+from operator import itemgetter
+from typing import Final, TypeVar
+
+from localizer.config import CoreConfig
+from localizer.facts.inputs import Event, Order, Sources
+from localizer.network.paths import MAX_STRANGERS
+from schemas.ids import FlowId
+from schemas.records import Endpoint, Heartbeat, PathTrace, Task
+
+K = TypeVar("K", bound=Hashable)
+
+# Of a queue that is full, this part makes room for what comes.
+ROOM_SHARE: Final = 0.25
+
+
+class WaitingEvents:
+    """Events that wait for their time, in order.
+
+    Attributes
+    ----------
+    dropped
+        Heartbeats and traces that were the oldest of too many. Those of unknown names beyond the
+        bounds count as refused by liveness and paths.
+    """
+
+    def __init__(self, config: CoreConfig, sources: Sources) -> None:
+        self.dropped = 0
+        self._max_agents = config.max_agents
+        self._max_waiting = config.max_waiting
+        self._sources = sources
+        # Before the first step nobody is known, and what waits is a whole look-back.
+        self._max_strangers = config.max_flows
+        # Sorted in reverse, and not sorted in yet.
+        self._sorted: list[tuple[Order, Event]] = []
+        self._unsorted: list[tuple[Order, Event]] = []
+        # Unknown agents and 5-tuples of waiting records, and endpoints of waiting registrations.
+        self._agents: Counter[str] = Counter()
+        self._flows: Counter[FlowId] = Counter()
+        self._announced: Counter[str] = Counter()
+        # Heartbeats and traces up to this time were dropped, and of how many the next are.
+        self._dropped_ns = -1
+        self._drop_at = config.max_waiting
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._unsorted)
+
+    def add_event(self, event: Event) -> None:
+        """Let an event wait, unless it is beyond the bounds."""
+        if not self._admits(event):
+            return
+        self._unsorted.append((event.order, event))
+        if len(self) > self._drop_at:
+            self._drop_oldest()
+
+    def sort(self) -> None:
+        """Sort in what came since the last call."""
+        if self._unsorted:
+            # One sort of mostly sorted runs; a heap takes three times as long.
+            self._sorted += self._unsorted
+            self._sorted.sort(key=itemgetter(0), reverse=True)
+            self._unsorted = []
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the first of the sorted events is due; None: there is none."""
+        return self._sorted[-1][0][0] if self._sorted else None
+
+    def pop_due(self, now_ns: int) -> Event | None:
+        """Return the next of the sorted events that are due by then; None: there is none."""
+        self._max_strangers = MAX_STRANGERS
+        if not self._sorted or self._sorted[-1][0][0] > now_ns:
+            return None
+        _, event = self._sorted.pop()
+        self._forget_names(event)
+        return event
+
+    def _admits(self, event: Event) -> bool:
+        """Return whether an event may wait, and count the names in it, or that it may not."""
+        record, liveness, paths = event.record, self._sources.liveness, self._sources.paths
+        match record:
+            case Heartbeat() | PathTrace() if event.at_ns <= self._dropped_ns:
+                self.dropped += 1
+                return False
+            case Heartbeat():
+                name = record.agent_id
+                if liveness.get(name) is None and not self._sources.roster.is_registered(name):
+                    admitted = _count(self._agents, name, self._max_agents)
+                    liveness.refused += not admitted
+                    return admitted
+            case PathTrace():
+                key = record.src, record.dst, record.flow
+                if not (self._is_registered(record.src) and self._is_registered(record.dst)):
+                    admitted = _count(self._flows, key, self._max_strangers)
+                    paths.refused += not admitted
+                    return admitted
+            case Endpoint():
+                self._announced[record.endpoint_id] += 1
+            case Task():
+                self._announced.update(member.endpoint_id for member in record.endpoints)
+        return True
+
+    def _is_registered(self, endpoint_id: str) -> bool:
+        """Return whether an endpoint is registered, or will be when its record is applied."""
+        return (
+            self._sources.roster.agent_of(endpoint_id) is not None or endpoint_id in self._announced
+        )
+
+    def _forget_names(self, event: Event) -> None:
+        """Take the names of an event that no longer waits out of the counts."""
+        record = event.record
+        match record:
+            case Heartbeat():
+                _uncount(self._agents, record.agent_id)
+            case PathTrace():
+                _uncount(self._flows, (record.src, record.dst, record.flow))
+            case Endpoint():
+                _uncount(self._announced, record.endpoint_id)
+            case Task():
+                for member in record.endpoints:
+                    _uncount(self._announced, member.endpoint_id)
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest heartbeats and traces."""
+        self.sort()
+        excess = len(self) - round((1 - ROOM_SHARE) * self._max_waiting)
+        kept: list[tuple[Order, Event]] = []
+        while self._sorted and excess > 0:
+            order, event = self._sorted.pop()
+            if isinstance(event.record, Heartbeat | PathTrace):
+                self._forget_names(event)
+                self._dropped_ns = order[0]
+                self.dropped += 1
+                excess -= 1
+            else:
+                kept.append((order, event))
+        self._sorted += reversed(kept)
+        # Other records stay, however many.
+        self._drop_at = max(self._max_waiting, len(self) + round(ROOM_SHARE * self._max_waiting))
+
+
+def _count(counts: Counter[K], name: K, most: int) -> bool:
+    """Count a name once more, unless it is new and beyond the bound; return whether it was."""
+    if name not in counts and len(counts) >= most:
+        return False
+    counts[name] += 1
+    return True
+
+
+def _uncount(counts: Counter[K], name: K) -> None:
+    if name in counts:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
