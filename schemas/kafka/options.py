@@ -15,6 +15,8 @@ NONE: Final[Options] = {}
 
 # Where Java's producer puts a key: all writers of a topic must agree.
 PARTITIONER: Final = "murmur2_random"
+# After a fetch that failed, half a second by default: a poison batch holds nobody up for so long.
+RETRY: Final[Options] = {"fetch.error.backoff.ms": 100}
 # A tool reports errors by itself; the client's own lines would repeat them.
 QUIET: Final[Options] = {"log_level": 0, "error_cb": lambda _error: None}
 
@@ -44,6 +46,7 @@ def consumer_options(
     `group` is its group, or any name where it joins none: librdkafka wants one all the same.
     """
     return {
+        **RETRY,
         **defaults,
         **settings.librdkafka(),
         "group.id": group,
