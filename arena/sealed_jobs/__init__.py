@@ -49,8 +49,11 @@ Unobservable
 that a counter could tell apart.
 
 dp
-    Replicas of a job without pipeline that share hosts: a collective spreads its bytes evenly over
-    the host's RNICs, so that they look like a tensor group.
+    Replicas that share hosts, in jobs without pipeline or inside an expert group that works in
+    lockstep: a collective spreads its bytes evenly over the host's RNICs, so that they look like a
+    tensor group. Not so where popular experts make their bytes differ.
+order
+    Stages follow each other by less than the errors of clocks and counters (`stage_shift_s`).
 direction
     Bidirectional pipelines look the same from either end.
 dp_pairs

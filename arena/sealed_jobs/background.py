@@ -86,9 +86,9 @@ def add_checkpoints(
     pauses: Sequence[tuple[float, float]],
     bytes_per_s: float,
 ) -> None:
-    """Add writes to storage in the pauses."""
+    """Add writes to storage at the given times."""
     chosen = np.array(sorted(rnics))
-    share = float(rng.uniform(0.05, 0.5))
+    share = float(np.exp(rng.uniform(np.log(0.005), np.log(0.1))))
     for start, end in pauses:
         at = start + rng.uniform(0, 0.15, len(chosen)) * (end - start)
         seconds = (end - at) * rng.uniform(0.5, 0.95, len(chosen))

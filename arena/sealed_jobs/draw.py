@@ -61,8 +61,18 @@ def draw(seed: int, family: str) -> SealedCapture:
         np.random.default_rng(child) for child in root.spawn(5)
     )
     world = BUILDERS[family](world_rng)
-    seconds = _length(run_rng, world, family)
-    runs = [_run(run_rng, job, seconds) for job in world.jobs]
+    typical_s = [typical_iteration_s(run_rng, job.job) for job in world.jobs]
+    seconds = _length(run_rng, max(typical_s), family)
+    runs = [
+        run_job(
+            run_rng,
+            job.job,
+            seconds=seconds,
+            typical_s=own_s,
+            interruptions=draw_interruptions(run_rng, seconds, own_s),
+        )
+        for job, own_s in zip(world.jobs, typical_s, strict=True)
+    ]
     cell_s = 0.01 if world.pace.hz <= 1 or len(world.fleet) > 512 else 0.005
     ports = Ports(len(world.fleet), seconds, cell_s)
     for run in runs:
@@ -71,6 +81,7 @@ def draw(seed: int, family: str) -> SealedCapture:
     _add_background(noise_rng, ports, world, runs, bytes_per_s)
     reader = draw_reader(reader_rng, world.pace.hz, world.pace.link_gbps)
     table = read_counters(reader_rng, reader, world.fleet, ports, bytes_per_s * 0.97)
+    error_s = reader.offset_s + reader.jitter_s + reader.refresh_s / 2
     return SealedCapture(
         name=f"{family}-{seed}",
         table=table,
@@ -81,6 +92,9 @@ def draw(seed: int, family: str) -> SealedCapture:
                 job.layout,
                 run.training,
                 iteration_s=run.iteration_s,
+                stage_shift_s=job.stage_shift_s,
+                clock_error_s=error_s,
+                told_apart=job.layout.degrees.ep > 1 and job.habits.exchange_way != "rail",
                 mirrored=job.habits.mirrored,
                 through_switch=job.habits.algorithm == "switch",
             )
@@ -92,16 +106,10 @@ def draw(seed: int, family: str) -> SealedCapture:
     )
 
 
-def _length(rng: np.random.Generator, world: World, family: str) -> float:
+def _length(rng: np.random.Generator, slowest_s: float, family: str) -> float:
     """Draw how long the capture is: some iterations of the slowest job, within bounds."""
-    slowest_s = max(typical_iteration_s(rng, job.job) for job in world.jobs)
     high = LARGE_SECONDS if family == "large" else SECONDS[1]
     return float(np.round(np.clip(slowest_s * rng.uniform(*ITERATIONS), SECONDS[0], high)))
-
-
-def _run(rng: np.random.Generator, job: PlacedJob, seconds: float) -> Run:
-    typical_s = typical_iteration_s(rng, job.job)
-    return run_job(rng, job.job, seconds, draw_interruptions(rng, seconds, typical_s))
 
 
 def _add_background(

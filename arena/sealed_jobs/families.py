@@ -1,6 +1,7 @@
 """Families of captures: which hosts, jobs and placements each draws from."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from arena.sealed_jobs.fleet import Degrees, Fleet, Host, Seat
 from arena.sealed_jobs.recipes import (
+    ITERATION_S,
+    SLOW_TICKS_S,
     Pace,
     PlacedJob,
     World,
@@ -23,6 +26,16 @@ from arena.sealed_jobs.recipes import (
 DEFAULT: Final = ("tp", "cp", "dp", "pp")
 PIPELINE_FIRST: Final = ("tp", "cp", "pp", "dp")
 EIGHT: Final = tuple(range(8))
+# Tensor degrees by kind of host. An RNIC serves the GPUs of one tensor group.
+ODD_TENSORS: Final[Mapping[str, tuple[int, ...]]] = {
+    "six": (2, 3, 6),
+    "four_of_eight": (2, 4, 8),
+    "half_tensor": (2, 4),
+    "half_host": (2, 4),
+    "mixed": (8,),
+    "seven": (8,),
+    "crossed": (4, 8),
+}
 
 
 def _options(
@@ -124,9 +137,10 @@ def experts(rng: np.random.Generator) -> World:
         tp=(1, 2, 4, 8), pp=(1, 2, 4, 8), dp=(2, 4, 8, 16, 32, 64), ep=(2, 4, 8, 16, 32)
     )
     options = [d for d in options if d.ep * d.tp >= 16 and d.ep * d.tp <= 128]
-    schedule = "1f1b" if rng.random() < 0.75 else str(rng.choice(["interleaved", "zb1"]))
+    schedule = "1f1b" if rng.random() < 0.75 else str(rng.choice(["interleaved", "zb1", "dual"]))
     degrees = pick_degrees(rng, options)
-    return _one_job(rng, degrees, schedule if degrees.pp > 1 else "1f1b")
+    fits = degrees.pp > 2 or (degrees.pp > 1 and schedule != "dual")
+    return _one_job(rng, degrees, schedule if fits else "1f1b")
 
 
 def context(rng: np.random.Generator) -> World:
@@ -137,32 +151,52 @@ def context(rng: np.random.Generator) -> World:
 
 
 def odd_hosts(rng: np.random.Generator) -> World:
-    """Hosts with six, four or mixed numbers of RNICs; tensor groups of half a host."""
-    kinds = ("six", "four_of_eight", "half_tensor", "half_host", "mixed", "seven")
-    kind = str(rng.choice(kinds))
-    gpus = 6 if kind == "six" else 4 if kind == "half_host" else 8
-    tensor = {"six": (2, 3, 6), "four_of_eight": (2, 4, 8), "half_tensor": (2, 4)}
-    tensors = tensor.get(kind, (2, 4) if kind == "half_host" else (8,))
-    options = _options(tp=tensors, pp=(2, 3, 4, 6, 8), dp=(1, 2, 3, 4, 6, 8))
-    ranks = (16, 256) if kind in {"six", "half_tensor", "half_host"} else (32, 384)
+    """Hosts with six, four or mixed numbers of RNICs; tensor groups of half a host.
+
+    Half of the hosts have four RNICs instead of eight (`mixed`), some have lost one (`seven`), or
+    their GPUs are wired to RNICs in another order (`crossed`).
+    """
+    kind = str(rng.choice(list(ODD_TENSORS)))
+    gpus = {"six": 6, "half_host": 4}.get(kind, 8)
+    ranks = (32, 384) if kind in {"four_of_eight", "mixed", "seven"} else (16, 256)
+    evenly = rng.random() < 0.2
+    pp = (1,) if evenly else (2, 3, 4, 6, 8)
+    options = _options(tp=ODD_TENSORS[kind], pp=pp, dp=tuple(range(2, 17)))
     degrees = pick_degrees(rng, options, gpus_per_host=gpus, ranks=ranks)
-    names = host_names(rng, degrees.ranks // gpus)
     rails = {"six": tuple(range(6)), "four_of_eight": (0, 1, 2, 3)}.get(kind, EIGHT)
     if kind == "half_host":
         rails = ((0, 1, 2, 3), (4, 5, 6, 7), (0, 2, 4, 6))[int(rng.integers(3))]
-    fewer = tuple(range(4)) if kind == "mixed" else tuple(r for r in EIGHT if r != 3)
-    share = {"mixed": 0.5, "seven": 0.15}.get(kind, 0.0)
+    other = {
+        "mixed": (0, 1, 2, 3),
+        "seven": tuple(r for r in EIGHT if r != 3),
+        "crossed": (*EIGHT[4:], *EIGHT[:4]),
+    }.get(kind, rails)
+    share = {"mixed": 0.5, "seven": 0.15, "crossed": 0.3}.get(kind, 0.0)
+    names = host_names(rng, degrees.ranks // gpus)
     hosts = [
-        Host(name=name, gpus=gpus, rails=fewer if rng.random() < share else rails) for name in names
+        Host(name=name, gpus=gpus, rails=other if rng.random() < share else rails) for name in names
     ]
     fleet = Fleet(hosts)
     seats = seats_on(rng, fleet, range(len(hosts)))
-    return _one_job(rng, degrees, "1f1b", fleet=fleet, seats=seats)
+    if not evenly:
+        return _one_job(rng, degrees, "1f1b", fleet=fleet, seats=seats)
+    pace = draw_pace(rng)
+    job = place_sharded(
+        rng,
+        task_id="train-0",
+        fleet=fleet,
+        degrees=degrees,
+        seats=seats,
+        shard_ranks=degrees.dp,
+        pace=pace,
+    )
+    return World(fleet=fleet, jobs=(job,), pace=pace)
 
 
 def one_replica(rng: np.random.Generator) -> World:
     """Pipeline without replicas: no gradients go over the network."""
-    degrees = pick_degrees(rng, _options(tp=(4, 8), pp=(2, 4, 8, 16)), ranks=(16, 128))
+    stages = int(rng.choice([2, 4, 4, 8, 8, 16]))
+    degrees = pick_degrees(rng, _options(tp=(4, 8), pp=(stages,)), ranks=(16, 128))
     schedule = str(rng.choice(["1f1b", "1f1b", "1f1b", "interleaved", "zb1"]))
     return _one_job(rng, degrees, schedule)
 
@@ -174,51 +208,74 @@ def pipelines_across_rails(rng: np.random.Generator) -> World:
     return _one_job(rng, pick_degrees(rng, options), "1f1b")
 
 
-def shared_cluster(rng: np.random.Generator) -> World:
-    """Two to five jobs, some on halves of the same hosts, and idle hosts."""
-    count = int(rng.integers(2, 6))
-    pace = draw_pace(rng, slowest_s=20.0)
-    plans: list[tuple[Degrees, str]] = []
-    for _ in range(count):
-        kind = str(rng.choice(["pipeline", "pipeline", "sharded", "experts"]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A job of a shared cluster: on which GPUs of how many hosts, and beside which job."""
+
+    degrees: Degrees
+    kind: str
+    gpus: tuple[int, ...] = EIGHT
+    beside: int | None = None
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts that the job needs."""
+        return self.degrees.ranks // len(self.gpus)
+
+
+def _shared_plans(rng: np.random.Generator) -> list[_Plan]:
+    """Draw two to five jobs: on whole hosts, on half of each, or on the halves of each other's."""
+    plans: list[_Plan] = []
+    for _ in range(int(rng.integers(2, 6))):
+        kind = str(rng.choice(["pipeline", "pipeline", "sharded", "experts", "half"]))
+        if kind == "half":
+            degrees = Degrees(tp=4, pp=int(rng.choice([2, 4])), dp=int(rng.choice([2, 3, 4])))
+            plans.append(_Plan(degrees=degrees, kind=kind, gpus=EIGHT[:4]))
+            if rng.random() < 0.6:
+                other = Degrees(tp=4, pp=2, dp=degrees.pp * degrees.dp // 2)
+                if rng.random() < 0.5:
+                    other = degrees
+                beside = len(plans) - 1
+                plans.append(_Plan(degrees=other, kind=kind, gpus=EIGHT[4:], beside=beside))
+            continue
         options = {
             "pipeline": _options(tp=(4, 8), pp=(1, 2, 4), dp=(2, 3, 4)),
             "sharded": _options(tp=(1, 8), dp=(2, 3, 4, 16, 24, 32)),
             "experts": _options(tp=(2, 4), pp=(1, 2), dp=(8,), ep=(8,)),
         }[kind]
-        plans.append((pick_degrees(rng, options, ranks=(16, 64)), kind))
-    halves = bool(rng.random() < 0.4)
-    needs = [d.ranks // 8 for d, _ in plans]
-    # Two jobs of tensor groups of four may share hosts: one on the first four GPUs of each.
-    shared = 0
-    if halves:
-        plans[:2] = [(Degrees(tp=4, pp=2, dp=n), "pipeline") for n in (2, 2)]
-        needs[:2] = [4, 0]
-        shared = 4
-    idle = int(rng.integers(2, max(3, sum(needs) // 2)))
-    fleet = Fleet(draw_hosts(rng, sum(needs) + idle))
+        plans.append(_Plan(degrees=pick_degrees(rng, options, ranks=(16, 64)), kind=kind))
+    return plans
+
+
+def shared_cluster(rng: np.random.Generator) -> World:
+    """Several jobs, some on halves of hosts or beside each other in them, and idle hosts."""
+    pace = draw_pace(rng, slowest_s=20.0)
+    plans = _shared_plans(rng)
+    needed = sum(plan.hosts for plan in plans if plan.beside is None)
+    idle = int(rng.integers(2, max(3, needed // 2)))
+    fleet = Fleet(draw_hosts(rng, needed + idle))
     places = [int(p) for p in rng.permutation(len(fleet.hosts))]
     if rng.random() < 0.6:
         places.sort()
     jobs: list[PlacedJob] = []
-    first = 0
-    for number, ((degrees, kind), need) in enumerate(zip(plans, needs, strict=True)):
-        mine: Sequence[int] = places[first : first + need]
-        gpus: Sequence[int] | None = None
-        if halves and number < 2:
-            mine, gpus = places[:shared], EIGHT[4 * number : 4 * number + 4]
-        first += need
-        seats = seats_on(rng, fleet, sorted(mine), gpus)
+    taken: list[list[int]] = []
+    for number, plan in enumerate(plans):
+        if plan.beside is None:
+            hosts, places = sorted(places[: plan.hosts]), places[plan.hosts :]
+        else:
+            hosts = taken[plan.beside]
+        taken.append(hosts)
+        seats = seats_on(rng, fleet, hosts, plan.gpus)
         own = _own_pace(rng, pace)
         name = f"job-{int(rng.integers(10**6)):06d}-{number}"
-        if kind == "sharded":
+        if plan.kind == "sharded":
             placed = place_sharded(
                 rng,
                 task_id=name,
                 fleet=fleet,
-                degrees=degrees,
+                degrees=plan.degrees,
                 seats=seats,
-                shard_ranks=degrees.dp,
+                shard_ranks=plan.degrees.dp,
                 pace=own,
             )
         else:
@@ -226,7 +283,7 @@ def shared_cluster(rng: np.random.Generator) -> World:
                 rng,
                 task_id=name,
                 fleet=fleet,
-                degrees=degrees,
+                degrees=plan.degrees,
                 seats=seats,
                 schedule="1f1b",
                 pace=own,
@@ -239,7 +296,7 @@ def _own_pace(rng: np.random.Generator, pace: Pace) -> Pace:
     """Return the pace of one job among several."""
     factor = float(np.exp(rng.uniform(-0.7, 0.7)))
     low, high = pace.seconds
-    least = 0.8 if pace.hz > 1 else 4.0
+    least = ITERATION_S[0] if pace.hz > 1 else SLOW_TICKS_S
     low = float(np.clip(low * factor, least, 18.0))
     return Pace(
         hz=pace.hz,

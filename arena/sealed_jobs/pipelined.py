@@ -6,7 +6,7 @@ has been through a part, or when the stage has ended. All replicas start an iter
 since each step of the optimizer waits for the norm of all gradients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ from arena.sealed_jobs.collectives import (
 )
 from arena.sealed_jobs.fleet import FloatArray, IntArray, Layout
 from arena.sealed_jobs.schedules import FORWARD, WEIGHTS, Schedule, Step, Times, run
-from arena.sealed_jobs.traffic import Traffic
+from arena.sealed_jobs.traffic import Bundle, Traffic, bundle
 from arena.sealed_jobs.workload import Workload
 
 
@@ -48,12 +48,18 @@ class Habits:
         Messages between stages change rails inside the sender's host.
     exchange_way
         Of all-to-all: `direct`, `pxn`, `rail`.
+    context_way
+        Of keys and values: `ring`, or `all_to_all` over attention heads.
     hidden
         Share of the exchanges inside a step that computation hides.
     mirrored
         Devices d and pp - 1 - d hold the same parameters (DualPipe).
     step_noise, stage_noise, unit_noise, iteration_noise
         Standard deviations of the logarithm of durations.
+    micro_noise
+        The same of microbatches, whose sequences differ in length; all stages see it.
+    popularity
+        The same of the tokens that each member of an expert group receives.
     """
 
     algorithm: str = "ring"
@@ -63,12 +69,15 @@ class Habits:
     buckets: int = 1
     pxn: bool = False
     exchange_way: str = "pxn"
+    context_way: str = "ring"
     hidden: float = 0.3
     mirrored: bool = False
     step_noise: float = 0.02
     stage_noise: float = 0.02
     unit_noise: float = 0.01
     iteration_noise: float = 0.01
+    micro_noise: float = 0.0
+    popularity: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +148,7 @@ def create_job(
         habits=habits,
         stage_speed=np.exp(rng.normal(0, habits.stage_noise, degrees.pp)),
         unit_speed=np.exp(rng.normal(0, habits.unit_noise, degrees.dp // degrees.ep)),
-        popularity=np.exp(rng.normal(0, 0.15, degrees.ep)),
+        popularity=np.exp(rng.normal(0, habits.popularity, degrees.ep)),
     )
 
 
@@ -163,18 +172,19 @@ class _Iterations:
         self.evaluating = evaluating
         self.slow = np.ones((*self.shape, self.degrees.pp)) if slow is None else slow
         self.traffic = Traffic()
-        self.tokens = [self._token_patterns(s) for s in range(self.degrees.pp)]
-        self.keys = [self._key_patterns(s) for s in range(self.degrees.pp)]
+        self.tokens = [self._token_ways(s) for s in range(self.degrees.pp)]
+        self.keys = [self._key_ways(s) for s in range(self.degrees.pp)]
 
     def simulate(self) -> Traffic:
         """Return the traffic of the iterations."""
         noise = np.exp(self.rng.normal(0, self.habits.iteration_noise, self.shape))
         self.pace = self.job.unit_speed * noise
+        self.lengths: dict[tuple[int, int], FloatArray] = {}
         begin = self.rng.exponential(0.004, self.shape)
         if self.habits.sharded_optimizer and self.habits.overlapped and not self.evaluating:
             begin = begin + self._gather_parameters(np.zeros(self.count))[:, None] * 0.3
         hops = {pair: self._hop(*pair) for pair in self._neighbours()}
-        peak = max((p.peak for each in hops.values() for p in each), default=0.0)
+        peak = max((hop.peak for hop in hops.values()), default=0.0)
         hop_s = np.full(self.shape, 2e-4 + self.work.hop_bytes * peak / self.work.bytes_per_s)
         hop_s = hop_s * np.exp(self.rng.normal(0, 0.05, self.shape))
         times = run(self.schedule, seconds=self._seconds, hop_s=hop_s, begin=begin)
@@ -207,12 +217,20 @@ class _Iterations:
             base += (1 - self.habits.hidden) * self._inside_s(stage)
         noise = np.exp(self.rng.normal(0, self.habits.step_noise, self.shape))
         pace = self.pace * self.job.stage_speed[stage] * self.slow[:, :, stage]
-        return np.asarray(base * noise * pace)
+        return np.asarray(base * noise * pace * self._length(step))
+
+    def _length(self, step: Step) -> FloatArray:
+        """Return the length of a microbatch's sequences relative to the mean."""
+        key = step.chain, step.micro
+        if key not in self.lengths:
+            spread = self.rng.normal(0, self.habits.micro_noise, self.shape)
+            self.lengths[key] = np.exp(spread - self.habits.micro_noise**2 / 2)
+        return self.lengths[key]
 
     def _inside_s(self, stage: int) -> float:
         """Return how long the exchanges inside a step of a stage take."""
-        tokens = max(p.peak for p in self.tokens[stage]) * self.work.token_bytes
-        keys = max(p.peak for p in self.keys[stage]) * self.work.sequence_bytes
+        tokens = self.tokens[stage].peak * self.work.token_bytes
+        keys = self.keys[stage].peak * self.work.sequence_bytes
         return (tokens + keys) / self.work.bytes_per_s
 
     def _replicas(self, unit: int) -> slice:
@@ -228,29 +246,20 @@ class _Iterations:
                         seen.add(pair)
                         yield pair
 
-    def _hop(self, here: int, there: int) -> list[Pattern]:
+    def _hop(self, here: int, there: int) -> Bundle:
         """Return for each unit what goes from one stage to another."""
         grid, pxn = self.layout.grid, self.habits.pxn
-        return [
-            pattern(
-                [
-                    send(
-                        self.layout,
-                        grid[here, self._replicas(unit)],
-                        grid[there, self._replicas(unit)],
-                        pxn=pxn,
-                    )
-                ]
-            )
-            for unit in range(self.job.units)
-        ]
+        units = [self._replicas(unit) for unit in range(self.job.units)]
+        return bundle(
+            [pattern([send(self.layout, grid[here, u], grid[there, u], pxn=pxn)]) for u in units]
+        )
 
-    def _token_patterns(self, stage: int) -> list[Pattern]:
+    def _token_ways(self, stage: int) -> Bundle:
         if self.degrees.ep == 1:
-            return [pattern(())] * self.job.units
+            return bundle([pattern(())])
         groups = self.layout.expert_groups(stage)
         each = len(groups) // self.job.units
-        return [
+        patterns = [
             pattern(
                 all_to_all(
                     self.layout, g, way=self.habits.exchange_way, popularity=self.job.popularity
@@ -259,22 +268,28 @@ class _Iterations:
             )
             for unit in range(self.job.units)
         ]
+        return bundle(patterns, bursts=self.work.segments)
 
-    def _key_patterns(self, stage: int) -> list[Pattern]:
+    def _key_ways(self, stage: int) -> Bundle:
         if self.degrees.cp == 1:
-            return [pattern(())] * self.job.units
+            return bundle([pattern(())])
         everyone = range(self.degrees.dp)
-        return [
+        patterns = [
             pattern(
-                pass_around(self.layout, group)
+                (
+                    all_to_all(self.layout, group, way="direct")
+                    if self.habits.context_way == "all_to_all"
+                    else pass_around(self.layout, group)
+                )
                 for replica in everyone[self._replicas(unit)]
                 for group in self.layout.context_groups(stage, replica)
             )
             for unit in range(self.job.units)
         ]
+        return bundle(patterns, bursts=self.work.segments)
 
     def _send_between_stages(
-        self, times: Times, hops: dict[tuple[int, int], list[Pattern]], hop_s: FloatArray
+        self, times: Times, hops: dict[tuple[int, int], Bundle], hop_s: FloatArray
     ) -> None:
         for step, end in times.end.items():
             chain = self.schedule.chains[step.chain]
@@ -297,33 +312,40 @@ class _Iterations:
             ("ep", self.tokens, self.work.token_bytes, 0.12),
             ("cp", self.keys, self.work.sequence_bytes, 0.0),
         )
-        for kind, patterns, payload, spread in kinds:
+        count = self.work.segments
+        turns = np.repeat(np.arange(count), self.job.units)
+        for kind, ways, payload, spread in kinds:
             if not payload:
                 continue
             for step, start in times.start.items():
                 if step.kind == WEIGHTS:
                     continue
-                each = patterns[self._stage(step)]
-                piece_s = (times.end[step] - start) / self.work.segments
-                peak = max(p.peak for p in each)
-                burst_s = payload * peak / self.work.bytes_per_s / self.work.segments
+                there = ways[self._stage(step)]
+                piece_s = (times.end[step] - start) / count
+                burst_s = payload * there.peak / self.work.bytes_per_s / count
                 burst = np.minimum(np.maximum(burst_s, 0.3 * piece_s), 0.95 * piece_s)
-                for segment in range(self.work.segments):
-                    load = np.exp(self.rng.normal(0, spread, self.shape)) if spread else 1.0
-                    self.traffic.add_transfer(
-                        kind,
-                        each,
-                        start=start + piece_s * segment + 0.5 * (piece_s - burst),
-                        seconds=burst,
-                        payload=load * payload / self.work.segments,
-                    )
+                first = np.tile(start + 0.5 * (piece_s - burst), count)
+                load = np.exp(self.rng.normal(0, spread, first.shape)) if spread else 1.0
+                self.traffic.add_transfer(
+                    kind,
+                    there,
+                    start=first + np.tile(piece_s, count) * turns,
+                    seconds=np.tile(burst, count),
+                    payload=load * payload / count,
+                )
 
-    def _gradient_groups(self, stage: int) -> list[IntArray]:
-        groups = self.layout.gradient_groups(stage)
+    def _held_by(self, of_stage: Callable[[int], list[IntArray]], stage: int) -> list[IntArray]:
+        """Return the groups of a stage, joined with those of its mirror if there is one."""
+        groups = of_stage(stage)
         if not self.habits.mirrored:
             return groups
-        mirror = self.layout.gradient_groups(self.degrees.pp - 1 - stage)
+        mirror = of_stage(self.degrees.pp - 1 - stage)
         return [np.concatenate(pair) for pair in zip(groups, mirror, strict=True)]
+
+    def _held(self, sizes: FloatArray, stage: int) -> float:
+        """Return bytes of what a device holds: of a mirrored pipeline, two parts."""
+        mirror = self.degrees.pp - 1 - stage
+        return float(sizes[stage] + (sizes[mirror] if self.habits.mirrored else 0.0))
 
     def _sum(self, groups: list[IntArray]) -> Pattern:
         if self.habits.sharded_optimizer:
@@ -334,15 +356,18 @@ class _Iterations:
         """Sum the gradients of all stages; return when the last sum has ended."""
         done = np.zeros(self.count)
         stages = self.degrees.pp // 2 if self.habits.mirrored else self.degrees.pp
+        split = self.degrees.ep > 1 and (
+            self.job.units * self.degrees.cp > 1 or self.habits.mirrored
+        )
         for stage in range(stages):
-            sums = self._sum(self._gradient_groups(stage))
+            sums = self._sum(self._held_by(self.layout.gradient_groups, stage))
             ready = self._ready(times, stage)
             free = np.zeros(self.count)
-            payload = float(self.work.gradient_bytes[stage]) / len(ready)
+            payload = self._held(self.work.gradient_bytes, stage) / len(ready)
             for at in ready:
                 free = self._collective("dp", sums, np.maximum(free, at), payload)
-            if self.degrees.ep > 1 and self.job.units * self.degrees.cp > 1:
-                experts = self._sum(self.layout.expert_gradient_groups(stage))
+            if split:
+                experts = self._sum(self._held_by(self.layout.expert_gradient_groups, stage))
                 free = self._collective("dp", experts, free, self.work.expert_gradient_bytes)
             done = np.maximum(done, free)
         return done
@@ -369,7 +394,7 @@ class _Iterations:
         took = seconds * np.exp(self.rng.normal(0, 0.04, self.count))
         if sums.peak:
             self.traffic.add_transfer(
-                kind, [sums], start=at[:, None], seconds=took[:, None], payload=payload
+                kind, bundle([sums]), start=at[:, None], seconds=took[:, None], payload=payload
             )
         return np.asarray(at + took)
 
@@ -378,9 +403,9 @@ class _Iterations:
         done = at
         stages = self.degrees.pp // 2 if self.habits.mirrored else self.degrees.pp
         for stage in range(stages):
-            groups = self._gradient_groups(stage)
+            groups = self._held_by(self.layout.gradient_groups, stage)
             sums = gather(self.layout, groups, self.habits.gathering)
-            payload = float(self.work.parameter_bytes[stage])
+            payload = self._held(self.work.parameter_bytes, stage)
             done = np.maximum(done, self._collective("dp", sums, at, payload))
         return done
 

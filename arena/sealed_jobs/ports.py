@@ -88,17 +88,18 @@ class Ports:
 
     def _add_transfer(self, transfer: Transfer, starts: FloatArray, shown: FloatArray) -> None:
         """Add a transfer of all iterations, units and ports."""
+        ways = transfer.ways
         start = (transfer.start[shown] + starts[:, None])[:, :, None]
         end = start + transfer.seconds[shown][:, :, None]
         payload = transfer.payload[shown][:, :, None]
-        shape = (*start.shape[:2], transfer.rnics.shape[1])
-        busy = np.broadcast_to((transfer.tx + transfer.rx > 0)[None], shape)
+        shape = (*start.shape[:2], ways.rnics.shape[1])
+        busy = np.broadcast_to((ways.tx + ways.rx > 0)[None], shape)
         self.add_ramps(
-            np.broadcast_to(transfer.rnics[None], shape)[busy],
+            np.broadcast_to(ways.rnics[None], shape)[busy],
             start=np.broadcast_to(start, shape)[busy],
             end=np.broadcast_to(end, shape)[busy],
-            tx=(transfer.tx[None] * payload)[busy],
-            rx=(transfer.rx[None] * payload)[busy],
+            tx=(ways.tx[None] * payload)[busy],
+            rx=(ways.rx[None] * payload)[busy],
         )
 
     def _flush(self) -> None:

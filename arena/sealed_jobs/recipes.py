@@ -10,12 +10,16 @@ from arena.sealed_jobs import schedules
 from arena.sealed_jobs.collectives import all_to_all, pattern
 from arena.sealed_jobs.fleet import Degrees, Fleet, Host, Layout, Seat
 from arena.sealed_jobs.pipelined import Habits, PipelinedJob, create_job
+from arena.sealed_jobs.runs import typical_iteration_s
 from arena.sealed_jobs.schedules import Schedule
 from arena.sealed_jobs.sharded import ShardedJob, create_sharded_job
 from arena.sealed_jobs.workload import Frame, draw_workload
 
 MICROS: Final = (2, 4, 8, 12, 16, 24, 32, 48, 64)
 MAX_STEPS: Final = 3000
+ITERATION_S: Final = (0.8, 30.0)
+# Least duration of an iteration at one tick a second.
+SLOW_TICKS_S: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,15 @@ class PlacedJob:
         """How the job communicates."""
         return self.job.habits if isinstance(self.job, PipelinedJob) else Habits()
 
+    @property
+    def stage_shift_s(self) -> float:
+        """Time by which a stage's backward follows the next stage's; 0 without pipeline."""
+        if not isinstance(self.job, PipelinedJob) or self.layout.degrees.pp == 1:
+            return 0.0
+        work = self.job.workload
+        ratio = work.backward_ratio - self.job.schedule.split
+        return float(np.median(work.forward_s)) * ratio
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
@@ -56,10 +69,10 @@ class World:
     pace: Pace
 
 
-def draw_pace(rng: np.random.Generator, *, slowest_s: float = 30.0) -> Pace:
+def draw_pace(rng: np.random.Generator, *, slowest_s: float = ITERATION_S[1]) -> Pace:
     """Draw rate of ticks, line rate and the range of an iteration's duration."""
     hz = 1.0 if rng.random() < 0.12 else 10.0
-    least_s = 0.8 if hz > 1 else 4.0
+    least_s = ITERATION_S[0] if hz > 1 else SLOW_TICKS_S
     middle_s = float(np.exp(rng.uniform(np.log(least_s * 1.2), np.log(slowest_s * 0.85))))
     return Pace(
         hz=hz,
@@ -136,11 +149,14 @@ def draw_habits(rng: np.random.Generator, degrees: Degrees) -> Habits:
         buckets=int(rng.integers(1, 6)),
         pxn=bool(rng.random() < 0.4),
         exchange_way=str(rng.choice(["direct", "pxn", "pxn", "rail"])),
+        context_way="all_to_all" if rng.random() < 0.2 else "ring",
         hidden=float(rng.uniform(0.0, 0.8)),
         step_noise=float(np.exp(rng.uniform(np.log(0.005), np.log(0.04)))),
         stage_noise=float(rng.uniform(0.0, 0.05)),
         unit_noise=float(rng.uniform(0.002, 0.02)),
         iteration_noise=float(rng.uniform(0.002, 0.02)),
+        micro_noise=float(rng.uniform(0.03, 0.2)) if rng.random() < 0.25 else 0.0,
+        popularity=float(rng.uniform(0.02, 0.2)),
     )
 
 
@@ -210,6 +226,10 @@ def place_pipelined(
         token_peak=tokens.peak,
     )
     job = create_job(rng, layout, plan, draw_workload(rng, frame), habits)
+    took_s = typical_iteration_s(rng, job)
+    wanted_s = float(np.clip(took_s, 1.1 * ITERATION_S[0], 0.9 * ITERATION_S[1]))
+    if wanted_s != took_s:
+        job = replace(job, workload=job.workload.scaled(wanted_s / took_s))
     return PlacedJob(task_id=task_id, layout=layout, job=job)
 
 

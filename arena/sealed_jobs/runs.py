@@ -43,7 +43,7 @@ class Run:
     evaluation, evaluation_starts
         The same of evaluations; None and empty without.
     checkpoints
-        Start and end of each pause in which checkpoints are written.
+        Start and end of each time in which checkpoints are written.
     iteration_s
         Median duration of a training iteration.
     """
@@ -66,6 +66,8 @@ class Interruptions:
         Share of the capture before the job's first iteration; 0: it runs already.
     checkpoint_every, checkpoint_s
         Iterations between checkpoints, and how long each takes; 0: none.
+    asynchronous
+        Training goes on while checkpoints are written.
     evaluate_every, evaluations
         Iterations between evaluations, and passes of each; 0: none.
     straggler
@@ -75,6 +77,7 @@ class Interruptions:
     starts_late: float = 0.0
     checkpoint_every: int = 0
     checkpoint_s: float = 0.0
+    asynchronous: bool = False
     evaluate_every: int = 0
     evaluations: int = 0
     straggler: float = 1.0
@@ -91,6 +94,7 @@ def draw_interruptions(
         starts_late=float(rng.uniform(0.03, 0.25)) if rng.random() < 0.12 else 0.0,
         checkpoint_every=int(rng.integers(max(3, count // 4), max(5, count))) if checkpoints else 0,
         checkpoint_s=float(rng.uniform(0.01, 0.05) * seconds),
+        asynchronous=bool(rng.random() < 0.3),
         evaluate_every=int(rng.integers(max(3, count // 2), max(5, count))) if evaluates else 0,
         evaluations=int(rng.integers(1, 4)),
         straggler=float(rng.uniform(1.08, 1.5)) if rng.random() < 0.2 else 1.0,
@@ -103,10 +107,20 @@ def typical_iteration_s(rng: np.random.Generator, job: Simulated) -> float:
 
 
 def run_job(
-    rng: np.random.Generator, job: Simulated, seconds: float, interruptions: Interruptions
+    rng: np.random.Generator,
+    job: Simulated,
+    *,
+    seconds: float,
+    typical_s: float,
+    interruptions: Interruptions,
 ) -> Run:
-    """Simulate a job over a capture."""
-    typical_s = typical_iteration_s(rng, job)
+    """Simulate a job over a capture.
+
+    Parameters
+    ----------
+    typical_s
+        Typical duration of an iteration.
+    """
     count = int(seconds / typical_s * 1.1) + 4
     training = job.iterations(rng, count, slow=_slowness(rng, job, count, interruptions))
     late = interruptions.starts_late
@@ -126,7 +140,7 @@ def run_job(
         if interruptions.checkpoint_every and done % interruptions.checkpoint_every == 0:
             pause_s = interruptions.checkpoint_s * float(rng.uniform(0.8, 1.3))
             checkpoints.append((at, at + pause_s))
-            at += pause_s
+            at += 0.1 if interruptions.asynchronous else pause_s
         if evaluation is not None and done % interruptions.evaluate_every == 0:
             evaluated.append(at + np.concatenate([[0.0], np.cumsum(evaluation.seconds)[:-1]]))
             at += float(evaluation.seconds.sum())

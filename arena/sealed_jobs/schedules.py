@@ -150,8 +150,10 @@ def _greedy(chains: Chains, micros: Sequence[int], in_flight: int, *, split: boo
         step = min(now, key=lambda s: (rank[s.kind], -s.part, s.micro, s.chain))
         return start, rank[step.kind], step.micro, device, step
 
-    while options := [c for c in map(choice, range(devices)) if c is not None]:
+    choices = [choice(device) for device in range(devices)]
+    while options := [c for c in choices if c is not None]:
         start, _, _, device, step = min(options)
+        touched = {device, *(chain[0] for chain in chains)}
         path = chains[step.chain]
         last = step.part == len(path) - 1
         del ready[device][step]
@@ -161,6 +163,7 @@ def _greedy(chains: Chains, micros: Sequence[int], in_flight: int, *, split: boo
             open_micros[step.chain] += step.part == 0
             after = step._replace(kind=BACKWARD) if last else step._replace(part=step.part + 1)
             ready[path[after.part]][after] = done + 0.05
+            touched.add(path[after.part])
         elif step.kind == BACKWARD:
             open_micros[step.chain] -= step.part == 0
             if split:
@@ -168,6 +171,9 @@ def _greedy(chains: Chains, micros: Sequence[int], in_flight: int, *, split: boo
             if step.part:
                 after = step._replace(part=step.part - 1)
                 ready[path[after.part]][after] = done + 0.05
+                touched.add(path[after.part])
+        for each in touched:
+            choices[each] = choice(each)
     return Schedule(chains=chains, orders=tuple(tuple(o) for o in orders), split=split)
 
 

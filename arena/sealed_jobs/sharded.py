@@ -13,7 +13,7 @@ import numpy as np
 
 from arena.sealed_jobs.collectives import Pattern, gather, pattern, ring
 from arena.sealed_jobs.fleet import FloatArray, IntArray, Layout
-from arena.sealed_jobs.traffic import Traffic
+from arena.sealed_jobs.traffic import Bundle, Traffic, bundle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +125,8 @@ class _Streams:
         self.shape = (count, job.groups)
         slow = np.ones((*self.shape, 1)) if slow is None else slow
         self.pace = job.group_speed * slow[:, :, 0] * np.exp(rng.normal(0, 0.01, self.shape))
-        self.shards = job.shard_patterns()
-        self.copies = job.copy_pattern()
+        self.shards = bundle(job.shard_patterns())
+        self.copies = bundle([job.copy_pattern()])
         self.traffic = Traffic()
         self.compute_free = rng.exponential(0.004, self.shape)
         self.wire_free = self.compute_free
@@ -172,18 +172,17 @@ class _Streams:
             took = 1e-3 + payload * self.copies.peak / self.job.bytes_per_s
             seconds = took * np.exp(self.rng.normal(0, 0.04, start.shape))
             self.traffic.add_transfer(
-                "dp", [self.copies], start=start, seconds=seconds, payload=payload
+                "dp", self.copies, start=start, seconds=seconds, payload=payload
             )
             self.wire_free = np.broadcast_to(start + seconds, self.shape)
 
-    def _transfer(self, patterns: list[Pattern], unit: int, at: FloatArray) -> FloatArray:
+    def _transfer(self, ways: Bundle, unit: int, at: FloatArray) -> FloatArray:
         """Add an all-gather or reduce-scatter of a unit; return when it ends."""
         payload = float(self.job.unit_bytes[unit])
-        peak = max(p.peak for p in patterns)
-        took = 5e-4 + payload * peak / self.job.bytes_per_s
+        took = 5e-4 + payload * ways.peak / self.job.bytes_per_s
         seconds = took * np.exp(self.rng.normal(0, 0.04, self.shape))
-        if peak:
-            self.traffic.add_transfer("dp", patterns, start=at, seconds=seconds, payload=payload)
+        if ways.peak:
+            self.traffic.add_transfer("dp", ways, start=at, seconds=seconds, payload=payload)
         self.wire_free = np.asarray(at + seconds)
         return self.wire_free
 

@@ -11,20 +11,52 @@ from arena.sealed_jobs.fleet import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """What flows at the same time in each iteration and unit.
+class Bundle:
+    """Patterns of all units, one below the other.
 
     Attributes
     ----------
     rnics, tx, rx
-        Shape (units, ports): ports and bytes per byte of payload.
-    start, seconds, payload
-        Shape (iterations, units): since the start of the iteration; bytes.
+        Shape (units, ports): ports and bytes per byte of payload; 0 where a unit has fewer ports.
+    pairs
+        Unordered pairs of RNICs that exchange bytes, the smaller number first.
+    peak
+        Bytes per byte of payload through the busiest port in its busier direction.
     """
 
     rnics: IntArray
     tx: FloatArray
     rx: FloatArray
+    pairs: frozenset[tuple[int, int]]
+    peak: float
+
+
+def bundle(patterns: Sequence[Pattern], *, bursts: int = 1) -> Bundle:
+    """Put the patterns of units together, repeated for each of several bursts."""
+    ports = max(len(p.rnics) for p in patterns)
+    repeated = [*patterns] * bursts
+    return Bundle(
+        rnics=np.array([np.pad(p.rnics, (0, ports - len(p.rnics))) for p in repeated]),
+        tx=np.array([np.pad(p.tx, (0, ports - len(p.tx))) for p in repeated]),
+        rx=np.array([np.pad(p.rx, (0, ports - len(p.rx))) for p in repeated]),
+        pairs=frozenset((min(p), max(p)) for each in patterns for p in each.shares),
+        peak=max(p.peak for p in patterns),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What flows at the same time in each iteration and unit.
+
+    Attributes
+    ----------
+    ways
+        Through which ports, and how much per byte of payload.
+    start, seconds, payload
+        Shape (iterations, units): since the start of the iteration; bytes.
+    """
+
+    ways: Bundle
     start: FloatArray
     seconds: FloatArray
     payload: FloatArray
@@ -49,37 +81,34 @@ class Traffic:
     def add_transfer(
         self,
         kind: str,
-        patterns: Sequence[Pattern],
+        ways: Bundle,
         *,
         start: FloatArray,
         seconds: FloatArray,
         payload: FloatArray | float,
     ) -> None:
-        """Add a transfer that happens in each iteration, with a pattern for each unit.
+        """Add a transfer that happens in each iteration; nothing without ports.
 
         Parameters
         ----------
         kind
             `dp`, `pp`, `ep` or `cp`.
-        patterns
-            One for each unit; those without pairs over the network carry nothing.
+        ways
+            Through which ports, for each unit.
         start, seconds, payload
             Shape (iterations, units), or a payload for all.
         """
-        ports = max(len(p.rnics) for p in patterns)
-        if not ports:
+        if not ways.peak:
             return
-        for each in patterns:
-            for source, destination in each.shares:
-                self.kinds[min(source, destination), max(source, destination)].add(kind)
+        for pair in ways.pairs:
+            self.kinds[pair].add(kind)
+        shape = (len(start), len(ways.rnics))
         self.transfers.append(
             Transfer(
-                rnics=np.array([np.pad(p.rnics, (0, ports - len(p.rnics))) for p in patterns]),
-                tx=np.array([np.pad(p.tx, (0, ports - len(p.tx))) for p in patterns]),
-                rx=np.array([np.pad(p.rx, (0, ports - len(p.rx))) for p in patterns]),
-                start=np.broadcast_to(start, (len(start), len(patterns))),
-                seconds=np.broadcast_to(seconds, (len(start), len(patterns))),
-                payload=np.broadcast_to(payload, (len(start), len(patterns))),
+                ways=ways,
+                start=np.broadcast_to(start, shape),
+                seconds=np.broadcast_to(seconds, shape),
+                payload=np.broadcast_to(payload, shape),
             )
         )
 
@@ -95,6 +124,6 @@ def bytes_each_way(traffic: Traffic, rnics: int) -> tuple[FloatArray, FloatArray
     tx, rx = np.zeros(rnics), np.zeros(rnics)
     for transfer in traffic.transfers:
         payload = transfer.payload.sum(axis=0)[:, None]
-        np.add.at(tx, transfer.rnics, transfer.tx * payload)
-        np.add.at(rx, transfer.rnics, transfer.rx * payload)
+        np.add.at(tx, transfer.ways.rnics, transfer.ways.tx * payload)
+        np.add.at(rx, transfer.ways.rnics, transfer.ways.rx * payload)
     return tx, rx

@@ -31,10 +31,13 @@ class JobTruth:
         All endpoints of the job.
     iteration_s
         Median duration of an iteration.
+    stage_shift_s
+        Time by which a stage's backward follows the next stage's: what shows the order of stages;
+        0 without pipeline.
     dp_seen
         Number of replicas that any counter could tell apart.
     unobservable
-        What no counter shows: `dp`, `ep`, `cp`, `direction`, `dp_pairs`.
+        What no counter shows: `dp`, `ep`, `cp`, `order`, `direction`, `dp_pairs`.
     """
 
     task_id: str
@@ -50,6 +53,7 @@ class JobTruth:
     groups: dict[str, tuple[frozenset[str], ...]] = field(default_factory=dict)
     rnics: frozenset[str] = frozenset()
     iteration_s: float = 0.0
+    stage_shift_s: float = 0.0
     dp_seen: int = 1
     unobservable: frozenset[str] = frozenset()
 
@@ -60,6 +64,9 @@ def job_truth(
     traffic: Traffic,
     *,
     iteration_s: float,
+    stage_shift_s: float = 0.0,
+    clock_error_s: float = 0.0,
+    told_apart: bool = False,
     mirrored: bool = False,
     through_switch: bool = False,
 ) -> JobTruth:
@@ -67,6 +74,12 @@ def job_truth(
 
     Parameters
     ----------
+    stage_shift_s
+        Time by which a stage's backward follows the next stage's.
+    clock_error_s
+        How far the readers' clocks and the updates of counters are apart.
+    told_apart
+        Whether replicas in lockstep move different bytes.
     mirrored
         Whether the pipeline looks the same from both ends.
     through_switch
@@ -78,7 +91,7 @@ def job_truth(
         low, high = sorted((names[one], names[other]))
         kinds[low, high] = frozenset(of_pair)
     kinds = dict(sorted(kinds.items()))
-    seen = _replicas_seen(layout)
+    seen = _replicas_seen(layout, told_apart=told_apart)
     unobservable = set()
     if seen != degrees.dp:
         unobservable.add("dp")
@@ -86,6 +99,8 @@ def job_truth(
         unobservable.add("ep")
     if degrees.cp > 1 and not any("cp" in k for k in kinds.values()):
         unobservable.add("cp")
+    if degrees.pp > 2 and stage_shift_s < clock_error_s:
+        unobservable.add("order")
     if mirrored:
         unobservable.add("direction")
     if through_switch and degrees.dp > 1:
@@ -104,21 +119,25 @@ def job_truth(
         groups=_groups(layout),
         rnics=frozenset(names[rnic] for rnic in layout.rnics),
         iteration_s=iteration_s,
+        stage_shift_s=stage_shift_s,
         dp_seen=seen,
         unobservable=frozenset(unobservable),
     )
 
 
-def _replicas_seen(layout: Layout) -> int:
-    """Count replicas; those of a job without pipeline that share hosts count as one."""
+def _replicas_seen(layout: Layout, *, told_apart: bool) -> int:
+    """Count replicas; those that share hosts and move the same bytes in lockstep count as one.
+
+    Replicas of a pipeline keep a rhythm of their own, unless expert groups hold them in lockstep.
+    """
     degrees = layout.degrees
-    if degrees.pp > 1:
+    if told_apart:
         return degrees.dp
-    hosts = {
-        frozenset(layout.host[layout.grid[:, replica].reshape(-1)].tolist())
-        for replica in range(degrees.dp)
-    }
-    return len(hosts)
+    seen = set()
+    for replica in range(degrees.dp):
+        hosts = frozenset(layout.host[layout.grid[:, replica].reshape(-1)].tolist())
+        seen.add((hosts, replica // degrees.ep if degrees.pp > 1 else 0))
+    return len(seen)
 
 
 def _groups(layout: Layout) -> dict[str, tuple[frozenset[str], ...]]:

@@ -4,7 +4,7 @@ Sizes of models, lengths of sequences, speeds of GPUs and links are drawn. Draws
 too short or too long, or which spend most of it on communication, are thrown away.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,21 @@ class Workload:
     segments: int
     bytes_per_s: float
     optimizer_s: float
+
+    def scaled(self, factor: float) -> "Workload":
+        """Return a workload with all durations and messages longer by a factor."""
+        return replace(
+            self,
+            forward_s=self.forward_s * factor,
+            hop_bytes=self.hop_bytes * factor,
+            gradient_bytes=self.gradient_bytes * factor,
+            parameter_bytes=self.parameter_bytes * factor,
+            expert_gradient_bytes=self.expert_gradient_bytes * factor,
+            token_bytes=self.token_bytes * factor,
+            sequence_bytes=self.sequence_bytes * factor,
+            embedding_bytes=self.embedding_bytes * factor,
+            optimizer_s=self.optimizer_s * factor,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

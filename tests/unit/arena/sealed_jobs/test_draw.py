@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def test_same_seed_gives_same_bytes(family: str) -> None:
     assert again.table.equals(capture(family).table)
     assert json.dumps(again.meta) == json.dumps(capture(family).meta)
     assert again.jobs == capture(family).jobs
-    assert not draw(8, family).table.equals(again.table)
+    assert not draw(5, family).table.equals(again.table)
 
 
 def test_unknown_family_is_named() -> None:
@@ -60,7 +61,7 @@ def test_table_is_a_long_table_of_cumulative_counters(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", SMALL)
-@pytest.mark.parametrize("seed", [7, 21])
+@pytest.mark.parametrize("seed", [7, 11])
 def test_truth_is_consistent(family: str, seed: int) -> None:
     """Stages and replicas divide the job; pairs lie within it and have kinds; jobs are disjoint."""
     drawn = capture(family, seed)
@@ -84,7 +85,7 @@ def test_truth_is_consistent(family: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("family", SMALL)
-@pytest.mark.parametrize("seed", [7, 21])
+@pytest.mark.parametrize("seed", [7, 11])
 def test_kinds_follow_the_groups(family: str, seed: int) -> None:
     """Gradients stay in a stage, pipelines in a replica, tokens and keys in their groups."""
     for job in capture(family, seed).jobs:
@@ -98,6 +99,23 @@ def test_kinds_follow_the_groups(family: str, seed: int) -> None:
             assert same_replica or relayed or kinds <= {"dp", "ep"}
             for kind in kinds & {"ep", "cp"}:
                 assert any(set(pair) <= group for group in job.groups[kind])
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_iterations_last_from_0_8_to_30_s(family: str) -> None:
+    """And the capture holds several."""
+    drawn = capture(family)
+    for job in drawn.jobs:
+        assert 0.8 <= job.iteration_s <= 31
+        assert drawn.seconds >= 7 * job.iteration_s
+
+
+@pytest.mark.parametrize("family", ["dense", "experts", "shared_cluster"])
+def test_a_draw_costs_little(family: str) -> None:
+    """At most 5 s of CPU for 128 RNICs, 120 s and ten ticks a second; 2 s for small ones."""
+    start = time.process_time()
+    drawn = draw(11, family)
+    assert time.process_time() - start < 2 + 5 * drawn.table.height / (128 * 1200)
 
 
 @pytest.mark.parametrize("family", SMALL)
