@@ -1,6 +1,7 @@
 """Rounds: what effects do to the probes of 5-tuples that cross them, and to no others."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -37,9 +38,11 @@ def busiest(geo: Geometry) -> int:
 
 @pytest.mark.parametrize("loss", [0.02, 0.3])
 @pytest.mark.parametrize("wanted", [in_overlay, bonded, single])
-def test_loss_hits_what_crosses_the_cable_by_its_share(loss: float, wanted: object) -> None:
+def test_loss_hits_what_crosses_the_cable_by_its_share(
+    loss: float, wanted: Callable[[Cluster], bool]
+) -> None:
     """The measured share lies within four standard deviations; all others lose nothing."""
-    cluster = cluster_where(wanted)  # type: ignore[arg-type]
+    cluster = cluster_where(wanted)
     geo = geometry(cluster, Plan(), 0.0, 1.0)
     where = Where(dlinks=frozenset({busiest(geo)}))
     probes, replies = geo.hit(where)

@@ -1,5 +1,7 @@
 """Traces."""
 
+from collections.abc import Callable
+
 import pytest
 
 from arena.sealed.cluster import Cluster
@@ -18,9 +20,9 @@ def traces_of(cluster: Cluster, plan: Plan, duration_s: int = 40) -> list[PathTr
 
 
 @pytest.mark.parametrize("wanted", [in_overlay, bonded, single])
-def test_every_5_tuple_is_traced_once_along_its_path(wanted: object) -> None:
+def test_every_5_tuple_is_traced_once_along_its_path(wanted: Callable[[Cluster], bool]) -> None:
     """Hops name the switches of the path in order, then the target."""
-    cluster = cluster_where(wanted)  # type: ignore[arg-type]
+    cluster = cluster_where(wanted)
     fabric, geo = cluster.fabric, geometry(cluster, Plan(), 0.0, 1.0)
     owner = {}
     for node in range(fabric.rnics, len(fabric.nodes)):
