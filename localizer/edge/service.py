@@ -61,7 +61,7 @@ class Service:
         self._refusals = RefusalLog(self._log)
         self._next_coverage = 0.0
         self._without_way: frozenset[tuple[str, str]] = frozenset()
-        self._returner = memory.Returner()
+        self._returner = memory.Returner(time.monotonic)
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -118,7 +118,7 @@ class Service:
             if not self._ready and start_ends is not None:
                 self._note_ready(Barrier(0, start_ends).passed(reader.read))
             now = time.monotonic()
-            self._returner.observe_count(core.count, now)
+            self._returner.observe_count(core.count)
             if now >= next_remember and self._decided_ns is not None:
                 next_remember = now + REMEMBER_S
                 reader.remember(self._decided_ns)

@@ -9,6 +9,7 @@ import ctypes
 import gc
 import sys
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from typing import Final
 
 # Of glibc's malloc.h.
@@ -28,8 +29,9 @@ _SMALL: Final = (1, 2)
 # Free memory is returned when so many objects have gone, and this share of them.
 RETURN_OBJECTS: Final = 4_000
 RETURN_SHARE: Final = 0.1
-# And again after so long: a client gives its buffers up later than its caller the messages.
-AGAIN_S: Final = 5.0
+# And every so often; to return it may take this share of the time.
+RETURN_EVERY_S: Final = 10.0
+RETURN_TIME_SHARE: Final = 0.005
 # A table of so many bytes for each of its entries was once much larger: a full one takes 30 to 110.
 SPARSE_BYTES: Final = 200
 # Smaller tables are left alone.
@@ -112,37 +114,44 @@ def _empty_free_lists() -> None:
 
 
 class Returner:
-    """Returns free memory after much has gone, and a little later; only then.
+    """Returns free memory after much has gone, and every now and then.
 
-    To return pages takes time, and so does a page that is needed again.
+    Much goes by and by: what a client allocated for messages, or containers that come and go as
+    they always did. To return pages takes time, and so does a page that is needed again.
+
+    Parameters
+    ----------
+    clock
+        Seconds; never goes back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._most = 0
-        self._again_s: float | None = None
+        self._next_s = clock() + RETURN_EVERY_S
 
-    def observe_count(self, objects: int, now_s: float) -> bool:
-        """Return free memory if far fewer objects are held than before; say whether it was.
+    def observe_count(self, objects: int) -> bool:
+        """Return free memory if far fewer objects are held than before, or if it is time.
 
-        Call it also while the number stays the same.
+        Returns
+        -------
+        Whether it was returned.
 
         Parameters
         ----------
         objects
             Held now; only what comes and goes by the thousand need be counted.
-        now_s
-            By a clock that never goes back.
         """
         self._most = max(self._most, objects)
         if self._most - objects >= max(RETURN_OBJECTS, RETURN_SHARE * self._most):
             self._most = objects
-            self._again_s = now_s + AGAIN_S
-        elif self._again_s is not None and now_s >= self._again_s:
-            self._again_s = None
-        else:
+            _empty_free_lists()
+        elif self._clock() < self._next_s:
             return False
-        _empty_free_lists()
+        begin_s = self._clock()
         return_free()
+        end_s = self._clock()
+        self._next_s = end_s + max(RETURN_EVERY_S, (end_s - begin_s) / RETURN_TIME_SHARE)
         return True
 
 

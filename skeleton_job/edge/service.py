@@ -80,7 +80,7 @@ class Service:
     _names: dict[str, Topic] = field(default_factory=dict)
     _waiting: dict[str, DueInference] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
-    _returner: memory.Returner = field(default_factory=memory.Returner)
+    _returner: memory.Returner = field(default_factory=lambda: memory.Returner(time.monotonic))
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""
@@ -128,7 +128,7 @@ class Service:
                 self._publish_lists(outbox)
             outbox.poll()
             refusals.observe_counts(self.core.refused)
-            self._returner.observe_count(self.core.count, time.monotonic())
+            self._returner.observe_count(self.core.count)
             if time.monotonic() >= next_counts_s:
                 next_counts_s += COUNTS_EVERY_S
                 self._log_counts(outbox)

@@ -119,6 +119,7 @@ class Engine:
         self._committed_at = 0.0
         # Partitions whose last commit failed: without new rounds nobody else would try again.
         self._uncommitted: deque[int] = deque()
+        self._returner = memory.Returner(time.monotonic)
         # Replaced as a whole, never changed.
         self._held: dict[int, int] = {}
         # Monotonic times of the last progress and of the last sign of life of the
@@ -275,6 +276,8 @@ class Engine:
             now = time.monotonic()
             for session in self._sessions.values():
                 self._mark_idle(session, now, log_ends)
+            # Every now and then; partitions that a flood made large see to it themselves.
+            self._returner.observe_count(0)
             roomy = sorted(s.partition for s in self._sessions.values() if s.machine.roomy)
             if roomy:
                 raise SessionLostError(

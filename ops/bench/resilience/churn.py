@@ -2,13 +2,16 @@
 
 The containers are those of `scale --only localizer-life`; here real processes read them from Kafka,
 and residents and containers also publish rounds and counters, one in `EVERY_S`. Times of arrival
-are the bench's own (`log_time`): the hour passes in minutes.
+are the bench's own (`log_time`): the hour passes in minutes, but not faster than the worker
+follows. Before, processes held a backlog of minutes, which was the most that they ever held.
 """
 
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ops.bench.resilience.log_time import TimedLog
+from ops.bench.resilience.log_time import Pace, TimedLog
 from ops.bench.resilience.quiet import wait_quiet
 from ops.bench.rig import process_cost
 from ops.bench.rig.report import Figure, Parts, Say, figure, scratch_folder
@@ -32,14 +35,18 @@ HOUR_S: Final = 3_600
 GROWTH_MB: Final = 1.0
 # CPU of the second half against the first.
 CPU_RATIO: Final = 1.2
+# The worker is looked after so often, and may be so far behind.
+PACE_S: Final = 10
+BEHIND_S: Final = 10
 
 
 class LoggedContainers(Containers):
     """Containers that come and go in front of real processes."""
 
-    def __init__(self, log: TimedLog) -> None:
+    def __init__(self, log: TimedLog, wait_until: Callable[[int], None]) -> None:
         self._log = log
         self._second = 0
+        self._wait_until = wait_until
         super().__init__(CLUSTER, log.now_ns)
 
     def write(self, topic: str, key: str, record: Any) -> None:
@@ -58,6 +65,9 @@ class LoggedContainers(Containers):
                 agent, endpoint = f"agent-c{number}", f"ep:c{number}"
                 self._probe(agent, endpoint, f"ep:{(number + 1) % RESIDENTS}")
                 self._count(agent, endpoint)
+        if self._second > BEHIND_S and self._second % PACE_S == 0:
+            self._log.flush()
+            self._wait_until(self.now_ns - BEHIND_S * SECOND_NS)
 
     def _probe(self, agent: str, src: str, dst: str) -> None:
         results = tuple(
@@ -119,10 +129,14 @@ def measure(say: Say, warm_up_s: int = WARM_UP_S, hour_s: int = HOUR_S) -> dict[
         Pipeline(
             PipelineConfig(folder=folder, cluster=CLUSTER, processes=PROCESSES, tables={})
         ) as pipeline,
+        ExitStack() as stack,
     ):
         pipeline.wait_ready(READY_S)
         log = TimedLog(pipeline.settings)
-        containers = LoggedContainers(log)
+        pace = stack.enter_context(closing(Pace(pipeline.settings)))
+        containers = LoggedContainers(
+            log, lambda at_ns: pace.wait_until_decided(at_ns, pipeline.group.check)
+        )
         for seconds in (warm_up_s, half_s, half_s):
             containers.run(seconds, PER_SECOND)
             log.flush()

@@ -1,12 +1,15 @@
 """Writes records with times of arrival of its own, so that an hour of a log passes in minutes.
 
-Topics keep the given timestamps, as for a replay. Processes take these for the arrival.
+Topics keep the given timestamps, as for a replay. Processes take these for the arrival. `Pace`
+lets them keep up: what a process holds of minutes that it is behind says nothing about the hour.
 """
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from ops.bench.rig.publisher import Publisher
+from ops.log.watch import Watch, WatchedRecord
 from ops.topics.admin import apply_topics
 from ops.topics.plan import Options
 from schemas.codec import Codec
@@ -18,6 +21,7 @@ from streams.core.outputs import PROGRESS_KEY, progress
 
 # The log begins so long ago: brokers refuse times that are an hour ahead.
 BEGIN_AGO_S: Final = 3 * 3_600
+PACE_TIMEOUT_S: Final = 300.0
 
 
 class TimedLog:
@@ -57,3 +61,34 @@ class TimedLog:
     def flush(self) -> None:
         """Wait until the broker has all; raises RuntimeError if something did not arrive."""
         self._publisher.finish()
+
+
+class Pace:
+    """Waits while the worker is far behind a log, by its progress marks."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._marks = Watch(settings, (ANOMALY,), from_start=True)
+        self._decided_us: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._marks.__exit__()
+
+    def wait_until_decided(self, at_ns: int, check: Callable[[], None]) -> None:
+        """Wait until all partitions are decided up to a time.
+
+        Raises
+        ------
+        TimeoutError
+            If they are not for long.
+        """
+
+        def is_decided(seen: WatchedRecord) -> bool:
+            if seen.key == PROGRESS_KEY and seen.record is not None:
+                known_us = self._decided_us.get(seen.partition, 0)
+                self._decided_us[seen.partition] = max(known_us, seen.record.event_at)
+            decided = self._decided_us.values()
+            return len(decided) == ANOMALY.partitions and min(decided) >= at_ns // US_NS
+
+        if self._marks.until(is_decided, PACE_TIMEOUT_S, idle=check) is None:
+            raise TimeoutError(f"the worker is still behind: {self._decided_us}, {at_ns}")

@@ -135,6 +135,7 @@ def test_made_up_hops_are_forgotten() -> None:
 
 BURST = """
 import os
+import time
 from localizer.config import CoreConfig
 from ops.bench.rig.process_cost import memory as cost
 from localizer.network.topology import SPARE_LOOKED_UP
@@ -142,7 +143,8 @@ from ops.bench.scale.localizer_life import Life
 from schemas.process import memory
 
 memory.collect_on_demand()
-life, returner = Life(CoreConfig(cluster="life", max_agents=200_000)), memory.Returner()
+life = Life(CoreConfig(cluster="life", max_agents=200_000))
+returner = memory.Returner(time.monotonic)
 life.run(30, 1)
 # The first burst loads code and fills pools.
 for burst in (5_000, 100_000):
@@ -152,7 +154,7 @@ for burst in (5_000, 100_000):
     for _ in range(30):
         life.run(5, 0)
         most = max(most, cost(os.getpid()).rss_bytes)
-        returner.observe_count(life.core.count, 0.0)
+        returner.observe_count(life.core.count)
     after = cost(os.getpid()).rss_bytes
 assert len(life.core.sources.liveness) < 100
 print((most - before) // 1000, (after - before) // 1000)

@@ -126,17 +126,27 @@ def test_allocators_of_tools_stay(option: str) -> None:
     assert found.stdout == "False\n"
 
 
-@pytest.mark.usefixtures("settled")
-def test_free_memory_is_returned_again_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once; what was allocated for messages is given up after these."""
+def test_free_memory_is_returned_every_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ten seconds; less often where it takes long."""
     returned: list[float] = []
-    now_s = 0.0
-    monkeypatch.setattr(memory, "return_free", lambda: returned.append(now_s))
-    returner = memory.Returner()
-    for second, count in enumerate([10_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]):
-        now_s = float(second)
-        returner.observe_count(count, now_s)
-    assert returned == [1.0, 1.0 + memory.AGAIN_S]
+    now_s, takes_s = 0.0, 0.0
+
+    def return_free() -> None:
+        nonlocal now_s
+        returned.append(now_s)
+        now_s += takes_s
+
+    monkeypatch.setattr(memory, "return_free", return_free)
+    returner = memory.Returner(lambda: now_s)
+    for _ in range(35):
+        assert returner.observe_count(5) == (now_s in (10, 20, 30))
+        now_s += 1.0
+    returned.clear()
+    takes_s = 0.5
+    for _ in range(200):
+        returner.observe_count(5)
+        now_s += 1.0
+    assert returned == [40.0, 140.5]
 
 
 @pytest.mark.usefixtures("settled")
@@ -144,9 +154,9 @@ def test_free_memory_is_returned_once_after_much_has_gone(monkeypatch: pytest.Mo
     """Neither for a few objects, nor for a small share, nor again for the same fall."""
     returned: list[None] = []
     monkeypatch.setattr(memory, "return_free", lambda: returned.append(None))
-    returner = memory.Returner()
+    returner = memory.Returner(lambda: 0.0)
     counts = [1_000_000, 950_000, 890_000, 880_000, 0, 0, 3_000, 0, 5_000, 0]
-    assert [returner.observe_count(n, 0.0) for n in counts] == [
+    assert [returner.observe_count(n) for n in counts] == [
         False, False, True, False, True, False, False, False, False, True
     ]  # fmt: skip
     assert len(returned) == 3

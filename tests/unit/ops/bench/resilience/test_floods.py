@@ -25,6 +25,9 @@ class Kept(TimedLog):
         """Keep an encoded record."""
         self.records.append((topic, key, value))
 
+    def flush(self) -> None:
+        """Nothing is on its way."""
+
     def mark(self) -> None:
         """Count."""
         self.marks += 1
@@ -59,10 +62,14 @@ def test_a_flood_lasts_a_minute_and_all_that_can_be_deleted_is() -> None:
 
 
 def test_containers_publish_while_they_live_and_leave_nothing() -> None:
-    """Every endpoint that came has a tombstone 30 s later; agents publish every 5 s."""
-    log = Kept()
-    containers = LoggedContainers(log)
+    """Every endpoint that came has a tombstone 30 s later; agents publish every 5 s.
+
+    Every 10 s the worker must not be further behind than 10 s.
+    """
+    log, waited_ns = Kept(), list[int]()
+    containers = LoggedContainers(log, waited_ns.append)
     containers.run(100, 2)
+    assert waited_ns == [START_NS + (at - 10) * SECOND_NS for at in range(20, 101, 10)]
     left = containers.present.start
     assert containers.came == 200
     assert left == 140
