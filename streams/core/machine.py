@@ -39,9 +39,10 @@ from streams.core.windows import ClosedWindow
 from streams.detectors.base import Detector
 from streams.detectors.registry import DETECTORS
 
-# Room for so many times as many 5-tuples as there are is worth a restart; for few it is not.
+# Room for so many times as many 5-tuples as there are is worth a restart; for few it is not: these
+# take some 30 MB.
 ROOMY: Final = 4
-FEW_ROWS: Final = 16_384
+FEW_ROWS: Final = 8_192
 
 
 class PartitionMachine(PartitionState):

@@ -2,8 +2,8 @@
 
 The containers are those of `scale --only localizer-life`; here real processes read them from Kafka,
 and residents and containers also publish rounds and counters, one in `EVERY_S`. Times of arrival
-are the bench's own (`log_time`): the hour passes in minutes, but not faster than the worker
-follows. Before, processes held a backlog of minutes, which was the most that they ever held.
+are the bench's own (`log_time`): the hour passes in minutes, but not faster than the localizer
+follows. A backlog would be the most that processes ever hold, and set their memory.
 """
 
 from collections.abc import Callable
@@ -35,9 +35,9 @@ HOUR_S: Final = 3_600
 GROWTH_MB: Final = 1.0
 # CPU of the second half against the first.
 CPU_RATIO: Final = 1.2
-# The worker is looked after so often, and may be so far behind.
-PACE_S: Final = 10
-BEHIND_S: Final = 10
+# The localizer is looked after so often, and may be so far behind.
+PACE_S: Final = 20
+BEHIND_S: Final = 20
 
 
 class LoggedContainers(Containers):

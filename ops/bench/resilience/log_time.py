@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from confluent_kafka import Consumer, TopicPartition
+
 from ops.bench.rig.publisher import Publisher
-from ops.log.watch import Watch, WatchedRecord
+from ops.bench.rig.waiting import wait_until
 from ops.topics.admin import apply_topics
 from ops.topics.plan import Options
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.options import consumer_options
 from schemas.topics import ANOMALY, BY_NAME
 from schemas.units import MS_NS, SECOND_NS, US_NS
 from streams.core.outputs import PROGRESS_KEY, progress
@@ -64,31 +67,23 @@ class TimedLog:
 
 
 class Pace:
-    """Waits while the worker is far behind a log, by its progress marks."""
+    """Waits while the localizer, and the worker before it, are far behind a log."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._marks = Watch(settings, (ANOMALY,), from_start=True)
-        self._decided_us: dict[int, int] = {}
+        group = f"{settings.topic_prefix}localizer-{settings.cluster}"
+        self._consumer = Consumer(consumer_options(settings, group))
+        name = settings.topic(ANOMALY.name)
+        self._places = [TopicPartition(name, number) for number in range(ANOMALY.partitions)]
 
     def close(self) -> None:
         """Close the connection."""
-        self._marks.__exit__()
+        self._consumer.close()
 
     def wait_until_decided(self, at_ns: int, check: Callable[[], None]) -> None:
-        """Wait until all partitions are decided up to a time.
+        """Wait until the localizer has decided up to a time; raises TimeoutError."""
 
-        Raises
-        ------
-        TimeoutError
-            If they are not for long.
-        """
+        def is_decided() -> bool:
+            committed = self._consumer.committed(self._places, timeout=PACE_TIMEOUT_S)
+            return all(int(place.metadata or 0) >= at_ns for place in committed)
 
-        def is_decided(seen: WatchedRecord) -> bool:
-            if seen.key == PROGRESS_KEY and seen.record is not None:
-                known_us = self._decided_us.get(seen.partition, 0)
-                self._decided_us[seen.partition] = max(known_us, seen.record.event_at)
-            decided = self._decided_us.values()
-            return len(decided) == ANOMALY.partitions and min(decided) >= at_ns // US_NS
-
-        if self._marks.until(is_decided, PACE_TIMEOUT_S, idle=check) is None:
-            raise TimeoutError(f"the worker is still behind: {self._decided_us}, {at_ns}")
+        wait_until(is_decided, PACE_TIMEOUT_S, "the localizer is behind", check=check)
