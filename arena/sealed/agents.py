@@ -88,8 +88,8 @@ class Agents:
         self._agenda = sorted(self._appointments(), key=lambda entry: entry[0])
 
     def advance(self, at_s: float) -> None:
-        """Let happen what is due up to a time; then say what is probed."""
-        while self._agenda and self._agenda[0][0] <= at_s:
+        """Let happen what is due before a time; then say what is probed."""
+        while self._agenda and self._agenda[0][0] < at_s:
             due_s, action = self._agenda.pop(0)
             action(due_s)
         ready = np.array(
@@ -113,6 +113,11 @@ class Agents:
         mine = self._listed & (self._agent == agent)
         active = int((mine & self._known[self._dst]).sum())
         return active, int(mine.sum()) - active
+
+    def has_list(self, agent: int) -> bool:
+        """Return whether anybody has ever published a list for an agent: whether it is in a job."""
+        sites = self.cluster.sites
+        return any(sites[endpoint].task >= 0 for endpoint in self.cluster.agents[agent].endpoints)
 
     def runs(self, agent: int, at_s: float) -> bool:
         """Return whether an agent's process exists at a time, to the moment."""
@@ -160,8 +165,9 @@ class Agents:
         for end in self.plan.ends:
             agenda.append((end.at_s, partial(self._end_task, end)))
         for troubled in self.plan.troubled:
-            begin_s = troubled.schedule.begin_s
+            begin_s, end_s = troubled.schedule.begin_s, troubled.schedule.end_s
             agenda.append((begin_s, partial(self._begin_trouble, troubled)))
+            agenda.append((end_s, partial(self._end_trouble, troubled)))
         return agenda
 
     def _outage_appointments(self, outage: Outage) -> list[tuple[float, Callable[[float], None]]]:
@@ -201,10 +207,12 @@ class Agents:
                 self.outbox.send(group.name, at_s, topics.ENDPOINT.name, name, None)
 
     def _start(self, outage: Outage, at_s: float) -> None:
-        version = outage.version or self.cluster.version
-        host = self.cluster.agents[outage.agent].host
+        self._begin_process(outage.agent, at_s, outage.version or self.cluster.version)
+
+    def _begin_process(self, agent: int, at_s: float, version: str) -> None:
+        host = self.cluster.agents[agent].host
         incarnation_ns = self.true_ns(at_s) + int(self.clock_ns(host, at_s))
-        self.processes[outage.agent] = Process(incarnation_ns, at_s, version)
+        self.processes[agent] = Process(incarnation_ns, at_s, version)
 
     def _register(self, agent: int, at_s: float, incarnation_ns: int | None = None) -> None:
         process = self.processes[agent]
@@ -265,7 +273,7 @@ class Agents:
         cluster = self.cluster
         mine = np.flatnonzero(self._listed & (self._agent == agent))
         pairs = sorted({(int(self._src[i]), int(self._dst[i])) for i in mine})
-        if not pairs and cluster.sites[cluster.agents[agent].endpoints[0]].task < 0:
+        if not pairs and not self.has_list(agent):
             return
         targets = tuple(
             PingTarget(
@@ -305,3 +313,13 @@ class Agents:
             self.outbox.send("lists", at_s, topics.PINGLIST.name, name, None)
         else:
             self._register(agent, at_s, incarnation_ns=self.true_ns(at_s))
+
+    def _end_trouble(self, troubled: Troubled, at_s: float) -> None:
+        """Put right what was wrong: a good list is published, or the agent is started again."""
+        agent = troubled.agent
+        if troubled.trouble is AgentTrouble.DISPLACED:
+            self._begin_process(agent, at_s, self.cluster.version)
+            self._register(agent, at_s)
+        else:
+            self.list_versions[agent] += 1
+            self._publish_list(agent, at_s)

@@ -61,6 +61,7 @@ class Cluster:
 
     Attributes
     ----------
+    sidecars : whether each container has an agent in it, or each host one
     overlay : whether containers talk through VXLAN
     fdb : whether a VTEP's table holds the overlay's destinations, instead of the virtual switch's
     numbered : whether the interfaces of switches have addresses of their own, which traces show
@@ -80,6 +81,7 @@ class Cluster:
     tasks: tuple[Group, ...]
     sites: tuple[Site, ...]
     flows: tuple[Flow, ...]
+    sidecars: bool
     overlay: bool
     fdb: bool
     numbered: bool
@@ -181,7 +183,7 @@ def draw_cluster(name: str, rng: np.random.Generator) -> Cluster:
         flows=_draw_flows(
             shape, sites, tasks, rng, symmetric=bool(rng.random() < 0.15), one_rail=overlay
         ),
-        overlay=overlay, fdb=overlay and bool(rng.random() < 0.3),
+        sidecars=per_container, overlay=overlay, fdb=overlay and bool(rng.random() < 0.3),
         numbered=bool(rng.random() < 0.5), mute=frozenset(mute),
         confirm=int(rng.integers(2, 5)), trace_gap_s=float(rng.choice([5.0, 10.0, 20.0])),
         version=str(rng.choice(["1.4.0", "1.4.2", "1.5.1"])),

@@ -49,7 +49,7 @@ def starved_host(draft: Draft, begin_s: float) -> None:
 def container_restart(draft: Draft, begin_s: float) -> None:
     """Restart a container in order: it is away for 15 to 90 s."""
     cluster = draft.cluster
-    if len(cluster.agents) != len(cluster.containers):
+    if not cluster.sidecars:
         raise NoPlaceError("container_restart")
     agent = _free_agent(draft, begin_s)
     group = cluster.agents[agent]
@@ -65,9 +65,9 @@ def container_restart(draft: Draft, begin_s: float) -> None:
 
 
 def agent_restart(draft: Draft, begin_s: float) -> None:
-    """Let an agent's process end without a word; its service manager restarts it in 2 to 5 s."""
+    """Let an agent's process end without a word; its service manager restarts it in 1 to 3 s."""
     agent = _free_agent(draft, begin_s)
-    end_s = begin_s + float(draft.rng.uniform(2.0, 5.0))
+    end_s = begin_s + float(draft.rng.uniform(0.8, 2.5))
     _restart(draft, agent, begin_s, end_s, orderly=False)
     draft.add_confounder(
         kind="agent_restart", components=_agent_names(draft, agent), begin_s=begin_s,
@@ -98,7 +98,7 @@ def task_end(draft: Draft, begin_s: float) -> None:
     """End a job: its containers leave within seconds, then its lists are emptied."""
     cluster, rng = draft.cluster, draft.rng
     ended = {end.task for end in draft.plan.ends}
-    if len(cluster.tasks) - len(ended) < 2 or len(cluster.agents) != len(cluster.containers):
+    if len(cluster.tasks) - len(ended) < 2 or not cluster.sidecars:
         raise NoPlaceError("task_end")
     left = [task for task in range(len(cluster.tasks)) if task not in ended]
     task = left[draft.chosen(len(left))]
@@ -109,7 +109,7 @@ def task_end(draft: Draft, begin_s: float) -> None:
     for agent in agents:
         at_s = begin_s + float(rng.uniform(0.5, 6.0))
         draft.plan.outages.append(Outage(agent=agent, begin_s=at_s, end_s=np.inf, orderly=True))
-        _deafen(draft, agent, at_s, np.inf)
+        _deafen(draft, agent, at_s + float(rng.uniform(0.2, 1.5)), np.inf)
     draft.plan.ends.append(TaskEnd(at_s=begin_s, task=task))
     edit_s = begin_s + float(rng.uniform(1.0, 12.0))
     draft.plan.lists.append(ListEdit(at_s=edit_s, without=members))
@@ -136,7 +136,7 @@ def drained_host(draft: Draft, begin_s: float) -> None:
     for agent in agents:
         gone_s = leave_s + float(draft.rng.uniform(1.0, 5.0))
         draft.plan.outages.append(Outage(agent=agent, begin_s=gone_s, end_s=np.inf, orderly=True))
-        _deafen(draft, agent, gone_s, np.inf)
+        _deafen(draft, agent, gone_s + float(draft.rng.uniform(0.2, 1.5)), np.inf)
     fabric = cluster.fabric
     for endpoint in sorted(members):
         for cable in fabric.cables_of(endpoint):
@@ -284,7 +284,9 @@ def _restart(
     draft.plan.outages.append(
         Outage(agent=agent, begin_s=begin_s, end_s=end_s, orderly=orderly, version=version)
     )
-    _deafen(draft, agent, begin_s, end_s + UNKNOWN_S)
+    # In order: it first says that it leaves.
+    deaf_s = begin_s + float(draft.rng.uniform(0.2, 1.5)) if orderly else begin_s
+    _deafen(draft, agent, deaf_s, end_s + UNKNOWN_S)
 
 
 def _deafen(draft: Draft, agent: int, begin_s: float, end_s: float) -> None:

@@ -50,7 +50,7 @@ def host_down(draft: Draft, begin_s: float, end_s: float) -> None:
 def container_crash(draft: Draft, begin_s: float, end_s: float) -> None:
     """Kill a container, and the agent in it, without a word."""
     cluster = draft.cluster
-    if len(cluster.agents) != len(cluster.containers):
+    if not cluster.sidecars:
         raise NoPlaceError("container_crash")
     host, geo = _host(draft, begin_s, end_s)
     places = [i for i, group in enumerate(cluster.containers) if group.host == host]
@@ -184,9 +184,11 @@ def agents_silent(draft: Draft, begin_s: float, end_s: float) -> None:
     over = steady(begin_s, end_s)
     names: set[str] = set()
     for agent, group in enumerate(cluster.agents):
-        if group.host in hosts:
+        if group.host in hosts and not _is_away(draft, agent, begin_s, end_s):
             _outage(draft, agent, begin_s, end_s, muted=True)
             names |= {group.name, cluster.hosts[group.host].name}
+    if len(names) < 6:
+        raise NoPlaceError("agents_silent")
     draft.add_fault(
         kind="agents_silent", also=frozenset({"agent_dead"}), components=frozenset(names),
         over=over, hard=False, note="hosts lose their management network", affected=frozenset(),
@@ -269,8 +271,10 @@ def _outage(draft: Draft, agent: int, begin_s: float, end_s: float, *, muted: bo
 def _host(draft: Draft, begin_s: float, end_s: float) -> tuple[int, Geometry]:
     geo = draft.geometry(begin_s, end_s)
     for host in draft.hosts():
+        agents = [i for i, group in enumerate(draft.cluster.agents) if group.host == host]
         affected = _all_of(geo, draft.cluster.hosts[host].endpoints)
-        if affected and draft.is_free(begin_s, end_s, affected):
+        fit = affected and not any(_is_away(draft, agent, begin_s, end_s) for agent in agents)
+        if fit and draft.is_free(begin_s, end_s, affected):
             return host, geo
     raise NoPlaceError("host")
 
@@ -279,9 +283,18 @@ def _agent(draft: Draft, begin_s: float, end_s: float) -> tuple[int, FlowSet]:
     geo = draft.geometry(begin_s, end_s)
     for agent in draft.shuffled(list(range(len(draft.cluster.agents)))):
         affected = _all_of(geo, draft.cluster.agents[agent].endpoints)
-        if affected and draft.is_free(begin_s, end_s, affected):
+        fit = affected and not _is_away(draft, agent, begin_s, end_s)
+        if fit and draft.is_free(begin_s, end_s, affected):
             return agent, affected
     raise NoPlaceError("agent")
+
+
+def _is_away(draft: Draft, agent: int, begin_s: float, end_s: float) -> bool:
+    """Return whether an agent's process ends or begins about then for another reason."""
+    return any(
+        outage.agent == agent and outage.begin_s < end_s + 60.0 and begin_s < outage.end_s + 60.0
+        for outage in draft.plan.outages
+    )
 
 
 def _all_of(geo: Geometry, endpoints: tuple[int, ...]) -> FlowSet:

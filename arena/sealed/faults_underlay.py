@@ -4,7 +4,10 @@ Every function here puts one fault into a draft, between two times, and raises `
 the cluster has no place for it. Ranges of parameters stand where they are drawn.
 """
 
+from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from arena.sealed.draft import LEAST_LOST, Draft, NoPlaceError
 from arena.sealed.plan import (
@@ -24,6 +27,8 @@ from schemas.enums import ProbeStatus
 
 # What probes alone can show of a cut.
 BLIND_CUT: Final = frozenset({"connectivity"})
+# A cut that routing heals within this time costs each 5-tuple a few probes only.
+BRIEF_S: Final = 5.0
 
 
 def port_down(draft: Draft, begin_s: float, end_s: float) -> None:
@@ -60,12 +65,15 @@ def _cut_cable(draft: Draft, begin_s: float, end_s: float, *, silent: bool) -> N
             draft.plan.reroutes.append(Reroute(at_s=end_s, cable=cable, up=True))
         name = draft.cluster.fabric.cables[cable].name
         shown = False
+        blind = BLIND_CUT
+        if healed_s - begin_s < BRIEF_S:
+            blind |= {"packet_loss"}
         if not silent:
             draft.set_state(name, "port_state", begin_s, end_s, "down")
             shown = draft.named(Reader.COLLECTOR, "port_state", begin_s, end_s)
         draft.add_fault(
             kind="connectivity" if silent else "port_down",
-            also=frozenset() if shown else BLIND_CUT,
+            also=frozenset() if shown else blind,
             components=draft.cable_names([cable]) | geo.same_as(probes),
             over=over,
             hard=True,
@@ -103,7 +111,9 @@ def rnic_port_down(draft: Draft, begin_s: float, end_s: float) -> None:
         shown = draft.named(reader, "bond", begin_s, end_s)
         kind = "bond_error"
         names |= {component}
-        also = frozenset({"port_down"}) | (frozenset() if shown else BLIND_CUT)
+        also = frozenset({"port_down"})
+        if not shown:
+            also |= BLIND_CUT | {"packet_loss"}
     else:
         draft.set_state(component, "port_state", begin_s, end_s, "down")
         shown = draft.named(reader, "port_state", begin_s, end_s)
@@ -332,9 +342,17 @@ def port_flapping(draft: Draft, begin_s: float, end_s: float) -> None:
         over = pulses(draft.rng, begin_s, end_s, on_s=down_s, share=share)
         status = ProbeStatus.LINK_DOWN if of_rnic else None
         effect = Effect(where=where, schedule=over, loss=1.0, status=status)
-        if draft.lost(geo, [effect]) < LEAST_LOST or len(over.starts) < 3:
+        healed_s = None
+        seen = effect
+        if not of_rnic and draft.rng.random() < 0.5:
+            healed_s = draft.log_uniform(0.4, 2.5)
+            until = np.minimum(over.ends, over.starts + healed_s)
+            seen = replace(effect, schedule=Schedule(over.starts, until))
+        if draft.lost(geo, [seen]) < LEAST_LOST or len(over.starts) < 3:
             continue
         draft.plan.effects.append(effect)
+        if healed_s is not None:
+            _heal_flaps(draft, cable, over, healed_s)
         name = fabric.cables[cable].name
         end = fabric.nodes[fabric.cables[cable].a].name
         _count_flaps(draft, name, over)
@@ -354,6 +372,16 @@ def port_flapping(draft: Draft, begin_s: float, end_s: float) -> None:
         )  # fmt: skip
         return
     raise NoPlaceError("port_flapping")
+
+
+def _heal_flaps(draft: Draft, cable: int, over: Schedule, healed_s: float) -> None:
+    """Route round a cable some time after it goes down, and over it again once it is up."""
+    for start_s, stop_s in zip(over.starts, over.ends, strict=True):
+        if start_s + healed_s < stop_s:
+            draft.plan.reroutes += [
+                Reroute(at_s=float(start_s) + healed_s, cable=cable, up=False),
+                Reroute(at_s=float(stop_s) + 0.1, cable=cable, up=True),
+            ]
 
 
 def _count_flaps(draft: Draft, component: str, over: Schedule) -> None:

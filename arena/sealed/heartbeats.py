@@ -57,7 +57,10 @@ class Heartbeats:
         active, waiting = agents.targets(agent)
         trouble = agents.trouble(agent, at_s)
         starting = at_s - process.began_s < STARTING_S
-        probing, reason = _probing(trouble, starting=starting, active=active, waiting=waiting)
+        listed = agents.has_list(agent) and trouble is not AgentTrouble.NO_LIST
+        probing, reason = ProbingState.PROBING, None
+        if trouble is AgentTrouble.DISPLACED or starting or not listed or not active:
+            probing, reason = _idle(trouble, starting=starting, listed=listed, waiting=waiting)
         flows = active if probing is ProbingState.PROBING else 0
         if starting and state is AgentState.RUNNING:
             state = AgentState.STARTING
@@ -78,7 +81,7 @@ class Heartbeats:
             sent_at=agents.wall_us(group.host, at_s),
             interval_ns=SECOND_NS,
             state=state,
-            pinglist_version=agents.list_versions[agent] if active or waiting else None,
+            pinglist_version=agents.list_versions[agent] if listed else None,
             endpoints=len(group.endpoints),
             targets_active=flows // 2,
             targets_waiting=waiting // 2,
@@ -114,17 +117,16 @@ class Heartbeats:
         return None if delay is None else int(delay)
 
 
-def _probing(
-    trouble: AgentTrouble | None, *, starting: bool, active: int, waiting: int
-) -> tuple[ProbingState, str | None]:
+def _idle(
+    trouble: AgentTrouble | None, *, starting: bool, listed: bool, waiting: int
+) -> tuple[ProbingState, str]:
+    """Return why an agent does not probe."""
     if trouble is AgentTrouble.DISPLACED:
         return ProbingState.DISPLACED, "another agent with this id started later"
     if starting:
         return ProbingState.STARTING, "reads ping lists and registrations"
-    if trouble is AgentTrouble.NO_LIST:
+    if not listed:
         return ProbingState.NO_LIST, "nobody has published a list"
-    if active:
-        return ProbingState.PROBING, None
     if waiting:
         return ProbingState.WAITING, "no target has registered"
     return ProbingState.EMPTY_LIST, "the list has no targets"

@@ -66,12 +66,18 @@ def generations_at(cluster: Cluster, plan: Plan, at_s: float) -> list[int]:
 
 @dataclass(slots=True, kw_only=True)
 class Network:
-    """Trips as they are now. `advance` moves the time; it never goes back."""
+    """Trips as they are now. `advance` moves the time; it never goes back.
+
+    Attributes
+    ----------
+    background : share of the packets that any trip loses while all is well
+    """
 
     cluster: Cluster
     plan: Plan
     queues: Queues
     rng: np.random.Generator
+    background: float = 0.0
     hops: list[tuple[int, ...]] = field(default_factory=list)
     routing: Routing = field(init=False)
     _dlink_ns: Floats = field(init=False)
@@ -133,7 +139,7 @@ class Network:
             self.queues.loads(hops, at_s[:, None], self._loads), self.rng
         ).sum(axis=1)
         late_ns = self._base_ns[trips] + waits
-        lost = np.zeros(len(trips), dtype=bool)
+        lost = np.asarray(self.rng.random(len(trips)) < self.background)
         status = np.zeros(len(trips), dtype=np.int64)
         for index, effect in self._effects:
             hit = self._mask(index, effect)[trips] & effect.schedule.on(at_s)

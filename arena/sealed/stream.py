@@ -35,6 +35,8 @@ class SealedWorld:
 
     Attributes
     ----------
+    background : share of the packets that any trip loses while all is well
+    republish_s : after which an unchanged flow table is published again
     entropy : of all noise: the same one gives the same records
     """
 
@@ -46,6 +48,7 @@ class SealedWorld:
     plan: Plan
     queues: Queues
     readers: Readers
+    background: float
     republish_s: float
     entropy: tuple[int, ...]
 
@@ -58,7 +61,9 @@ class SealedWorld:
         hosts = draw_hosts(site, self.duration_s, rngs[1])
         hosts.starving = plan.starving
         noise = draw_rnic_noise(site, self.duration_s, rngs[2])
-        network = Network(cluster=site, plan=plan, queues=self.queues, rng=rngs[3])
+        network = Network(
+            cluster=site, plan=plan, queues=self.queues, rng=rngs[3], background=self.background
+        )
         agents = Agents(
             cluster=site, plan=plan, hosts=hosts, outbox=outbox, start_ns=self.start_ns,
             rng=rngs[4],

@@ -11,9 +11,10 @@ from arena.sealed.draw import FAMILIES, draw
 from tests import ROOT
 
 _SCRIPT = """
-import hashlib, sys
+import dataclasses, hashlib, sys
 from arena.sealed.draw import draw
-world = draw(int(sys.argv[1]), sys.argv[2])
+# Seven minutes: one of them with what was drawn.
+world = dataclasses.replace(draw(int(sys.argv[1]), sys.argv[2]), duration_s=420)
 digest = hashlib.sha256(repr([sorted(i.components) for i in world.injected]).encode())
 for count, timed in enumerate(world.records()):
     if count % 5 == 0:
@@ -44,7 +45,7 @@ def test_a_world_can_be_read_again() -> None:
         found = hashlib.sha256()
         for count, timed in enumerate(world.records()):
             found.update(repr(timed).encode())
-            if count > 20_000:
+            if count > 5_000:
                 break
         return found.hexdigest()
 
