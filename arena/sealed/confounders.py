@@ -32,7 +32,7 @@ UNKNOWN_S: Final = 0.9
 
 def starved_host(draft: Draft, begin_s: float) -> None:
     """Starve a host of CPU for 30 to 180 s: answers, rounds and heartbeats are late or lost."""
-    host = draft.chosen(len(draft.cluster.hosts))
+    host = draft.hosts()[0]
     end_s = min(begin_s + draft.log_uniform(30.0, 180.0), draft.duration_s)
     stalls = renewal(draft.rng, begin_s, end_s, on_s=draft.log_uniform(0.02, 0.3),
                      off_s=draft.log_uniform(0.6, 8.0))  # fmt: skip

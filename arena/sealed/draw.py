@@ -121,7 +121,8 @@ def draw(seed: int, family: str) -> SealedWorld:
     return SealedWorld(
         cluster=cluster.name, start_ns=start_ns, duration_s=duration_s,
         injected=tuple(draft.injected), site=cluster, plan=draft.plan, readers=draft.readers,
-        queues=draft.queues, background=draft.log_uniform(*BACKGROUND_LOSS), republish_s=float(rng.choice([30.0, 600.0])), entropy=entropy,
+        queues=draft.queues, background=draft.log_uniform(*BACKGROUND_LOSS),
+        republish_s=float(rng.choice([30.0, 600.0])), entropy=entropy,
     )  # fmt: skip
 
 
