@@ -4,7 +4,8 @@ Nobody who works on the inference reads this package or its draws, and its autho
 inference. `draw(seed, family)` of `arena.sealed_jobs.draw` gives a table of counters, the
 metadata, and the truth. Nothing here imports more of the project than `schemas`.
 
-A figure from a seed that somebody looked at to choose a constant is spent.
+A figure from a seed that somebody looked at to choose a constant is spent. Seeds below 10,000 are
+those of this package's own tests and trials.
 
 What is simulated
 -----------------
@@ -52,6 +53,9 @@ dp
     Replicas that share hosts, in jobs without pipeline or inside an expert group that works in
     lockstep: a collective spreads its bytes evenly over the host's RNICs, so that they look like a
     tensor group. Not so where popular experts make their bytes differ.
+pp
+    A stage whose neighbours are in its own host, without gradients over the network: its RNICs are
+    silent. Likewise `dp` of silent replicas.
 order
     Stages follow each other by less than the errors of clocks and counters (`stage_shift_s`).
 direction

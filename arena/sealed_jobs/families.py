@@ -306,13 +306,27 @@ def _own_pace(rng: np.random.Generator, pace: Pace) -> Pace:
 
 
 def large(rng: np.random.Generator) -> World:
-    """1,024 RNICs on 128 hosts."""
-    pp = int(rng.choice([4, 8, 16]))
-    degrees = Degrees(tp=8, pp=pp, dp=128 // pp)
-    fleet, seats = _whole_hosts(rng, degrees)
+    """1,024 RNICs on 128 hosts: mostly dense, some interleaved, with experts, or sharded."""
     pace = Pace(hz=10.0, link_gbps=400.0, seconds=(3.0, 9.0))
-    schedule = "interleaved" if rng.random() < 0.3 and pp < 16 else "1f1b"
-    return _one_job(rng, degrees, schedule, fleet=fleet, seats=seats, pace=pace)
+    kind = str(rng.choice(["1f1b", "interleaved", "experts", "sharded"], p=[0.55, 0.2, 0.15, 0.1]))
+    if kind == "sharded":
+        degrees = Degrees(dp=1024)
+        fleet, seats = _whole_hosts(rng, degrees)
+        job = place_sharded(
+            rng,
+            task_id="train-0",
+            fleet=fleet,
+            degrees=degrees,
+            seats=seats,
+            shard_ranks=int(rng.choice([64, 1024])),
+            pace=pace,
+        )
+        return World(fleet=fleet, jobs=(job,), pace=pace)
+    if kind == "experts":
+        degrees = Degrees(tp=4, pp=8, dp=32, ep=int(rng.choice([8, 16])))
+        return _one_job(rng, degrees, "1f1b", pace=pace)
+    pp = int(rng.choice([4, 8] if kind == "interleaved" else [4, 8, 16]))
+    return _one_job(rng, Degrees(tp=8, pp=pp, dp=128 // pp), kind, pace=pace)
 
 
 BUILDERS: Final[Mapping[str, Callable[[np.random.Generator], World]]] = {

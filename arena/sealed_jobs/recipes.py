@@ -10,7 +10,7 @@ from arena.sealed_jobs import schedules
 from arena.sealed_jobs.collectives import all_to_all, pattern
 from arena.sealed_jobs.fleet import Degrees, Fleet, Host, Layout, Seat
 from arena.sealed_jobs.pipelined import Habits, PipelinedJob, create_job
-from arena.sealed_jobs.runs import typical_iteration_s
+from arena.sealed_jobs.runs import Simulated, typical_iteration_s
 from arena.sealed_jobs.schedules import Schedule
 from arena.sealed_jobs.sharded import ShardedJob, create_sharded_job
 from arena.sealed_jobs.workload import Frame, draw_workload
@@ -139,7 +139,7 @@ def draw_habits(rng: np.random.Generator, degrees: Degrees) -> Habits:
     sharded_optimizer = bool(rng.random() < 0.45)
     roll = rng.random()
     algorithm = "tree" if roll < 0.2 else "hierarchical" if roll < 0.35 else "ring"
-    if roll > 0.97 and not sharded_optimizer and degrees.ep == 1:
+    if roll > 0.97 and not sharded_optimizer and degrees.ep == 1 and degrees.pp > 1:
         algorithm = "switch"
     return Habits(
         algorithm=algorithm,
@@ -226,10 +226,7 @@ def place_pipelined(
         token_peak=tokens.peak,
     )
     job = create_job(rng, layout, plan, draw_workload(rng, frame), habits)
-    took_s = typical_iteration_s(rng, job)
-    wanted_s = float(np.clip(took_s, 1.1 * ITERATION_S[0], 0.9 * ITERATION_S[1]))
-    if wanted_s != took_s:
-        job = replace(job, workload=job.workload.scaled(wanted_s / took_s))
+    job = replace(job, workload=job.workload.scaled(_correction(rng, job)))
     return PlacedJob(task_id=task_id, layout=layout, job=job)
 
 
@@ -255,4 +252,10 @@ def place_sharded(
         link_gbps=pace.link_gbps,
         gathering="power_steps" if rng.random() < 0.1 else "ring",
     )
-    return PlacedJob(task_id=task_id, layout=layout, job=job)
+    return PlacedJob(task_id=task_id, layout=layout, job=job.scaled(_correction(rng, job)))
+
+
+def _correction(rng: np.random.Generator, job: Simulated) -> float:
+    """Return the factor that brings a job's iterations into the range."""
+    took_s = typical_iteration_s(rng, job)
+    return float(np.clip(took_s, 1.1 * ITERATION_S[0], 0.9 * ITERATION_S[1])) / took_s

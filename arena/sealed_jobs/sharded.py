@@ -7,7 +7,7 @@ within some hosts, and the sums of shards are all-reduced between such sets of h
 communication takes as long as computation, bytes flow evenly.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -88,6 +88,15 @@ class ShardedJob:
             Forward passes only.
         """
         return _Streams(self, rng, count, slow=slow).simulate(evaluating=evaluating)
+
+    def scaled(self, factor: float) -> "ShardedJob":
+        """Return a job with all durations and messages longer by a factor."""
+        return replace(
+            self,
+            forward_s=self.forward_s * factor,
+            unit_bytes=self.unit_bytes * factor,
+            optimizer_s=self.optimizer_s * factor,
+        )
 
     def shard_patterns(self) -> list[Pattern]:
         """Return for each copy which RNICs gather it."""
@@ -233,9 +242,4 @@ def create_sharded_job(
     sizes = np.ones(units)
     sizes[[0, -1]] *= rng.uniform(0.5, 3.0)  # embedding and output layer
     unit_bytes = overlap * work_s * rate / moved * sizes / sizes.mean()
-    return ShardedJob(
-        **{
-            **{name: getattr(draft, name) for name in draft.__slots__},
-            "unit_bytes": unit_bytes,
-        }
-    )
+    return replace(draft, unit_bytes=unit_bytes)

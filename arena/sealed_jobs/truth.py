@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from arena.sealed_jobs.fleet import Layout
-from arena.sealed_jobs.traffic import Traffic
+from arena.sealed_jobs.traffic import Traffic, bytes_each_way
 
 Pair = tuple[str, str]
 
@@ -37,7 +39,7 @@ class JobTruth:
     dp_seen
         Number of replicas that any counter could tell apart.
     unobservable
-        What no counter shows: `dp`, `ep`, `cp`, `order`, `direction`, `dp_pairs`.
+        What no counter shows: `dp`, `pp`, `ep`, `cp`, `order`, `direction`, `dp_pairs`.
     """
 
     task_id: str
@@ -99,6 +101,12 @@ def job_truth(
         unobservable.add("ep")
     if degrees.cp > 1 and not any("cp" in k for k in kinds.values()):
         unobservable.add("cp")
+    moved = sum(bytes_each_way(traffic, len(layout.fleet)))
+    active = {names[rnic] for rnic in np.flatnonzero(moved).tolist()}
+    if not all(stage & active for stage in layout.stages()):
+        unobservable.add("pp")
+    if not all(replica & active for replica in layout.replicas()):
+        unobservable.add("dp")
     if degrees.pp > 2 and stage_shift_s < clock_error_s:
         unobservable.add("order")
     if mirrored:
@@ -116,7 +124,7 @@ def job_truth(
         replicas=layout.replicas(),
         pairs=frozenset(kinds),
         kinds=kinds,
-        groups=_groups(layout),
+        groups=_groups(layout, mirrored=mirrored),
         rnics=frozenset(names[rnic] for rnic in layout.rnics),
         iteration_s=iteration_s,
         stage_shift_s=stage_shift_s,
@@ -140,7 +148,7 @@ def _replicas_seen(layout: Layout, *, told_apart: bool) -> int:
     return len(seen)
 
 
-def _groups(layout: Layout) -> dict[str, tuple[frozenset[str], ...]]:
+def _groups(layout: Layout, *, mirrored: bool) -> dict[str, tuple[frozenset[str], ...]]:
     """Return the sets of endpoints that collectives of each kind join."""
     degrees, names = layout.degrees, layout.fleet.names
 
@@ -149,7 +157,11 @@ def _groups(layout: Layout) -> dict[str, tuple[frozenset[str], ...]]:
 
     groups: dict[str, list[frozenset[str]]] = {"dp": [], "ep": [], "cp": []}
     for stage in range(degrees.pp):
-        groups["dp"] += [named(g.tolist()) for g in layout.gradient_groups(stage)]
+        sums = [named(g.tolist()) for g in layout.gradient_groups(stage)]
+        if mirrored:
+            mirror = layout.gradient_groups(degrees.pp - 1 - stage)
+            sums = [one | named(g.tolist()) for one, g in zip(sums, mirror, strict=True)]
+        groups["dp"] += sums
         if degrees.ep > 1:
             groups["ep"] += [named(g.tolist()) for g in layout.expert_groups(stage)]
         if degrees.cp > 1:

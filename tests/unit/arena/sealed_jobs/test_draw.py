@@ -61,7 +61,7 @@ def test_table_is_a_long_table_of_cumulative_counters(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", SMALL)
-@pytest.mark.parametrize("seed", [7, 11])
+@pytest.mark.parametrize("seed", [7, 4])
 def test_truth_is_consistent(family: str, seed: int) -> None:
     """Stages and replicas divide the job; pairs lie within it and have kinds; jobs are disjoint."""
     drawn = capture(family, seed)
@@ -85,7 +85,7 @@ def test_truth_is_consistent(family: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("family", SMALL)
-@pytest.mark.parametrize("seed", [7, 11])
+@pytest.mark.parametrize("seed", [7, 4])
 def test_kinds_follow_the_groups(family: str, seed: int) -> None:
     """Gradients stay in a stage, pipelines in a replica, tokens and keys in their groups."""
     for job in capture(family, seed).jobs:

@@ -42,18 +42,31 @@ def test_replicas_that_share_hosts_cannot_be_counted() -> None:
 
 def test_popular_experts_tell_replicas_apart() -> None:
     """By the bytes that they receive."""
-    truth = truth_of(Degrees(tp=2, dp=8, ep=8), {(0, 8): 1.0}, told_apart=True)
+    shares = {(rnic, rnic + 8): 1.0 for rnic in range(8)}
+    truth = truth_of(Degrees(tp=2, dp=8, ep=8), shares, told_apart=True)
     assert truth.dp_seen == 8
     assert "dp" not in truth.unobservable
 
 
 def test_faint_orders_and_missing_pairs_are_said() -> None:
     """Each by its own word."""
-    faint = truth_of(Degrees(tp=8, pp=4), {}, stage_shift_s=1e-3, clock_error_s=5e-3)
+    line = {(0, 8): 1.0, (8, 16): 1.0, (16, 24): 1.0}
+    degrees = Degrees(tp=8, pp=4)
+    faint = truth_of(degrees, line, stage_shift_s=1e-3, clock_error_s=5e-3)
     assert faint.unobservable == {"order"}
-    assert not truth_of(Degrees(tp=8, pp=4), {}, stage_shift_s=0.1, clock_error_s=5e-3).unobservable
-    assert truth_of(Degrees(tp=8, dp=2), {}, through_switch=True).unobservable == {"dp_pairs"}
-    assert truth_of(Degrees(tp=8, pp=2), {}, mirrored=True).unobservable == {"direction"}
+    clear = truth_of(degrees, line, stage_shift_s=0.1, clock_error_s=5e-3)
+    assert not clear.unobservable
+    both_ways = truth_of(degrees, line, stage_shift_s=0.1, mirrored=True)
+    assert both_ways.unobservable == {"direction"}
+    summed = truth_of(Degrees(tp=8, dp=2), {(0, 8): 1.0}, through_switch=True)
+    assert summed.unobservable == {"dp_pairs"}
+
+
+def test_silent_stages_cannot_be_counted() -> None:
+    """Two stages of four GPUs in each host, and one hop between the hosts."""
+    truth = truth_of(Degrees(tp=4, pp=4), {(4, 8): 1.0})
+    assert "pp" in truth.unobservable
+    assert "dp" not in truth.unobservable
 
 
 def test_groups_name_who_could_be_whose_neighbour() -> None:
