@@ -17,8 +17,10 @@ from arena.reporting.results import Result, by_diagnoser, write_results
 from arena.run import run_world
 from arena.scenarios.scenario import Scenario, stage
 from arena.scenarios.suites import scenarios
-from arena.scoring import Case, Score, delays_ns, scores
-from arena.skeletons import sealed
+from arena.scoring import Case, Score, delays_ns, match, scores
+from arena.sealed_worlds import cases as sealed_cases
+from arena.sealed_worlds import draws as sealed_draws
+from arena.skeletons import sealed as sealed_jobs
 from arena.skeletons.bench import bench
 from arena.skeletons.report import measure, summary
 from arena.skeletons.scoring import mean
@@ -36,7 +38,7 @@ COMMAND: Final = "make bench-accuracy"
 RUNS: Final = 8
 DEFAULT_RUNS: Final = {
     "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
-    "skeleton-speed": 1, "sealed-skeletons": 60,
+    "skeleton-speed": 1, "sealed": 40, "sealed-skeletons": 60,
 }  # fmt: skip
 WORKERS: Final = 2
 RESULTS: Final = BUILD_DIR / "accuracy-results.jsonl"
@@ -129,6 +131,39 @@ def detection(runs: int, say: Say) -> list[Figure]:
     ]
 
 
+def sealed(runs: int, say: Say) -> list[Figure]:
+    """Worlds by an author who has not read the detectors."""
+    found: list[Case] = []
+    for case in sealed_cases(sealed_draws(runs), workers=WORKERS):
+        found.append(case)
+        matched = match(case.faults, case.verdicts)
+        missed = ", ".join(fault.kind for fault in matched.missed)
+        false = ", ".join(f"{v.kind} of {v.candidates[0]}" for v in matched.false)
+        say(f"{case.name}: {len(matched.pairs)} of {len(case.faults)} found; "
+            f"missed: {missed or 'none'}; false: {false or 'none'}")  # fmt: skip
+    hard, gray = [c for c in found if _hard(c)], [c for c in found if not _hard(c)]
+    every = scores(found)
+    rows = [
+        _ratio("sealed: precision, hard faults", scores(hard)["precision"], 0.999, runs=len(hard)),
+        _ratio("sealed: recall, hard faults", every["recall_hard"], 0.999, runs=len(found)),
+        _ratio("sealed: precision, with a gray fault", scores(gray)["precision"], 0.99,
+               runs=len(gray)),
+        _ratio("sealed: recall, gray faults", every["recall_gray"], 0.95, runs=len(found)),
+        _ratio("sealed: right component first", every["top1"], 0.98, runs=len(found)),
+        _ratio("sealed: right kind", every["kind"], 0.92, runs=len(found)),
+    ]  # fmt: skip
+    for what, is_hard, median_s, p90_s in (("hard", True, 2.0, 5.0), ("gray", False, 40.0, 90.0)):
+        delays_s = [d / SECOND_NS for d in delays_ns(found, hard=is_hard)]
+        p90 = [statistics.quantiles(delays_s, n=10)[-1]] if len(delays_s) > 1 else []
+        rows += [
+            figure(f"sealed: delay of {what} faults, median", delays_s, "s", median_s),
+            figure(f"sealed: delay of {what} faults, p90", p90, "s", p90_s),
+        ]
+    days = sum(c.duration_ns for c in found) / SECOND_NS / 86_400
+    pages = every["false_pages"].numerator / days
+    return [*rows, figure("sealed: false pages a cluster and day", [pages], "", 0.1)]
+
+
 def healthy(runs: int, say: Say) -> list[Figure]:
     """Nothing but confounders: pages that nobody should have got."""
     found = [r.case for r in _run("healthy-month", runs, (OURS,), say)]
@@ -183,9 +218,9 @@ def skeleton(runs: int, say: Say) -> list[Figure]:
 
 def sealed_skeletons(runs: int, say: Say) -> list[Figure]:
     """Skeletons of captures by an author who has not read the inference."""
-    found: list[sealed.SealedScore] = []
-    for seed, family in sealed.draws(runs):
-        found.append(sealed.measure(seed, family))
+    found: list[sealed_jobs.SealedScore] = []
+    for seed, family in sealed_jobs.draws(runs):
+        found.append(sealed_jobs.measure(seed, family))
         jobs = "; ".join(
             " ".join(f"{name} {value:.3g}" for name, value in job.figures.items())
             + f" confidence {job.confidence:.2f}"
@@ -206,8 +241,8 @@ def sealed_skeletons(runs: int, say: Say) -> list[Figure]:
                    low=ratio.low, high=ratio.high, runs=len(found))
         )  # fmt: skip
     lengths = [job.figures["length"] for one in found for job in one.jobs]
-    long = sum(length > sealed.LONG_LIST for length in lengths)
-    said, base = sealed.brier(found)
+    long = sum(length > sealed_jobs.LONG_LIST for length in lengths)
+    said, base = sealed_jobs.brier(found)
     return [
         *rows,
         figure("sealed skeletons: list length against the truth", lengths, "", 3.0),
@@ -237,5 +272,6 @@ PARTS: Final[Parts] = {
     "baselines": baselines,
     "skeleton": skeleton,
     "skeleton-speed": skeleton_speed,
+    "sealed": sealed,
     "sealed-skeletons": sealed_skeletons,
 }
