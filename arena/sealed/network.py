@@ -174,7 +174,7 @@ class Network:
         """Send every 5-tuple along the path that routing has for it now."""
         cluster = self.cluster
         self.routing = cluster.routing()
-        for reroute in self.plan.reroutes:
+        for reroute in sorted(self.plan.reroutes, key=lambda r: r.at_s):
             if reroute.at_s <= at_s:
                 change = self.routing.restore if reroute.up else self.routing.withdraw
                 change(reroute.cable)

@@ -2,15 +2,18 @@
 
 import re
 from collections import Counter
+from functools import cache
 
 import pytest
 
 from arena.sealed.confounders import CONFOUNDERS
 from arena.sealed.draft import LEAD_S, TAIL_S
-from arena.sealed.draw import AGENTS, FAMILIES, GRAY, HARD, draw
+from arena.sealed.draw import AGENTS, FAMILIES, GRAY, HARD
+from arena.sealed.draw import draw as draw_anew
 from tests import ROOT
 
 SEEDS = range(60)
+draw = cache(draw_anew)
 # Kinds of truth that are not named like the function that draws them.
 RENAMED = {
     "silent_port": "connectivity",
