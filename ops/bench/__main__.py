@@ -74,8 +74,8 @@ def main() -> int:
         "--only",
         metavar="PART",
         action="append",
-        help="measure this part only (may be given again); figures of other parts are kept "
-        f"from earlier runs. {_parts()}",
+        help="measure this part only, or these, with commas between them (may be given again); "
+        f"figures of other parts are kept from earlier runs. {_parts()}",
     )
     parser.add_argument("--runs", type=int, help="runs of each part that has several")
     parser.add_argument(
@@ -99,12 +99,13 @@ def main() -> int:
     further = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
     if hasattr(bench, "RESUMES"):
         further = {"resume": options.resume}
-    for part in options.only or ():
+    only = [part.strip() for given in options.only or () for part in given.split(",")]
+    for part in only:
         if part not in bench.PARTS:
             parser.error(f"--only {part}: {_parts()}")
     figures: list[Figure] = []
     with interruptible():
-        for part in options.only or bench.PARTS:
+        for part in only or bench.PARTS:
             progress(f"== {part}")
             runs = options.runs or bench.DEFAULT_RUNS.get(part, bench.RUNS)
             measured = bench.PARTS[part](runs, progress, **further)
