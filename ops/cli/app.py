@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ops.cli.errors import ENVIRONMENT, CliError
+from ops.cli.errors import ENVIRONMENT, STOPPED, CliError
 from schemas.kafka.registry import RegistryError
 from schemas.process.settings import ConfigError
 from schemas.version import VERSION
@@ -37,7 +37,8 @@ breaks a link and shows the verdict. To use a cluster of your own: `broker run`
 (or --bootstrap), `topics apply`, then `agent`, `worker`, `skeleton run` and
 `localizer`; `doctor` says what is missing.
 
-Exit codes: 0 good, 1 a fault or a failed check was found, 2 usage, 3 environment.
+Exit codes: 0 good, 1 a fault or a failed check was found, 2 usage, 3 environment,
+4 an input is damaged, 5 an input lacks what an answer needs, 130 stopped by Ctrl-C.
 """
 
 
@@ -84,7 +85,7 @@ def main() -> None:
     except (RegistryError, ConnectionError) as error:
         _fail(str(error), ENVIRONMENT)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(STOPPED)
 
 
 def _fail(message: str, exit_code: int) -> None:

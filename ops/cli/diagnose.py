@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ops.cli import options
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, FOUND, INCOMPLETE, STOPPED, USAGE, CliError
 from ops.cli.recording import event_time
 from ops.cli.recording_output import Line, open_recording
 
@@ -36,7 +36,8 @@ def diagnose(
     Anomalies and verdicts that stand in the recording are not read: all is decided
     anew, with the [worker] and [localizer] tables of the config file. Each verdict is
     its last state with its candidates and evidence, and under `history` every
-    transition before. Exit code 1: there is a verdict, or a file is damaged.
+    transition before. Exit code 1: there is a verdict. 4: a file is damaged. 5: records
+    are missing without which faults stay unseen; a sentence says which.
 
     Example: skeletonhunter diagnose incident-42 --out verdicts.jsonl
     """
@@ -63,14 +64,22 @@ def diagnose(
                 to_ms=event_time(to, "--to"),
             )
         except DamageError as error:
-            raise CliError(str(error), FOUND) from error
+            raise CliError(str(error), DAMAGED) from error
         finally:
             line.end()
     verdicts = found.verdicts()
     if out is not None:
         _write(out, verdicts)
     _print(found, verdicts, out, as_json=as_json)
-    if source.damages or found.stopped or verdicts:
+    for lack in found.lacks:
+        typer.echo(f"skeletonhunter: {lack}", err=True)
+    if source.damages:
+        raise typer.Exit(DAMAGED)
+    if found.stopped:
+        raise typer.Exit(STOPPED)
+    if found.lacks:
+        raise typer.Exit(INCOMPLETE)
+    if verdicts:
         raise typer.Exit(FOUND)
 
 
@@ -98,6 +107,7 @@ def _print(
             "records": dict(found.records),
             "refused": dict(found.refused),
             "results": found.results,
+            "lacks": found.lacks,
             "stopped": found.stopped,
             "verdicts": verdicts,
         }

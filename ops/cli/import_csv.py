@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from ops.cli import options
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, STOPPED, USAGE, CliError
 from schemas.process.files import open_regular
 from schemas.version import VERSION
 
@@ -57,7 +57,7 @@ def import_csv(
         typer.Option("--probes-per-row", min=1, max=1000, help="Probes that a row sums up"),
     ] = 1,
     allow_bad: Annotated[
-        int, typer.Option("--allow-bad", min=0, help="Bad rows that are no reason for exit code 1")
+        int, typer.Option("--allow-bad", min=0, help="Bad rows that are no reason for exit code 4")
     ] = 0,
     cluster: Annotated[
         str | None,
@@ -72,7 +72,7 @@ def import_csv(
 
     Rows are put together by source and second. To probe.round.v1, or with --out
     into a recording that `replay` takes. Bad rows are named by line, column, value
-    and rule, counted and skipped; exit code 1 if there were more than --allow-bad.
+    and rule, counted and skipped; exit code 4 if there were more than --allow-bad.
     Traceroute rows are no probes and are only counted. docs/guide/recordings.md lists
     the columns.
 
@@ -104,8 +104,10 @@ def import_csv(
                 raise
             raise CliError(f"{out or file}: {error.strerror}") from error
     _print(report, columns, as_json=as_json)
-    if report.bad > allow_bad or report.stopped:
-        raise typer.Exit(FOUND)
+    if report.stopped:
+        raise typer.Exit(STOPPED)
+    if report.bad > allow_bad:
+        raise typer.Exit(DAMAGED)
 
 
 def _mapping(pairs: list[str]) -> dict[str, str]:

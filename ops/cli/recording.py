@@ -9,7 +9,7 @@ from uuid import uuid4
 import typer
 
 from ops.cli import options
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, FOUND, STOPPED, USAGE, CliError
 from ops.cli.recording_output import (
     Line,
     counted,
@@ -163,7 +163,7 @@ def replay(
     `replayed_from` are added. Live topics and groups are never touched: the prefix
     must be new, and not that of the config file. The topics stay afterwards unless
     --delete-after, and never expire. Of a damaged file everything before the damage
-    is replayed; exit code 1. With --run exit code 1 also if there is a verdict.
+    is replayed; exit code 4. With --run exit code 1 if there is a verdict.
 
     Example: skeletonhunter replay incident-42 --prefix review1. --run
     """
@@ -188,7 +188,11 @@ def replay(
         tables = _tables(config) if run else None
         report, verdicts = _replay(settings, source, request, tables, delete_after=delete_after)
     print_report(report, source, request.run_id, verdicts, as_json=as_json)
-    if source.damages or report.stopped or verdicts:
+    if source.damages:
+        raise typer.Exit(DAMAGED)
+    if report.stopped:
+        raise typer.Exit(STOPPED)
+    if verdicts:
         raise typer.Exit(FOUND)
 
 
@@ -242,7 +246,7 @@ def _replay(
         except (ChildDiedError, StalledError) as error:
             raise CliError(str(error)) from error
         except DamageError as error:
-            raise CliError(str(error), FOUND) from error
+            raise CliError(str(error), DAMAGED) from error
 
 
 def _shown(line: Line) -> "Callable[[Stand], None]":

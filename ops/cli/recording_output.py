@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, USAGE, CliError
 
 if TYPE_CHECKING:
     from ops.log.tail import Shown
@@ -97,7 +97,7 @@ def open_recording(folder: Path) -> "Source":
     except FileNotFoundError as error:
         raise CliError(f"{folder} holds no recording (no manifest.json)", USAGE) from error
     except DamageError as error:
-        raise CliError(str(error), FOUND) from error
+        raise CliError(str(error), DAMAGED) from error
     for damage in source.damages:
         typer.echo(f"skeletonhunter: {damage}; what stands before it is used", err=True)
     return source

@@ -2,6 +2,8 @@
 
 import sys
 
+from ops.cli.errors import STOPPED
+
 
 def main() -> None:
     """Run the command; exit code 130 after Ctrl-C."""
@@ -10,7 +12,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(STOPPED)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ops.cli import options
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, USAGE, CliError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +132,7 @@ def tail(
     """Print the records of a topic, decoded, one line each; Ctrl-C ends it.
 
     Reads beside everybody else: no consumer group, nothing committed. Records that
-    cannot be decoded are shown with their error; exit code 1 if there were any.
+    cannot be decoded are shown with their error; exit code 4 if there were any.
     With --json every line is one object: key, partition, offset, timestamp,
     headers, value; value_base64 and error where it could not be decoded.
 
@@ -174,7 +174,7 @@ def tail(
     if seen.undecodable:
         with contextlib.suppress(BrokenPipeError):
             typer.echo(f"{seen.undecodable} of {seen.printed} records undecodable", err=True)
-        raise typer.Exit(FOUND)
+        raise typer.Exit(DAMAGED)
 
 
 def _print(line: str) -> None:

@@ -1,7 +1,7 @@
 """Diagnoses a recording: the pipeline's own cores over its files, without a broker."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +30,14 @@ from streams.core.feed import LogMessage
 
 # Of messages that are made here and taken here.
 CODEC: Final = Codec()
+# Without these records faults stay unseen, or are wrong.
+NEEDED: Final[Mapping[Topic, str]] = {
+    PROBE_ROUND: "there is nothing to judge",
+    ENDPOINT: "which agent answers for a target is not known, and may be at fault for the network",
+    HEARTBEAT: "whether agents lived is not known, and faults at a single host stay unseen",
+    TOPOLOGY: "no component is known that could be at fault",
+    PATH_TRACE: "which cables and switches probes crossed is not known, and none is reported",
+}
 # What worker and localizer read, but not what they have written: verdicts are made anew.
 INPUTS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND, HEARTBEAT, PATH_TRACE, ENDPOINT, TASK, PINGLIST, TOPOLOGY, OVERLAY_FLOWS,
@@ -44,15 +52,25 @@ Progress = Callable[["Diagnosis"], None]
 class Diagnosis:
     """What was read, what it says, and how far the event time is.
 
-    `refused` counts records that were left out, by reason.
+    `refused` counts records that were left out, by reason. `used` counts the others.
     """
 
     records: Counter[str] = field(default_factory=Counter)
+    used: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     results: int = 0
     event_ms: int | None = None
     stopped: bool = False
     events: list[FaultEvent] = field(default_factory=list)
+
+    @property
+    def lacks(self) -> list[str]:
+        """What cannot be judged since there are no records of a topic, a sentence each."""
+        return [
+            f"no record of {topic.name} could be used: {why}"
+            for topic, why in NEEDED.items()
+            if not (self.used[topic.name] or self.stopped)
+        ]
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Return one document for each fault, in the order in which they were opened.
@@ -104,6 +122,7 @@ def diagnose(
         progress(found)
     found.events += run.finish()
     found.refused.update(run.refused)
+    found.used[PROBE_ROUND.name] = found.records[PROBE_ROUND.name] - sum(run.refused.values())
     return found
 
 
@@ -142,6 +161,7 @@ def _take(item: Item, run: DirectRun, found: Diagnosis) -> None:
     elif record is not None and getattr(record, topic.key_field) != key:
         found.refused["other_key"] += 1
     else:
+        found.used[topic.name] += record is not None
         run.consume_record(
             topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
         )

@@ -65,9 +65,9 @@ def test_to_kafka_and_to_a_recording_are_the_same(
 
 
 def test_bad_rows_decide_the_exit_code(kafka: KafkaSettings, tmp_path: Path) -> None:
-    """Bad rows are named and skipped; the code is 1 unless so many are allowed."""
+    """Bad rows are named and skipped; the code is 4 unless so many are allowed."""
     path = csv_file(tmp_path, bad=3)
-    for number, (allowed, expected) in enumerate([("2", 1), ("3", 0)]):
+    for number, (allowed, expected) in enumerate([("2", 4), ("3", 0)]):
         command = cli(
             kafka, "import-csv", str(path), "--out", str(tmp_path / f"r{number}"),
             "--allow-bad", allowed,

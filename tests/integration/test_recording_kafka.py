@@ -231,7 +231,7 @@ def test_replaying_a_damaged_recording_says_so(replay_kafka: KafkaSettings, tmp_
             "--speed", "max", "--json",
         )  # fmt: skip
         out, err = command.communicate(timeout=60)
-        assert command.returncode == 1, err
+        assert command.returncode == 4, err
         assert "probe.round.v1.avro: damaged at byte" in err
         report = json.loads(out)
         assert 0 < report["records"]["probe.round.v1"] < 22

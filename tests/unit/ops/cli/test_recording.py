@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from ops.cli import recording
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, USAGE, CliError
 
 # Nobody listens here; a command that got so far would fail with another code.
 NOWHERE = ["--bootstrap", "127.0.0.1:1"]
@@ -56,7 +56,7 @@ def test_a_damaged_manifest_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     error = refused("replay", str(tmp_path), "--prefix", "x.")
     assert "manifest.json: damaged" in str(error)
-    assert error.exit_code == FOUND
+    assert error.exit_code == DAMAGED
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A recording judged on a laptop says what the run that made it said."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from arena.simulation.world import World
 from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import Fabric, FabricShape
 from ops.cli.app import build
-from ops.cli.errors import USAGE, CliError
+from ops.cli.errors import INCOMPLETE, USAGE, CliError
+from ops.recording.diagnosis import NEEDED
 from ops.recording.export import export
 from ops.recording.writer import NotEmptyError
 from schemas.codec import to_datum
+from schemas.topics import ENDPOINT, HEARTBEAT
 from tests.unit.arena.worlds import at, cluster, loss, world
 
 LINK = "link:leaf:s0-r0--spine:1"
@@ -67,13 +70,33 @@ def test_bounds_and_json(recording: Path) -> None:
     assert said["results"] > 1000
 
 
+@pytest.mark.parametrize("topic", [topic.name for topic in NEEDED])
+def test_what_cannot_be_judged_is_said(recording: Path, tmp_path: Path, topic: str) -> None:
+    """Without the records that place a fault, no verdict is no all-clear."""
+    folder = tmp_path / "r"
+    shutil.copytree(recording, folder)
+    (folder / f"{topic}.avro").unlink()
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["topics"][topic]
+    path.write_text(json.dumps(manifest))
+    result = CliRunner().invoke(build(), ["diagnose", str(folder), "--json"])
+    assert result.exit_code == INCOMPLETE, result.output
+    said = json.loads(result.stdout)
+    assert bool(said["verdicts"]) is (topic in {ENDPOINT.name, HEARTBEAT.name})
+    (lack,) = said["lacks"]
+    assert lack.startswith(f"no record of {topic} could be used: ")
+    assert lack in result.stderr
+
+
 def test_records_that_cannot_count_are_left_out_and_counted(tmp_path: Path) -> None:
     """Of another cluster; the rest is judged."""
     export(world(4, on=cluster()), tmp_path / "r")
     manifest = tmp_path / "r" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"cluster": "w"', '"cluster": "other"'))
     result = CliRunner().invoke(build(), ["diagnose", str(tmp_path / "r"), "--json"])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == INCOMPLETE, result.output
+    assert "no record of probe.round.v1 could be used" in result.stderr
     said = json.loads(result.stdout)
     rounds = said["records"]["probe.round.v1"]
     assert said["refused"]["foreign"] == sum(said["records"].values())
