@@ -446,7 +446,10 @@ def _anomaly(topic: str) -> Iterator[Bound]:
     yield from _ids(topic, "src", "dst", "agent_id", "detector", "unit", least=0)
     yield from _numbers(topic, 0, 65_535, _FLOW, "flow")
     yield from _numbers(topic, -MAX_DOUBLE, MAX_DOUBLE, "finite", "value", "reference", "threshold")
-    yield from _numbers(topic, 0, MAX_COUNT, _TOTAL, "sent", "lost")
+    yield from _numbers(
+        topic, 0, MAX_COUNT, _TOTAL,
+        "sent", "lost", "prober_late", "prober_answers", "responder_late", "responder_answers",
+    )  # fmt: skip
     yield from _numbers(
         topic, 0, MAX_RTT_NS, _CLOCK, "rtt_p50_ns", "baseline_p50_ns", "host_delay_ns"
     )

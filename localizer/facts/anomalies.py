@@ -30,6 +30,9 @@ SKEWED_NS: Final = 5 * SECOND_NS
 BACKLOG_NS: Final = 60 * SECOND_NS
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
+# How many answers were late, of how many; (0, 0) where none was or it is not known.
+LateCount = tuple[int, int]
+NO_LATE: Final[LateCount] = (0, 0)
 
 
 # Not frozen, since that is slower to create and there are hundreds of thousands; never modified.
@@ -49,6 +52,9 @@ class Symptom:
         When it was last reported.
     over_ns
         When a brief cut ended; None if the anomaly is open.
+    prober_late, responder_late
+        Answers of the last seconds that the host of the prober, or of the target, held up for
+        long: of all their 5-tuples, when it was last reported.
     """
 
     kind: AnomalyKind
@@ -63,6 +69,8 @@ class Symptom:
     baseline_ns: int | None
     host_delay_ns: int | None
     over_ns: int | None = None
+    prober_late: LateCount = NO_LATE
+    responder_late: LateCount = NO_LATE
 
     @property
     def shift_ns(self) -> int | None:
@@ -74,6 +82,10 @@ class Symptom:
 
 def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
     return None if value is None or anomaly.unit != "ns" else round(value)
+
+
+def _late(late: int | None, answers: int | None) -> LateCount:
+    return (late, max(answers or 0, late)) if late else NO_LATE
 
 
 class OpenAnomalies:
@@ -157,6 +169,8 @@ class OpenAnomalies:
             rtt_ns=_nanoseconds(anomaly, anomaly.value),
             baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
+            prober_late=_late(anomaly.prober_late, anomaly.prober_answers),
+            responder_late=_late(anomaly.responder_late, anomaly.responder_answers),
         )
         kinds = self._open.get(key)
         if kinds is None:
@@ -258,5 +272,7 @@ class OpenAnomalies:
                 baseline_ns=None,
                 host_delay_ns=None,
                 over_ns=event_ns,
+                prober_late=known.prober_late,
+                responder_late=known.responder_late,
             )
         self.version += 1

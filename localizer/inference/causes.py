@@ -1,12 +1,12 @@
 """The candidate causes of bad observations, and their column numbers in the inference.
 
 A cause is a component of the network, or a source of noise that is not the network's fault: a busy
-prober, a stalled responder, a lost reply, a cluster-wide disturbance. Each cause is one column of
-the observation tables in `localizer.inference.tables`.
+prober, a stalled responder, a starved host, a lost reply, a cluster-wide disturbance. Each cause is
+one column of the observation tables in `localizer.inference.tables`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -23,6 +23,7 @@ class Reason(Enum):
     COMPONENT = "a component of the network is at fault"
     PROBER = "an agent is too busy to probe well"
     RESPONDER = "an agent is too busy to answer well"
+    STARVED = "late answers show that an agent's host lacks CPU"
     REPLY = "the reply is lost on a way that no trace shows"
     GLOBAL = "all is bad at once: this machine, this cluster"
 
@@ -57,6 +58,7 @@ class Columns:
     responders: dict[str, int]
     global_cause: int | None
     reply: int | None = None
+    starved: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, causes: list[Cause]) -> "Columns":
@@ -70,6 +72,7 @@ class Columns:
             found[Reason.RESPONDER],
             found[Reason.GLOBAL].get(""),
             found[Reason.REPLY].get(""),
+            found[Reason.STARVED],
         )
 
     def possible_columns(
@@ -93,6 +96,9 @@ class Columns:
             found.append(self.probers[prober])
         if responder is not None and responder in self.responders:
             found.append(self.responders[responder])
+        for agent in (prober, responder) if self.starved else ():
+            if agent in self.starved:
+                found.append(self.starved[agent])
         if self.global_cause is not None:
             found.append(self.global_cause)
         return tuple(found)

@@ -17,6 +17,7 @@ from localizer.inference.detection_lag import shown_by_now
 from localizer.inference.good_flows import GoodFlows
 from localizer.inference.observations import ResolvedFaults, flow_rows, hop_rows
 from localizer.inference.search import Problem
+from localizer.inference.starvation import StarvedAgent, starved_agents
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
@@ -62,6 +63,8 @@ LOG_PRIOR: Final = {
 NOISE_PRIOR: Final = {
     (AnomalyFamily.LOSS, Reason.PROBER): -7.0,
     (AnomalyFamily.LOSS, Reason.RESPONDER): -7.0,
+    # The evidence of late answers is added.
+    (AnomalyFamily.LOSS, Reason.STARVED): -7.0,
     (AnomalyFamily.LOSS, Reason.REPLY): -6.0,
     (AnomalyFamily.LOSS, Reason.GLOBAL): -9.0,
     (AnomalyFamily.LATENCY, Reason.PROBER): -4.5,
@@ -124,6 +127,8 @@ def gather(
     causes += [
         Cause.of(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
     ]
+    starved = starved_agents(bad) if family is AnomalyFamily.LOSS else {}
+    causes += [Cause.of(Reason.STARVED, a) for a in starved]
     open_count = sum(flow.open for flow in bad)
     replyless = sum(flow.replyless for flow in bad)
     if replyless and (known or replyless < REPLY_SHARE * len(bad)):
@@ -143,12 +148,12 @@ def gather(
             [
                 priors[cause.name] + _bonus(sources, family, cause.name, known, onset_ns)
                 if cause.reason is Reason.COMPONENT
-                else NOISE_PRIOR[family, cause.reason]
+                else _noise_prior(family, cause, starved)
                 for cause in causes
             ]
         ),
         blamable=np.ones(len(causes), dtype=np.bool_),
-        flows=flow_rows(replies, bad, column, unlisted),
+        flows=flow_rows(replies, bad, column, unlisted, starved),
         hops=hop_rows(
             sources,
             family,
@@ -191,6 +196,11 @@ def _bonus(
     if name in known:
         return KNOWN_BONUS
     return STATE_BONUS if sources.states.fresh(name, family, onset_ns) else 0.0
+
+
+def _noise_prior(family: AnomalyFamily, cause: Cause, starved: dict[str, StarvedAgent]) -> float:
+    prior = NOISE_PRIOR[family, cause.reason]
+    return prior + starved[cause.name].evidence if cause.reason is Reason.STARVED else prior
 
 
 def _excluded(

@@ -78,12 +78,26 @@ class GoodFlows:
             if found:
                 numbers, places = np.array(found).T
                 of[numbers] = places
+        # An agent's prober and its responder are one starved host.
+        starved = np.full(len(of), width)
+        for known in self._ends():
+            for name, place in column.starved.items():
+                if name in known:
+                    starved[known[name]] = place
         counts = np.zeros(width + 1)
-        used = np.flatnonzero(of < width)
-        counts[of[used]] = self.crossing[used]
+        for columns in (of, starved) if column.starved else (of,):
+            used = np.flatnonzero(columns < width)
+            np.add.at(counts, columns[used], self.crossing[used])
         if column.global_cause is not None:
             counts[column.global_cause] = self.total
-        return GoodRows(self, of, counts[:-1], lag, column.global_cause)
+        return GoodRows(
+            self,
+            of,
+            counts[:-1],
+            lag,
+            column.global_cause,
+            starved=starved if column.starved else None,
+        )
 
     def _ends(self) -> tuple[dict[str, int], dict[str, int]]:
         return self.index.probers, self.index.responders
@@ -93,7 +107,14 @@ class GoodRows:
     """Good 5-tuples that a table has not listed yet; implements `tables.UnlistedRows`."""
 
     def __init__(
-        self, good: GoodFlows, columns: Int64s, counts: Floats, lag: float, everything: int | None
+        self,
+        good: GoodFlows,
+        columns: Int64s,
+        counts: Floats,
+        lag: float,
+        everything: int | None,
+        *,
+        starved: Int64s | None,
     ) -> None:
         self.total = good.total
         self.lag = lag
@@ -102,6 +123,8 @@ class GoodRows:
         self._waiting = good.mask.copy()
         self._columns = columns
         self._everything = everything
+        # The starved host of each of the index's numbers; None without one.
+        self._starved = starved
         # The index's number of each column; `NOTHING` where the index does not know the cause.
         self._numbers = np.full(len(counts) + 1, NOTHING)
         self._numbers[columns] = np.arange(len(columns))
@@ -116,11 +139,17 @@ class GoodRows:
         if column == self._everything:
             places = np.flatnonzero(self._waiting)
         else:
-            places = self.index.rows_with(int(self._numbers[column]))
+            numbers = [int(self._numbers[column])]
+            if self._starved is not None:
+                numbers += np.flatnonzero(self._starved == column).tolist()
+            places = np.concatenate([self.index.rows_with(number) for number in numbers])
             places = places[self._waiting[places]]
         self._waiting[places] = False
         self.total -= len(places)
-        rows = self._columns[self.index.rows[places]]
+        numbered = self.index.rows[places]
+        rows = self._columns[numbered]
+        if self._starved is not None:
+            rows = np.concatenate([rows, self._starved[numbered[:, :CROSSED]]], axis=1)
         if self._everything is not None:
             more = np.full((len(rows), 1), self._everything)
             rows = np.concatenate([rows, more], axis=1)

@@ -18,6 +18,7 @@ from localizer.facts.inputs import Sources
 from localizer.facts.liveness import ONSET_SLACK_NS
 from localizer.inference.causes import Columns, PossibleColumns
 from localizer.inference.good_flows import GoodRows
+from localizer.inference.starvation import StarvedAgent, explains
 from localizer.inference.tables import Block, PossibleCrossings, PossibleGroups, Table
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
 from localizer.network.paths import PathBook
@@ -172,8 +173,13 @@ def flow_rows(
     bad: list[BadFlow],
     column: Columns,
     unlisted: GoodRows,
+    starved: dict[str, StarvedAgent],
 ) -> Table:
-    """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted."""
+    """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted.
+
+    A bad one that a starved agent probes or answers crosses that cause only if it loses no more
+    than late answers explain.
+    """
     width = len(unlisted.counts)
     places = np.array(
         [-1 if f.passed_before else unlisted.index.row_of(f.key, f.components) for f in bad]
@@ -184,23 +190,34 @@ def flow_rows(
         bad=np.ones(len(bad), np.bool_),
         weight=np.array(_weights(bad)),
         lag=np.full(len(bad), unlisted.lag),
-        crossed=_crossed(bad, places, column, unlisted),
+        crossed=_crossed(bad, places, column, unlisted, starved),
         group=group,
         chances=chances,
         unlisted=unlisted,
     )
 
 
-def _crossed(bad: list[BadFlow], places: Int64s, column: Columns, unlisted: GoodRows) -> Int64s:
+def _crossed(
+    bad: list[BadFlow],
+    places: Int64s,
+    column: Columns,
+    unlisted: GoodRows,
+    starved: dict[str, StarvedAgent],
+) -> Int64s:
     """Return the columns of bad 5-tuples, (bad, w), padded; `places` as in `possible_groups`."""
     width = len(unlisted.counts)
-    found = np.full((len(bad), 4), width)
+    found = np.full((len(bad), 6 if starved else 4), width)
     found[:, 0] = [column.probers.get(f.prober, width) for f in bad]
     found[:, 1] = [column.responders.get(f.responder or "", width) for f in bad]
     if column.reply is not None:
         found[[row for row, f in enumerate(bad) if f.replyless], 2] = column.reply
     if column.global_cause is not None:
         found[:, 3] = column.global_cause
+    if starved:
+        found[:, 4:] = [
+            [width if agent is None else column.starved[agent] for agent in explains(starved, flow)]
+            for flow in bad
+        ]
     others = np.flatnonzero(places < 0).tolist()
     parts = {row: column.certain_columns(certain_components(bad[row]), "", None) for row in others}
     same = unlisted.columns_of(places[places >= 0])

@@ -102,6 +102,8 @@ def _hits(cause: Cause, flow: BadFlow) -> bool:
             return cause.name == flow.prober
         case Reason.RESPONDER:
             return cause.name == flow.responder
+        case Reason.STARVED:
+            return cause.name in (flow.prober, flow.responder)
         case Reason.REPLY:
             return flow.replyless
         case _:

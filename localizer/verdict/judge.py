@@ -65,7 +65,7 @@ class Judge:
         others
             Other components that are at fault at the same time.
         """
-        if not case.open or case.cause.reason in (Reason.GLOBAL, Reason.REPLY):
+        if not case.open or case.cause.reason in (Reason.GLOBAL, Reason.REPLY, Reason.STARVED):
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is AnomalyFamily.LOSS:

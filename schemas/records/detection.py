@@ -66,3 +66,7 @@ class Anomaly:
     baseline_p50_ns: int | None = None
     host_delay_ns: int | None = None
     producer_version: str | None = None
+    prober_late: int | None = None
+    prober_answers: int | None = None
+    responder_late: int | None = None
+    responder_answers: int | None = None

@@ -25,7 +25,8 @@ from streams.columns.slots import MOST
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from streams.core.clock import MAX_GAP_NS
 from streams.detectors.connectivity import CUT
-from streams.detectors.recent import OUTAGE_PROBES, SLOTS
+from streams.detectors.late_answers import LATE_NS
+from streams.detectors.recent import HOST_DELAYS, OUTAGE_PROBES, SLOTS
 
 # Most open windows at a time that have slots; windows of a second may have more, which are rare.
 OPEN_WINDOWS: Final = 4
@@ -57,6 +58,7 @@ _TRANSPORT: Final = int(Item.TRANSPORT)
 _OK: Final = int(Item.OK)
 _VALUES: Final = int(Item.VALUES)
 _RTT_NS: Final = _VALUES + ROUND_TRIP
+_PROBER_NS, _RESPONDER_NS = (_VALUES + quantity for _, quantity in HOST_DELAYS)
 
 # Places of `now`, the kernel's clock and counts.
 ARRIVAL_NS: Final = 0
@@ -97,7 +99,7 @@ class Bounds(NamedTuple):
 
 
 class RecentArrays(NamedTuple):
-    """The arrays of `streams.detectors.recent`: by row; the last three by second and row."""
+    """The arrays of `streams.detectors.recent`: by row; the last four by second and row or host."""
 
     last_ns: NDArray[np.int64]
     transport: NDArray[np.int8]
@@ -106,9 +108,12 @@ class RecentArrays(NamedTuple):
     last_round: NDArray[np.int64]
     probes: NDArray[np.int32]
     losses: NDArray[np.int32]
+    prober: NDArray[np.int32]
+    responder: NDArray[np.int32]
     sampled: NDArray[np.uint16]
     sent: NDArray[np.uint16]
     lost: NDArray[np.uint16]
+    late: NDArray[np.uint16]
 
 
 class SlotArrays(NamedTuple):
@@ -336,6 +341,7 @@ def _advance(now: NDArray[np.int64], head_s: int, recent: RecentArrays) -> None:
         recent.sampled[slot, :] = 0
         recent.sent[slot, :] = 0
         recent.lost[slot, :] = 0
+        recent.late[slot, :] = 0
     now[HEAD_S] = head_s
 
 
@@ -386,6 +392,11 @@ def _count(
         recent.sent[slot, row] += 1
         if lost_here:
             recent.lost[slot, row] += 1
+        else:
+            if items[_PROBER_NS, place] >= LATE_NS:
+                recent.late[slot, recent.prober[row]] += 1
+            if items[_RESPONDER_NS, place] >= LATE_NS:
+                recent.late[slot, recent.responder[row]] += 1
         sampled = False
         if recent.last_round[row] == serial:
             # The first of this row; for its others the number differs now.

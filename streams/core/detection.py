@@ -36,6 +36,7 @@ from streams.detectors.base import (
     ResultBatch,
     WindowDetector,
 )
+from streams.detectors.late_answers import Side
 from streams.detectors.recent import RecentProbes
 
 # Windows that detectors observe at a time: their intermediate arrays stay in the caches.
@@ -252,12 +253,28 @@ class Detection:
         row = self._recent.flows.find(key)
         return NEVER_NS if row is None else int(self._recent.flows["last_ns"][row])
 
+    def _late_answers(self, key: FlowKey) -> dict[str, int]:
+        """Return the fields of a record on answers that prober or responder held up."""
+        found: dict[str, int] = {}
+        row = self._recent.flows.find(key)
+        if row is None:
+            return found
+        for side in Side:
+            late, answers = self._recent.late_counts(row, side)
+            if late:
+                found[f"{side.value}_late"] = late
+                found[f"{side.value}_answers"] = answers
+        return found
+
     def _record(self, detector: Detector, decision: Decision) -> Anomaly:
         anomaly, state, event_at = decision.anomaly, decision.state, decision.event_ns // US_NS
         if state is AnomalyState.ONSET:
             self._onsets.add((anomaly.key, detector.kind))
         agent, src, dst, flow = anomaly.key
         evidence = anomaly.evidence
+        held_up = {}
+        if isinstance(detector, ProbeDetector) and state is not AnomalyState.CLEARED:
+            held_up = self._late_answers(anomaly.key)
         return Anomaly(
             cluster=self._cluster,
             anomaly_id=anomaly_identity(
@@ -283,4 +300,5 @@ class Detection:
             baseline_p50_ns=evidence.baseline_p50_ns,
             host_delay_ns=evidence.host_delay_ns,
             producer_version=VERSION,
+            **held_up,
         )

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Int64s
 from schemas.units import SECOND_NS
+from streams.columns.quantities import QUANTITIES
 from streams.columns.rounds import NEVER_NS, TRANSPORT_CODES, FlowKey, RoundColumns
 from streams.columns.table import Column, Table
+from streams.detectors.late_answers import LATE_NS, LATE_SPAN_S, LateAnswers, Side
 
 # Length of the rings in seconds, and of all tests on them.
 RING_S: Final = 60
@@ -28,6 +30,12 @@ SortKey = tuple[str, str, int, str]
 FEW_NEW: Final = 0.01
 Ring = NDArray[np.uint16]
 RINGS: Final = ("sampled", "sent", "lost")
+_FIELDS: Final = [quantity.field for quantity in QUANTITIES]
+# Columns of `RecentProbes.flows` with a host's number, and the quantity that is its delay.
+HOST_DELAYS: Final = (
+    ("prober", _FIELDS.index("prober_delay_ns")),
+    ("responder", _FIELDS.index("responder_delay_ns")),
+)
 
 
 class RecentProbes:
@@ -54,8 +62,14 @@ class RecentProbes:
                 # The 5-tuple's probes and losses in that round.
                 "probes": Column(np.int32, 0),
                 "losses": Column(np.int32, 0),
+                # Numbers of its agent and of its target in `late_answers`.
+                "prober": Column(np.int32, 0),
+                "responder": Column(np.int32, 0),
             }
         )
+        self.late_answers = LateAnswers(SLOTS)
+        # (late, all) answers of hosts, by number, as of the second in front.
+        self._late_counts: tuple[int, dict[int, tuple[int, int]]] = 0, {}
         # By second first: the 5-tuples of a round lie side by side, and so does what a new
         # second clears.
         # Nobody probes a 5-tuple 65,536 times in a second; who claims it is counted from 0 again.
@@ -103,7 +117,7 @@ class RecentProbes:
         if steps <= 0:
             return
         fresh = [second % SLOTS for second in range(head_s - steps + 1, head_s + 1)]
-        for ring in self.rings.values():
+        for ring in (*self.rings.values(), self.late_answers.ring):
             ring[fresh] = 0
         self.head_s = head_s
 
@@ -118,6 +132,10 @@ class RecentProbes:
         sample = self._single_samples(rows) if once else self._samples(rows, lost)
         _count(self.rings["sent"][slot], rows, once=once)
         _count(self.rings["sampled"][slot], rows[sample], once=once)
+        for host, quantity in HOST_DELAYS:
+            late = (columns.values[quantity] >= LATE_NS) & columns.ok
+            if late.any():
+                self.late_answers.count(slot, flows[host][rows[late]])
         if lost.any():
             _count(self.rings["lost"][slot], rows[lost], once=once)
             for index in np.flatnonzero(sample & lost).tolist():
@@ -155,6 +173,27 @@ class RecentProbes:
         slots = self._slots(span_s)
         return int(self.rings["sent"][slots, row].sum()), int(self.rings["lost"][slots, row].sum())
 
+    def late_counts(self, row: int, side: Side) -> tuple[int, int]:
+        """Return the (late, all) answers of a 5-tuple's prober or responder in the last seconds.
+
+        Those of all its 5-tuples together. Without late ones none are counted.
+        """
+        number = int(self.flows[side.value][row])
+        if self._late_counts[0] != self.head_s:
+            self._late_counts = self.head_s, {}
+        known = self._late_counts[1]
+        if number not in known:
+            slots = self._slots(LATE_SPAN_S + 1)[:-1]
+            late, answers = self.late_answers.late(slots, number), 0
+            if late:
+                # Those of free rows, too: they have sent nothing.
+                alike = np.flatnonzero(self.flows[side.value] == number)
+                where = np.ix_(np.array(slots), alike)
+                sent, lost = (int(self.rings[name][where].sum()) for name in ("sent", "lost"))
+                answers = max(sent - lost, late)
+            known[number] = late, answers
+        return known[number]
+
     def clean_probes(self, row: int) -> int:
         """Return how many first probes came since the second of the last counted loss."""
         losses = self._losses.get(row)
@@ -180,6 +219,12 @@ class RecentProbes:
             del self._paths[path]
             if rest:
                 self._paths[path] = rest
+        if gone:
+            kept = self.flows.rows()
+            self.late_answers.keep_only(
+                np.union1d(self.flows["prober"][kept], self.flows["responder"][kept])
+            )
+            self._late_counts = self.head_s, {}
         return gone
 
     def rank(self, rows: Int64s) -> Int64s:
@@ -206,6 +251,8 @@ class RecentProbes:
         agent, src, dst, flow = key
         # Each name is that of many 5-tuples.
         row = self.flows.row((intern(agent), intern(src), intern(dst), flow))
+        self.flows["prober"][row] = self.late_answers.number(Side.PROBER, agent)
+        self.flows["responder"][row] = self.late_answers.number(Side.RESPONDER, dst)
         self._new.append(row)
         if self.flows.capacity > self.rings["sent"].shape[1]:
             for name, ring in self.rings.items():

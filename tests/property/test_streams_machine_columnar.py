@@ -92,7 +92,7 @@ def test_worlds_of_some_agents(
     log: list[tuple[float, Datum]] = []
     for n in range(4):
         world = World(seed=seed % 1000 + n, agent=f"agent-h{n}", base_loss=loss, flows=2 + n % 2,
-                      faults=faults if n == 0 else [])  # fmt: skip
+                      late=late, faults=faults if n == 0 else [])  # fmt: skip
         for second, datum in enumerate(world.rounds(110)):
             if n == 3 and 20 <= second < 100 - seed % 30:
                 continue

@@ -188,6 +188,7 @@ worlds = st.fixed_dictionaries(
         "agents": st.integers(1, 3),
         "loss": st.sampled_from([0.1, 0.5, 1.0]),
         "confirm": st.sampled_from([0, 2]),
+        "late": st.sampled_from([0.0, 0.05]),
         "window_s": st.sampled_from(list(SMALL)),
     }
 )
@@ -208,6 +209,7 @@ def make_log(world: dict[str, Any], seconds: int) -> Log:
         made = World(
             seed=world["seed"] + agent, agent=f"agent-{agent}", flows=2, faults=faults,
             base_loss=world["base_loss"], confirm=world["confirm"],
+            late=world["late"],
         )  # fmt: skip
         log += made.rounds(seconds)
     gap_at = int(rng.integers(100, seconds))

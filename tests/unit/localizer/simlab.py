@@ -49,6 +49,8 @@ CLUSTER = "lab"
 START = 1_700_000_000 * SECOND_NS
 PARTITIONS = 4
 TIMEOUT = 250 * MS_NS
+# A packet that comes while a starved process is off the CPU waits for what is left of that time.
+PAUSE = 500 * MS_NS
 TRACE_GAP = 10 * SECOND_NS
 # Silence after which the worker says that a partition is idle.
 IDLE = 2 * SECOND_NS
@@ -62,7 +64,8 @@ class Effects:
 
     `links`: link id → (loss, added delay in ns); `off`: nodes; `dead`: agents;
     `deaf`: agents that do not answer; `slow`: agent → delay of its own as a prober, in ns;
-    `noise`: loss of any probe; `load`: factor on every round trip.
+    `starved`: agent → share of the packets that its process, off the CPU for `PAUSE` again and
+    again, holds up; `noise`: loss of any probe; `load`: factor on every round trip.
     """
 
     links: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Effects:
     dead: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
     slow: dict[str, int] = field(default_factory=dict)
+    starved: dict[str, float] = field(default_factory=dict)
     noise: float = 0.0
     load: float = 1.0
 
@@ -303,7 +307,11 @@ class SimLab:
             offset = place * 300 * MS_NS // max(1, len(targets))
             for attempt in range(3):
                 rtt = self._probe(a, b, flow)
-                results.append(self._result(a, b, flow, offset + attempt * TIMEOUT, rtt))
+                held = self._held_up(a.agent_id), self._held_up(b.agent_id)
+                if sum(held) >= TIMEOUT:
+                    rtt = None
+                offset_ns = offset + attempt * TIMEOUT
+                results.append(self._result(a, b, flow, offset_ns, rtt=rtt, held=held))
                 if rtt is not None:
                     break
             key = (a.endpoint_id, b.endpoint_id, flow)
@@ -323,14 +331,26 @@ class SimLab:
         results.sort(key=lambda r: (r["sent_offset_ns"], r["src"], r["dst"], r["flow"]))
         self._publish_round(agent, results)
 
+    def _held_up(self, agent: str) -> int:
+        """Return for how long a starved agent's process holds up a packet, ns."""
+        share = self.effects.starved.get(agent, 0.0)
+        return self.rng.randrange(PAUSE) if share and self.rng.random() < share else 0
+
     def _result(
-        self, a: EndpointSpec, b: EndpointSpec, flow: int, offset: int, rtt: int | None
+        self,
+        a: EndpointSpec,
+        b: EndpointSpec,
+        flow: int,
+        offset: int,
+        *,
+        rtt: int | None,
+        held: tuple[int, int],
     ) -> dict[str, Any]:
         return {
             "src": a.endpoint_id, "dst": b.endpoint_id, "flow": flow, "sent_offset_ns": offset,
             "transport": "UDP", "status": "TIMEOUT" if rtt is None else "OK", "rtt_ns": rtt,
-            "prober_delay_ns": 10_000 + self.effects.slow.get(a.agent_id, 0),
-            "responder_delay_ns": None if rtt is None else 10_000, "clock": "KERNEL",
+            "prober_delay_ns": 10_000 + self.effects.slow.get(a.agent_id, 0) + held[0],
+            "responder_delay_ns": None if rtt is None else 10_000 + held[1], "clock": "KERNEL",
         }  # fmt: skip
 
     def _publish_round(self, agent: str, results: list[dict[str, Any]]) -> None:
@@ -356,8 +376,12 @@ class SimLab:
         hops: list[TraceHop] = []
         for index in range(len(way)):
             node = way[index]
-            if node == dst.endpoint_id:
+            if self._held_up(src.agent_id) >= TIMEOUT:
+                rtt = None
+            elif node == dst.endpoint_id:
                 rtt = self._probe(src, dst, flow)
+                if self._held_up(dst.agent_id) >= TIMEOUT:
+                    rtt = None
             else:
                 rtt = self._cross(way[: index + 1], found.links)
                 if rtt is not None:

@@ -44,6 +44,7 @@ def result(
     *,
     transport: str = "UDP",
     host_ns: int | None = None,
+    responder_ns: int = 20_000,
 ) -> Datum:
     """Return one result; `rtt_ns` None: timed out."""
     return {
@@ -55,7 +56,7 @@ def result(
         "status": "TIMEOUT" if rtt_ns is None else "OK",
         "rtt_ns": rtt_ns,
         "prober_delay_ns": host_ns,
-        "responder_delay_ns": None if rtt_ns is None else 20_000,
+        "responder_delay_ns": None if rtt_ns is None else responder_ns,
         "clock": "KERNEL",
     }
 
@@ -100,7 +101,8 @@ class World:
     """One agent's probes of some targets, a second apart, with the given faults.
 
     Round trips are log-normal around `median_ns`; a share `tail` of them has a
-    Pareto excess as a busy machine gives. A lost probe is re-probed twice.
+    Pareto excess as a busy machine gives. A lost probe is re-probed twice. A share `late` of the
+    probes is held up by the prober, and as many by the target.
     """
 
     seed: int = 0
@@ -113,6 +115,7 @@ class World:
     base_loss: float = 0.0
     confirm: int = 2
     transport: str = "UDP"
+    late: float = 0.0
     faults: list[Fault] = field(default_factory=list)
 
     def rounds(self, seconds: int, start_s: int = START_S) -> Iterator[Datum]:
@@ -132,13 +135,19 @@ class World:
                     results.append(
                         result(
                             f"{self.agent}/r0", f"t{target}/r0", flow, at, rtt,
-                            transport=self.transport,
+                            transport=self.transport, **self._delays(rng),
                         )
                     )  # fmt: skip
                     if rtt is not None:
                         break
         results.sort(key=lambda r: int(r["sent_offset_ns"]))
         return round_datum(results, (start_s + second) * SECOND_NS, second, agent=self.agent)
+
+    def _delays(self, rng: np.random.Generator) -> dict[str, int]:
+        if not self.late:
+            return {}
+        held = np.where(rng.random(2) < self.late, 200_000_000, 20_000)
+        return {"host_ns": int(held[0]), "responder_ns": int(held[1])}
 
     def _rtt(self, rng: np.random.Generator, second: int, target: int, flow: int) -> int | None:
         delay, loss = 0, self.base_loss

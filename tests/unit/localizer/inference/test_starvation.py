@@ -1,0 +1,69 @@
+"""Which agents lack CPU, and which losses that explains."""
+
+from localizer.facts.anomalies import NO_LATE, LateCount, Symptom
+from localizer.facts.bad_flows import BadFlow
+from localizer.inference.starvation import MOST_EVIDENCE, explains, starved_agents
+from schemas.enums import AnomalyKind
+
+
+def bad(
+    prober: str,
+    responder: str,
+    *,
+    lost: int,
+    sent: int = 20,
+    prober_late: LateCount = NO_LATE,
+    responder_late: LateCount = NO_LATE,
+) -> BadFlow:
+    """Return a 5-tuple that lost so many of its probes."""
+    symptom = Symptom(
+        kind=AnomalyKind.LOSS, agent_id=prober, onset_ns=0, onset_at=0, seen_ns=0, last_ns=0,
+        sent=sent, lost=lost, rtt_ns=None, baseline_ns=None, host_delay_ns=None,
+        prober_late=prober_late, responder_late=responder_late,
+    )  # fmt: skip
+    key = (f"{prober}/r0", f"{responder}/r0", 0)
+    return BadFlow(
+        key=key, symptoms=(symptom,), components=(), prober=prober, responder=responder, open=True
+    )
+
+
+def test_late_answers_show_a_starved_prober_and_responder() -> None:
+    """Each by the reports on its side; the other ends are not starved."""
+    flows = [
+        bad("a", "b", lost=2, prober_late=(12, 600)),
+        bad("c", "a", lost=2, responder_late=(3, 100)),
+    ]
+    found = starved_agents(flows)
+    assert set(found) == {"a"}
+    assert [explains(found, flow) for flow in flows] == [("a", None), (None, "a")]
+
+
+def test_few_late_answers_among_many_are_usual() -> None:
+    """A count says little without the answers that it is of."""
+    assert starved_agents([bad("a", "b", lost=2, prober_late=(3, 50_000))]) == {}
+    assert starved_agents([bad("a", "b", lost=2, prober_late=(2, 10))]) == {}
+    assert set(starved_agents([bad("a", "b", lost=2, prober_late=(3, 300))])) == {"a"}
+
+
+def test_reports_of_one_pool_count_once() -> None:
+    """However many 5-tuples repeat them."""
+    one = starved_agents([bad("a", "b", lost=2, prober_late=(3, 600))])
+    many = starved_agents([bad("a", f"b{n}", lost=2, prober_late=(3, 600)) for n in range(50)])
+    assert one == many
+
+
+def test_more_losses_than_lateness_explains_have_another_cause() -> None:
+    """Two late answers of a hundred explain a loss of a tenth, and no cut."""
+    late = (12, 600)
+    few, cut = bad("a", "b", lost=3, prober_late=late), bad("a", "c", lost=20, prober_late=late)
+    found = starved_agents([few, cut])
+    assert 0.08 < found["a"].prober_share < 0.15
+    assert explains(found, few) == ("a", None)
+    assert explains(found, cut) == (None, None)
+
+
+def test_evidence_is_bounded() -> None:
+    """No count of late answers excuses everything."""
+    found = starved_agents([bad("a", "b", lost=2, prober_late=(5_000, 10_000))])
+    assert found["a"].evidence == MOST_EVIDENCE
+    assert found["a"].prober_share < 1.0
