@@ -270,7 +270,7 @@ def test_restart_knows_what_began_before_a_long_silence_and_was_told_after_it() 
     """The first record of an anomaly is for a time that a restart does not look back to."""
     world = {
         "seed": 1533021230, "disorder": 0, "base_loss": 0, "gap_s": 90, "agents": 3, "loss": 1.0,
-        "confirm": 2, "window_s": 5,
+        "confirm": 2, "window_s": 5, "late": 0.0,
     }  # fmt: skip
     log, config = make_log(world, 300), SMALL[5]
     outputs, points = undisturbed(config, log, range(592, 602))
