@@ -55,6 +55,10 @@ TASKS: Final = 50_000
 ROUNDS: Final = 150
 RESULTS: Final = 10_000
 
+# Residents live on after the flood is forgotten: a worker that rebuilt its partitions reads their
+# long-term windows beside its work, and lets go of them when the next windows close.
+AFTERWARDS_S: Final = 240
+
 # What the caps allow (docs/guide/sizing.md), and what is on its way: a client's queue of 64 MiB,
 # and records that wait for the next progress mark.
 ON_THE_WAY_BYTES: Final = 160e6
@@ -322,6 +326,8 @@ def measure(flood: type[Flood], bootstrap: str, folder: Path, share: float = 1.0
             life.run(part)
             settle()
             life.leave(part)
+            settle()
+            life.pass_time(AFTERWARDS_S)
             after = settle()
             peak = process_cost.memory(pid).peak_bytes
     return Held(peak - before, after - before)
