@@ -32,7 +32,7 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from schemas.topics import Topic
 from schemas.units import MS_NS
 
@@ -135,7 +135,7 @@ class Reader:
             On an error that does not pass.
         """
         good = []
-        for message in self._consumer.consume(BATCH, POLL_S):
+        for message in reported_once(cimpl, self._consumer.consume(BATCH, POLL_S)):
             error = message.error()
             place = (str(message.topic()), int(message.partition() or 0))
             if error is None or step_over(cimpl, self._consumer, self._settings, message):

@@ -21,7 +21,7 @@ from ops.log.timespan import Bound
 from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, reader_options
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 
 REQUEST_TIMEOUT_S: Final = 10.0
 BATCH: Final = 1_000
@@ -168,7 +168,7 @@ class LogReader:
     def batch(self, timeout_s: float) -> list[tuple[Place, Entry]]:
         """Return what came within the time, at most a thousand records; see `ended`."""
         entries: list[tuple[Place, Entry]] = []
-        for message in self._consumer.consume(BATCH, timeout_s):
+        for message in reported_once(cimpl, self._consumer.consume(BATCH, timeout_s)):
             place = (message.topic() or "", message.partition() or 0)
             error = message.error()
             if error is None or step_over(cimpl, self._consumer, self._settings, message):

@@ -13,7 +13,7 @@ from schemas.kafka.clients import METADATA_TIMEOUT_S, ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
 from schemas.kafka.registry import codec_for
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from schemas.topics import Topic
 
 BATCH: Final = 500
@@ -82,7 +82,7 @@ class Watch:
 
     def poll(self, timeout_s: float = 0.1) -> Iterator[WatchedRecord]:
         """Yield what has come within the timeout."""
-        for message in self._consumer.consume(BATCH, timeout_s):
+        for message in reported_once(cimpl, self._consumer.consume(BATCH, timeout_s)):
             error = message.error()
             if error is not None and not step_over(cimpl, self._consumer, self._settings, message):
                 if error.code() == KafkaError._PARTITION_EOF or error.retriable():

@@ -12,7 +12,7 @@ from probers.lists.inbox import Record
 from probers.publish import kafka_client
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 
@@ -102,7 +102,8 @@ class TopicReader:
         except self._client.KafkaException as error:
             self._say("consumer.error", error=error)
             return []
-        return [record for m in messages if (record := self._record(m)) is not None]
+        reported = reported_once(self._client, messages)
+        return [record for m in reported if (record := self._record(m)) is not None]
 
     def reread(self, topic: Topic) -> None:
         """Read a topic from its beginning again."""

@@ -19,7 +19,7 @@ from confluent_kafka import (
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from schemas.topics import Topic
 
 Answer = TypeVar("Answer")
@@ -144,7 +144,7 @@ def read_to_end(
     waiting = {(place.topic, place.partition) for place in starts}
     consumer.assign(starts)
     while waiting:
-        for message in consumer.consume(READ_BATCH, READ_POLL_S):
+        for message in reported_once(cimpl, consumer.consume(READ_BATCH, READ_POLL_S)):
             error = message.error()
             if error is None or step_over(cimpl, consumer, settings, message):
                 yield message

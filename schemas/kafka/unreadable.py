@@ -7,6 +7,7 @@ may write to a topic could so stop everybody who reads it.
 No client is imported here: the agent loads only the compiled part of it.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from schemas.kafka.connection import KafkaSettings
@@ -20,6 +21,23 @@ RETRY_MS: Final = 1
 
 class NoAnswerError(Exception):
     """The broker did not tell where a batch ends."""
+
+
+def reported_once(client: Any, messages: Iterable[Any]) -> Iterator[Any]:
+    """Yield what one call of `consume` returned, each unreadable batch once.
+
+    The client asks for such a batch again every `fetch.error.backoff.ms` until `step_over` has
+    moved it on, so one call can return the same report several times.
+    """
+    reported = set()
+    for message in messages:
+        error = message.error()
+        if error is not None and error.code() == client.KafkaError._BAD_COMPRESSION:
+            place = (message.topic(), message.partition(), message.offset())
+            if place in reported:
+                continue
+            reported.add(place)
+        yield message
 
 
 def step_over(client: Any, consumer: Any, settings: KafkaSettings, message: Any) -> bool:

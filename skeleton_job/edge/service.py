@@ -33,7 +33,7 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
 from schemas.process.refusals import RefusalLog
@@ -120,7 +120,7 @@ class Service:
         next_counts_s = time.monotonic() + COUNTS_EVERY_S
         refusals = RefusalLog(self.log)
         while not self._stopping:
-            for message in consumer.consume(BATCH, POLL_S):
+            for message in reported_once(cimpl, consumer.consume(BATCH, POLL_S)):
                 self._take(consumer, message, outbox)
             if self._ready:
                 self._take_answers(inferring, outbox)

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from schemas import topics
 from schemas.kafka.clients import PASSING
 from schemas.kafka.options import consumer_options
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
@@ -124,7 +124,8 @@ class RoundConsumer:
             raise SessionLostError("a partition was taken and given back at once")
         if self._lost_at is not None and time.monotonic() - self._lost_at > self._rejoin_s:
             raise SessionLostError(f"lost its partitions, got none for {self._rejoin_s:.0f} s")
-        good = [m for m in messages if m.error() is None or self._passes(m)]
+        reported = reported_once(cimpl, messages)
+        good = [m for m in reported if m.error() is None or self._passes(m)]
         return self._batch(good) if good else None
 
     def commit(self, offsets: list[TopicPartition], wait: bool) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import (
 from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
-from schemas.kafka.unreadable import step_over
+from schemas.kafka.unreadable import reported_once, step_over
 from streams.edge.errors import SessionLostError
 from streams.edge.publisher import CLIENT_LOG
 
@@ -103,7 +103,7 @@ class LogReader:
         try:
             while True:
                 self.beat()
-                messages: list[Message] = self._consumer.consume(BATCH, POLL_S)
+                messages = list(reported_once(cimpl, self._consumer.consume(BATCH, POLL_S)))
                 if messages:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > SILENCE_S:

@@ -9,6 +9,7 @@ from ops.log.watch import Watch
 from probers.clock import SystemClock
 from probers.lists.consumer import TopicReader
 from probers.lists.inbox import Record
+from schemas.kafka import clients
 from schemas.kafka.clients import read_to_end
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import producer_options, reader_options
@@ -64,6 +65,14 @@ def test_a_reader_to_the_end_goes_on(kafka: KafkaSettings, behind: int) -> None:
     finally:
         consumer.close()
     assert offsets == [0, 1, behind, behind + 1, behind + 2]
+
+
+def test_a_reader_that_waits_long_gets_it_once(
+    kafka: KafkaSettings, behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one call collects for three seconds, the client reports the batch several times."""
+    monkeypatch.setattr(clients, "READ_POLL_S", 3.0)
+    test_a_reader_to_the_end_goes_on(kafka, behind)
 
 
 def test_a_watch_goes_on(kafka: KafkaSettings, behind: int) -> None:
