@@ -20,6 +20,9 @@ MAX_ROUND_SPAN_NS: Final = bounds.MAX_ROUND_SPAN_NS
 MAX_RTT_NS: Final = bounds.MAX_RTT_NS
 # PROGRESS marks and decisions that wait for time to pass sit on this grid.
 PROGRESS_STEP_NS: Final = SECOND_NS // 4
+# Share of a window's length over which the closings of agents are spread: shorter leaves the worker
+# busy with nothing else for that time, longer delays what is seen in windows.
+CLOSING_SHARE: Final = 3
 # Open anomalies are repeated on this grid: 10 s of the topic hold them all.
 REFRESH_STEP_NS: Final = 5 * SECOND_NS
 
@@ -43,6 +46,15 @@ class DetectionConfig:
     idle_ns: int = 30 * SECOND_NS
     max_agents: int = 8_192
     max_flows: int = 262_144
+
+    @property
+    def closing_spread_ns(self) -> int:
+        """How much later than others an agent's windows are closed at most.
+
+        Windows of all agents have the same bounds. Closed at once, those of a million results a
+        second hold up all other results for seconds.
+        """
+        return self.window_ns // CLOSING_SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ Two kinds of time, neither of which one source can set for others:
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 
@@ -40,7 +41,15 @@ RoundId = tuple[int, int, int, int]
 
 def max_open_ns(config: DetectionConfig) -> int:
     """Return the active time after which an agent's window is closed whatever its clock says."""
-    return config.window_ns + config.lateness_ns + SILENCE_NS
+    return config.window_ns + config.lateness_ns + config.closing_spread_ns + SILENCE_NS
+
+
+def closing_delay_ns(config: DetectionConfig, agent: str) -> int:
+    """Return how long after its end an agent's window is closed, by the agent's clock.
+
+    It follows from the name alone, so that a restarted worker closes the same windows.
+    """
+    return config.lateness_ns + crc32(agent.encode()) * config.closing_spread_ns // 2**32
 
 
 def forget_agent_ns(config: DetectionConfig) -> int:
@@ -49,7 +58,7 @@ def forget_agent_ns(config: DetectionConfig) -> int:
     Long enough that the windows it may open when it is back lie behind those that were closed
     (`AgentClocks.meet`), although its clock may have been `MAX_AHEAD_NS` ahead.
     """
-    return max_open_ns(config) + MAX_AHEAD_NS + config.window_ns + config.lateness_ns
+    return max_open_ns(config) + MAX_AHEAD_NS + (max_open_ns(config) - SILENCE_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,7 @@ def advance_clock(clock: ClockState, arrival_ns: int) -> ClockState:
 class AgentClocks:
     """The agents of a partition and how far each is, in columns of `table`.
 
+    * `closing_ns`: how long after its end its window is closed.
     * `latest_ns`: largest start of the agent's rounds; `reach_ns`: time of its latest probe.
     * `first_open`: index of its first open window; `opened_ns`: active time when that last changed.
     * `entry_ns`: results before this time belong to no window any more.
@@ -103,6 +113,7 @@ class AgentClocks:
         self._floor_ns = floor_ns
         self.table: Table[str] = Table(
             {
+                "closing_ns": Column(np.int64, 0),
                 "latest_ns": Column(np.int64, NEVER_NS),
                 "reach_ns": Column(np.int64, NEVER_NS),
                 "first_open": Column(np.int64, 0),
@@ -144,11 +155,12 @@ class AgentClocks:
         if known is not None:
             return known
         config, number = self._config, self.table.row(agent)
+        self.table["closing_ns"][number] = closing_delay_ns(config, agent)
         behind_ns = (clock.arrival_ns or 0) - started_ns
         if behind_ns > max_open_ns(config):
             first_open = started_ns // config.window_ns + 1
         else:
-            first_open = (started_ns - config.lateness_ns) // config.window_ns
+            first_open = (started_ns - closing_delay_ns(config, agent)) // config.window_ns
         self.open_from(np.array([number]), np.array([first_open]), clock.active_ns)
         return number
 
@@ -185,7 +197,8 @@ class AgentClocks:
         table, config = self.table, self._config
         numbers = self._numbers()
         latest_ns, first_open = table["latest_ns"][numbers], table["first_open"][numbers]
-        after = np.maximum((latest_ns - config.lateness_ns) // config.window_ns, first_open)
+        closable_ns = latest_ns - table["closing_ns"][numbers]
+        after = np.maximum(closable_ns // config.window_ns, first_open)
         if overdue:
             old = active_ns - table["opened_ns"][numbers] >= max_open_ns(config)
             reach_ns = table["reach_ns"][numbers]
@@ -206,7 +219,7 @@ class AgentClocks:
         """Return the index of an agent's first open window; of a forgotten one by arrival."""
         number = self.table.find(agent)
         if number is None:
-            return (arrival_ns - self._config.lateness_ns) // self._config.window_ns
+            return (arrival_ns - closing_delay_ns(self._config, agent)) // self._config.window_ns
         return int(self.table["first_open"][number])
 
     def now_ns(self, agent: str, clock: ClockState) -> int:

@@ -86,7 +86,9 @@ class Windows:
         self._open: dict[int, _Open] = {}
         # Number of each 5-tuple's agent, by row.
         self._agent_of = np.zeros(FIRST_ROWS, np.int64)
-        count = min(OPEN_WINDOWS, 2 + config.lateness_ns // config.window_ns)
+        count = min(
+            OPEN_WINDOWS, 2 + (config.lateness_ns + config.closing_spread_ns) // config.window_ns
+        )
         self._slots_wanted = FIRST_SLOTS
         self.slots = SlotArrays(
             counts=np.zeros((count, 0), np.int32),

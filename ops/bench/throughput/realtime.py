@@ -22,6 +22,7 @@ from schemas.units import SECOND_NS
 
 SHARE: Final = 0.5
 BAR_S: Final = 2.0
+MEGA_BAR_S: Final = 1.0
 # Windows close every 30 s: the first ones, and two more, in which all 5-tuples are judged.
 WARM_S: Final = 40.0
 LASTS_S: Final = 65.0
@@ -142,7 +143,11 @@ def delay(
         return []
     lasting = partial(measure, rig, warm_s=warm_s, lasts_s=lasts_s)
     rows = _rows("half of full load", SHARE * full_hz, lasting, runs, say, bar_s=BAR_S)
-    return rows if rate_hz else rows + _rows("1 M results/s", MEGA, lasting, runs, say)
+    return (
+        rows
+        if rate_hz
+        else rows + _rows("1 M results/s", MEGA, lasting, runs, say, bar_s=MEGA_BAR_S)
+    )
 
 
 def _rows(

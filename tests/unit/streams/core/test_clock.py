@@ -13,6 +13,7 @@ from streams.core.clock import (
     ClockState,
     SeenRounds,
     advance_clock,
+    closing_delay_ns,
     forget_agent_ns,
     max_open_ns,
 )
@@ -66,13 +67,25 @@ def test_an_agent_that_begins_with_a_backlog_begins_with_a_whole_window() -> Non
     assert 0 < entry_ns - (T - 3600 * SECOND_NS) <= WINDOW_NS
 
 
+def test_closings_of_agents_are_spread() -> None:
+    """Each agent has a delay of its own, never less than the lateness, evenly."""
+    delays_ns = np.array([closing_delay_ns(CONFIG, f"agent-{n}") for n in range(1_000)])
+    spread_ns = CONFIG.closing_spread_ns
+    assert (delays_ns.min(), delays_ns.max()) == (
+        pytest.approx(CONFIG.lateness_ns, abs=spread_ns // 50),
+        pytest.approx(CONFIG.lateness_ns + spread_ns, abs=spread_ns // 50),
+    )
+    counts, _ = np.histogram(delays_ns, bins=10)
+    assert counts.min() > 60
+
+
 def test_windows_close_by_their_own_agents_clock() -> None:
     """An agent that is ahead closes none of the others."""
     agents = clocks(ahead=T, right=T)
     agents.observe_round(1, T + 2 * WINDOW_NS, T, NOW.active_ns)
     numbers, after = agents.due(NOW.active_ns, overdue=True)
     assert numbers.tolist() == [1]
-    assert after.tolist() == [(T + 2 * WINDOW_NS - CONFIG.lateness_ns) // WINDOW_NS]
+    assert after.tolist() == [(T + 2 * WINDOW_NS - closing_delay_ns(CONFIG, "ahead")) // WINDOW_NS]
 
 
 def test_windows_of_a_silent_agent_close_when_they_were_open_for_long() -> None:

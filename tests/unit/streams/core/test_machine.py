@@ -7,6 +7,7 @@ from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.core.anchors import horizon_ns, retire_ns
+from streams.core.clock import closing_delay_ns
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import PROGRESS_KEY, Output
 from streams.core.partition import RefusedRoundError
@@ -75,12 +76,17 @@ def test_windows_need_not_be_published_to_be_judged() -> None:
 
 
 def test_window_waits_for_the_allowed_lateness() -> None:
-    """A window closes when the largest start of a round is a lateness beyond its end."""
+    """A window closes when the largest start of a round is the agent's delay beyond its end."""
     m = machine()
     log = [round_datum([result("a", "b", 0, 0, 9)], T)]
-    log += [round_datum([], T + s * SECOND_NS, s) for s in (30, 34)]
+    config = DetectionConfig()
+    end_ns = T + config.window_ns + closing_delay_ns(config, str(log[0]["agent_id"]))
+    log += [
+        round_datum([], at_ns, n)
+        for n, at_ns in enumerate((T + 30 * SECOND_NS, end_ns - SECOND_NS), 1)
+    ]
     assert windows_of(run(m, log)) == []
-    assert len(windows_of(run(m, [round_datum([], T + 35 * SECOND_NS, 35)]))) == 1
+    assert len(windows_of(run(m, [round_datum([], end_ns + SECOND_NS, 3)]))) == 1
 
 
 def test_duplicate_round_counts_beside() -> None:
