@@ -18,9 +18,8 @@ CUT_FIRST_NS: Final = 400_000_000
 CUT_SPREAD_NS: Final = 1_100_000_000
 # Mean time until the loss test detects 10 % loss per crossing on a 5-tuple.
 LOSS_MEAN_NS: Final = 12 * SECOND_NS
-# Latency windows end at the same time everywhere; results arrive within the allowed lateness.
-WINDOW_FIRST: Final = 0.4
-WINDOW_SPREAD_NS: Final = 5 * SECOND_NS
+# Agents' windows close one after the other over so long (`DetectionConfig.closing_spread_ns`).
+WINDOW_SPREAD_NS: Final = 10 * SECOND_NS
 LEAST: Final = 0.05
 # Upper bounds: no detector is perfect, and a traced path may have changed since.
 MOST: Final = {"cut": 0.98, "loss": 0.9, "latency": 0.9}
@@ -77,7 +76,7 @@ def shown_by_now(
         return MOST["latency" if family is AnomalyFamily.LATENCY else "cut"]
     if family is AnomalyFamily.LATENCY:
         since_ns = now_ns - min(flow.seen_ns for flow in fresh)
-        return min(MOST["latency"], WINDOW_FIRST + since_ns / WINDOW_SPREAD_NS / 2)
+        return min(MOST["latency"], LEAST + since_ns / WINDOW_SPREAD_NS)
     since_ns = now_ns - min(flow.onset_ns for flow in fresh)
     if cut_share(fresh) >= 0.5:
         share = (since_ns - CUT_FIRST_NS) / CUT_SPREAD_NS

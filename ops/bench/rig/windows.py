@@ -16,6 +16,7 @@ from schemas.enums import ProbeStatus
 from schemas.kafka.connection import KafkaSettings
 from schemas.topics import PROBE_ROUND, PROBE_WINDOW, Topic
 from schemas.units import SECOND_NS, US_NS
+from streams.config import CLOSING_SHARE
 from streams.edge.lookback import LogReader
 
 # Windows close on a grid of arrival, so a moment after the agent's clock has passed their end.
@@ -84,7 +85,7 @@ class Truth:
     ----------
     window_ns, lateness_ns
         As the workers have them. A window is due once its agent has a round that begins so long
-        after its end, and a moment more.
+        after its end, the spread of closings later, and a moment more.
     """
 
     window_ns: int
@@ -145,7 +146,8 @@ class Truth:
         )
 
     def _is_due(self, window: Window) -> bool:
-        after_us = (self.window_ns + self.lateness_ns + MARGIN_NS) // US_NS
+        spread_ns = self.window_ns // CLOSING_SHARE
+        after_us = (self.window_ns + self.lateness_ns + spread_ns + MARGIN_NS) // US_NS
         return window.start_us + after_us <= self._latest_us[window.agent]
 
 

@@ -40,9 +40,9 @@ def window(number: int, sent: int = PER_WINDOW, agent: str = "a") -> dict[str, A
 
 @pytest.fixture
 def truth() -> Truth:
-    """Give twenty seconds of rounds: windows 0 and 1 are due, 2 is (at 19 s), 3 is not."""
+    """Give rounds of 21 seconds: windows 0 to 2 are due, 3 is not."""
     made = Truth(WINDOW_NS, LATENESS_NS)
-    for datum in rounds(20):
+    for datum in rounds(21):
         made.observe_round(datum)
     return made
 
@@ -99,7 +99,7 @@ def test_windows_are_missing_doubled_or_wrong(truth: Truth) -> None:
 
 def test_a_window_is_due_by_its_own_agent(truth: Truth) -> None:
     """An agent that is behind owes nothing yet, however far the others are."""
-    for datum in rounds(9, agent="b"):
+    for datum in rounds(11, agent="b"):
         truth.observe_round(datum)
     assert found(truth)[0] == 4
     for datum in rounds(8, agent="c"):
@@ -109,9 +109,9 @@ def test_a_window_is_due_by_its_own_agent(truth: Truth) -> None:
 
 def test_a_round_that_comes_twice_counts_once(truth: Truth) -> None:
     """Agents send again what was not acknowledged."""
-    for datum in rounds(20):
+    for datum in rounds(21):
         truth.observe_round(datum)
     for number in range(3):
         truth.observe_window(window(number))
-    assert truth.duplicates == 20
+    assert truth.duplicates == 21
     assert found(truth) == (3, 15, 0, 0)
