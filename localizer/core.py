@@ -16,6 +16,7 @@ from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
 from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
+from localizer.facts.stray_losses import StrayLosses
 from localizer.facts.waiting import WaitingEvents
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
@@ -62,6 +63,7 @@ class Core:
             roster=Roster(config.max_endpoints, config.max_flows),
             liveness=Liveness(config.max_agents),
             anomalies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
+            strays=StrayLosses(),
             states=StateBook(),
             reports=SelfReports(),
         )

@@ -119,6 +119,7 @@ class AnomalyKind(StrEnum):
     LATENCY = "LATENCY"
     LATENCY_TREND = "LATENCY_TREND"
     PROGRESS = "PROGRESS"
+    STRAY_LOSS = "STRAY_LOSS"
 
 
 class AnomalyFamily(Enum):
@@ -135,6 +136,7 @@ class AnomalyFamily(Enum):
 ANOMALY_FAMILY: Final[Mapping[AnomalyKind, AnomalyFamily]] = {
     AnomalyKind.CONNECTIVITY: AnomalyFamily.LOSS,
     AnomalyKind.LOSS: AnomalyFamily.LOSS,
+    AnomalyKind.STRAY_LOSS: AnomalyFamily.LOSS,
     AnomalyKind.LATENCY: AnomalyFamily.LATENCY,
     AnomalyKind.LATENCY_TREND: AnomalyFamily.LATENCY,
 }

@@ -5,7 +5,7 @@ In: anomaly.v1 records (onset, repetition, clearing). Out: the open anomalies as
 """
 
 from collections.abc import Iterator, KeysView, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import Final
 
@@ -28,6 +28,8 @@ BRIEF_CUT_MEMORY_NS: Final = 20 * SECOND_NS
 SKEWED_NS: Final = 5 * SECOND_NS
 # No backlog explains an event time that is still older.
 BACKLOG_NS: Final = 60 * SECOND_NS
+# The 5-tuple loses a share of its probes.
+LOSSY: Final = frozenset({AnomalyKind.LOSS, AnomalyKind.STRAY_LOSS})
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
 # How many answers were late, of how many; (0, 0) where none was or it is not known.
@@ -84,7 +86,8 @@ def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
     return None if value is None or anomaly.unit != "ns" else round(value)
 
 
-def _late(late: int | None, answers: int | None) -> LateCount:
+def late_count(late: int | None, answers: int | None) -> LateCount:
+    """Return the counts of a record; (0, 0) where no answer was late."""
     return (late, max(answers or 0, late)) if late else NO_LATE
 
 
@@ -169,8 +172,8 @@ class OpenAnomalies:
             rtt_ns=_nanoseconds(anomaly, anomaly.value),
             baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
-            prober_late=_late(anomaly.prober_late, anomaly.prober_answers),
-            responder_late=_late(anomaly.responder_late, anomaly.responder_answers),
+            prober_late=late_count(anomaly.prober_late, anomaly.prober_answers),
+            responder_late=late_count(anomaly.responder_late, anomaly.responder_answers),
         )
         kinds = self._open.get(key)
         if kinds is None:
@@ -182,6 +185,20 @@ class OpenAnomalies:
             self._update_family(key, ANOMALY_FAMILY[anomaly.kind])
         self._oldest_ns = min(self._oldest_ns, last_ns)
         self.version += not same
+
+    def set_pooled(self, symptoms: Mapping[FlowId, Symptom]) -> None:
+        """Set which 5-tuples count as lossy by single losses (`localizer.verdict.leaks`)."""
+        kind = AnomalyKind.STRAY_LOSS
+        for key in [key for key, kinds in self._open.items() if kind in kinds]:
+            if key not in symptoms:
+                self._clear(key, self._open[key][kind], 0)
+        for key, symptom in symptoms.items():
+            kinds = self._open.setdefault(key, {})
+            known = kinds.get(kind)
+            self.version += known is None
+            kinds[kind] = symptom if known is None else replace(symptom, seen_ns=known.seen_ns)
+            self._update_family(key, AnomalyFamily.LOSS)
+            self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
 
     def drop_flow(self, key: FlowId) -> None:
         """Forget everything about a 5-tuple."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from localizer.facts.anomalies import Symptom
+from localizer.facts.anomalies import LOSSY, Symptom
 from localizer.facts.inputs import Sources
 from localizer.network.traces import UNTRACED, TraceFindings
 from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
@@ -81,13 +81,13 @@ class BadFlow:
             # The usual case in a storm.
             only = symptoms[0]
             self.cut = only.kind is AnomalyKind.CONNECTIVITY
-            self.lossy = only.kind is AnomalyKind.LOSS
+            self.lossy = only.kind in LOSSY
             self.onset_ns, self.seen_ns = only.onset_ns, only.seen_ns
             self.ended_ns = only.last_ns
             return
         kinds = [s.kind for s in symptoms]
         self.cut = AnomalyKind.CONNECTIVITY in kinds
-        self.lossy = not self.cut and AnomalyKind.LOSS in kinds
+        self.lossy = not self.cut and not LOSSY.isdisjoint(kinds)
         self.onset_ns = min([s.onset_ns for s in symptoms])
         self.seen_ns = min([s.seen_ns for s in symptoms])
         self.ended_ns = max([s.last_ns for s in symptoms])
@@ -254,7 +254,7 @@ class BadFlows:
         for agent in (symptom.agent_id, sources.roster.agent_of(key[1])) if troubled else ():
             # A brief cut can no longer be cleared: while it is remembered, it is attributed to the
             # agent.
-            long = symptom.kind is AnomalyKind.LOSS or symptom.over_ns is not None
+            long = symptom.kind in LOSSY or symptom.over_ns is not None
             if agent in troubled and sources.liveness.excused(
                 str(agent), symptom.onset_ns, now_ns, loss=long
             ):

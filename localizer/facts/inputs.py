@@ -17,11 +17,13 @@ from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
 from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
+from localizer.facts.stray_losses import StrayLosses
 from localizer.network.flow_index import NOTHING
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
+from localizer.network.traces import key_of
 from schemas import topics
-from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, ProbingState
+from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
 from schemas.process import memory
 from schemas.records import (
     Anomaly,
@@ -52,6 +54,7 @@ class Sources:
     roster: Roster
     liveness: Liveness
     anomalies: OpenAnomalies
+    strays: StrayLosses
     states: StateBook
     reports: SelfReports
 
@@ -63,6 +66,7 @@ class Sources:
             "registrations": self.roster.refused,
             "traces": self.paths.refused,
             "anomalies": self.anomalies.refused,
+            "stray_losses": self.strays.forgotten,
             "states": self.states.refused,
             "components": self.topology.refused,
             "flow_tables": self.tables.refused,
@@ -73,6 +77,7 @@ class Sources:
         """How many things are known of which there may be thousands."""
         known: tuple[Sized, ...] = (
             self.topology, self.paths, self.roster, self.liveness, self.anomalies, self.states,
+            self.strays,
         )  # fmt: skip
         return sum(map(len, known))
 
@@ -148,8 +153,7 @@ class RecordIntake:
             case None:
                 self._tombstone(event)
             case Anomaly():
-                if record.kind is not AnomalyKind.PROGRESS:
-                    sources.anomalies.apply_anomaly(record, event.at_ns)
+                self._anomaly(record, event.at_ns)
             case Heartbeat():
                 self._heartbeat(record, event, now_ns)
             case PathTrace():
@@ -164,6 +168,16 @@ class RecordIntake:
                 self._component(record)
             case _:
                 self._roster(record)
+
+    def _anomaly(self, record: Anomaly, at_ns: int) -> None:
+        if record.kind is AnomalyKind.PROGRESS:
+            return
+        if record.kind is AnomalyKind.STRAY_LOSS:
+            self._sources.strays.observe_loss(record, at_ns)
+            return
+        if record.kind is AnomalyKind.CONNECTIVITY and record.state is AnomalyState.ONSET:
+            self._sources.strays.observe_cut(key_of(record.src, record.dst, record.flow), at_ns)
+        self._sources.anomalies.apply_anomaly(record, at_ns)
 
     def _heartbeat(self, beat: Heartbeat, event: Event, now_ns: int) -> None:
         liveness, reports = self._sources.liveness, self._sources.reports

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from localizer.facts.anomalies import LOSSY
 from localizer.facts.bad_flows import BadFlow
 from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import Evidence
 from localizer.inference.search import Explanation, Suspect
-from schemas.enums import AnomalyFamily, AnomalyKind
+from schemas.enums import AnomalyFamily
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ def common_agents(flows: tuple[BadFlow, ...]) -> set[str]:
 
 def loss_counts(case: Case) -> list[str]:
     """Return a sentence on how many probes the lossy 5-tuples recently lost, if any did."""
-    lossy = [s for f in case.open for s in f.symptoms if s.kind is AnomalyKind.LOSS and s.sent > 0]
+    lossy = [s for f in case.open for s in f.symptoms if s.kind in LOSSY and s.sent > 0]
     if not lossy:
         return []
     sent, lost = sum(s.sent for s in lossy), sum(s.lost for s in lossy)

@@ -16,6 +16,7 @@ from localizer.verdict.catalogue import HOST_GROUPS, LATENCY, LOSS, OVERLAY, PAR
 from localizer.verdict.claims import ChainClaims, Claim
 from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
+from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
@@ -57,6 +58,7 @@ class Decider:
         self._echoes: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
         self._tidier = Housekeeper(config, sources, self._index)
+        self._leaks = Leaks(sources)
         self.silences = SilenceClaims(config.cluster, sources)
 
     @property
@@ -88,6 +90,12 @@ class Decider:
             Nor follow it: it is so long ago that nothing of it is remembered.
         """
         self._tidier.tidy_before_decision(now_ns)
+        self._leaks.observe_time(
+            now_ns,
+            self._index.refresh(),
+            self._resolved(),
+            [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
+        )
         if self._can_skip(now_ns) or forgotten:
             return []
         if (
@@ -157,15 +165,7 @@ class Decider:
             if i.event.fault_kind in PARTIAL
         )
         bad = self._flows.unexplained(family, now_ns, explained, leaky)
-        resolved = ResolvedFaults(
-            (
-                (incident.changed_ns, incident.components)
-                for incident in self._lifecycle.resolved_faults()
-                if incident.group in (LOSS, OVERLAY)
-            ),
-            self._sources.paths,
-            self._index.replies(),
-        )
+        resolved = self._resolved()
         if not any(flow.open for flow in bad):
             return []
         if family is AnomalyFamily.LOSS:
@@ -204,6 +204,18 @@ class Decider:
             for case in found
         ]
         return [claim for claim in claims if claim is not None]
+
+    def _resolved(self) -> ResolvedFaults:
+        """Return for which losses faults that are over account."""
+        return ResolvedFaults(
+            (
+                (incident.changed_ns, incident.components)
+                for incident in self._lifecycle.resolved_faults()
+                if incident.group in (LOSS, OVERLAY)
+            ),
+            self._sources.paths,
+            self._index.replies(),
+        )
 
     def _old_faults(self) -> list[Incident]:
         """Return the decided open faults that lose packets."""

@@ -7,6 +7,7 @@ from localizer.facts.overlay import FlowTables
 from localizer.facts.roster import Roster
 from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
+from localizer.facts.stray_losses import StrayLosses
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
 
@@ -20,6 +21,7 @@ def sources(topology: Topology) -> Sources:
         roster=Roster(),
         liveness=Liveness(),
         anomalies=OpenAnomalies(),
+        strays=StrayLosses(),
         states=StateBook(),
         reports=SelfReports(),
     )
