@@ -1,7 +1,6 @@
 """Measure a benchmark by name: a table, JSON, a page under docs/; exit 1 if a bar is missed."""
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -14,7 +13,14 @@ from ops.bench.accuracy import accuracy
 from ops.bench.agent import agent, soak
 from ops.bench.pipeline import pipeline
 from ops.bench.resilience import resilience
-from ops.bench.rig.report import BUILD_DIR, Figure, print_table, render_page, write_json
+from ops.bench.rig.report import (
+    Figure,
+    kept_rows,
+    merged,
+    print_table,
+    render_page,
+    write_json,
+)
 from ops.bench.rig.yardstick import yardstick_s
 from ops.bench.scale import scale
 from ops.bench.throughput import throughput
@@ -56,16 +62,6 @@ def _parts() -> str:
     return "; ".join(f"{name}: {', '.join(bench.PARTS)}" for name, bench in BENCHES.items())
 
 
-def merged(name: str, figures: list[Figure]) -> list[Figure]:
-    """Return the figures, and behind them those of earlier runs that this run did not measure."""
-    path = BUILD_DIR / f"{name}.json"
-    if not path.exists():
-        return figures
-    measured = {row.figure for row in figures}
-    earlier = [Figure(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    return figures + [row for row in earlier if row.figure not in measured]
-
-
 def main() -> int:
     """Run the benchmark named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
@@ -103,7 +99,9 @@ def main() -> int:
     for part in only:
         if part not in bench.PARTS:
             parser.error(f"--only {part}: {_parts()}")
+    page = PAGES[options.name]
     figures: list[Figure] = []
+    rows: list[Figure] = []
     with interruptible():
         for part in only or bench.PARTS:
             progress(f"== {part}")
@@ -111,11 +109,11 @@ def main() -> int:
             measured = bench.PARTS[part](runs, progress, **further)
             figures += [replace(row, command=bench.COMMAND) for row in measured]
             # After each part: what was measured is kept, whatever happens to the next.
-            write_json(options.name, merged(options.name, figures))
-    rows = merged(options.name, figures)
+            rows = merged(figures, kept_rows(options.name, page, bench.COMMAND))
+            write_json(options.name, rows)
     notes = getattr(bench, "NOTES", ())
     print_table(options.name, rows, notes)
-    render_page(PAGES[options.name], rows, bench.COMMAND, machine(), notes)
+    render_page(page, rows, bench.COMMAND, machine(), notes)
     if hasattr(bench, "draw"):
         bench.draw(rows)
     return 0 if all(row.met for row in rows) else 1

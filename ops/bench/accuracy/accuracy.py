@@ -29,7 +29,16 @@ from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
 from ops.bench.accuracy.likeness import compare as compare_shapes
 from ops.bench.accuracy.likeness import recorded
-from ops.bench.rig.report import BUILD_DIR, Figure, Parts, Say, Sense, figure, scratch_folder
+from ops.bench.rig.report import (
+    BUILD_DIR,
+    Figure,
+    Parts,
+    Say,
+    Sense,
+    figure,
+    kept_rows,
+    scratch_folder,
+)
 from ops.running.pipeline import Pipeline, PipelineConfig
 from schemas.units import SECOND_NS
 
@@ -38,11 +47,12 @@ COMMAND: Final = "make bench-accuracy"
 RUNS: Final = 8
 DEFAULT_RUNS: Final = {
     "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
-    "skeleton-speed": 1, "sealed": 40, "sealed-skeletons": 60,
+    "skeleton-speed": 1, "sealed": 40, "sealed-skeletons": 60, "gap": 1,
 }  # fmt: skip
 WORKERS: Final = 2
 RESULTS: Final = BUILD_DIR / "accuracy-results.jsonl"
 AGAINST: Final = BUILD_DIR / "accuracy-baselines.jsonl"
+PAGE: Final = Path("docs/figures") / "accuracy.md"
 PICTURE: Final = Path("docs/figures") / "accuracy.png"
 LIKENESS: Final = Path("docs/figures") / "likeness.png"
 # 10 5-tuples of each RNIC: five targets by two source ports.
@@ -164,6 +174,22 @@ def sealed(runs: int, say: Say) -> list[Figure]:
     return [*rows, figure("sealed: false pages a cluster and day", [pages], "", 0.1)]
 
 
+def gap(runs: int, say: Say) -> list[Figure]:
+    """Subtract the sealed worlds' figures from those of the tuned suite."""
+    del runs
+    rows = {row.figure: row for row in kept_rows("accuracy", PAGE, COMMAND)}
+    found = []
+    for what in ("recall, hard faults", "recall, gray faults", "right kind"):
+        tuned, foreign = rows.get(what), rows.get(f"sealed: {what}")
+        if tuned is None or foreign is None or tuned.value is None or foreign.value is None:
+            say(f"{what}: measure `detection` and `sealed` first")
+            points = []
+        else:
+            points = [100 * (tuned.value - foreign.value)]
+        found.append(figure(f"gap, {what}: tuned less sealed", points, "points", 2.0))
+    return found
+
+
 def healthy(runs: int, say: Say) -> list[Figure]:
     """Nothing but confounders: pages that nobody should have got."""
     found = [r.case for r in _run("healthy-month", runs, (OURS,), say)]
@@ -273,5 +299,6 @@ PARTS: Final[Parts] = {
     "skeleton": skeleton,
     "skeleton-speed": skeleton_speed,
     "sealed": sealed,
+    "gap": gap,
     "sealed-skeletons": sealed_skeletons,
 }

@@ -1,9 +1,10 @@
 """The result of a benchmark: rows of figure, value and bar; as table, JSON and page."""
 
 import json
+import re
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -84,12 +85,36 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def titled(rows: Iterable[Figure]) -> dict[tuple[str, str], Figure]:
+    """Return the rows by name; one that begins with an ellipsis continues the row above it."""
+    found, title = {}, ""
+    for row in rows:
+        title = title if row.figure.startswith("…") else row.figure
+        found[title, row.figure] = row
+    return found
+
+
 def write_json(name: str, figures: Sequence[Figure], folder: Path = BUILD_DIR) -> Path:
     """Write `<folder>/<name>.json`, a list of rows, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(json.dumps([asdict(f) for f in figures], indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def kept_rows(name: str, page: Path, command: str) -> list[Figure]:
+    """Return the rows of earlier runs: those here left them in `build`, others on the page."""
+    path = BUILD_DIR / f"{name}.json"
+    built = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return merged([Figure(**row) for row in built], read_page(page, command))
+
+
+def merged(rows: Sequence[Figure], earlier: Sequence[Figure]) -> list[Figure]:
+    """Return the rows, and behind them the earlier ones with other names."""
+    found = titled(rows)
+    for title, row in titled(earlier).items():
+        found.setdefault(title, row)
+    return list(found.values())
 
 
 def number(value: float | None) -> str:
@@ -107,11 +132,13 @@ def _cells(row: Figure) -> tuple[str, ...]:
         "–" if row.bar is None else f"{sign} {number(row.bar)} {row.unit}".strip(),
         f"{number(row.low)} – {number(row.high)}",
         str(row.runs),
+        row.at[:10],
         "–" if row.bar is None else "met" if row.met else "MISSED",
     )
 
 
-HEADER: Final = ("figure", "measured", "bar", "least – greatest", "runs", "")
+HEADER: Final = ("figure", "measured", "bar", "least – greatest", "runs", "date", "")
+_QUANTITY: Final = re.compile(r"(?P<sign>[≥≤] )?(?P<number>–|-?[0-9.e+]+)(?: (?P<unit>.*))?")
 
 
 def print_table(title: str, figures: Sequence[Figure], notes: Sequence[str] = ()) -> None:
@@ -123,6 +150,36 @@ def print_table(title: str, figures: Sequence[Figure], notes: Sequence[str] = ()
     console.print(table)
     for note in notes:
         console.print(note, highlight=False, markup=False)
+
+
+def read_page(page: Path, command: str) -> list[Figure]:
+    """Return the rows that `render_page` wrote for a command, with the digits that it shows."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    _, _, table = text.partition(BEGIN_MARK.format(command=command))
+    lines = [line for line in table.partition(END_MARK)[0].splitlines() if line.startswith("|")]
+    written = re.search(r"\d{4}-\d{2}-\d{2}", table)
+    found = []
+    for line in lines[2:]:
+        name, measured, bar, extent, runs, *date, _ = (c.strip() for c in line[2:-2].split(" | "))
+        value, unit, _ = _quantity(measured)
+        limit, _, sense = _quantity(bar)
+        low, high = (_quantity(part)[0] for part in extent.split(" – ", 1))
+        found.append(
+            Figure(figure=name, value=value, unit=unit, bar=limit, sense=sense, low=low, high=high,
+                   runs=int(runs), command=command,
+                   at=date[0] if date else written[0] if written else "")
+        )  # fmt: skip
+    return found
+
+
+def _quantity(cell: str) -> tuple[float | None, str, Sense]:
+    """Return the number, unit and sense of a cell; None for a dash."""
+    match = _QUANTITY.fullmatch(cell)
+    if match is None:
+        raise ValueError(f"{cell!r} is no figure of a table")
+    text = match["number"]
+    sense: Sense = ">=" if match["sign"] == "≥ " else "<="
+    return None if text == "–" else float(text), match["unit"] or "", sense
 
 
 def render_page(

@@ -1,9 +1,13 @@
 """The one bench shape: rows, marks, JSON and the page."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
-from ops.bench.rig.report import Figure, figure, render_page, write_json
+import pytest
+
+from ops.bench.rig.report import Figure, figure, read_page, render_page, titled, write_json
 
 
 def row(samples: list[float], bar: float = 3.0, *, worst: bool = False) -> Figure:
@@ -66,7 +70,7 @@ def test_a_figure_without_a_bar_is_told_and_judged_by_nobody(tmp_path: Path) -> 
     assert free.met
     page = tmp_path / "cost.md"
     render_page(page, [free], "make x", "a machine", ["as read somewhere"])
-    assert "| PSS | 20 MB | – | 20 – 20 | 1 | – |" in page.read_text()
+    assert f"| PSS | 20 MB | – | 20 – 20 | 1 | {free.at[:10]} | – |" in page.read_text()
     assert "- as read somewhere\n" in page.read_text()
 
 
@@ -78,3 +82,35 @@ def test_a_page_can_hold_two_tables(tmp_path: Path) -> None:
     text = page.read_text()
     assert [f"| delay | {n} s |" in text for n in (1, 2, 3, 4)] == [False, False, True, True]
     assert text.count("end of figures") == 2
+
+
+def test_a_page_gives_back_the_rows_that_were_written(tmp_path: Path) -> None:
+    """A run of one part elsewhere keeps the other rows of the page, with the digits shown."""
+    rows = [
+        row([1.0, 2.5]),
+        figure("share", [-0.5], "", bar=0.25, sense=">=", command="make x"),
+        figure("none", [], "MB an hour", bar=1.0, command="make x"),
+        figure("PSS", [20_000.0], "MB", command="make x"),
+    ]
+    page = tmp_path / "speed.md"
+    render_page(page, rows, "make x", "a machine")
+    assert read_page(page, "make x") == [replace(one, at=one.at[:10]) for one in rows]
+    assert read_page(page, "make y") == []
+    assert read_page(tmp_path / "missing.md", "make x") == []
+
+
+def test_rows_that_continue_another_are_told_apart_by_it() -> None:
+    """Two parts may each have a row for their memory."""
+    rows = [figure(name, [1.0]) for name in ("storm", "… RSS", "faults", "… RSS")]
+    assert list(titled(rows).values()) == rows
+
+
+@pytest.mark.parametrize(
+    "page", sorted(Path("docs/figures").glob("*.md")), ids=lambda page: page.stem
+)
+def test_the_tables_of_the_pages_can_be_read(page: Path) -> None:
+    """Each page that a bench wrote, with as many rows as it has lines."""
+    for command in re.findall(r"figures: written by `(.+?)`", page.read_text()):
+        table = page.read_text().partition(f"written by `{command}`")[2].partition("<!-- end")[0]
+        lines = [line for line in table.splitlines() if line.startswith("| ")]
+        assert len(titled(read_page(page, command))) == len(lines) - 1
