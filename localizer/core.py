@@ -163,7 +163,7 @@ class Core:
         """
         return (
             now_ns < self._recall_ns
-            and not self.sources.liveness.dead
+            and not self.sources.liveness.silent
             and not any(began <= now_ns <= began + SPREAD_NS + GRID_NS for began in self._began_ns)
         )
 
@@ -175,11 +175,7 @@ class Core:
             if us_to_ns(event.event_at) > now_ns:
                 break
             self.lifecycle.force(event)
-            if event.fault_kind == "agent_dead" and event.resolved_at is None:
-                self.sources.liveness.remember_dead(
-                    event.component_id, "", us_to_ns(event.onset_at)
-                )
-            elif event.fault_kind == "agents_silent" and event.resolved_at is None:
+            if event.resolved_at is None:
                 self._decider.silences.restore(event)
             self._applied += 1
             self._applied_ns = now_ns

@@ -14,16 +14,16 @@ from localizer.facts.coverage import Coverage, coverage_by_task
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.liveness import MAX_INTERVAL_NS, MIN_INTERVAL_NS, Agent, Liveness
 from localizer.facts.overlay import FlowTables
+from localizer.facts.reachability import Reachability
 from localizer.facts.roster import Roster
 from localizer.facts.self_reports import SelfReports
 from localizer.facts.states import StateBook
 from localizer.facts.stray_losses import StrayLosses
-from localizer.network.flow_index import NOTHING
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
 from localizer.network.traces import key_of
 from schemas import topics
-from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
+from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
 from schemas.process import memory
 from schemas.records import (
     Anomaly,
@@ -232,10 +232,13 @@ class RecordIntake:
 class Housekeeper:
     """Brings the facts up to date before a decision."""
 
-    def __init__(self, config: CoreConfig, sources: Sources, index: IndexCache) -> None:
+    def __init__(
+        self, config: CoreConfig, sources: Sources, index: IndexCache, reach: Reachability
+    ) -> None:
         self._config = config
         self._sources = sources
         self._index = index
+        self._reach = reach
         # Versions of anomalies and roster when anomalies of departed endpoints were last dropped.
         self._checked = (-1, -1)
         self._next_sweep_ns = self._next_paths_ns = 0
@@ -251,7 +254,7 @@ class Housekeeper:
             now_ns,
             self._witnesses() if sources.liveness.any_silent(now_ns) else frozenset(),
             sources.roster.deserted_agents(),
-            lambda agent: self._answers(agent, now_ns),
+            lambda agent: self._reach.of_agent(agent, now_ns).answers,
             sources.roster.is_registered,
         )
         if now_ns >= self._next_sweep_ns:
@@ -291,17 +294,3 @@ class Housekeeper:
             if any(s.kind is AnomalyKind.CONNECTIVITY for s in symptoms)
         }
         return frozenset(agent for agent in found if agent is not None)
-
-    def _answers(self, agent_id: str, now_ns: int) -> bool:
-        """Return whether most probes of other agents to this agent's endpoints are answered."""
-        sources, index = self._sources, self._index.refresh()
-        failing = probed = 0
-        for place in index.rows_with(index.responders.get(agent_id, NOTHING)).tolist():
-            key, prober = index.key(place), index.prober(place)
-            if prober != agent_id and sources.liveness.seen_recently(prober, now_ns):
-                probed += 1
-                failing += any(
-                    ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS
-                    for kind in sources.anomalies.open(key)
-                )
-        return bool(probed) and 2 * failing <= probed

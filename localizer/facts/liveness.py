@@ -82,13 +82,21 @@ class LastSeen:
 # An agent is dead after this many silent intervals if probes of its endpoints fail as well. Not
 # earlier: a process on a starved host is often back within three seconds.
 SILENT_INTERVALS: Final = 4.5
-# Without failing probes it takes longer. An agent whose endpoints answer probes is alive, however
-# late its heartbeats are.
+# Without failing probes it takes longer. An agent whose endpoints answer probes is not dead,
+# however late its heartbeats are.
 SILENT_ALONE_INTERVALS: Final = 6.5
+# An agent that is silent although its endpoints answer is alive and not heard: its way to the
+# broker is cut, or its publishing hangs. Twice the time of a death, since one that reconnects, or
+# whose host is starved, is back by then.
+UNHEARD_INTERVALS: Final = 2 * SILENT_ALONE_INTERVALS
 # From here on a silent agent counts as one that may be dying together with others.
 MAYBE_INTERVALS: Final = 2.5
-# After more than this, the agent was at least delayed.
+# After more than this, the agent is at least delayed: what it does not report says nothing.
 LATE_INTERVALS: Final = 1.5
+# A silence that explains anomalies of an agent's endpoints lasts longer than this. A heartbeat that
+# is a second late explains none: an agent that traces what it just lost sends its next one late,
+# whatever the fault. A process that pauses so briefly is told by what it leaves well.
+PAUSED_INTERVALS: Final = MAYBE_INTERVALS
 # After an agent came back, three answered rounds clear its endpoints' anomalies; until then these
 # say nothing about the network.
 RECOVERY_NS: Final = 8 * SECOND_NS
@@ -183,12 +191,16 @@ class Liveness:
     ----------
     dead
         Agents declared dead, with the time of their first missed heartbeat.
+    unheard
+        Agents that are silent for long although their endpoints answer, likewise. Anomalies of
+        these endpoints are the network's.
     refused
         Heartbeats of agents beyond the bound.
     """
 
     def __init__(self, max_agents: int = MAX_AGENTS) -> None:
         self.dead: dict[str, int] = {}
+        self.unheard: dict[str, int] = {}
         self.refused = 0
         self._max_agents = max_agents
         self._agents: dict[str, Agent] = {}
@@ -241,7 +253,7 @@ class Liveness:
         else:
             # The broker's absence is no silence of the agent.
             since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(partition))
-            late = arrived_ns - since_ns > LATE_INTERVALS * agent.interval_ns
+            late = arrived_ns - since_ns > PAUSED_INTERVALS * agent.interval_ns
             if late or not known:
                 agent.silences = (*agent.silences, (agent.heard_ns, arrived_ns))[-SILENCES:]
             agent.heard_ns = max(agent.heard_ns, arrived_ns)
@@ -254,25 +266,31 @@ class Liveness:
         else:
             self._excusable.discard(beat.agent_id)
         self._last_seen.record_sign(beat.agent_id, agent.heard_ns, interval_ns)
-        self.dead.pop(beat.agent_id, None)
+        self._clear(beat.agent_id)
 
     def forget_agent(self, agent_id: str) -> None:
         """Forget an agent."""
         self._membership_version += self._agents.pop(agent_id, None) is not None
         self._excusable.discard(agent_id)
         self._last_seen.forget_agent(agent_id)
-        self.dead.pop(agent_id, None)
+        self._clear(agent_id)
 
-    def remember_dead(self, agent_id: str, host_id: str, missed_ns: int) -> None:
-        """Take over from a former process that an agent is dead; later heartbeats overrule it."""
+    def remember_silent(self, agent_id: str, missed_ns: int, *, dead: bool) -> None:
+        """Take over from a former process that an agent is silent; later heartbeats overrule it.
+
+        Parameters
+        ----------
+        dead
+            Whether it was dead; if not, it is unheard, until probes of its endpoints fail.
+        """
         if agent_id not in self._agents:
             self._membership_version += 1
             self._agents[agent_id] = Agent(
-                agent_id, host_id, missed_ns - MEMBER_NS, missed_ns, SECOND_NS, 0, -REORDERED
+                agent_id, "", missed_ns - MEMBER_NS, missed_ns, SECOND_NS, 0, -REORDERED
             )
             self._last_seen.record_sign(agent_id, missed_ns, SECOND_NS)
         if self._agents[agent_id].heard_ns <= missed_ns:
-            self.dead[agent_id] = missed_ns
+            (self.dead if dead else self.unheard)[agent_id] = missed_ns
 
     def get(self, agent_id: str) -> Agent | None:
         """Return what is known of an agent."""
@@ -286,10 +304,10 @@ class Liveness:
         answers: Callable[[str], bool],
         registered: Callable[[str], bool],
     ) -> list[str]:
-        """Declare agents dead that have been silent for long enough; return them, sorted.
+        """Declare agents dead or unheard that have been silent for long enough.
 
         After an outage of the broker agents reconnect one by one. So silence counts from when they
-        have had the time to.
+        have had the time to. An agent that has no endpoint any more is expected to be silent.
 
         Parameters
         ----------
@@ -301,17 +319,42 @@ class Liveness:
             Returns whether others probe an agent's endpoints and most probes are answered.
         registered
             Returns whether an agent has registered endpoints or a ping list.
+
+        Returns
+        -------
+        list of str
+            The agents newly declared dead, sorted.
         """
+        for agent_id in [a for a in (*self.dead, *self.unheard) if a in gone]:
+            self._clear(agent_id)
         found = []
         for agent in self._silent(now_ns):
-            if agent.agent_id in gone or not self._is_member(agent, registered):
+            name = agent.agent_id
+            if name in gone or not self._is_member(agent, registered):
+                continue
+            # Counting what answers takes time, and nobody says that anything failed.
+            if name in self.unheard and name not in witnesses:
                 continue
             silence = self._silence(agent, now_ns)
-            limit = SILENT_INTERVALS if agent.agent_id in witnesses else SILENT_ALONE_INTERVALS
-            if silence > limit and not answers(agent.agent_id):
-                self.dead[agent.agent_id] = agent.heard_ns + agent.interval_ns
-                found.append(agent.agent_id)
+            if silence <= (SILENT_INTERVALS if name in witnesses else SILENT_ALONE_INTERVALS):
+                continue
+            if not answers(name):
+                self.unheard.pop(name, None)
+                self.dead[name] = agent.heard_ns + agent.interval_ns
+                found.append(name)
+            elif silence > UNHEARD_INTERVALS:
+                self.unheard[name] = agent.heard_ns + agent.interval_ns
         return sorted(found)
+
+    @property
+    def silent(self) -> dict[str, int]:
+        """Agents that are dead or unheard, with the time of their first missed heartbeat."""
+        return self.dead | self.unheard if self.unheard else self.dead
+
+    def _clear(self, agent_id: str) -> None:
+        """Forget that an agent is silent."""
+        self.dead.pop(agent_id, None)
+        self.unheard.pop(agent_id, None)
 
     def missed_ns(
         self, now_ns: int, gone: frozenset[str], registered: Callable[[str], bool]

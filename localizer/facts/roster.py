@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from localizer.network.traces import key_of
+from schemas.enums import ComponentKind
 from schemas.ids import FlowId
 from schemas.records import Endpoint, PingList, Task
 from schemas.units import SECOND_NS, us_to_ns
@@ -164,6 +165,17 @@ class Roster:
         """Return the jobs that run on an agent's endpoints."""
         mine = self._endpoints_of.get(agent_id, ())
         return frozenset(task for endpoint_id in mine for task in self.tasks_of(endpoint_id))
+
+    def containers_of(self, agent_id: str) -> list[tuple[str, ComponentKind]]:
+        """Return the containers of an agent's endpoints, then these endpoints, by id and kind.
+
+        A state of a container stands at its own id, or at those of its endpoints.
+        """
+        mine = sorted(self._endpoints_of.get(agent_id, ()))
+        containers = sorted({self._endpoints[endpoint_id].container_id for endpoint_id in mine})
+        return [(c, ComponentKind.UNKNOWN) for c in containers] + [
+            (e, ComponentKind.ENDPOINT) for e in mine
+        ]
 
     def forget_departed(self, now_ns: int) -> list[str]:
         """Forget endpoints and agents that left `KEEP_DEPARTED_NS` ago; return the endpoints."""

@@ -204,6 +204,11 @@ KINDS: Final[dict[str, FaultKind]] = {
             runbook="Look at ECMP hashing and at other jobs on the link; spread 5-tuples.",
         ),
         FaultKind(
+            name="host_down", group=AGENT, layer=Layer.HOST, severity="critical",
+            symptom="the host is down: nothing there is heard or answers",
+            runbook="Check power and console of the host; cordon it.",
+        ),
+        FaultKind(
             name="agent_dead", group=AGENT, layer=Layer.HOST, severity="warning",
             symptom="the agent sends no heartbeats; its endpoints are not watched",
             runbook="Restart the agent; if the host does not answer either, treat it as down.",

@@ -39,6 +39,8 @@ class Claim:
         Adjacent components: the ends of a cable, the cables of a switch.
     ready
         Whether the evidence suffices to open a fault; an open one is updated in any case.
+    replaces
+        Agents whose silence it explains: it is the better answer to their faults.
     """
 
     component_id: str
@@ -56,6 +58,7 @@ class Claim:
     evidence: tuple[str, ...]
     ready: bool
     near: frozenset[str] = frozenset()
+    replaces: frozenset[str] = frozenset()
 
     @property
     def group(self) -> str:
@@ -88,6 +91,7 @@ def make_claim(
     ready: bool,
     component_kind: ComponentKind | None = None,
     tasks: frozenset[str] = frozenset(),
+    replaces: frozenset[str] = frozenset(),
 ) -> Claim:
     """Return a claim; derives layer, affected jobs and adjacent components."""
     found = component_kind or sources.topology.kind(component_id)
@@ -112,6 +116,7 @@ def make_claim(
         evidence=(*tuple(evidence)[: MAX_EVIDENCE - 1], f"first step: {kind.runbook}"),
         ready=ready,
         near=_near(sources.topology, component_id),
+        replaces=replaces,
     )
 
 

@@ -7,6 +7,7 @@ from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
+from localizer.facts.reachability import Reachability
 from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import gather
 from localizer.inference.observations import ResolvedFaults
@@ -57,9 +58,10 @@ class Decider:
         self._next_ns = 0
         self._echoes: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
-        self._tidier = Housekeeper(config, sources, self._index)
+        reach = Reachability(self._index, sources.liveness, sources.anomalies)
+        self._tidier = Housekeeper(config, sources, self._index, reach)
         self._leaks = Leaks(sources)
-        self.silences = SilenceClaims(config.cluster, sources)
+        self.silences = SilenceClaims(config.cluster, sources, reach)
 
     @property
     def without_way(self) -> frozenset[tuple[str, str]]:
@@ -100,7 +102,7 @@ class Decider:
             return []
         if (
             self._sources.anomalies.empty
-            and not self._sources.liveness.dead
+            and not self._sources.liveness.silent
             and self._sources.reports.all_well
             and not self._lifecycle.open_faults()
         ):
@@ -129,7 +131,7 @@ class Decider:
             self._sources.tables.version,
             sources.topology.version,
             sources.states.version,
-            tuple(sources.liveness.dead),
+            tuple(sources.liveness.silent),
             len(self._lifecycle.open_faults()),
         )
         if state != self._state:
@@ -283,7 +285,6 @@ class Decider:
         return Situation(
             bad_loss=loss,
             bad_latency=latency,
-            dead_agents=frozenset(self._sources.liveness.dead),
             crossing=lambda components, group: self._crossing(
                 components, latency if group == LATENCY else loss, group
             ),

@@ -150,7 +150,7 @@ class Judge:
         # Only 5-tuples that are bad now and belong to no other fault count: neither brief cuts, nor
         # those that another component cut off, nor those that could not be cleared while the agent
         # was away.
-        before_ns = now_ns - self._config.everything_ns
+        before_ns = now_ns - self._config.few_ns
         if (self._sources.liveness.returned_ns(case.cause.name) or 0) > before_ns:
             return None
         own = [flow for flow in case.open if flow.key not in owned and flow.seen_ns <= before_ns]

@@ -59,7 +59,6 @@ class Situation:
 
     bad_loss: frozenset[FlowId]
     bad_latency: frozenset[FlowId]
-    dead_agents: frozenset[str]
     crossing: Callable[[frozenset[str], str], frozenset[FlowId]]
     unexplained: int
     echoes: frozenset[FlowId] = frozenset()
@@ -114,8 +113,7 @@ class Lifecycle:
             kept = frozenset() if incident.group in HOST_GROUPS else incident.keys & bad
             incident.keys = kept | (claim.keys if claim else frozenset())
             incident.note(now_ns)
-            dead = incident.group == AGENT and event.component_id in situation.dead_agents
-            if claim or incident.keys or dead:
+            if claim or incident.keys:
                 incident.quiet_ns = None
             elif incident.quiet_ns is None:
                 incident.quiet_ns = now_ns
@@ -137,7 +135,7 @@ class Lifecycle:
                 matched.add(known.event.fault_id)
                 changed += self._update(known, claim, now_ns)
         for claim in fresh:
-            young = self._young(claim, matched, now_ns)
+            young = self._replaced(claim, matched) or self._young(claim, matched, now_ns)
             if young is not None:
                 matched.add(young.event.fault_id)
                 changed += self._take_over(young, claim, now_ns)
@@ -162,6 +160,19 @@ class Lifecycle:
             and (i.group == claim.group or SELF_GROUPS.isdisjoint((i.group, claim.group)))
         ]
         return min(same, key=lambda i: (i.group != claim.group, i.opened_ns), default=None)
+
+    def _replaced(self, claim: Claim, matched: set[str]) -> Incident | None:
+        """Return the open fault of a silent agent whose silence the claim explains."""
+        return next(
+            (
+                i
+                for i in self.open_faults()
+                if i.group == AGENT
+                and i.event.component_id in claim.replaces
+                and i.event.fault_id not in matched
+            ),
+            None,
+        )
 
     def _young(self, claim: Claim, matched: set[str], now_ns: int) -> Incident | None:
         """Return the open fault for which the claim is only a better answer."""
@@ -248,7 +259,8 @@ class Lifecycle:
             or max(1, claim.bad) * GROWTH <= bad
             or abs(claim.confidence - event.confidence) >= CONFIDENCE_STEP
         )
-        if not moved or since_ns < self._config.update_gap_ns:
+        # How many probes of a silent agent's endpoints fail just now is no news.
+        if not moved or since_ns < self._config.update_gap_ns or incident.group in HOST_GROUPS:
             return []
         follow(incident, Trigger.CHANGED, claim, now_ns)
         return [incident]

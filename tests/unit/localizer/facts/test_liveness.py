@@ -117,6 +117,37 @@ def test_a_restart_without_death_is_excused_too() -> None:
     assert liveness.excused("c", START + 9 * SECOND_NS // 2, at + SECOND_NS)
 
 
+def test_a_heartbeat_that_is_a_second_late_explains_nothing() -> None:
+    """An agent that traces what it lost is late, whatever took the probes."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 12)
+    at = START + 59 * SECOND_NS // 10
+    liveness.observe_heartbeat(heartbeat("c", at, 5), at)
+    assert not liveness.excused("c", at - SECOND_NS, at)
+    late = at + 27 * SECOND_NS // 10
+    liveness.observe_heartbeat(heartbeat("c", late, 6), late)
+    assert liveness.excused("c", late - SECOND_NS, late)
+
+
+def test_an_agent_that_answers_is_unheard_and_not_dead() -> None:
+    """Until it is heard, or probes of its endpoints fail."""
+    liveness = beating()
+    go_on(liveness, ("a", "b"), 5, 30)
+    now, last = START + 18 * SECOND_NS, START + 4 * SECOND_NS
+
+    def answers(_: str) -> bool:
+        return True
+
+    assert liveness.declare_dead(last + 12 * SECOND_NS, NOBODY, NOBODY, answers, registered) == []
+    assert liveness.silent == {}
+    assert liveness.declare_dead(now, NOBODY, NOBODY, answers, registered) == []
+    assert (liveness.dead, liveness.silent) == ({}, {"c": last + SECOND_NS})
+    assert liveness.declare_dead(now, frozenset("c"), NOBODY, mute, registered) == ["c"]
+    assert (liveness.unheard, liveness.silent) == ({}, {"c": last + SECOND_NS})
+    assert liveness.declare_dead(now, NOBODY, frozenset("c"), mute, registered) == []
+    assert liveness.silent == {}
+
+
 def test_a_heartbeat_from_after_the_onset_shows_life() -> None:
     """One from before it shows nothing; an agent that never sent one is not waited for."""
     liveness = beating()
@@ -194,7 +225,7 @@ def test_an_old_heartbeat_read_again_changes_nothing() -> None:
 def test_a_death_is_remembered_over_a_restart_of_ours() -> None:
     """Taken over from a former process, it lasts until a newer heartbeat."""
     liveness = Liveness()
-    liveness.remember_dead("c", "h0", START)
+    liveness.remember_silent("c", START, dead=True)
     assert liveness.excused("c", START, START + SECOND_NS)
     liveness.observe_heartbeat(heartbeat("c", START + 9 * SECOND_NS, 3), START + 9 * SECOND_NS)
     assert liveness.dead == {}

@@ -48,13 +48,12 @@ class Life:
         *claims: Claim,
         seconds: float = 1.0,
         bad: frozenset[FlowId] | None = None,
-        dead: frozenset[str] = frozenset(),
     ) -> list[FaultEvent]:
         """Return the transitions of one decision; what is bad is what is claimed, unless given."""
         self.now += round(seconds * SECOND_NS)
         wrong = frozenset[FlowId]().union(*(c.keys for c in claims)) if bad is None else bad
         situation = Situation(
-            bad_loss=wrong, bad_latency=wrong, dead_agents=dead,
+            bad_loss=wrong, bad_latency=wrong,
             crossing=lambda components, group: wrong if components and group else frozenset(),
             unexplained=0,
         )  # fmt: skip
@@ -200,14 +199,25 @@ def test_latency_on_a_lossy_component_is_no_second_fault() -> None:
     assert life.step(claim("A"), claim("A", kind="high_latency"), seconds=20) == []
 
 
-def test_a_dead_agent_stays_open_while_it_is_dead() -> None:
-    """Its fault needs no bad 5-tuple; it resolves when heartbeats are back."""
+def test_a_dead_agent_stays_open_while_it_is_claimed() -> None:
+    """Its fault needs no bad 5-tuple; how many there are is no news."""
     life = Life()
-    dead = frozenset({"agent"})
-    life.step(claim("agent", frozenset(), "agent_dead"), dead=dead)
-    assert life.step(dead=dead, seconds=60) == []
+    life.step(claim("agent", frozenset(), "agent_dead"))
+    assert life.step(claim("agent", frozenset(), "agent_dead"), seconds=60) == []
+    assert life.step(claim("agent", kind="agent_dead"), seconds=60) == []
     life.step()
     assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
+
+
+def test_what_explains_an_agents_silence_takes_its_fault_over() -> None:
+    """One id: the warning becomes what is critical."""
+    life = Life()
+    (first,) = life.step(claim("agent", frozenset(), "agent_dead"))
+    down = replace(claim("host", frozenset(), "host_down"), replaces=frozenset({"agent", "b"}))
+    (second,) = life.step(down)
+    assert (second.fault_id, second.component_id) == (first.fault_id, "host")
+    assert (second.fault_kind, second.severity) == ("host_down", "critical")
+    assert life.step(down, seconds=60) == []
 
 
 def test_forced_transitions_are_not_said_again() -> None:
