@@ -9,7 +9,8 @@ from schemas.process import settings
 from schemas.process.settings import setting
 from schemas.units import SECOND_NS
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
-from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, ListConfig
+from skeleton_job.lists.distances import DEFAULT_MAX_PEERS
+from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
 from skeleton_job.tasks.roster import Limits
 
@@ -38,7 +39,8 @@ class SkeletonConfig:
     )
     max_basic_peers: int = setting(
         DEFAULT_MAX_PEERS,
-        "same-rail peers of an endpoint in the basic list; nearer ones in larger jobs",
+        "same-rail peers of an endpoint in the basic list: its whole rail in small jobs, else at "
+        "distances that cover the likely layouts",
         (2, 8191),
     )
     # 1: in a thread of the service; more: in processes of their own, each of some 250 MB.

@@ -325,7 +325,7 @@ class SkeletonCore:
         turn = self._now_ns // self._list_config.explore_rotate_ns
         if turn != self._turn:
             self._turn = turn
-            self._stale_tasks |= {t for t, targets in self._targets_of.items() if targets.runtime}
+            self._stale_tasks |= {t for t, targets in self._targets_of.items() if targets.rotating}
         for task_id in self._stale_tasks:
             self._set_task_targets(task_id, self._task_targets(task_id))
         self._stale_tasks.clear()

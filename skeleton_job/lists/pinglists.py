@@ -1,9 +1,11 @@
 """Ping lists per agent, from the jobs and their skeletons.
 
-Without a skeleton a job has its basic list: the full mesh less cross-rail pairs. Rail-optimised
-fabrics and their collectives keep traffic between hosts on one rail, so with eight rails seven of
-eight pairs are left out (SkeletonHunter, SIGCOMM 2025: the preload phase). A skeleton replaces it
-by the pairs that exchange data, plus a rotating sample of other same-rail pairs.
+Without a skeleton a job has its basic list: in each rail the full mesh of a small job, or for a
+larger one peers at distances that cover its likely layouts (`skeleton_job.lists.distances`), plus a
+rotating sample of the others. Rail-optimised fabrics and their collectives keep traffic between
+hosts on one rail, so pairs across rails are left out (SkeletonHunter, SIGCOMM 2025: the preload
+phase). A skeleton replaces it by the pairs that exchange data, plus a rotating sample of other
+same-rail pairs.
 
 Pure functions of what is known and of event time. What changed and must be published is decided by
 `skeleton_job.core`.
@@ -11,7 +13,7 @@ Pure functions of what is known and of event time. What changed and must be publ
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 from zlib import crc32
@@ -19,12 +21,9 @@ from zlib import crc32
 from schemas.enums import PingListPhase, TargetOrigin
 from schemas.records import PingTarget, Skeleton, Task
 from schemas.units import SECOND_NS
-from skeleton_job.job import Job, Pair, Rnic, ordered
+from skeleton_job.job import Job, Pair, Rnic
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
-
-# In larger jobs each endpoint gets the nearest peers in the platform's order; a published list may
-# have room for fewer still, see `_basic_peers`.
-DEFAULT_MAX_PEERS: Final = 1023
+from skeleton_job.lists.distances import DEFAULT_MAX_PEERS, covering_distances, ring_pairs
 
 
 def rails_of(job: Job) -> dict[int, tuple[Rnic, ...]]:
@@ -35,34 +34,17 @@ def rails_of(job: Job) -> dict[int, tuple[Rnic, ...]]:
     return {rail: tuple(rnics) for rail, rnics in sorted(rails.items())}
 
 
-def ring_pairs(rnics: tuple[Rnic, ...], distances: Iterable[int]) -> set[Pair]:
-    """Return the pairs at these distances around the ring of `rnics`, without those inside a host.
-
-    Every RNIC gets both neighbours at each distance, so the list stays symmetric.
-    """
-    n = len(rnics)
-    return {
-        ordered(a.endpoint_id, b.endpoint_id)
-        for d in distances
-        for i, a in enumerate(rnics)
-        if a.host != (b := rnics[(i + d) % n]).host
-    }
-
-
 def basic_pairs(job: Job, max_peers: int = DEFAULT_MAX_PEERS) -> set[Pair]:
     """Return the unordered pairs of the basic list.
 
     Raises
     ------
     ValueError
-        If max_peers is below 2: a ring needs two.
+        If max_peers is below 2.
     """
-    if max_peers < 2:
-        raise ValueError(f"max_peers={max_peers}: at least 2")
     pairs: set[Pair] = set()
     for rnics in rails_of(job).values():
-        farthest = min(len(rnics) // 2, max_peers // 2)
-        pairs |= ring_pairs(rnics, range(1, farthest + 1))
+        pairs |= ring_pairs(rnics, covering_distances(len(rnics), max_peers))
     return pairs
 
 
@@ -114,9 +96,12 @@ class TaskTargets:
     ----------
     runtime
         Whether they come from a skeleton.
+    rotating
+        Whether some are a sample that changes with time.
     """
 
     runtime: bool
+    rotating: bool
     targets: Mapping[str, tuple[PingTarget, ...]]
 
 
@@ -138,11 +123,12 @@ def task_targets(
     now_ns : event time, selects the sample of other pairs
     """
     if task.ended_at is not None:
-        return TaskTargets(runtime=False, targets={})
+        return TaskTargets(runtime=False, rotating=False, targets={})
     skeleton = usable_skeleton(task, skeleton, config.min_confidence)
     agent_of = {e.endpoint_id: registered.get(e.endpoint_id, e.agent_id) for e in task.endpoints}
     found: dict[str, list[PingTarget]] = {}
-    for pair, origin in _pairs(task, skeleton, now_ns, config).items():
+    pairs = _pairs(task, skeleton, now_ns, config)
+    for pair, origin in pairs.items():
         for src, dst in (pair, pair[::-1]):
             found.setdefault(agent_of[src], []).append(
                 PingTarget(
@@ -155,6 +141,7 @@ def task_targets(
             )
     return TaskTargets(
         runtime=skeleton is not None,
+        rotating=TargetOrigin.EXPLORE in pairs.values(),
         targets={agent: tuple(targets) for agent, targets in found.items()},
     )
 
@@ -252,18 +239,23 @@ def _pairs(
     task: Task, skeleton: Skeleton | None, now_ns: int, config: ListConfig
 ) -> dict[Pair, TargetOrigin]:
     job = Job.from_task(task)
+    if skeleton is not None:
+        # Nobody probes what is known to be idle.
+        idle = {m.endpoint_id for m in skeleton.members if m.group is None}
+        job = replace(job, rnics=tuple(r for r in job.rnics if r.endpoint_id not in idle))
+    basic = basic_pairs(job, _basic_peers(task, config))
     if skeleton is None:
-        return dict.fromkeys(basic_pairs(job, _basic_peers(task, config)), TargetOrigin.BASIC)
-    known = {(p.a, p.b) for p in skeleton.pairs}
-    pairs = dict.fromkeys(_explored(job, known, now_ns, config), TargetOrigin.EXPLORE)
-    unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
-    if unknown:
-        pairs |= {
-            pair: TargetOrigin.BASIC
-            for pair in basic_pairs(job, _basic_peers(task, config))
-            if pair[0] in unknown or pair[1] in unknown
-        }
-    return pairs | dict.fromkeys(known, TargetOrigin.SKELETON)
+        known, kept = set[Pair](), basic
+    else:
+        known = {(p.a, p.b) for p in skeleton.pairs}
+        unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
+        kept = {pair for pair in basic if pair[0] in unknown or pair[1] in unknown}
+    explored = _explored(job, known | kept, now_ns, config)
+    return (
+        dict.fromkeys(explored, TargetOrigin.EXPLORE)
+        | dict.fromkeys(kept, TargetOrigin.BASIC)
+        | dict.fromkeys(known, TargetOrigin.SKELETON)
+    )
 
 
 def _basic_peers(task: Task, config: ListConfig) -> int:

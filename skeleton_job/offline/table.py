@@ -13,7 +13,8 @@ import polars as pl
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair, Rnic, ordered
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
-from skeleton_job.lists.pinglists import DEFAULT_MAX_PEERS, basic_pairs
+from skeleton_job.lists.distances import DEFAULT_MAX_PEERS
+from skeleton_job.lists.pinglists import basic_pairs
 from skeleton_job.offline.meta import Meta
 from skeleton_job.rhythm.coherence import split
 from skeleton_job.series.rates import RateMatrix, rate_matrix, rows_of
@@ -183,7 +184,8 @@ def _readings(
     order = np.lexsort((time_ns[few], row[few]))
     steps = np.diff(time_ns[few][order])[np.diff(row[few][order]) == 0]
     read = (table["tx_bytes"].is_not_null() & table["rx_bytes"].is_not_null()).to_numpy()
-    tx, rx = (table[name].fill_null(0).to_numpy() for name in NULLABLE)
+    # Differences of counters wrap as those of unsigned numbers do, whatever the caller's type.
+    tx, rx = (table[name].fill_null(0).cast(COLUMNS[name]).to_numpy() for name in NULLABLE)
     if not read.all():
         row, time_ns, tx, rx = row[read], time_ns[read], tx[read], rx[read]
     readings = in_order(

@@ -114,13 +114,24 @@ def test_the_preload_list_is_the_full_mesh_less_cross_rail() -> None:
     assert len(pairs) * 8.5 == pytest.approx(n * (n - 1) / 2, rel=0.01)
 
 
-def test_a_very_large_job_gets_the_nearest_peers() -> None:
+def test_a_large_job_gets_few_peers() -> None:
     """The basic list is bounded, and stays symmetric and fair."""
-    pairs = basic_pairs(job(40, rails=1), max_peers=6)
+    pairs = basic_pairs(job(41, rails=1), max_peers=6)
     peers = [end for pair in pairs for end in pair]
     assert {peers.count(e) for e in set(peers)} == {6}
-    with pytest.raises(ValueError, match="at least 2"):
-        basic_pairs(job(4), max_peers=1)
+
+
+def test_the_other_pairs_of_a_large_job_have_their_turns() -> None:
+    """What the basic list of a job leaves out is sampled; a list that holds all is left alone."""
+    task = task_record(job(40, rails=1))
+    seen: set[tuple[str, str]] = set()
+    for turn in range(20):
+        lists = drafts([task], now_ns=turn * ROTATE_NS)
+        assert {d.phase for d in lists.values()} == {PingListPhase.PRELOAD}
+        assert len(targets(lists, TargetOrigin.EXPLORE)) <= 40 * 2
+        seen |= targets(lists)
+    assert len(seen) == 40 * 39
+    assert not targets(drafts([task_record(job(17))]), TargetOrigin.EXPLORE)
 
 
 def test_each_agent_probes_from_its_own_endpoints() -> None:
@@ -187,7 +198,7 @@ def test_an_unsure_or_unfitting_skeleton_keeps_the_basic_list() -> None:
 
 
 def test_endpoints_of_which_nothing_is_known_keep_their_basic_pairs() -> None:
-    """A new endpoint, or one without counters, is probed by all of its rail; an idle one is not."""
+    """A new endpoint, or one without counters, is probed by its rail; an idle one by nobody."""
     task = task_record(job(5))
     known = skeleton(task, [(0, 1)])
     partly = replace(
@@ -198,10 +209,11 @@ def test_endpoints_of_which_nothing_is_known_keep_their_basic_pairs() -> None:
             if m.endpoint_id != "job1-w4/r0"
         ),
     )
-    basic = targets(drafts([task], {"job1": partly}), TargetOrigin.BASIC)
-    assert basic == {
+    lists = drafts([task], {"job1": partly})
+    assert not [p for p in targets(lists) if "job1-w3/r0" in p]
+    assert targets(lists, TargetOrigin.BASIC) == {
         p
-        for h in range(4)
+        for h in range(3)
         for p in ((f"job1-w{h}/r0", "job1-w4/r0"), ("job1-w4/r0", f"job1-w{h}/r0"))
     }
 
@@ -248,16 +260,19 @@ def encoded(draft: ListDraft) -> int:
     return len(Codec().encode(PINGLIST, made))
 
 
+WIDE = replace(CONFIG, max_basic_peers=1023, explore_peers=0)
+
+
 @pytest.mark.parametrize("name", ["job1", "a-job-with-quite-a-long-name-" * 4, "作業" * 20])
 def test_the_basic_list_of_a_job_fits(name: str) -> None:
-    """As many of the nearest peers as 64 KB hold, the same number for all, nothing cut."""
-    hosts = 100
-    lists = drafts([task_record(job(hosts, rails=8, name=name))])
+    """As many peers as 64 KB hold, the same number for all, nothing cut."""
+    hosts = 101
+    lists = drafts([task_record(job(hosts, rails=8, name=name))], config=WIDE)
     largest = max(encoded(draft) for draft in lists.values())
     assert largest <= MAX_LIST_BYTES
     (peers,) = set(Counter(t.src for draft in lists.values() for t in draft.targets).values())
     assert not any(draft.dropped for draft in lists.values())
-    assert peers == hosts - 1 if name == "job1" else largest > 0.9 * MAX_LIST_BYTES
+    assert peers == hosts - 1 if name == "job1" else largest > 0.85 * MAX_LIST_BYTES
     found = targets(lists)
     assert {(b, a) for a, b in found} == found
 
@@ -278,7 +293,7 @@ def test_a_list_of_several_jobs_is_cut_evenly_and_counted() -> None:
     """Skeletons stay; of the rest each endpoint loses as many, in whatever order jobs come."""
     tasks = [task_record(job(60, rails=8, name=f"job{n}")) for n in range(1, 7)]
     sure = {"job1": skeleton(tasks[0], [(0, 1), (0, 2)])}
-    mine = drafts(tasks, sure)[agent_of("h0")]
+    mine = drafts(tasks, sure, config=WIDE)[agent_of("h0")]
     assert mine.dropped > 0
     assert MAX_LIST_BYTES - 100 - HEADER_BYTES < encoded(mine) <= MAX_LIST_BYTES
     assert {("job1-w0/r0", "job1-w1/r0"), ("job1-w0/r0", "job1-w2/r0")} <= {
@@ -287,7 +302,7 @@ def test_a_list_of_several_jobs_is_cut_evenly_and_counted() -> None:
     kept = Counter(t.src for t in mine.targets if t.origin is TargetOrigin.BASIC)
     assert len(kept) == 5 * 8
     assert max(kept.values()) - min(kept.values()) <= 1
-    again = drafts(tasks[::-1], sure)[agent_of("h0")]
+    again = drafts(tasks[::-1], sure, config=WIDE)[agent_of("h0")]
     assert again == mine
 
 
