@@ -3,15 +3,16 @@
 import importlib
 import sys
 
-from probers import memory
+from probers.memory import hide_unneeded_modules
+from schemas.process.memory import use_one_arena
 
 
 def main() -> int:
     """Hide what is not needed, then load the rest and run."""
-    memory.hide_unneeded_modules()
+    hide_unneeded_modules()
     if sys.argv[1:2] == ["health"]:
         return int(importlib.import_module("probers.health.client").main(sys.argv[2:]))
-    memory.use_one_arena()
+    use_one_arena()
     return int(importlib.import_module("probers.cli").main())
 
 

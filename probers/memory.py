@@ -7,8 +7,6 @@ module that is None in `sys.modules` counts as not installed (Python reference, 
 system"); where fastavro insists on a module, an empty one takes its place.
 """
 
-import contextlib
-import ctypes
 import importlib.util
 import sys
 from types import ModuleType
@@ -18,10 +16,6 @@ UNNEEDED: Final = ("_hashlib", "cramjam")
 EMPTY: Final = ("bz2", "lzma")
 # CPython's own hashes; a build without them needs OpenSSL's.
 _BUILTIN_HASHES: Final = ("_md5", "_sha1", "_sha256", "_sha512", "_sha3", "_blake2")
-# glibc's malloc.h.
-_M_ARENA_MAX: Final = -8
-# The C library that this process has anyway.
-_C: Final = ctypes.CDLL(None)
 
 
 def hide_unneeded_modules() -> None:
@@ -32,14 +26,3 @@ def hide_unneeded_modules() -> None:
         return
     for name in UNNEEDED:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
-
-
-def use_one_arena() -> None:
-    """Let all threads allocate from one heap; to be called before a second thread starts.
-
-    glibc gives each thread a heap of its own, and librdkafka has eight threads that are
-    never busy at once: what one of them has freed is of no use to the others. Elsewhere
-    nothing happens.
-    """
-    with contextlib.suppress(AttributeError):
-        _C.mallopt(_M_ARENA_MAX, 1)

@@ -6,12 +6,12 @@ In: anomaly.v1 records (onset, repetition, clearing). Out: the open anomalies as
 
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass, replace
-from sys import intern
 from typing import Final
 
 from localizer.network.traces import key_of
 from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind, AnomalyState
 from schemas.ids import FlowId
+from schemas.process.names import shared
 from schemas.records import Anomaly
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -162,7 +162,7 @@ class OpenAnomalies:
         same = known is not None and known.onset_at == anomaly.onset_at
         symptom = Symptom(
             kind=anomaly.kind,
-            agent_id=intern(anomaly.agent_id),
+            agent_id=shared(anomaly.agent_id),
             onset_ns=known.onset_ns if known is not None and same else onset_ns,
             onset_at=anomaly.onset_at,
             seen_ns=known.seen_ns if known is not None and same else event_ns,

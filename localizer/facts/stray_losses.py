@@ -6,13 +6,13 @@ component (`localizer.inference.pooled_loss`).
 
 from collections import deque
 from dataclasses import dataclass
-from sys import intern
 from typing import Final
 
 from localizer.facts.anomalies import BACKLOG_NS, SKEWED_NS, LateCount, late_count
 from localizer.network.traces import key_of
 from schemas.enums import AnomalyState
 from schemas.ids import FlowId
+from schemas.process.names import shared
 from schemas.records import Anomaly
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -82,7 +82,7 @@ class StrayLosses:
             lost_ns = at_ns
         loss = StrayLoss(
             key=key,
-            agent_id=intern(anomaly.agent_id),
+            agent_id=shared(anomaly.agent_id),
             lost_ns=lost_ns,
             onset_at=anomaly.onset_at,
             sent=anomaly.sent,

@@ -111,13 +111,13 @@ class PathBook:
             if full or len(self._flows) >= self._max_flows:
                 self.refused += 1
                 return
-            key = key_of(*key) if registered else key
+            key = key_of(*key)
             flow = self._flows[key] = _Flow()
             if not registered:
                 self._strangers.add(key)
         flow.seen_ns = now_ns
         self._flows.move_to_end(key)
-        made = trace_of(trace, share=registered)
+        made = trace_of(trace)
         # The target's address need not be in the topology: the record names the target.
         for address in made.addresses[:-1] if trace.complete else made.addresses:
             if address is not None and self._topology.at_address(address) is None:

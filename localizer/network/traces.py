@@ -5,12 +5,12 @@ Also the times of the latest traces per 5-tuple, for as long as traces count as 
 
 from collections import defaultdict
 from dataclasses import dataclass
-from sys import intern
 from typing import Final
 
 from localizer.network.routes import KnownPath
 from localizer.network.topology import Basis
 from schemas.ids import FlowId
+from schemas.process.names import shared
 from schemas.records import PathTrace
 from schemas.units import SECOND_NS, us_to_ns
 
@@ -76,34 +76,20 @@ class Trace:
 
 
 def key_of(src: str, dst: str, flow: int) -> FlowId:
-    """Return the key of a 5-tuple; ids are interned, which saves memory and speeds comparison."""
-    return intern(src), intern(dst), flow
+    """Return the key of a 5-tuple; equal ids are one object, which saves memory."""
+    return shared(src), shared(dst), flow
 
 
-def trace_of(trace: PathTrace, *, share: bool = True) -> Trace:
-    """Return the trace of a record; its hops may be incomplete and in any order.
-
-    Parameters
-    ----------
-    share
-        Keep equal addresses once, also if these are of no component.
-    """
+def trace_of(trace: PathTrace) -> Trace:
+    """Return the trace of a record; its hops may be incomplete and in any order."""
     hops = {hop.ttl: hop for hop in trace.hops if 1 <= hop.ttl <= MAX_HOPS}
     most = max(hops, default=0)
     found = [hops.get(ttl) for ttl in range(1, most + 1)]
     return Trace(
         traced_ns=us_to_ns(trace.traced_at),
-        # A million traces have few distinct addresses. But Python's table of shared strings never
-        # becomes smaller: what anybody may send does not belong there.
+        # A million traces have few distinct addresses.
         addresses=tuple(
-            [
-                None
-                if hop is None or hop.address is None
-                else intern(hop.address)
-                if share
-                else hop.address
-                for hop in found
-            ]
+            [None if hop is None or hop.address is None else shared(hop.address) for hop in found]
         ),
         rtts_ns=tuple([None if hop is None else hop.rtt_ns for hop in found]),
         complete=trace.complete,

@@ -9,12 +9,15 @@ import ctypes
 import gc
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
+
+from schemas.process.names import forget_unused
 
 # Of glibc's malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
 # glibc's malloc learns from the first large array that is freed to keep all of them (up to
 # 32 MiB): what a closing window allocates on the way stayed, a third of a worker of 50,000
 # 5-tuples. From this size on an array is the system's; smaller ones, as a client's buffers, stay.
@@ -32,11 +35,15 @@ RETURN_SHARE: Final = 0.1
 # And every so often; to return it may take this share of the time.
 RETURN_EVERY_S: Final = 10.0
 RETURN_TIME_SHARE: Final = 0.005
-# A table of so many bytes for each of its entries was once much larger: a full one takes 30 to 110.
+# A table of more bytes for each of its entries was once larger, or entries come and go: a new one
+# has room for one and a half to three times as many as it holds; one from which entries had gone
+# when it was full, for three to six times as many (`GROWTH_RATE` in cpython/dictobject.c).
+ROOMY_BYTES: Final[Mapping[type, int]] = {dict: 64, defaultdict: 64, set: 64, OrderedDict: 116}
+# To copy a larger one takes more than some milliseconds: only one that is nearly empty is copied.
+COPIED_BYTES: Final = 4 * 2**20
 SPARSE_BYTES: Final = 200
 # Smaller tables are left alone.
 TABLE_BYTES: Final = 64 * 1024
-TABLES: Final = (dict, set, OrderedDict, defaultdict)
 
 # New objects until a run over them; runs until one over those that outlived a run, and over all.
 YOUNG: Final = 100_000
@@ -44,14 +51,27 @@ OLDER: Final = 20
 OLDEST: Final = 100
 
 
+def _set_malloc(options: Mapping[int, int]) -> None:
+    """Set options of glibc's malloc; elsewhere nothing happens."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in options.items():
+            mallopt(name, value)
+
+
 def return_large_arrays() -> None:
     """Let large arrays go back to the system when they are freed; glibc alone knows how."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
-    mallopt(_TRIM_THRESHOLD, IDLE_BYTES)
+    _set_malloc({_MMAP_THRESHOLD: LARGE_BYTES, _TRIM_THRESHOLD: IDLE_BYTES})
+
+
+def use_one_arena() -> None:
+    """Let all threads allocate from one heap; to be called before a second thread starts.
+
+    glibc gives each thread a heap of its own, up to eight for a core, and what one thread has
+    freed is of no use to the others. librdkafka alone has eight threads that are never busy at
+    once.
+    """
+    _set_malloc({_ARENA_MAX: 1})
 
 
 class _Allocator(ctypes.Structure):
@@ -149,6 +169,7 @@ class Returner:
         elif self._clock() < self._next_s:
             return False
         begin_s = self._clock()
+        forget_unused()
         return_free()
         end_s = self._clock()
         self._next_s = end_s + max(RETURN_EVERY_S, (end_s - begin_s) / RETURN_TIME_SHARE)
@@ -156,13 +177,18 @@ class Returner:
 
 
 def shrink_tables(owner: object) -> None:
-    """Replace an object's dicts and sets that are nearly empty but were large by copies.
+    """Replace an object's dicts and sets that have much more room than they need by copies.
 
-    Python makes a table smaller only when it is full. Nobody else may hold these tables.
+    Python makes a table smaller only when it is full, and larger where entries come and go. Nobody
+    else may hold these tables.
     """
     for name, table in list(vars(owner).items()):
-        size = sys.getsizeof(table) if type(table) in TABLES else 0
-        if size > TABLE_BYTES and size > SPARSE_BYTES * len(table):
+        roomy = ROOMY_BYTES.get(type(table))
+        if roomy is None:
+            continue
+        size = sys.getsizeof(table)
+        most = roomy if size <= COPIED_BYTES else SPARSE_BYTES
+        if size > TABLE_BYTES and size > most * len(table):
             setattr(owner, name, table.copy())
 
 

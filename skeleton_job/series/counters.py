@@ -5,12 +5,12 @@ In: rnic.counters.v1 batches, as records or as columns. Out: `Readings` of the e
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median_low
-from sys import intern
 from typing import Final
 
 import numpy as np
 
 from schemas.process import memory
+from schemas.process.names import shared
 from schemas.records import CounterBatch
 from schemas.units import SECOND_NS
 from skeleton_job.series.columns import MAX_BATCH_SPAN_NS, CounterColumns
@@ -196,7 +196,7 @@ class CounterStore:
             self.refused += len(rows)
             return
         if agent is None:
-            agent = self._agents[intern(agent_id)] = _Agent()
+            agent = self._agents[shared(agent_id)] = _Agent()
         if (
             page is None
             or not page.has_room_for(begin_ns, end_ns, self._page_ns)
@@ -205,7 +205,7 @@ class CounterStore:
             page = self._new_page(agent, page, wanted)
         codes = page.codes
         for name, width in wanted.difference(codes):
-            codes[intern(name), width] = len(codes)
+            codes[shared(name), width] = len(codes)
         code = [codes[n, w] for n, w in zip(names, widths, strict=True)]
         page.add_batch(
             np.array(times, dtype=np.int64),

@@ -7,13 +7,13 @@ the network. Like `streams.detectors.recent` a function of the results that arri
 """
 
 from enum import Enum
-from sys import intern
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
+from schemas.process.names import shared
 from schemas.units import MS_NS
 from streams.columns.table import Table
 
@@ -57,7 +57,7 @@ class LateAnswers:
         known = self.hosts.find((side, name))
         if known is not None:
             return known
-        number = self.hosts.row((side, intern(name)))
+        number = self.hosts.row((side, shared(name)))
         if self.hosts.capacity > self.ring.shape[1]:
             ring = np.zeros((len(self.ring), self.hosts.capacity), np.uint16)
             ring[:, : self.ring.shape[1]] = self.ring

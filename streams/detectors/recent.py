@@ -6,13 +6,13 @@ of what was decided: a restart rebuilds it from the log.
 """
 
 from bisect import bisect_left, insort
-from sys import intern
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Int64s
+from schemas.process.names import shared
 from schemas.units import SECOND_NS
 from streams.columns.quantities import QUANTITIES
 from streams.columns.rounds import NEVER_NS, TRANSPORT_CODES, FlowKey, RoundColumns
@@ -250,7 +250,7 @@ class RecentProbes:
         used = self.flows.rows_ever
         agent, src, dst, flow = key
         # Each name is that of many 5-tuples.
-        row = self.flows.row((intern(agent), intern(src), intern(dst), flow))
+        row = self.flows.row((shared(agent), shared(src), shared(dst), flow))
         self.flows["prober"][row] = self.late_answers.number(Side.PROBER, agent)
         self.flows["responder"][row] = self.late_answers.number(Side.RESPONDER, dst)
         self._new.append(row)

@@ -38,9 +38,10 @@ FORBIDDEN = (
 # As `python -m probers` does, then an agent with clients whose broker is away.
 SCRIPT = """
 import json, sys
-from probers import memory
-memory.hide_unneeded_modules()
-memory.use_one_arena()
+from probers.memory import hide_unneeded_modules
+from schemas.process.memory import use_one_arena
+hide_unneeded_modules()
+use_one_arena()
 import probers.cli
 from probers.agent import Agent
 from probers.clock import SystemClock

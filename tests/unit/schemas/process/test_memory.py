@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,34 @@ for _ in range(12):
     kept.append(b"x" * 4096)
     del arrays
 print((resident() - before) // 2**20)
+"""
+
+
+ARENAS = """
+import ctypes, sys, tempfile, threading
+from schemas.process import memory
+
+if sys.argv[1] == "one":
+    memory.use_one_arena()
+together = threading.Barrier(6)
+
+def allocate():
+    together.wait()
+    held = [bytearray(10_000) for _ in range(100)]
+    together.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+c = ctypes.CDLL(None)
+c.fopen.restype = ctypes.c_void_p
+with tempfile.NamedTemporaryFile() as file:
+    opened = ctypes.c_void_p(c.fopen(file.name.encode(), b"w"))
+    c.malloc_info(0, opened)
+    c.fclose(opened)
+    print(file.read().count(b"<heap "))
 """
 
 
@@ -87,6 +116,15 @@ def test_large_arrays_go_back_to_the_system() -> None:
     command = [sys.executable, "-c", GROW_AND_FREE, "given"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 6
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+@pytest.mark.parametrize(("how", "least", "most"), [("as_ever", 3, 100), ("one", 1, 1)])
+def test_all_threads_allocate_from_one_arena(how: str, least: int, most: int) -> None:
+    """As ever each has its own, up to eight for a core."""
+    command = [sys.executable, "-c", ARENAS, how]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert least <= int(found.stdout) <= most
 
 
 SCATTERED = """
@@ -188,3 +226,20 @@ def test_tables_that_are_nearly_empty_become_small() -> None:
     assert sys.getsizeof(emptied.table) < 1_000
     assert sys.getsizeof(emptied.names) < 5_000
     assert emptied.made["new"] == []
+
+
+def test_tables_whose_entries_come_and_go_stay_as_large_as_new_ones() -> None:
+    """Python doubles one from which entries had gone when it was full."""
+    owner = Tables(3_000)
+    tables: list[dict[str, Any]] = [owner.table, owner.ordered, owner.made]
+    new = [sys.getsizeof(table) for table in tables]
+    for n in range(3_000, 9_000):
+        for table in tables:
+            del table[f"{n - 3_000}"]
+            table[f"{n}"] = n
+    assert all(sys.getsizeof(t) > 1.5 * size for t, size in zip(tables, new, strict=True))
+    held = [list(table) for table in tables]
+    memory.shrink_tables(owner)
+    tables = [owner.table, owner.ordered, owner.made]
+    assert [sys.getsizeof(table) for table in tables] == new
+    assert [list(table) for table in tables] == held
