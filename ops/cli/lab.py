@@ -170,7 +170,16 @@ def fault(
     target: Annotated[str, typer.Argument(help="Component to hit")],
     *,
     percent: Annotated[float | None, typer.Option(help="Share of the packets")] = None,
-    ms: Annotated[float | None, typer.Option(help="Delay, jitter or period")] = None,
+    ms: Annotated[float | None, typer.Option(help="Delay, jitter, period or wait")] = None,
+    mbit: Annotated[float | None, typer.Option(help="Rate of a port or of traffic, Mbit/s")] = None,
+    cross: Annotated[
+        float | None, typer.Option(help="Cross traffic, in per cent of the port's rate")
+    ] = None,
+    duty: Annotated[
+        float | None, typer.Option(help="There for this share of each period only, in per cent")
+    ] = None,
+    period_s: Annotated[float | None, typer.Option(help="Seconds of such a period")] = None,
+    count: Annotated[float | None, typer.Option(help="Busy processes")] = None,
     sender: Annotated[
         str | None,
         typer.Option("--from", metavar="COMPONENT", help="Only what this end of the link sends"),
@@ -185,7 +194,17 @@ def fault(
 
     Example: skeletonhunter lab fault link-loss link:leaf:p0-0--spine:0 --percent 10
     """
-    params = {"percent": percent, "ms": ms, "sender": sender, "dst": dst}
+    params = {
+        "percent": percent,
+        "ms": ms,
+        "mbit": mbit,
+        "cross": cross,
+        "duty": duty,
+        "period_s": period_s,
+        "count": count,
+        "sender": sender,
+        "dst": dst,
+    }
     given = {key: value for key, value in params.items() if value is not None}
     truth = _ask(name, {"op": "fault", "kind": kind, "target": target, "params": given})
     if as_json:

@@ -38,6 +38,7 @@ def kinds(
                 "target": k.target,
                 "doc": k.doc,
                 "labs": list(k.labs),
+                "benign": k.benign,
                 "params": [
                     {"name": p.name, "unit": p.unit, "default": p.default, "doc": p.doc}
                     for p in k.params
@@ -49,9 +50,10 @@ def kinds(
         typer.echo(json.dumps(rows, indent=2))
         return
     for k in found:
-        typer.echo(f"{k.name}  ({k.layer.value.lower()}, on a {k.target}): {k.doc}")
+        benign = ", no fault of the network" if k.benign else ""
+        typer.echo(f"{k.name}  ({k.layer.value.lower()}{benign}, on a {k.target}): {k.doc}")
         for p in k.params:
-            flag = "--from" if p.name == "sender" else f"--{p.name}"
+            flag = "--from" if p.name == "sender" else f"--{p.name.replace('_', '-')}"
             default = "" if p.default is None else f" [default: {p.default:g}]"
             typer.echo(f"    {flag}: {p.doc}{default}")
         typer.echo(f"    skeletonhunter lab fault {k.example}")

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from ops.lab.agents import AgentFiles, kafka_environment
 from ops.lab.errors import LabError
+from ops.lab.faults import FaultError
+from ops.lab.quota import why_no_quota
 from ops.lab.shape import LabShape
 from ops.log.watch import Watch
 from ops.running.processes import ProcessGroup
@@ -57,22 +59,33 @@ class AgentGroup:
         self._changed()
 
     def hurt(self, kind: str, agent_id: str, params: Mapping[str, Any]) -> None:
-        """Put an agent's fault in."""
-        if kind == "agent-kill":
-            self.kill(agent_id)
-        elif kind == "agent-starve":
-            self.starve(agent_id, params["percent"])
-        else:
-            self.stop(agent_id)
+        """Put an agent's fault in; raises FaultError if this machine cannot have it."""
+        match kind:
+            case "agent-kill":
+                self.kill(agent_id)
+            case "agent-drain":
+                self._group.stop(agent_id)
+            case "agent-starve":
+                self.starve(agent_id, "stop", params["percent"])
+            case "agent-quota":
+                lacking = why_no_quota()
+                if lacking is not None:
+                    raise FaultError(f"{kind}: {lacking}")
+                self.starve(agent_id, "quota", params["percent"])
+            case "agent-crowd":
+                self.starve(agent_id, "crowd", round(params["count"]))
+            case _:
+                self.stop(agent_id)
 
     def mend(self, kind: str, agent_id: str) -> None:
         """Take an agent's fault out."""
-        if kind == "agent-kill":
-            self.start(agent_id)
-        elif kind == "agent-starve":
-            self.feed(agent_id)
-        else:
-            self.go_on(agent_id)
+        match kind:
+            case "agent-kill" | "agent-drain":
+                self.start(agent_id)
+            case "agent-starve" | "agent-quota" | "agent-crowd":
+                self.feed(agent_id)
+            case _:
+                self.go_on(agent_id)
 
     def kill(self, agent_id: str) -> None:
         """End an agent as a crash would."""
@@ -83,14 +96,14 @@ class AgentGroup:
         os.kill(self._group.child(agent_id).pid, signal.SIGSTOP)
         self._stopped.add(agent_id)
 
-    def starve(self, agent_id: str, percent: float) -> None:
-        """Let an agent run for that share of each second only."""
+    def starve(self, agent_id: str, how: str, amount: float) -> None:
+        """Take the processor from an agent; `how` and `amount` as `ops.lab.starve` has them."""
         self._group.start(
             starver(agent_id),
             [
                 *(sys.executable, "-m", "ops.lab.starve"),
                 *("--pid", str(self._group.child(agent_id).pid)),
-                *("--percent", str(percent)),
+                *(f"--{how}", str(amount)),
                 *("--lab", str(self._files.folder)),
             ],
         )

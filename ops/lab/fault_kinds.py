@@ -40,6 +40,37 @@ ACL_PERCENT: Final = Param(
 CPU_PERCENT: Final = Param(
     name="percent", doc="share of the time that it runs", unit="%", default=10.0, low=1.0, high=90.0
 )
+BUSY: Final = Param(
+    name="count", doc="processes that compete with it", default=3.0, unit="processes",
+    low=1.0, high=32.0,
+)  # fmt: skip
+QUOTA: Final = Param(
+    name="percent", doc="of one processor, at most", unit="%", default=5.0, low=1.0, high=100.0
+)
+LIMITED: Final = Param(
+    name="sender", doc="end of the link whose port is limited; its first unless given"
+)
+# Slow enough for the lab's own job to fill it at times: bursts of a megabyte.
+RATE: Final = Param(
+    name="mbit", doc="what the port sends at most", unit="Mbit/s", default=20.0, low=1.0,
+    high=10_000.0,
+)  # fmt: skip
+CROSS: Final = Param(
+    name="cross", doc="cross traffic, as a share of that rate", unit="%", default=0.0, low=0.0,
+    high=200.0,
+)  # fmt: skip
+# Made frame by frame by one process: some ten thousand frames a second are what it can do.
+TRAFFIC: Final = Param(
+    name="mbit", doc="rate of the traffic", unit="Mbit/s", default=50.0, low=1.0, high=200.0
+)
+# A fault that comes and goes; by default it is there all the time.
+DUTY: Final = Param(
+    name="duty", doc="share of each period in which it is there", unit="%", default=100.0, low=1.0,
+    high=100.0,
+)  # fmt: skip
+PERIOD: Final = Param(
+    name="period_s", doc="length of a period", unit="s", default=10.0, low=0.1, high=600.0
+)
 
 
 def _ms(doc: str, default: float, low: float = 0.01) -> Param:
@@ -48,7 +79,10 @@ def _ms(doc: str, default: float, low: float = 0.01) -> Param:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultKind:
-    """A kind of fault: on what, with which parameters, what it does, in which kinds of lab."""
+    """A kind of fault: on what, with which parameters, what it does, in which kinds of lab.
+
+    A `benign` one is no fault of the network: nobody may be paged for it.
+    """
 
     name: str
     layer: Layer
@@ -57,6 +91,7 @@ class FaultKind:
     params: tuple[Param, ...] = ()
     example: str
     labs: tuple[str, ...] = ALL_LABS
+    benign: bool = False
 
 
 KINDS: Final[dict[str, FaultKind]] = {
@@ -68,13 +103,15 @@ KINDS: Final[dict[str, FaultKind]] = {
             example="link-cut link:leaf:p0-0--spine:0",
         ),
         FaultKind(
-            name="link-loss", layer=Layer.UNDERLAY, target="link", params=(PERCENT, SENDER),
+            name="link-loss", layer=Layer.UNDERLAY, target="link",
+            params=(PERCENT, SENDER, DUTY, PERIOD),
             doc="A share of the packets is lost, in each direction by itself.",
             example="link-loss link:leaf:p0-0--rnic:h0/r0 --percent 10",
         ),
         FaultKind(
             name="link-delay", layer=Layer.UNDERLAY, target="link",
-            params=(_ms("added to each crossing, so twice to a round trip", 5.0), SENDER),
+            params=(_ms("added to each crossing, so twice to a round trip", 5.0), SENDER,
+                    DUTY, PERIOD),
             doc="Every packet crosses later.",
             example="link-delay link:leaf:p0-0--spine:0 --ms 5",
         ),
@@ -95,6 +132,26 @@ KINDS: Final[dict[str, FaultKind]] = {
                     SENDER),
             doc="The link is cut and joined by turns.",
             example="link-flap link:leaf:p0-0--spine:0 --ms 4000",
+        ),
+        FaultKind(
+            name="link-rate", layer=Layer.UNDERLAY, target="link", labs=(NETNS_LAB,),
+            params=(RATE, _ms("longest wait in its queue; what would wait longer is dropped", 50.0),
+                    CROSS, LIMITED),
+            doc="A port is too slow: packets wait in a queue of the kernel (tbf).",
+            example="link-rate link:leaf:p0-0--spine:0 --mbit 10 --cross 90",
+        ),
+        FaultKind(
+            name="link-rate-fair", layer=Layer.UNDERLAY, target="link", labs=(NETNS_LAB,),
+            params=(RATE, _ms("wait that the queue aims at", 5.0), CROSS, LIMITED),
+            doc="As link-rate, but the queue is fair to each 5-tuple (fq_codel, if the kernel "
+            "has it).",
+            example="link-rate-fair link:leaf:p0-0--spine:0 --mbit 10 --cross 90",
+        ),
+        FaultKind(
+            name="cross-traffic", layer=Layer.UNDERLAY, target="link", labs=(NETNS_LAB,),
+            params=(TRAFFIC, SENDER), benign=True,
+            doc="Other traffic crosses the link, which has room for it: a legitimate burst.",
+            example="cross-traffic link:leaf:p0-0--spine:0 --mbit 50",
         ),
         FaultKind(
             name="switch-off", layer=Layer.UNDERLAY, target="switch",
@@ -171,8 +228,32 @@ KINDS: Final[dict[str, FaultKind]] = {
         ),
         FaultKind(
             name="agent-starve", layer=Layer.HOST, target="agent", params=(CPU_PERCENT,),
+            benign=True,
             doc="The agent gets the processor for a part of each second only.",
             example="agent-starve agent-h0 --percent 10",
+        ),
+        FaultKind(
+            name="agent-quota", layer=Layer.HOST, target="agent", params=(QUOTA,),
+            labs=(LOOPBACK_LAB, NETNS_LAB), benign=True,
+            doc="A control group limits the agent's processor time, as a container's limit does.",
+            example="agent-quota agent-h0 --percent 5",
+        ),
+        FaultKind(
+            name="agent-crowd", layer=Layer.HOST, target="agent", params=(BUSY,),
+            labs=(LOOPBACK_LAB, NETNS_LAB), benign=True,
+            doc="Busy processes compete with the agent for its one processor.",
+            example="agent-crowd agent-h0 --count 3",
+        ),
+        FaultKind(
+            name="agent-drain", layer=Layer.HOST, target="agent",
+            labs=(LOOPBACK_LAB, NETNS_LAB), benign=True,
+            doc="The agent ends by SIGTERM and takes its registrations back: a drained host.",
+            example="agent-drain agent-h0",
+        ),
+        FaultKind(
+            name="task-end", layer=Layer.HOST, target="task", benign=True,
+            doc="The training job ends on `task.v1`; healing submits it again.",
+            example="task-end job1",
         ),
     )
 }  # fmt: skip

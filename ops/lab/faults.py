@@ -45,6 +45,7 @@ def targets_of(kind: FaultKind, shape: LabShape) -> list[str]:
         "endpoint": [e.endpoint_id for e in shape.endpoints],
         "virtual node": shape.vswitch_ids() + shape.rnic_ids(),
         "agent": shape.agent_ids(),
+        "task": [shape.task_id],
     }[kind.target]
 
 

@@ -43,7 +43,7 @@ from ops.lab.rxe.machine import BOOT_TIMEOUT_S, LOGS, OUT
 from ops.lab.rxe.misleading import STALE, StaleKeys
 from ops.lab.server import SOCKET_FILE, FabricConfig
 from ops.lab.shape import LabShape
-from ops.lab.task import LabTask
+from ops.lab.task import TASK_END, LabTask
 from ops.lab.truth import TRUTH_FILE, Action, Truth, TruthLog, lab_truth
 from ops.lab.vm.packages import fetch_image
 from ops.lab.workload import DEFAULT_PERIOD_NS
@@ -275,14 +275,17 @@ class Lab:
         return truth
 
     def _hurt(self, spec: FaultSpec) -> None:
-        if self._agents is None:
-            raise FaultError("this lab has no agents")
         other = next((f for f in self.faults.values() if f.spec.target == spec.target), None)
         if other is not None:
             raise FaultError(f"{spec.target} is under {other.spec.kind} already: heal it first")
         if spec.kind == STALE and self._keys is not None:
             self._keys.spoil(spec.target)
             return
+        if spec.kind == TASK_END and self._task is not None:
+            self._task.end()
+            return
+        if self._agents is None:
+            raise FaultError("this lab has no agents")
         state = self._agents.state(spec.target)
         if state != "running":
             raise FaultError(f"{spec.target} does not run: {state}")
@@ -323,6 +326,8 @@ class Lab:
         if fault.spec.layer is Layer.HOST:
             if fault.spec.kind == STALE and self._keys is not None:
                 self._keys.mend(fault.spec.target)
+            elif fault.spec.kind == TASK_END and self._task is not None:
+                self._task.submit()
             elif self._agents is not None:
                 self._agents.mend(fault.spec.kind, fault.spec.target)
             truth = self._told("heal", fault.fault_id, fault.spec)

@@ -1,11 +1,15 @@
 """The training job of a lab, as it stands on `task.v1`."""
 
+from typing import Final
+
 from ops.lab.errors import LabError
 from ops.lab.publishing import LabPublisher, now_us
 from ops.lab.shape import LabShape
 from ops.lab.topology import task_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
+
+TASK_END: Final = "task-end"
 
 
 class LabTask:

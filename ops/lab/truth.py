@@ -21,8 +21,8 @@ Action = Literal["inject", "heal", "up", "down"]
 class Truth:
     """One action.
 
-    `inject` and `heal` are those of a fault. `down` and `up` are the turns of a
-    flapping link, or, with kind `lab`, the end and the start of the lab itself.
+    `inject` and `heal` are those of a fault. `down` and `up` are the turns of one that comes
+    and goes, or, with kind `lab`, the end and the start of the lab itself.
     `at_ns` is wall-clock time since the epoch. `component_id` is the component
     to blame, `component_ids` all that may rightly be blamed.
     """

@@ -19,7 +19,7 @@ import pytest
 from ops.demo.scoreboard import WATCHED
 from ops.lab.events import EventLoop
 from ops.lab.fault_kinds import NETNS_LAB
-from ops.lab.faults import check_fault
+from ops.lab.faults import FaultError, check_fault
 from ops.lab.folder import info, lab_path
 from ops.lab.kind import SUITE_SHAPE as SHAPE
 from ops.lab.kind import why_no_netns
@@ -242,6 +242,62 @@ def test_delay_and_loss_of_a_port_are_what_was_asked_for(bare: Bare) -> None:
         answered = sum(bare.answered() for _ in range(5))
     # 40 draws at 50 %: outside of 8 to 32 once in 10,000 runs.
     assert 8 <= answered <= 32
+
+
+def test_a_slow_port_lets_packets_wait_behind_cross_traffic_until_it_is_healed(bare: Bare) -> None:
+    """Twice the port's rate keeps its queue full: a packet waits long, or is dropped."""
+    link = "link:leaf:p0-0--rnic:h0/r0"
+    slow = {"mbit": 5.0, "ms": 50.0, "cross": 200.0, "sender": "leaf:p0-0"}
+    with bare.faulty("link-rate", link, **slow):
+        _let(bare, 0.5)
+        ended = bare.probe(flows=MANY_FLOWS)
+        waits_ns = [c.times.received_ns - c.times.sent_ns for c in ended if c.times is not None]
+        lost = sum(c.status is not ProbeStatus.OK for c in ended)
+        assert lost or max(waits_ns) >= 20 * 10**6
+    assert bare.answered() == FLOWS
+    waits_ns = [c.times.received_ns - c.times.sent_ns for c in bare.probe() if c.times is not None]
+    assert min(waits_ns) < 20 * 10**6
+
+
+def test_a_burst_through_a_port_with_room_loses_nothing(bare: Bare) -> None:
+    """Its frames arrive at the other end, at about their rate, and stop there."""
+    plan = Plan(SHAPE, prefix_of(bare.folder))
+    statistics = sysfs_folder(
+        namespace_path(plan.namespace("host:h0")), Path("/sys/class/net/r0/statistics")
+    )
+
+    def received() -> int:
+        return int((statistics / "rx_bytes").read_text())
+
+    with bare.faulty("cross-traffic", "link:leaf:p0-0--rnic:h0/r0", mbit=20.0):
+        before, began_s = received(), time.monotonic()
+        _let(bare, 0.5)
+        assert bare.answered() == FLOWS
+        rate_mbit = (received() - before) * 8 / 1e6 / (time.monotonic() - began_s)
+    # A machine that stands still makes less of it, none makes much more.
+    assert 2.0 < rate_mbit < 30.0
+    after = received()
+    _let(bare, 0.2)
+    assert received() - after < 10_000
+
+
+def test_a_queue_that_the_kernel_lacks_is_refused_and_leaves_none_behind(bare: Bare) -> None:
+    """The message says so; where the kernel has fq_codel the fault is put in and healed."""
+    link = "link:leaf:p0-0--spine:0"
+    try:
+        with bare.faulty("link-rate-fair", link, mbit=100.0):
+            assert bare.answered() == FLOWS
+    except FaultError as error:
+        assert "this kernel lacks" in str(error)  # noqa: PT017 - either way is right
+    plan = Plan(SHAPE, prefix_of(bare.folder))
+    assert "tbf" not in run("tc", "-n", plan.namespace("leaf:p0-0"), "qdisc", "show")
+
+
+def _let(bare: Bare, seconds: float) -> None:
+    """Let the fabric's loop run for so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        bare.loop.run_once(5 * 10**6)
 
 
 def test_a_second_fault_of_a_namespace_outlives_the_healing_of_the_first(bare: Bare) -> None:

@@ -1,5 +1,6 @@
 """Which commands break the kernel's own networking, and which namespaces they touch. Pure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,6 +8,7 @@ from ops.lab.faults import FaultError, FaultSpec
 from ops.lab.netns.plan import (
     FIRST_SOURCE_PORT,
     LAST_SOURCE_PORT,
+    UNDERLAY_MTU,
     VXLAN_PORT,
     Plan,
     underlay_address,
@@ -17,6 +19,12 @@ from ops.lab.shape import EndpointSpec
 SMALL_MTU: Final = 700
 # Before the table of local addresses, which has rule 0, nothing can stand.
 ACL_PREF: Final = 1
+# A token bucket must hold what comes due between two ticks of the slowest kernel's timer
+# (10 ms; tc-tbf(8)), and at least a few frames.
+TICK_S: Final = 0.01
+LEAST_BURST_BYTES: Final = 4 * UNDERLAY_MTU
+CROSS_TRAFFIC: Final = "cross-traffic"
+QUEUES: Final = frozenset({"link-rate", "link-rate-fair"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ def nodes(plan: Plan, spec: FaultSpec) -> frozenset[str]:
         return frozenset(
             homes | {e.container_id for e in plan.shape.endpoints if e.host_id in homes}
         )
+    if spec.kind in QUEUES:
+        return frozenset({plan.home(ends(spec, plan)[0])})
     if spec.kind == "container-kill":
         return frozenset({_of_container(plan, spec.target)[0].host_id, spec.target})
     return frozenset({plan.home(spec.target)})
@@ -70,11 +80,15 @@ def step(plan: Plan, spec: FaultSpec) -> Step:
         case "link-mtu":
             near, far = ends(spec, plan)
             found = _ip(plan, far, f"link set {plan.ports[far, near]} mtu {SMALL_MTU}")
+        case "link-rate" | "link-rate-fair":
+            near, far = ends(spec, plan)
+            commands = _queue(spec, plan.ports[near, far])
+            found = Step("tc", plan.namespace(near), tuple(commands))
         case "route-withdraw":
             found = _ip(plan, spec.target, *(f"route del {a}/32" for a in _to(plan, spec)))
         case "route-hole":
-            commands = (f"route replace blackhole {a}/32" for a in _to(plan, spec))
-            found = _ip(plan, spec.target, *commands)
+            holes = (f"route replace blackhole {a}/32" for a in _to(plan, spec))
+            found = _ip(plan, spec.target, *holes)
         case "acl-drop":
             found = _ip(plan, spec.target, *(f"rule add {rule}" for rule in _rules(plan, spec)))
         case "flow-hole":
@@ -91,10 +105,36 @@ def undoing(plan: Plan, spec: FaultSpec) -> list[Step]:
     """Return what has to go before the namespaces are set as in health."""
     if spec.kind == "acl-drop":
         return [_ip(plan, spec.target, *(f"rule del {rule}" for rule in _rules(plan, spec)))]
+    if spec.kind in QUEUES:
+        near, far = ends(spec, plan)
+        return [Step("tc", plan.namespace(near), (f"qdisc del dev {plan.ports[near, far]} root",))]
     if spec.kind == "container-kill":
         patches = tuple(plan.patch(e) for e in _of_container(plan, spec.target))
         return [Step("ip", plan.namespace(spec.target), patches)]
     return []
+
+
+def cross_traffic(plan: Plan, spec: FaultSpec) -> list[tuple[str, str, float]]:
+    """Return the ports that get other traffic: end of the link, its other end, Mbit/s."""
+    near, far = ends(spec, plan) if spec.kind in (*QUEUES, CROSS_TRAFFIC) else ("", "")
+    if spec.kind in QUEUES and spec.params["cross"] > 0:
+        return [(near, far, spec.params["mbit"] * spec.params["cross"] / 100)]
+    if spec.kind != CROSS_TRAFFIC:
+        return []
+    both = [(near, far)] if "sender" in spec.params else [(near, far), (far, near)]
+    return [(end, other, spec.params["mbit"]) for end, other in both]
+
+
+def _queue(spec: FaultSpec, port: str) -> Iterator[str]:
+    rate_mbit, wait_ms = spec.params["mbit"], spec.params["ms"]
+    burst_bytes = max(LEAST_BURST_BYTES, round(rate_mbit * 1e6 / 8 * TICK_S))
+    bucket = f"tbf rate {rate_mbit * 1e3:.0f}kbit burst {burst_bytes}"
+    if spec.kind == "link-rate":
+        yield f"qdisc replace dev {port} root handle 1: {bucket} latency {wait_ms}ms"
+        return
+    # The bucket's own queue never fills: what waits, waits in the fair queues below it.
+    yield f"qdisc replace dev {port} root handle 1: {bucket} latency 1000ms"
+    yield f"qdisc replace dev {port} parent 1:1 handle 10: fq_codel target {wait_ms}ms"
 
 
 def _ip(plan: Plan, node: str, *commands: str) -> Step:

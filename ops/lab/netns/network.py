@@ -2,13 +2,17 @@
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from ops.lab.events import EventLoop
+from ops.lab.faults import FaultError, FaultSpec
 from ops.lab.impairment import LinkDirection
 from ops.lab.loopback import impaired_links
-from ops.lab.netns.commands import batch, remove_namespaces, run, write_sysctls
+from ops.lab.netns import breaking
+from ops.lab.netns.commands import CommandError, batch, remove_namespaces, run, write_sysctls
+from ops.lab.netns.cross_traffic import CrossTraffic
 from ops.lab.netns.kernel import KernelNetwork
 from ops.lab.netns.plan import AGENT_PORT, Plan, overlay_address, prefix_of
 from ops.lab.netns.shaper import Detour
@@ -42,6 +46,7 @@ class NetnsNetwork(KernelNetwork):
         self._tables = Tables(shape)
         self._seen: dict[int, str] = {}
         self._detours: dict[tuple[str, str], Detour] = {}
+        self._cross: dict[str, list[CrossTraffic]] = {}
         try:
             self._build()
         except BaseException:
@@ -113,6 +118,38 @@ class NetnsNetwork(KernelNetwork):
         elif not direction.impaired and key in self._detours:
             self._detours.pop(key).close()
 
+    def _apply(self, fault_id: str, spec: FaultSpec) -> None:
+        """Put a fault in; raises FaultError if this kernel lacks a queueing discipline."""
+        if spec.kind != breaking.CROSS_TRAFFIC:
+            try:
+                super()._apply(fault_id, spec)
+            except CommandError as error:
+                if spec.kind not in breaking.QUEUES:
+                    raise
+                # The first of two queues may be there already.
+                with suppress(CommandError):
+                    self._remove_queue(spec)
+                raise FaultError(
+                    f"{spec.kind} needs a queue that this kernel lacks: {error}"
+                ) from None
+        if fault_id not in self._cross:
+            self._cross[fault_id] = [
+                CrossTraffic(
+                    self._plan.namespace(end), self._plan.ports[end, other], mbit, self._loop
+                )
+                for end, other, mbit in breaking.cross_traffic(self._plan, spec)
+            ]
+
+    def _undo(self, fault_id: str, spec: FaultSpec) -> None:
+        for traffic in self._cross.pop(fault_id, ()):
+            traffic.close()
+        if spec.kind != breaking.CROSS_TRAFFIC:
+            super()._undo(fault_id, spec)
+
+    def _remove_queue(self, spec: FaultSpec) -> None:
+        for step in breaking.undoing(self._plan, spec):
+            self._batch(step.tool, step.namespace, step.commands)
+
     def status(self) -> dict[str, Any]:
         """Return what the detours have counted; the kernel's own counts are `ip -s link`'s."""
         return {
@@ -125,4 +162,7 @@ class NetnsNetwork(KernelNetwork):
 
     def close(self) -> None:
         """Remove all namespaces, and with them everything in them."""
+        for traffic in self._cross.values():
+            for one in traffic:
+                one.close()
         remove_namespaces(self._folder)

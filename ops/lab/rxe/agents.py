@@ -59,9 +59,9 @@ class MachineAgents(AgentGroup):
         self._signal(agent_id, signal.SIGSTOP)
         self._stopped.add(agent_id)
 
-    def starve(self, agent_id: str, percent: float) -> None:
+    def starve(self, agent_id: str, how: str, amount: float) -> None:  # noqa: ARG002 - a machine knows one way
         """Let an agent run for that share of each second only."""
-        self._ask("starve", starver(agent_id), victim=agent_id, percent=percent)
+        self._ask("starve", starver(agent_id), victim=agent_id, percent=amount)
         self._starved.add(agent_id)
 
     def feed(self, agent_id: str) -> None:

@@ -94,7 +94,7 @@ class Guest:
 
     def _starve(self, name: str, victim: str, percent: float) -> int:
         pid = self._pids[victim]
-        return self._fork(name, lambda: starve.run(pid, percent))
+        return self._fork(name, lambda: starve.run(lambda: starve.stop_by_turns(pid, percent)))
 
     def _fork(self, name: str, work: Callable[[], int]) -> int:
         if self._states().get(name) is None and name in self._pids:

@@ -24,7 +24,8 @@ def test_the_promised_kinds_are_there() -> None:
         "link-cut", "link-loss", "link-delay", "link-jitter", "link-corrupt", "link-flap",
         "switch-off", "flow-hole", "flow-loop", "agent-kill", "agent-stop", "link-down",
         "link-mtu", "route-withdraw", "route-hole", "acl-drop", "container-kill",
-        "agent-starve", "gid-change", "qkey-stale",
+        "agent-starve", "gid-change", "qkey-stale", "link-rate", "link-rate-fair",
+        "cross-traffic", "agent-quota", "agent-crowd", "agent-drain", "task-end",
     }  # fmt: skip
     assert all(kind.doc and kind.example.startswith(name) for name, kind in KINDS.items())
 
@@ -56,8 +57,9 @@ def test_a_link_may_be_named_from_either_end(text: str) -> None:
 
 def test_defaults_are_filled_in() -> None:
     """A fault says in the truth what it did, also where the user said nothing."""
-    assert check_fault("link-loss", LINK, {}, SHAPE).params == {"percent": 10.0}
-    assert check_fault("link-delay", LINK, {"ms": 7}, SHAPE).params == {"ms": 7.0}
+    always = {"duty": 100.0, "period_s": 10.0}
+    assert check_fault("link-loss", LINK, {}, SHAPE).params == {"percent": 10.0} | always
+    assert check_fault("link-delay", LINK, {"ms": 7}, SHAPE).params == {"ms": 7.0} | always
 
 
 def test_unknown_names_come_with_near_ones() -> None:

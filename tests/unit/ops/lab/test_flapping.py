@@ -34,14 +34,14 @@ class Bench:
             self.loop.run_once(0)
 
 
-def spec(kind: str) -> FaultSpec:
-    """Return a fault of a cable with a period of 200 ms."""
+def spec(kind: str, **params: float) -> FaultSpec:
+    """Return a fault of a cable with a period of 200 ms, if it flaps."""
     return FaultSpec(
         kind=kind,
         target="link:a--b",
         layer=Layer.UNDERLAY,
         component_ids=("link:a--b",),
-        params={"ms": 200.0},
+        params={"ms": 200.0} | params,
     )
 
 
@@ -62,4 +62,18 @@ def test_other_faults_stay_in() -> None:
     bench = Bench()
     bench.flapping.start("f1", spec("link-delay"))
     bench.until(1_000)
+    assert not bench.done
+
+
+def test_a_fault_with_a_duty_is_there_for_that_share_of_each_period() -> None:
+    """The first turn is its own: it is there from the moment it was put in."""
+    bench = Bench()
+    bench.flapping.start("f1", spec("link-delay", duty=20.0, period_s=1.0))
+    bench.until(1_500)
+    assert [turn for turn in bench.done if turn[1] in ("take", "put")] == [
+        (200, "take"), (1_000, "put"), (1_200, "take"),
+    ]  # fmt: skip
+    bench = Bench()
+    bench.flapping.start("f1", spec("link-loss", duty=100.0, period_s=1.0))
+    bench.until(1_500)
     assert not bench.done

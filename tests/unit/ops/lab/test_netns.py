@@ -15,16 +15,17 @@ from ops.lab.netns.plan import Plan, mac, overlay_address, prefix_of, underlay_a
 from ops.lab.netns.tables import Tables
 from ops.lab.shape import MAX_HOSTS, MAX_RAILS, LabShape
 from ops.lab.suite.cases import SUITE
+from schemas.enums import Layer
 from schemas.records import FlowEntry
 
 SHAPE = LabShape(rails=2, leaves=1)
 PLAN = Plan(SHAPE, "lab.")
 # What the network does itself, in this process or by sysctl.
-OWN = SHAPED | {"switch-off"}
+OWN = SHAPED | {"switch-off", "cross-traffic"}
 KERNEL_FAULTS = [
     kind.name
     for kind in KINDS.values()
-    if NETNS_LAB in kind.labs and kind.target != "agent" and kind.name not in OWN
+    if NETNS_LAB in kind.labs and kind.layer is not Layer.HOST and kind.name not in OWN
 ]
 
 
@@ -140,6 +141,38 @@ def test_every_kernel_fault_has_commands_for_every_target(name: str) -> None:
         step = breaking.step(PLAN, spec)
         assert step.commands
         assert step.namespace in {PLAN.namespace(n) for n in breaking.nodes(PLAN, spec)}
+
+
+def test_a_slow_port_has_a_bucket_of_some_frames_and_a_queue_of_the_time_that_was_asked() -> None:
+    """Of one end only; a fair queue stands below a bucket that never drops."""
+    link = "link:leaf:p0-0--spine:0"
+    slow = check_fault("link-rate", link, {"mbit": 1, "ms": 30}, SHAPE, NETNS_LAB)
+    step = breaking.step(PLAN, slow)
+    assert (step.tool, step.namespace) == ("tc", PLAN.namespace("leaf:p0-0"))
+    assert step.commands == (
+        "qdisc replace dev s0 root handle 1: tbf rate 1000kbit burst 6400 latency 30.0ms",
+    )
+    fair = check_fault(
+        "link-rate-fair", link, {"mbit": 80, "ms": 5, "sender": "spine:0"}, SHAPE, NETNS_LAB
+    )
+    assert breaking.step(PLAN, fair).commands == (
+        "qdisc replace dev p0-0 root handle 1: tbf rate 80000kbit burst 100000 latency 1000ms",
+        "qdisc replace dev p0-0 parent 1:1 handle 10: fq_codel target 5.0ms",
+    )
+    assert [s.commands for s in breaking.undoing(PLAN, fair)] == [("qdisc del dev p0-0 root",)]
+
+
+def test_cross_traffic_is_a_share_of_a_slow_ports_rate_or_a_rate_of_its_own() -> None:
+    """Without a share there is none; other faults bring none with them."""
+    link = "link:leaf:p0-0--spine:0"
+
+    def ports(kind: str, **params: object) -> list[tuple[str, str, float]]:
+        return breaking.cross_traffic(PLAN, check_fault(kind, link, params, SHAPE, NETNS_LAB))
+
+    assert ports("link-rate") == ports("link-cut") == ports("link-delay") == []
+    assert ports("link-rate", mbit=10, cross=90) == [("leaf:p0-0", "spine:0", 9.0)]
+    assert ports("cross-traffic", mbit=40, sender="spine:0") == [("spine:0", "leaf:p0-0", 40.0)]
+    assert [end for end, _, _ in ports("cross-traffic")] == ["leaf:p0-0", "spine:0"]
 
 
 def test_a_fault_that_the_kind_of_lab_lacks_is_refused_by_name() -> None:

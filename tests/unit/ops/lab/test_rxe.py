@@ -28,7 +28,7 @@ from ops.lab.shape import LabShape, ShapeError
 from ops.lab.suite.cases import SUITE
 from ops.lab.topology import Topology
 from ops.lab.vm.machine import MachineError
-from schemas.enums import ComponentKind
+from schemas.enums import ComponentKind, Layer
 from schemas.kafka.connection import settings_from_table
 
 SHAPE = rxe.SHAPE
@@ -37,7 +37,7 @@ OWN = SHAPED | {"switch-off", "gid-change", "qkey-stale"}
 KERNEL_FAULTS = [
     kind.name
     for kind in KINDS.values()
-    if RXE_LAB in kind.labs and kind.target != "agent" and kind.name not in OWN
+    if RXE_LAB in kind.labs and kind.layer is not Layer.HOST and kind.name not in OWN
 ]
 
 

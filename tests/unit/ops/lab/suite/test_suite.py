@@ -114,7 +114,7 @@ def test_a_starved_process_runs_a_part_of_the_time_and_goes_on_afterwards() -> N
     """It is stopped most of the time; the starver's end lets it go on."""
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     starver = subprocess.Popen(
-        [sys.executable, "-m", "ops.lab.starve", "--pid", str(busy.pid), "--percent", "10"]
+        [sys.executable, "-m", "ops.lab.starve", "--pid", str(busy.pid), "--stop", "10"]
     )
     try:
         deadline = time.monotonic() + 60
