@@ -94,7 +94,12 @@ def _message(codec: Codec, timed: Timed, offset: int) -> LogMessage:
 
 
 def _true_fault(one: Injected) -> TrueFault:
+    also = one.also_kinds
+    # The catalogue got `host_down` after the worlds were sealed: what lost a whole host, with its
+    # containers, could only be called `connectivity`.
+    if one.kind == "connectivity" and "container_crash" in also:
+        also |= {"host_down"}
     return TrueFault(
         fault_id=one.name, kind=one.kind, layer=Layer.UNDERLAY, components=one.components,
-        begin_ns=one.begin_ns, end_ns=one.end_ns, hard=one.hard, also_kinds=one.also_kinds,
+        begin_ns=one.begin_ns, end_ns=one.end_ns, hard=one.hard, also_kinds=also,
     )  # fmt: skip

@@ -80,7 +80,7 @@ def verdicts_of(events: Iterable[FaultEvent]) -> list[Verdict]:
             candidates=_candidates(event),
             opened_ns=opened[fault_id],
             decided=event.decided,
-            pages=event.layer is not Layer.HOST,
+            pages=event.layer is not Layer.HOST or event.severity == "critical",
         )
         for fault_id, event in last.items()
     ]

@@ -164,8 +164,17 @@ class ChainClaims:
         self._versions = (-1, -1)
         self._replayed: dict[tuple[str, str], ChainFault | None] = {}
 
-    def find(self, now_ns: int) -> tuple[list[Claim], frozenset[FlowId]]:
-        """Replay the chains of all cut-off 5-tuples; return claims, and what they explain."""
+    def find(
+        self, now_ns: int, accused: frozenset[str] = frozenset()
+    ) -> tuple[list[Claim], frozenset[FlowId]]:
+        """Replay the chains of all cut-off 5-tuples; return claims, and what they explain.
+
+        Parameters
+        ----------
+        accused
+            Components of open faults of the overlay. An entry that they lack was there once, even
+            if no table shows it any more: after a restart only the latest ones are read.
+        """
         found: defaultdict[tuple[str, Break], list[tuple[BadFlow, ChainFault]]] = defaultdict(list)
         broken: set[FlowId] = set()
         without_way: set[tuple[str, str]] = set()
@@ -176,10 +185,13 @@ class ChainClaims:
             if not flow.cut:
                 continue
             fault = self._round_trip(flow.key[0], flow.key[1])
-            if fault is None or (not fault.lost and self._got_through(flow, fault)):
+            if fault is None:
+                continue
+            lost = fault.lost or fault.node in accused
+            if not lost and self._got_through(flow, fault):
                 continue
             broken.add(flow.key)
-            if not fault.lost and not self._sources.roster.same_rail(*flow.key[:2]):
+            if not lost and not self._sources.roster.same_rail(*flow.key[:2]):
                 without_way.add(flow.key[:2])
             elif flow.open:
                 fault = self._of_switch(fault)

@@ -148,11 +148,12 @@ class Decider:
         claims = self.silences.find(now_ns)
         if not self._sources.reports.all_well:
             claims += self_claims(self._config.cluster, self._sources, now_ns)
-        overlay, broken = self._chains.find(now_ns)
-        for incident in self._lifecycle.open_faults():
+        known = [i for i in self._lifecycle.open_faults() if i.group == OVERLAY]
+        accused = frozenset(incident.event.component_id for incident in known)
+        overlay, broken = self._chains.find(now_ns, accused)
+        for incident in known:
             # An entry that was reinstalled leaves anomalies that three rounds must clear first.
-            if incident.group == OVERLAY:
-                broken |= incident.keys or frozenset()
+            broken |= incident.keys or frozenset()
         claims += overlay
         claims += self._family(AnomalyFamily.LOSS, broken, now_ns)
         claims += self._family(AnomalyFamily.LATENCY, self._aftermath(now_ns), now_ns)

@@ -7,13 +7,16 @@ import pytest
 from localizer.config import CoreConfig
 from localizer.core import Core
 from ops.lab.shape import EndpointSpec, LabShape
+from schemas import topics
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent, FlowTable
+from schemas.units import MS_NS, SECOND_NS
 from tests.unit.localizer import simlab
 from tests.unit.localizer.simlab import CountedOverlay, SimLab, localize
 
 LINK = "link:leaf:p0-0--spine:0"
 Key = tuple[str, str]
+LOGS = {t.name for t in (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)}
 
 
 def across_rails(shape: LabShape) -> Callable[[Key], bool]:
@@ -106,6 +109,28 @@ def test_an_entry_that_was_there_and_is_gone_is_a_fault_also_across_rails() -> N
     lab.run(10)
     found = {(e.component_id, e.fault_kind) for e in opened(lab)}
     assert found == {("job1-w0/r0", "flow_missing")}
+
+
+def test_a_lost_entry_stays_a_fault_over_a_restart_that_reads_only_the_latest_tables() -> None:
+    """Compaction took the table that had it; the open fault says that it was there."""
+    lab = BlockedLab(pairs=a_pair_across)
+    lab.run(45)
+    lab.blocked = ("job1-w0/r0", "job1-w2/r1").__eq__
+    lab.publish_tables(lab.overlay.apply("f", lab.overlay.hole("job1-w0/r0", "job1-w2/r1")))
+    lab.run(10)
+    (found,) = opened(lab)
+    decided_ns = lab.now - SECOND_NS
+    last = {r.key: r.offset for r in lab.log if r.topic == topics.OVERLAY_FLOWS.name}
+    kept = [
+        r
+        for r in lab.log
+        if (r.topic in LOGS and r.timestamp_ms * MS_NS >= decided_ns - 5 * SECOND_NS)
+        or (r.topic not in LOGS and last.get(r.key, r.offset) == r.offset)
+    ]
+    config = CoreConfig(cluster=simlab.CLUSTER)
+    core = Core(config, [found], begin_ns=decided_ns - 5 * SECOND_NS, decided_ns=decided_ns)
+    assert localize(kept, config, core) == []
+    assert [i.event.fault_id for i in core.lifecycle.open_faults()] == [found.fault_id]
 
 
 def test_an_entry_missing_from_the_first_table_on_is_a_fault_on_a_rail() -> None:
