@@ -1,7 +1,7 @@
 """Events of healthy clusters that are no network fault: a diagnosis must not report them.
 
-Crashed agents are reported (as `agent_dead`), but page nobody: a verdict of the host layer is
-no page. Everything else here must leave no verdict at all.
+Crashed agents are reported (as `agent_dead`), but page nobody: a warning of the host layer is no
+page. Everything else here must leave no verdict at all.
 """
 
 from collections.abc import Callable

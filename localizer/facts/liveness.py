@@ -94,8 +94,9 @@ MAYBE_INTERVALS: Final = 2.5
 # After more than this, the agent is at least delayed: what it does not report says nothing.
 LATE_INTERVALS: Final = 1.5
 # A silence that explains anomalies of an agent's endpoints lasts longer than this. A heartbeat that
-# is a second late explains none: an agent that traces what it just lost sends its next one late,
-# whatever the fault. A process that pauses so briefly is told by what it leaves well.
+# is a second late explains none: the fault that takes probes also takes the packets that carry
+# heartbeats, until they are sent again. A process that pauses so briefly is told by what it leaves
+# well.
 PAUSED_INTERVALS: Final = MAYBE_INTERVALS
 # After an agent came back, three answered rounds clear its endpoints' anomalies; until then these
 # say nothing about the network.

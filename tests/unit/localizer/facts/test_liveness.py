@@ -118,7 +118,7 @@ def test_a_restart_without_death_is_excused_too() -> None:
 
 
 def test_a_heartbeat_that_is_a_second_late_explains_nothing() -> None:
-    """An agent that traces what it lost is late, whatever took the probes."""
+    """What takes probes takes heartbeats, too: they are sent again."""
     liveness = beating()
     go_on(liveness, ("a", "b"), 5, 12)
     at = START + 59 * SECOND_NS // 10
