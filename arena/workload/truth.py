@@ -1,7 +1,6 @@
 """The true skeleton of a capture, with which an inference is compared."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from arena.workload.layout import Layout
 from arena.workload.spec import JobSpec
@@ -29,19 +28,6 @@ class JobTruth:
     groups: dict[str, list[frozenset[Place]]]
     stages: list[frozenset[Place]]
     clusters: list[frozenset[Place]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return a JSON document."""
-        s = self.spec
-        return {
-            "task": s.name,
-            **{k: getattr(s, k) for k in ("dp", "pp", "tp", "cp", "ep")},
-            "rnics": sorted(self.rnics),
-            "pairs": [[*a, *b, *sorted(kinds)] for (a, b), kinds in sorted(self.pairs.items())],
-            "stages": [sorted(x) for x in self.stages],
-            "clusters": [sorted(x) for x in self.clusters],
-            "groups": {k: [sorted(g) for g in v] for k, v in sorted(self.groups.items())},
-        }
 
 
 @dataclass(frozen=True)

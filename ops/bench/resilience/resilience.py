@@ -3,11 +3,11 @@
 Every module below measures one attack and has `PARTS` of its own.
 """
 
-from types import ModuleType
+from functools import partial
 from typing import Final
 
+from ops.bench.agent import attack
 from ops.bench.resilience import (
-    agent_attacks,
     churn,
     clocks,
     clocks_live,
@@ -38,8 +38,12 @@ NOTES: Final = (
     "1 M results/s, on [performance](performance.md).",
 )
 
-# A further part is a module with `PARTS` and a row here.
-MODULES: Final[tuple[ModuleType, ...]] = (
-    clocks, clocks_live, records, garbage, parsers, agent_attacks, floods, churn, outage, kills,
-)  # fmt: skip
-PARTS: Final[Parts] = {name: part for module in MODULES for name, part in module.PARTS.items()}
+# The attacks on agents of `make bench-agent` are bars of resilience, too.
+AGENT_PARTS: Final[Parts] = {
+    "silent": partial(attack.silent, seconds=attack.SILENT_S),
+    "flood": partial(attack.flood, seconds=attack.FLOOD_S),
+}
+PARTS: Final[Parts] = {
+    **clocks.PARTS, **clocks_live.PARTS, **records.PARTS, **garbage.PARTS, **parsers.PARTS,
+    **AGENT_PARTS, **floods.PARTS, **churn.PARTS, **outage.PARTS, **kills.PARTS,
+}  # fmt: skip

@@ -1,15 +1,26 @@
-"""Several workers in one group on one machine: none is lost, none counted twice, how fast."""
+"""Several workers in one group on one machine: none is lost, none counted twice, how fast.
 
+And what one worker's core takes for a given number of 5-tuples, without Kafka.
+"""
+
+import gc
+import os
+import time
 from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from ops.bench.rig.growth import FLAT, LINEAR, Curve, run_alone, slope_figure
-from ops.bench.rig.load import LoadShape
+from ops.bench.rig import process_cost
+from ops.bench.rig.growth import FLAT, LINEAR, Curve, call_alone, slope_figure
+from ops.bench.rig.load import Load, LoadShape
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.workers_life import PLAN, STEP_S, LifeRun
+from ops.bench.throughput.core import PARTITIONS, Core, Logs, append_interval
 from ops.bench.throughput.report import MEGA, on_rig
 from ops.bench.throughput.rig import Rig
+from schemas.codec import Codec
+from schemas.process import memory
+from streams.warm import warm
 
 # Modest: the truth is read back and decoded record by record.
 LIFE: Final = LoadShape(agents=100, bodies=6, late=0.0)
@@ -20,6 +31,10 @@ MOST_S: Final = 60.0
 # Of 80 5-tuples each.
 AGENTS: Final = (100, 400, 1_250, 2_500)
 MIB: Final = 2**20
+# In the first minute every 5-tuple is new, and the first window closes.
+WARM_S: Final = 60
+# Two windows more.
+LASTS_S: Final = 60
 
 
 def life(
@@ -106,27 +121,47 @@ def growth(runs: int, say: Say, agents: Sequence[int] = AGENTS) -> list[Figure]:
     seconds: list[float] = []
     state: list[float] = []
     for count in agents:
-        found = [grown(count) for _ in range(runs)]
+        found = [call_alone(grown, count) for _ in range(runs)]
         sizes.append(found[0]["paths"])
         seconds.append(median(one["cpu_s"] / one["results"] * MEGA for one in found))
         state.append(median(one["state_bytes"] / MIB for one in found))
     points, axis = tuple(sizes), "5-tuples"
     cost = Curve(name="worker: CPU of a million results", axis=axis, unit="s", sizes=points,
                  costs=tuple(seconds))  # fmt: skip
-    memory = Curve(name="worker: memory of the 5-tuples", axis=axis, unit="MiB", sizes=points,
-                   costs=tuple(state))  # fmt: skip
+    held = Curve(name="worker: memory of the 5-tuples", axis=axis, unit="MiB", sizes=points,
+                 costs=tuple(state))  # fmt: skip
     return [
         slope_figure(cost, FLAT, say),
-        slope_figure(memory, LINEAR, say),
+        slope_figure(held, LINEAR, say),
         figure(f"worker: memory of a 5-tuple, {points[-1]:,.0f} of them",
              [state[-1] * MIB / points[-1]], "bytes"),
     ]  # fmt: skip
 
 
 def grown(agents: int) -> dict[str, float]:
-    """Return what a process of its own measured."""
-    found: dict[str, float] = run_alone("ops.bench.scale.worker_growth", str(agents))
-    return found
+    """Feed a core with the rounds of that many agents, one a second of event time.
+
+    Each has 80 5-tuples; windows are encoded and dropped. Returns 5-tuples, results and seconds of
+    CPU after the warm part, and bytes that were added.
+    """
+    memory.return_large_arrays()
+    warm(Codec())
+    # Of bodies there are few: their values do not matter here, and their bytes are no state.
+    load = Load(LoadShape(agents=agents, bodies=2))
+    gc.collect()
+    before = process_cost.memory(os.getpid()).rss_bytes
+    core, results, cpu_s = Core(publish=True), 0, 0.0
+    for number in range(WARM_S + LASTS_S):
+        logs: Logs = [[] for _ in range(PARTITIONS)]
+        came = append_interval(load, number, logs)
+        begin_s = time.process_time()
+        core.consume(logs)
+        if number >= WARM_S:
+            cpu_s += time.process_time() - begin_s
+            results += came
+    del logs
+    held = process_cost.memory(os.getpid()).rss_bytes - before
+    return {"paths": load.shape.paths, "results": results, "cpu_s": cpu_s, "state_bytes": held}
 
 
 PARTS: Final[Parts] = {"workers": on_rig(workers), "worker-growth": growth}

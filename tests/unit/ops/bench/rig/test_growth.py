@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ops.bench.cluster.shape import RAILS
-from ops.bench.rig.growth import Curve, slope, store_curve, stored_curves
+from ops.bench.rig.growth import Curve, call_alone, slope, store_curve, stored_curves
 from ops.bench.scale import localizer, scale, workers
 from ops.bench.scale.pinglists import Cluster
 from ops.bench.scale.workers import MIB
@@ -66,7 +66,7 @@ def test_churn_publishes_for_the_agents_that_changed_and_no_other() -> None:
 
 def test_a_worker_is_measured_by_itself() -> None:
     """Two agents, in a process of their own: the results of the second minute, at some cost."""
-    found = workers.grown(2)
+    found = call_alone(workers.grown, 2)
     assert found["paths"] == 160
     assert 60 * 160 <= found["results"] <= 60 * 160 + 100
     assert found["cpu_s"] > 0
@@ -82,7 +82,7 @@ def test_a_worker_has_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         paths, cpu_s, state = measured[agents]
         return {"paths": paths, "results": 1e6 * cpu_s, "cpu_s": cpu_s, "state_bytes": state}
 
-    monkeypatch.setattr(workers, "grown", grown)
+    monkeypatch.setattr(workers, "call_alone", lambda _, agents: grown(agents))
     cpu, memory, each = workers.growth(1, lambda _: None, agents=(100, 400))
     assert cpu.value == pytest.approx(0.0, abs=1e-9)
     assert memory.value == pytest.approx(1.0)
