@@ -1,6 +1,7 @@
 """`make bench-labs`: the suite of faults in every kind of lab that this machine can have.
 
-Then the lab of namespaces is watched for ten minutes with its training job.
+Then the lab of namespaces is watched with its training job for ten minutes, and for an hour; and
+labelled recordings of such labs are diagnosed: those that are kept, and new ones.
 
 Ten turns in an emulated lab take hours. Each injection is written to disk as it ends, so that a
 run that was interrupted can be resumed.
@@ -13,12 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ops.bench.rig.report import BUILD_DIR, Figure, Parts, Say, figure
+from arena.scoring import delays_ns, scores
+from localizer.config import build_config as localizer_config
+from ops.bench.rig.report import BUILD_DIR, Figure, Parts, Say, Sense, figure, scratch_folder
 from ops.lab.fault_kinds import NETNS_LAB
 from ops.lab.kind import LAB_KINDS
 from ops.lab.suite.cases import SUITE
+from ops.lab.suite.record import record_suite
 from ops.lab.suite.suite import RIGHT_SHARE, Run, run_suite
-from ops.lab.suite.watch import WatchResult, run_watch
+from ops.lab.suite.watch import FIRST_FAULT_S, WatchResult, run_watch
+from ops.recording.labelled import Judged, judge_folder
+from schemas.units import SECOND_NS
+from streams.config import build_config as worker_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,38 +155,107 @@ def _share(name: str, right: list[float]) -> Figure:
 
 
 WATCH_S: Final = 600.0
+HOUR_S: Final = 3_600.0
+# So that an hour has thirty, after the first three minutes.
+MOST_S_A_FAULT: Final = 114.0
 # The first one, which is right, and two that only have better pairs.
 MOST_PUBLISHED: Final = 3
 
 
-def watch(runs: int, say: Say, *, resume: bool) -> list[Figure]:
-    """Watch the lab of namespaces and its training job for ten minutes, so many times."""
+def watch(name: str, seconds: float, runs: int, say: Say, *, resume: bool) -> list[Figure]:
+    """Watch the lab of namespaces and its training job for so long, so many times."""
     lacking = LAB_KINDS[NETNS_LAB].missing()
     if lacking is not None or resume:
         say(f"no watch: {lacking or 'it cannot be resumed'}")
         return []
-    return watch_figures([run_watch(NETNS_LAB, seconds=WATCH_S, say=say) for _ in range(runs)])
+    results = [run_watch(NETNS_LAB, seconds=seconds, say=say) for _ in range(runs)]
+    return watch_figures(name, seconds, results)
 
 
-def watch_figures(results: Sequence[WatchResult]) -> list[Figure]:
-    """Return the figures of some watches; the worst counts."""
+def watch_figures(name: str, seconds: float, results: Sequence[WatchResult]) -> list[Figure]:
+    """Return the figures of some watches of that length; the worst counts."""
 
-    def worst(name: str, values: list[float], bar: float) -> Figure:
-        return figure(f"netns lab watched: {name}", values, "", bar, worst=True)
+    def worst(what: str, values: list[float], bar: float, sense: Sense = "<=") -> Figure:
+        return figure(f"{name}: {what}", values, "", bar, sense, worst=True)
 
-    cut = [float(run.outcome.right) for result in results for run in result.runs]
+    right = [float(run.outcome.right) for result in results for run in result.runs]
+    least = (seconds - FIRST_FAULT_S) // MOST_S_A_FAULT
     return [
         worst("skeletons published", [float(len(r.published)) for r in results], MOST_PUBLISHED),
         worst("wrong skeletons", [float(r.wrong) for r in results], 0),
         worst("targets across rails", [float(r.across) for r in results], 0),
-        worst("faults opened in health", [float(len(r.false)) for r in results], 0),
+        worst("faults put and healed", [float(len(r.runs)) for r in results], least, ">="),
+        worst("false verdicts", [float(r.false_verdicts) for r in results], 0),
+        worst("times not calm in time", [float(r.not_calm) for r in results], 0),
         worst("watches cut short", [float(r.cut_short is not None) for r in results], 0),
         replace(
-            figure("netns lab watched: cut cables, right and alone", cut, "", 1.0, ">="),
-            value=sum(cut) / len(cut) if cut else None,
+            figure(f"{name}: hard faults, right and alone", right, "", 1.0, ">="),
+            value=sum(right) / len(right) if right else None,
         ),
+        figure(f"{name}: load of the machine, a processor", [x for r in results for x in r.loads]),
     ]
 
 
-PARTS: Final[Parts] = {name: partial(suite, name) for name in LAB_KINDS} | {"watch": watch}
-DEFAULT_RUNS: Final[Mapping[str, int]] = {"watch": 1}
+KEPT: Final = Path("tests") / "data" / "labelled"
+
+
+def kept(runs: int, say: Say, *, resume: bool) -> list[Figure]:  # noqa: ARG001 - each run says the same
+    """Diagnose the labelled recordings that are kept with the tests."""
+    return recorded_figures("kept recordings", _judge(KEPT, say))
+
+
+def record(runs: int, say: Say, *, resume: bool) -> list[Figure]:
+    """Record the faults of the lab of namespaces so many times, and diagnose the recordings."""
+    lacking = LAB_KINDS[NETNS_LAB].missing()
+    if lacking is not None or resume:
+        say(f"no recording: {lacking or 'it cannot be resumed'}")
+        return []
+    found: list[Judged] = []
+    for _ in range(runs):
+        with scratch_folder() as folder:
+            record_suite(NETNS_LAB, folder, say=say)
+            found += _judge(folder, say)
+    return recorded_figures("netns lab recorded", found)
+
+
+def _judge(folder: Path, say: Say) -> list[Judged]:
+    detection, localizer = worker_config({}, {}).detection(), localizer_config({}, {})
+    return list(judge_folder(folder, detection, localizer, say))
+
+
+def recorded_figures(name: str, found: Sequence[Judged]) -> list[Figure]:
+    """Return the scores of labelled recordings; their bars are those of the arena's."""
+    cases = [one.case for one in found]
+    ratios = scores(cases)
+
+    def ratio(what: str, score: str, bar: float) -> Figure:
+        got = ratios[score]
+        samples = [] if got.value is None else [got.value]
+        row = figure(f"{name}: {what}", samples, "", bar, ">=")
+        return replace(row, low=got.low, high=got.high, runs=round(got.denominator))
+
+    def delay(what: str, bar_s: float, *, hard: bool) -> Figure:
+        waited_s = [ns / SECOND_NS for ns in delays_ns(cases, hard=hard)]
+        return figure(f"{name}: {what}", waited_s, "s", bar_s)
+
+    pages = [float(sum(v.pages for v in one.matching.false)) for one in found]
+    confounders = sum(len(one.labels.confounders) for one in found)
+    return [
+        ratio("hard faults found", "recall_hard", 0.999),
+        ratio("gray faults found", "recall_gray", 0.95),
+        ratio("verdicts that answer a fault", "precision", 0.99),
+        ratio("right component first", "top1", 0.98),
+        ratio("right kind", "kind", 0.92),
+        figure(f"{name}: false pages beside {confounders} confounders", [sum(pages)], "", 0),
+        delay("hard fault → opened, median", 2.0, hard=True),
+        delay("gray fault → opened, median", 40.0, hard=False),
+    ]
+
+
+PARTS: Final[Parts] = {name: partial(suite, name) for name in LAB_KINDS} | {
+    "watch": partial(watch, "netns lab watched", WATCH_S),
+    "hour": partial(watch, "netns lab, one hour", HOUR_S),
+    "kept": kept,
+    "record": record,
+}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {"watch": 1, "hour": 1, "kept": 1, "record": 1}

@@ -12,6 +12,7 @@ from ops.cli import options
 from ops.cli.errors import USAGE, CliError
 from ops.cli.lab_errors import Name, plain_errors
 from ops.cli.lab_kinds import kinds
+from ops.cli.lab_recorded import record_suite, score
 from ops.cli.lab_suite import suite
 from schemas.kafka.connection import KafkaSettings, load_settings
 from schemas.units import SECOND_NS
@@ -322,6 +323,8 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
     down,
     kinds,
     suite,
+    record_suite,
+    score,
 )
 
 

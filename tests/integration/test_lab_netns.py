@@ -10,12 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from localizer.config import build_config as localizer_config
 from ops.demo.scoreboard import WATCHED
 from ops.lab.events import EventLoop
 from ops.lab.fault_kinds import NETNS_LAB
@@ -31,8 +32,11 @@ from ops.lab.netns.traffic import SCALE, Traffic
 from ops.lab.shape import EndpointSpec
 from ops.lab.suite.cases import SUITE
 from ops.lab.suite.faults import FaultBench
+from ops.lab.suite.record import record_suite
+from ops.lab.suite.recorded import RECORDED
 from ops.lab.workload import Workload
 from ops.log.watch import Watch
+from ops.recording.labelled import judge_folder
 from ops.running.pipeline import Pipeline, PipelineConfig
 from probers.clock import SystemClock
 from probers.config.rnics import namespace_path
@@ -43,6 +47,7 @@ from probers.transports.tunnel import TunnelErrors
 from probers.transports.udp import UdpTransport
 from schemas.enums import ProbeStatus
 from schemas.kafka.connection import STATE_ENV, KafkaSettings
+from streams.config import DetectionConfig
 
 pytestmark = [
     pytest.mark.root,
@@ -424,4 +429,24 @@ def test_verdicts_name_the_link_and_the_tunnel(state: Path, tmp_path: Path) -> N
         folder = lab.path
     assert all(outcome.right and outcome.kind_right for outcome in outcomes), outcomes
     assert namespaces(folder) == []
+    assert state.exists()
+
+
+@pytest.mark.broker
+@pytest.mark.lab
+def test_recorded_faults_are_labelled_and_judged(state: Path, tmp_path: Path) -> None:
+    """A cut cable is found in the recording; what the kernel cannot do is left out and told."""
+    cut = next(case for case in RECORDED["hard"] if case.name == "link cut")
+    burst = next(case for case in RECORDED["confounders"] if case.kind == "cross-traffic")
+    fair = next(case for case in RECORDED["gray"] if case.kind == "link-rate-fair")
+    cases = [replace(case, timeout_s=10.0) for case in (cut, burst, fair)]
+    record_suite(
+        NETNS_LAB, tmp_path, say=lambda _: None, recorded={"few": cases}, health_s=15.0, rest_s=5.0
+    )
+    (one,) = judge_folder(tmp_path, DetectionConfig(), localizer_config({}, {}), lambda _: None)
+    assert [label.name for label in one.labels.faults][:1] == ["link cut"]
+    assert len(one.labels.faults) + len(one.labels.left_out) == 2
+    assert [label.name for label in one.labels.confounders] == [burst.name]
+    found = {fault.fault_id: verdict.candidates[0] for fault, verdict in one.matching.pairs}
+    assert found["link cut"] == cut.component_ids[0]
     assert state.exists()

@@ -28,7 +28,8 @@ class Outcome:
     """What came of one injection; delays are None where the event never came.
 
     `calm_s` was waited before it. `right` says that the component is, and nothing else was
-    blamed; `kind_right` that one of the verdicts bears a right name, too.
+    blamed; `kind_right` that one of the verdicts bears a right name, too. `false` counts the
+    faults that were opened beside one that names the right component, until all were resolved.
     """
 
     case: str
@@ -38,6 +39,7 @@ class Outcome:
     verdicts: tuple[tuple[str, str, str], ...]
     right: bool
     kind_right: bool
+    false: int = 0
 
 
 class FaultBench:
@@ -85,6 +87,7 @@ class FaultBench:
             resolve_delay_s=time.monotonic() - healed if opened and resolved else None,
             verdicts=verdicts,
             right=excused or (_right(case, verdicts) and len(latest_after) == 1 and resolved),
+            false=len(latest_after) - any(c in case.component_ids for c, _, _ in verdicts),
             kind_right=excused
             or any(
                 component in case.component_ids

@@ -38,12 +38,12 @@ def places(shape: LabShape) -> list[Names]:
 
 
 def placed(case: Case, names: Names) -> Case:
-    """Return the case at another place."""
+    """Return the case at another place; what has none, the job, stays."""
     return replace(
         case,
-        target=names[case.target],
+        target=names.get(case.target, case.target),
         params={k: names.get(v, v) if isinstance(v, str) else v for k, v in case.params.items()},
-        component_ids=tuple(names[c] for c in case.component_ids),
+        component_ids=tuple(names.get(c, c) for c in case.component_ids),
     )
 
 

@@ -16,7 +16,15 @@ from ops.lab.suite.cases import SUITE, Case
 from ops.lab.suite.faults import SETTLE_S, FaultBench, Outcome
 from ops.lab.suite.places import placed, places
 from ops.log.watch import Watch
-from ops.running.pipeline import LAB_TABLES, Pipeline, PipelineConfig, Table
+from ops.running.pipeline import (
+    LAB_TABLES,
+    LOCALIZER,
+    SKELETON,
+    WORKER,
+    Pipeline,
+    PipelineConfig,
+    Table,
+)
 
 # A window is judged against five windows or more before it.
 BASELINE_S: Final = 90.0
@@ -114,6 +122,52 @@ class SuiteResult:
 
 
 @contextmanager
+def pipeline(
+    bootstrap: str | None,
+    say: Say,
+    *,
+    tables: Mapping[str, Table] = LAB_TABLES,
+    processes: tuple[str, ...] = (WORKER, SKELETON, LOCALIZER),
+) -> Iterator[Pipeline]:
+    """Give processes of the pipeline with these settings; they are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="skeletonhunter-suite-") as folder:
+        config = PipelineConfig(
+            folder=Path(folder),
+            bootstrap=bootstrap,
+            prefix=PREFIX if bootstrap else "",
+            processes=processes,
+            tables=tables,
+        )
+        say("starting the pipeline" + (f" with {bootstrap}" if bootstrap else " with Apache Kafka"))
+        with Pipeline(config) as started:
+            started.wait_ready()
+            yield started
+
+
+@contextmanager
+def lab_beside(
+    started: Pipeline, kind: str, say: Say, *, shape: LabShape | None = None
+) -> Iterator[tuple[Lab, Callable[[], None]]]:
+    """Give a lab on a pipeline's broker, and a check of both; `shape` None: that of the suite.
+
+    The check raises ChildDiedError if a process has ended by itself.
+    """
+    config = LabConfig(
+        settings=started.settings,
+        kind=kind,
+        name="suite",
+        shape=shape or lab_kind(kind).suite,
+    )
+    with Lab(config, say=say) as lab:
+
+        def check() -> None:
+            lab.check()
+            started.group.check()
+
+        yield lab, check
+
+
+@contextmanager
 def bench(
     kind: str,
     bootstrap: str | None,
@@ -126,29 +180,12 @@ def bench(
 
     `shape` None: that of the suite. `tables` are the settings of the pipeline's processes.
     """
-    with tempfile.TemporaryDirectory(prefix="skeletonhunter-suite-") as folder:
-        config = PipelineConfig(
-            folder=Path(folder),
-            bootstrap=bootstrap,
-            prefix=PREFIX if bootstrap else "",
-            tables=tables,
-        )
-        say("starting the pipeline" + (f" with {bootstrap}" if bootstrap else " with Apache Kafka"))
-        with Pipeline(config) as pipeline:
-            pipeline.wait_ready()
-            lab_config = LabConfig(
-                settings=pipeline.settings,
-                kind=kind,
-                name="suite",
-                shape=shape or lab_kind(kind).suite,
-            )
-            with Watch(pipeline.settings, WATCHED) as watch, Lab(lab_config, say=say) as lab:
-
-                def check() -> None:
-                    lab.check()
-                    pipeline.group.check()
-
-                yield FaultBench(lab, watch, check)
+    with (
+        pipeline(bootstrap, say, tables=tables) as started,
+        Watch(started.settings, WATCHED) as watch,
+        lab_beside(started, kind, say, shape=shape) as (lab, check),
+    ):
+        yield FaultBench(lab, watch, check)
 
 
 def run_suite(
