@@ -239,14 +239,13 @@ def recorded_figures(name: str, found: Sequence[Judged]) -> list[Figure]:
         return figure(f"{name}: {what}", waited_s, "s", bar_s)
 
     pages = [float(sum(v.pages for v in one.matching.false)) for one in found]
-    confounders = sum(len(one.labels.confounders) for one in found)
     return [
         ratio("hard faults found", "recall_hard", 0.999),
         ratio("gray faults found", "recall_gray", 0.95),
         ratio("verdicts that answer a fault", "precision", 0.99),
         ratio("right component first", "top1", 0.98),
         ratio("right kind", "kind", 0.92),
-        figure(f"{name}: false pages beside {confounders} confounders", [sum(pages)], "", 0),
+        figure(f"{name}: false pages", [sum(pages)], "", 0),
         delay("hard fault → opened, median", 2.0, hard=True),
         delay("gray fault → opened, median", 40.0, hard=False),
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ops.lab.errors import LabError, LabUsageError
+from ops.lab.kind import lab_kind
 from ops.lab.lab import Lab
 from ops.lab.suite.cases import Case
 from ops.lab.suite.places import placed, places
@@ -63,7 +64,8 @@ def record_suite(
         if (out / f"{name}{ARCHIVE}").exists():
             raise FileExistsError(f"{out / name}{ARCHIVE} is there already")
         mine = [case for case in cases if case.in_lab(kind)]
-        whole_s = health_s + sum(case.timeout_s + rest_s for case in mine) + TAIL_S
+        patience = lab_kind(kind).patience
+        whole_s = health_s + sum(case.timeout_s * patience + rest_s for case in mine) + TAIL_S
         say(f"{name}: {len(mine)} cases in {whole_s / 60:.0f} minutes")
         with (
             pipeline(bootstrap, say, tables={}, processes=(SKELETON,)) as started,
@@ -110,8 +112,9 @@ def _put_in(
             say(f"{here.name}: left out, {error}")
             left_out.append(f"{here.name}: {error}")
             continue
-        say(f"{here.name} at {here.target} for {here.timeout_s:.0f} s, load {load:.1f}")
-        wait(here.timeout_s)
+        held_s = here.timeout_s * lab.kind.patience
+        say(f"{here.name} at {here.target} for {held_s:.0f} s, load {load:.1f}")
+        wait(held_s)
         (healed,) = lab.heal()
         label = labelled(here, truth.at_ns - begin_ns, healed.at_ns - begin_ns, load)
         (confounders if here.excused else faults).append(label)
