@@ -22,7 +22,7 @@ from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
 from localizer.verdict.decider import Decider
 from localizer.verdict.incident import SPREAD_NS
-from localizer.verdict.lifecycle import REMEMBER_NS, Lifecycle
+from localizer.verdict.lifecycle import FLAPPING_FACTOR, REMEMBER_NS, Lifecycle
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
@@ -83,7 +83,8 @@ class Core:
         self._began_ns = _began_ns(self._published, self._recall_ns)
         # When something was last applied, and after what time without it nothing changes any more.
         self._applied_ns = 0
-        self._quiet_ns = QUIET_NS + config.flap_ns + config.flap_resolve_max_ns
+        remember_ns = FLAPPING_FACTOR * config.flap_ns
+        self._quiet_ns = QUIET_NS + remember_ns + config.flap_resolve_max_ns
         self._waiting = WaitingEvents(config, self.sources)
 
     def feed(self, event: Event) -> None:

@@ -5,7 +5,7 @@ Each reason to wait avoids a false alarm:
 * All bad 5-tuples have one agent in common: it may have died. A heartbeat from after the onset must
   show that it lives, or its death is declared.
 * Everything that reaches one agent is bad: a stalled process looks the same until it is back and
-  three rounds were answered.
+  three rounds were answered. One that has lost probes of its own was not stalled.
 * Few 5-tuples: partial loss causes three consecutive losses on one 5-tuple now and then; a black
   hole for a single 5-tuple lasts.
 * Loss and latency appear on one 5-tuple after another: their detectors need several probes or a
@@ -33,6 +33,10 @@ TRACE_NS = 2_500 * MS_NS
 SECOND_TRACE_NS = 12 * SECOND_NS
 # From this share of bad 5-tuples at an agent, a stall of the agent explains them.
 STALL_SHARE = 0.9
+# A round and its retries: what is bad in a round has shown by then.
+ROUND_NS = 1_500 * MS_NS
+# An agent's lost probes to so many others that are well are not these others' pauses.
+LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
@@ -150,9 +154,10 @@ class Judge:
         # Only 5-tuples that are bad now and belong to no other fault count: neither brief cuts, nor
         # those that another component cut off, nor those that could not be cleared while the agent
         # was away.
-        before_ns = now_ns - self._config.few_ns
-        if (self._sources.liveness.returned_ns(case.cause.name) or 0) > before_ns:
+        away_ns = self._sources.liveness.returned_ns(case.cause.name) or 0
+        if now_ns - away_ns < self._config.everything_ns:
             return None
+        before_ns = now_ns - self._config.stall_ns
         own = [flow for flow in case.open if flow.key not in owned and flow.seen_ns <= before_ns]
         if 2 * len(own) < len(case.open) or len(own) < self._config.min_flows:
             return None
@@ -188,7 +193,8 @@ class Judge:
             if len(case.open) < STALL_SHARE * (len(case.open) + well):
                 continue
             lives = self._sources.liveness.alive_after(agent, onset_ns + SECOND_NS)
-            if age_ns < self._config.stall_ns or not lives:
+            paused = age_ns < ROUND_NS or not _probes_itself(case, agent)
+            if not lives or (paused and age_ns < self._config.stall_ns):
                 return True
         return False
 
@@ -244,6 +250,19 @@ class Judge:
             evidence=facts,
             ready=ready and not self._specifier.in_maintenance(name),
         )
+
+
+def _probes_itself(case: Case, agent: str) -> bool:
+    """Return whether an agent's own probes are lost on their way to agents that answer others.
+
+    A process that pauses answers nobody, but it sends nothing that could be lost either.
+    """
+    peers = {
+        flow.responder
+        for flow in case.open
+        if flow.cut and flow.prober == agent and flow.responder not in (None, agent)
+    }
+    return sum(case.evidence.well(str(peer)) > 0 for peer in peers) >= LEAST_PEERS
 
 
 def _loses(flow: BadFlow) -> bool:

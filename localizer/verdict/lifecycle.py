@@ -18,7 +18,7 @@ from localizer.verdict.catalogue import (
 )
 from localizer.verdict.claims import Claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
-from schemas.enums import FaultLifecycle
+from schemas.enums import ComponentKind, FaultLifecycle
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
@@ -37,6 +37,12 @@ TOGETHER_NS: Final = 3 * SECOND_NS
 # factor, or the confidence by this step.
 GROWTH: Final = 1.5
 CONFIDENCE_STEP: Final = 0.15
+# A fault that comes and goes is well for minutes in between: it is over after this many times the
+# damping time. So is one whose kind says so, and one that came back this often.
+FLAPPING_FACTOR: Final = 8
+FLAPPING: Final = "port_flapping"
+FLAPPING_RETURNS: Final = 2
+PORT_KINDS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
 # Minimum time between changes of the verdict itself: one that swings settles by itself.
 ESSENTIAL_GAP_NS: Final = SECOND_NS // 2
 
@@ -118,12 +124,13 @@ class Lifecycle:
             elif incident.quiet_ns is None:
                 incident.quiet_ns = now_ns
         for name, incident in list(self._incidents.items()):
-            keep_ns = max(REMEMBER_NS, self._config.flap_ns)
+            keep_ns = max(REMEMBER_NS, self._damping_ns(incident))
             if not incident.open and now_ns - incident.changed_ns > keep_ns:
                 del self._incidents[name]
 
     def step(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> list[FaultEvent]:
         """Match claims with faults; return the transitions, in a fixed order."""
+        claims = [self._as_flap(claim) for claim in claims]
         changed: list[Incident] = []
         matched: set[str] = set()
         fresh: list[Claim] = []
@@ -150,6 +157,13 @@ class Lifecycle:
                 resolve(incident, now_ns)
                 changed.append(incident)
         return [incident.event for incident in changed]
+
+    def _as_flap(self, claim: Claim) -> Claim:
+        """Return a claim as one of the open fault of which it is a flap, if there is one."""
+        for incident in self.open_faults():
+            if incident.event.decided and _is_flap(incident, claim):
+                return _at_place_of(incident.event, claim)
+        return claim
 
     def _known(self, claim: Claim) -> Incident | None:
         """Return the open fault of the same component, preferably of the same group."""
@@ -267,12 +281,12 @@ class Lifecycle:
 
     def _open(self, claim: Claim, matched: set[str], now_ns: int) -> list[Incident]:
         for incident in self.resolved_faults():
-            event = incident.event
-            back = now_ns - incident.changed_ns <= self._config.flap_ns
-            # A fault that was undecided may return with a better answer.
-            same = incident.group == claim.group and claim.component_id in incident.components
-            if back and same and event.state is FaultLifecycle.RESOLVED:
-                matched.add(event.fault_id)
+            back = now_ns - incident.changed_ns <= self._damping_ns(incident)
+            if back and _is_same(incident, claim):
+                matched.add(incident.event.fault_id)
+                known = incident.event
+                if known.decided and (not claim.decided or _is_flap(incident, claim)):
+                    claim = _at_place_of(known, claim)
                 follow(incident, Trigger.RETURNED, claim, now_ns)
                 return [incident]
         if len(self._incidents) >= MAX_INCIDENTS:
@@ -283,10 +297,56 @@ class Lifecycle:
         matched.add(incident.event.fault_id)
         return [incident]
 
+    def _damping_ns(self, incident: Incident) -> int:
+        """Return within what time a resolved fault that shows again is the same fault."""
+        flapping = incident.event.fault_kind == FLAPPING or incident.event.flaps >= FLAPPING_RETURNS
+        return self._config.flap_ns * (FLAPPING_FACTOR if flapping else 1)
+
     def _resolve_ns(self, incident: Incident) -> int:
         """Return how long a fault must be quiet; doubles each time it comes back."""
         longest = max(self._config.resolve_ns, self._config.flap_resolve_max_ns)
         return min(longest, self._config.resolve_ns << min(incident.event.flaps, 20))
+
+
+def _is_same(incident: Incident, claim: Claim) -> bool:
+    """Return whether a claim is of the place of a resolved fault.
+
+    A fault that was undecided may return with a better answer, and a decided one with a worse.
+    """
+    if incident.group != claim.group:
+        return False
+    if claim.component_id in incident.components or _is_flap(incident, claim):
+        return True
+    place = incident.event.component_id
+    return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+
+
+def _is_flap(incident: Incident, claim: Claim) -> bool:
+    """Return whether a claim is a flap of a port that is known to flap.
+
+    The seconds of one flap may not tell an RNIC from its cable.
+    """
+    event = incident.event
+    return (
+        event.fault_kind == FLAPPING
+        and incident.group == claim.group
+        and claim.component_kind in PORT_KINDS
+        and event.component_kind in PORT_KINDS
+        and event.component_id in claim.near
+    )
+
+
+def _at_place_of(event: FaultEvent, claim: Claim) -> Claim:
+    """Return a claim at the place that a fault has been told to be at."""
+    return replace(
+        claim,
+        component_id=event.component_id,
+        component_kind=ComponentKind(event.component_kind),
+        layer=event.layer,
+        decided=event.decided,
+        confidence=event.confidence,
+        candidates=tuple((c.component_id, c.score) for c in event.candidates),
+    )
 
 
 def _kind(event: FaultEvent, claim: Claim) -> FaultKind:

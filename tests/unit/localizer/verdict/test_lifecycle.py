@@ -209,6 +209,31 @@ def test_a_dead_agent_stays_open_while_it_is_claimed() -> None:
     assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
 
 
+def test_a_flapping_port_is_one_fault_though_it_is_well_for_minutes() -> None:
+    """It returns long after the damping time, also when a flap does not tell it from its cable."""
+    life = Life()
+    port = replace(
+        claim("rnic", kind="port_flapping"), near=frozenset({"cable"}),
+        component_kind=ComponentKind.RNIC,
+    )  # fmt: skip
+    (first,) = life.step(port)
+    life.step()
+    life.step(seconds=4)
+    cable = replace(
+        claim("cable", kind="port_flapping"), decided=False,
+        candidates=(("cable", 0.56), ("rnic", 0.42)), near=frozenset({"rnic"}),
+    )  # fmt: skip
+    (back,) = life.step(cable, seconds=100)
+    assert (back.fault_id, back.component_id, back.decided) == (first.fault_id, "rnic", True)
+    assert back.flaps == 1
+    # While it is open, too, however sure the cable looks this time.
+    assert life.step(replace(cable, decided=True), seconds=2) == []
+    life.step()
+    life.step(seconds=10)
+    (other,) = life.step(port, seconds=200)
+    assert other.fault_id != first.fault_id
+
+
 def test_what_explains_an_agents_silence_takes_its_fault_over() -> None:
     """One id: the warning becomes what is critical."""
     life = Life()
