@@ -8,8 +8,8 @@ from typing import Any, Final
 from schemas.process import settings
 from schemas.process.settings import setting
 from schemas.units import SECOND_NS
+from skeleton_job.layout.distances import DEFAULT_MAX_PEERS
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
-from skeleton_job.lists.distances import DEFAULT_MAX_PEERS
 from skeleton_job.lists.pinglists import ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
 from skeleton_job.tasks.roster import Limits

@@ -270,6 +270,8 @@ class SkeletonCore:
 
     def _without_refuted(self, job: Job, inference: Inference) -> Inference:
         """Return an inference without the pairs that flow tables refute, and as much less sure."""
+        hedges = inference.hedges - self._refuted(job, inference.hedges)
+        inference = replace(inference, hedges=hedges)
         refuted = self._refuted(job, inference.pairs)
         if not refuted:
             return inference

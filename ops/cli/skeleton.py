@@ -33,11 +33,13 @@ def infer(
     COUNTERS is a long table: time_ns, host, rail, tx_bytes, rx_bytes; the counters
     are cumulative, may wrap and reset, and rows may be missing. META may hold
     link_gbps, gpus_per_host, counter.bits, pod_index {host: index} and tasks
-    [{task, gpus, rnics: [[host, rail], ...]}].
+    [{task, gpus, rnics: [[host, rail], ...]}]; other keys are not used. In both,
+    a host is a number or a text.
 
-    FILE gets ping_list, the pairs to probe, and tasks with their degrees, groups,
-    stages, pipelines and confidence. A job without a sure skeleton keeps its basic
-    list. Exit code 1: no skeleton is sure.
+    FILE gets ping_list, the pairs to probe; tasks with their degrees, groups,
+    stages, pipelines and confidence; left_out, RNICs in no task and why; warnings.
+    A job without a sure skeleton gets pairs of other likely layouts as well, one
+    without any its basic list. Exit code 1: no skeleton is sure.
 
     Example: skeletonhunter skeleton infer counters.parquet --meta meta.json --out skeleton.json
     """
@@ -57,6 +59,8 @@ def infer(
         raise CliError(str(error), USAGE) from error
     except (OSError, ValueError) as error:
         raise CliError(f"{meta or out}: {error}", USAGE) from error
+    for warning in found["warnings"]:
+        typer.echo(f"warning: {warning}", err=True)
     if as_json:
         typer.echo(text)
     else:
@@ -65,6 +69,11 @@ def infer(
         typer.echo(f"{len(found['ping_list'])} pairs to probe, in {out}")
         if not found["tasks"]:
             typer.echo("no RNICs show the iterations of a training job")
+        for left in found["left_out"]:
+            host, rail = left["rnics"][0]
+            typer.echo(
+                f"left out: {len(left['rnics'])} RNICs, such as {host}/r{rail}: {left['reason']}"
+            )
     if not any(t["dp"] and t["confidence"] >= DEFAULT_MIN_CONFIDENCE for t in found["tasks"]):
         raise typer.Exit(FOUND)
 

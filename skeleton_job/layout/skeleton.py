@@ -23,6 +23,7 @@ from skeleton_job.layout.blocks import (
 )
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
+from skeleton_job.layout.hedges import guesses, hedges, needed_pairs
 from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
 from skeleton_job.layout.pipelines import (
@@ -55,6 +56,10 @@ IDLE_BYTES_PER_S: Final = 125_000.0
 MIN_FLAT_NS: Final = 20 * 10**9
 # Confidence from which an inference replaces the basic list by default.
 DEFAULT_MIN_CONFIDENCE: Final = 0.5
+
+# Confidence from which only the layout's own pairs are listed, if joints are seen: three in four
+# such layouts are right, and most wrong ones have the true peers still.
+SURE: Final = 0.75
 
 # Largest offset between hosts' clocks: tens of milliseconds.
 MAX_CLOCK_NS: Final = 60_000_000
@@ -91,6 +96,7 @@ class Inference:
     chains : RNICs from stage to stage
     ep_groups : RNICs that exchange tokens
     pairs : RNICs that exchange data over the network
+    hedges : RNICs that may, if the layout is another one; none if it is sure
     idle : endpoint ids seen to take no part
     signs : input of the confidence, see `skeleton_job.layout.confidence.signs_of`
     begin_ns : begin of the counters that it rests on; None: that of the window
@@ -110,6 +116,7 @@ class Inference:
     chains: tuple[tuple[Rnic, ...], ...] = ()
     ep_groups: tuple[tuple[Rnic, ...], ...] = ()
     pairs: frozenset[Pair] = frozenset()
+    hedges: frozenset[Pair] = frozenset()
     idle: tuple[str, ...] = ()
     signs: Mapping[str, float] = field(default_factory=dict)
     begin_ns: int | None = None
@@ -232,6 +239,14 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     if confidence < DEFAULT_MIN_CONFIDENCE:
         notes.append(weakest.weakness if weakest.value <= usual else OFTEN_WRONG)
     notes += _limits(replicas, choice.count, order, chains_seen=joints.seen)
+    pairs = joints.likely.union(
+        chain_pairs(joints.chains),
+        *(group_pairs(g, distances) for g in sums),
+        *(group_pairs(g, inner_distances(inner)) for g in inside),
+    )
+    others: Iterable[set[Pair]] = ()
+    if confidence < SURE or not joints.seen:
+        others = guesses(pairs, blocks, matrix, rhythm)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
         confidence=round(confidence, 3),
@@ -247,11 +262,8 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         width=blocks.width,
         chains=joints.chains,
         ep_groups=inside if inner.kind == "ep" else (),
-        pairs=joints.likely.union(
-            chain_pairs(joints.chains),
-            *(group_pairs(g, distances) for g in sums),
-            *(group_pairs(g, inner_distances(inner)) for g in inside),
-        ),
+        pairs=pairs,
+        hedges=hedges(pairs, needed_pairs(sums, choice.count), others),
         idle=part.idle,
         signs=signs,
     )

@@ -1,11 +1,11 @@
 """Ping lists per agent, from the jobs and their skeletons.
 
-Without a skeleton a job has its basic list: in each rail the full mesh of a small job, or for a
-larger one peers at distances that cover its likely layouts (`skeleton_job.lists.distances`), plus a
-rotating sample of the others. Rail-optimised fabrics and their collectives keep traffic between
-hosts on one rail, so pairs across rails are left out (SkeletonHunter, SIGCOMM 2025: the preload
-phase). A skeleton replaces it by the pairs that exchange data, plus a rotating sample of other
-same-rail pairs.
+Without a skeleton a job has its basic list. In each rail that is the full mesh of a small job, or
+peers at distances that cover the likely layouts of a larger one (`skeleton_job.layout.distances`)
+and a rotating sample of the others. Rail-optimised fabrics and their collectives keep traffic
+between hosts on one rail, so pairs across rails are left out (SkeletonHunter, SIGCOMM 2025: the
+preload phase). A skeleton replaces it by the pairs that exchange data, plus a rotating sample of
+other same-rail pairs.
 
 Pure functions of what is known and of event time. What changed and must be published is decided by
 `skeleton_job.core`.
@@ -22,8 +22,8 @@ from schemas.enums import PingListPhase, TargetOrigin
 from schemas.records import PingTarget, Skeleton, Task
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair, Rnic
+from skeleton_job.layout.distances import DEFAULT_MAX_PEERS, covering_distances, ring_pairs
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE
-from skeleton_job.lists.distances import DEFAULT_MAX_PEERS, covering_distances, ring_pairs
 
 
 def rails_of(job: Job) -> dict[int, tuple[Rnic, ...]]:

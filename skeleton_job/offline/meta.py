@@ -11,6 +11,7 @@ from skeleton_job.job import Job, Rnic
 from skeleton_job.series.rates import MAX_RATE_BYTES_PER_S
 
 KEYS: Final = ("link_gbps", "gpus_per_host", "counter", "counter.bits", "pod_index", "tasks")
+TASK_KEYS: Final = ("task", "gpus", "rnics")
 # Factor above the line rate: bursts are shorter than ticks and clocks jitter.
 HEADROOM: Final = 1.5
 UNNAMED: Final = "task0"
@@ -33,13 +34,14 @@ class TaskMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """Checked metadata."""
+    """Checked metadata; `warnings` says which keys are not used."""
 
     link_gbps: float | None = None
     gpus_per_host: int | None = None
     counter_bits: int | None = None
     pod_index: Mapping[str, int] = field(default_factory=dict)
     tasks: tuple[TaskMeta, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def max_rate_bytes_per_s(self) -> float:
@@ -79,14 +81,19 @@ class Meta:
 def parse_meta(content: Any) -> Meta:
     """Check a JSON document.
 
+    Hosts may be named by numbers or by text. Keys that are not known are not used.
+
     Raises
     ------
     MetaError
-        Naming each wrong key with its value and bounds.
+        Naming each wrong value with its key and bounds.
     """
     if not isinstance(content, dict):
         raise MetaError("meta must be a JSON object")
-    wrong = [f"{k}: no such key; there are {', '.join(KEYS)}" for k in content if k not in KEYS]
+    wrong: list[str] = []
+    warnings = [
+        f"{k}: not used; known keys are {', '.join(KEYS)}" for k in content if k not in KEYS
+    ]
 
     def number(name: str, value: Any, low: float, high: float, *, whole: bool) -> Any:
         if value is None:
@@ -107,7 +114,7 @@ def parse_meta(content: Any) -> Meta:
     if not isinstance(pods, dict):
         wrong.append(f"pod_index={pods!r}: an object host → index")
         pods = {}
-    index = {h: number(f"pod_index[{h!r}]", i, 0, 2**31, whole=True) for h, i in pods.items()}
+    index = {str(h): number(f"pod_index[{h!r}]", i, 0, 2**31, whole=True) for h, i in pods.items()}
     tasks = content.get("tasks") or []
     if not isinstance(tasks, list):
         wrong.append(f"tasks={tasks!r}: a list")
@@ -117,7 +124,8 @@ def parse_meta(content: Any) -> Meta:
         gpus_per_host=number("gpus_per_host", content.get("gpus_per_host"), 1, 1024, whole=True),
         counter_bits=number("counter.bits", bits, 8, 64, whole=True),
         pod_index={h: i for h, i in index.items() if i is not None},
-        tasks=tuple(_task(i, t, wrong) for i, t in enumerate(tasks)),
+        tasks=tuple(_task(i, t, wrong, warnings) for i, t in enumerate(tasks)),
+        warnings=tuple(warnings),
     )
     if sum(t.rnics is None for t in meta.tasks) > 1:
         wrong.append("tasks: at most one may leave its rnics open")
@@ -126,11 +134,16 @@ def parse_meta(content: Any) -> Meta:
     return meta
 
 
-def _task(position: int, value: Any, wrong: list[str]) -> TaskMeta:
+def _task(position: int, value: Any, wrong: list[str], warnings: list[str]) -> TaskMeta:
     name = f"tasks[{position}]"
     if not isinstance(value, dict):
-        wrong.append(f"{name}={value!r}: an object with task, gpus, rnics")
+        wrong.append(f"{name}={value!r}: an object with {', '.join(TASK_KEYS)}")
         return TaskMeta(task_id=name)
+    warnings += [
+        f"{name}.{key}: not used; known keys are {', '.join(TASK_KEYS)}"
+        for key in value
+        if key not in TASK_KEYS
+    ]
     gpus = value.get("gpus")
     if gpus is not None and (not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1):
         wrong.append(f"{name}.gpus={gpus!r}: a whole number from 1, or null")
@@ -139,8 +152,8 @@ def _task(position: int, value: Any, wrong: list[str]) -> TaskMeta:
     places: list[tuple[str, int]] = []
     for rnic in rnics if isinstance(rnics, list) else ():
         match rnic:
-            case [str() as host, int() as rail]:
-                places.append((host, rail))
+            case [str() | int() as host, int() as rail] if not isinstance(host, bool):
+                places.append((str(host), rail))
             case _:
                 wrong.append(f"{name}.rnics holds {rnic!r}: pairs of host and rail")
                 break

@@ -1,7 +1,7 @@
 """Skeletons from files: a table of counters (CSV or Parquet) in, one JSON document out."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -12,11 +12,12 @@ import polars as pl
 
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair, Rnic, ordered
-from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
-from skeleton_job.lists.distances import DEFAULT_MAX_PEERS
+from skeleton_job.layout.distances import DEFAULT_MAX_PEERS
+from skeleton_job.layout.skeleton import TOO_SHORT, Inference, infer
 from skeleton_job.lists.pinglists import basic_pairs
 from skeleton_job.offline.meta import Meta
-from skeleton_job.rhythm.coherence import split
+from skeleton_job.offline.ownership import with_whole_hosts
+from skeleton_job.rhythm.coherence import BUSY_BYTES_PER_S, split
 from skeleton_job.series.rates import RateMatrix, rate_matrix, rows_of
 from skeleton_job.series.readings import TICK_ENDPOINTS, Readings, in_order, usual_tick_ns
 from skeleton_job.series.unwrapping import UNDECLARED
@@ -41,6 +42,10 @@ BOUNDS: Final[Mapping[str, str]] = {
 LOADED_BYTES_PER_S: Final = 25e6
 RING_ENDS: Final = 2
 MAX_RAIL: Final = 1023
+# Why an RNIC is in no task.
+IDLE: Final = "idle: less than 2 Mbit/s"
+STRAY: Final = "its traffic is not that of any job"
+UNNAMED_RNICS: Final = "in no task of meta"
 # Half an hour at 10 Hz: more adds nothing and takes memory.
 MAX_BINS: Final = 18_000
 
@@ -89,6 +94,9 @@ def _checked(path: Path, column: pl.Series, kind: pl.DataType) -> pl.Series:
     if column.dtype == pl.String and kind != pl.String():
         column = column.replace("", None)
     try:
+        if name == "host" and column.dtype.is_float() and (column == column.floor()).all():
+            # Numbers as names: 7, not 7.0.
+            column = column.cast(pl.Int64, strict=False)
         cast = column.cast(kind, strict=False)
     except pl.exceptions.PolarsError as error:
         raise TableError(f"{path}: column {name} holds {column.dtype}; {BOUNDS[name]}") from error
@@ -113,36 +121,41 @@ def endpoint_id(host: str, rail: int) -> str:
     return f"{host}/r{rail}"
 
 
-def infer_table(
-    table: pl.DataFrame, meta: Meta, *, min_confidence: float = DEFAULT_MIN_CONFIDENCE
-) -> dict[str, Any]:
+def infer_table(table: pl.DataFrame, meta: Meta) -> dict[str, Any]:
     """Return the document that describes the skeletons in a table of counters.
 
-    Keys: `ping_list`, rows of host, rail, host, rail, each unordered pair once; `tasks`, each with
-    `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`, `confidence`, `reason`, `signs`, `period_s`,
-    `clusters`, `stages`, `pp_groups`, `ep_groups`. A job below `min_confidence` has its basic list
-    in `ping_list`. RNICs that no job in `meta` names are separated by their rhythm. Without
-    iterations there is no job; those with much traffic get a basic list.
+    Keys:
+
+    * `ping_list`: rows of host, rail, host, rail, each unordered pair once. Of a job that is not
+      sure it holds pairs of other likely layouts as well, of one of which nothing is inferred the
+      basic list; no RNIC that is seen to be idle.
+    * `tasks`: each with `task`, `rnics`, `dp`, `pp`, `tp`, `ep`, `cp`, `confidence`, `reason`,
+      `signs`, `period_s`, `clusters`, `stages`, `pp_groups`, `ep_groups`.
+    * `left_out`: RNICs that are in no task, each with `reason` and `rnics`.
+    * `warnings`: sentences on what of `meta` was not used.
+
+    RNICs that no job in `meta` names are separated by their rhythm. Without iterations there is no
+    job; those with much traffic get a basic list.
 
     Raises
     ------
     TableError
-        If the readings span no time, or meta names RNICs that the table lacks.
+        If the readings span no time, or the table lacks all RNICs of a job in meta.
     """
-    there, readings, bin_ns = _readings(table, meta.counter_bits)
+    known = {place for task in meta.tasks for place in task.rnics or ()}
+    there, readings, bin_ns = _readings(table, meta.counter_bits, known)
     begin, end = table["time_ns"].min(), table["time_ns"].max()
     if bin_ns is None or not isinstance(begin, int) or not isinstance(end, int):
         raise TableError("no RNIC has two readings at different times: nothing to compare")
-    names = set(readings.endpoints)
     # The last reading ends the last bin.
     start_ns = max(begin, end - MAX_BINS * bin_ns)
     pairs: list[list[Any]] = []
     tasks = []
+    outside: dict[str, list[Rnic]] = {}
+    warnings = [*meta.warnings, *_unread(meta, set(there))]
     named = {t.task_id for t in meta.tasks if t.rnics is not None}
-    for job in meta.jobs(there):
-        unknown = [r.endpoint_id for r in job.rnics if r.endpoint_id not in names]
-        if unknown:
-            raise TableError(f"meta: task {job.task_id!r} names {unknown[0]}, which has no row")
+    jobs = meta.jobs(there)
+    for job in jobs:
         matrix = rate_matrix(
             readings.of([r.endpoint_id for r in job.ordered]),
             start_ns=start_ns,
@@ -150,25 +163,86 @@ def infer_table(
             bin_ns=bin_ns,
             max_rate=meta.max_rate_bytes_per_s,
         )
+        still = _still(matrix)
         by_id = {r.endpoint_id: r for r in job.rnics}
-        for part in [job] if job.task_id in named else split(job, matrix):
+        parts = [job] if job.task_id in named else with_whole_hosts(job, split(job, matrix))
+        rest = set(job.rnics).difference(*(part.rnics for part in parts))
+        for part in parts:
             inference = infer(part, rows_of(matrix, [r.endpoint_id for r in part.ordered]))
             beats = inference.period_ns is not None or inference.reason == TOO_SHORT
             if inference.dp is None and not meta.tasks and not beats:
-                listed = _loaded_pairs(part, matrix)
-                pairs += [[*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(listed)]
-                continue
-            sure = inference.dp is not None and inference.confidence >= min_confidence
-            for a, b in sorted(inference.pairs if sure else basic_pairs(part)):
-                pairs.append([*_place(by_id[a]), *_place(by_id[b])])
-            tasks.append(_task(part.task_id, part.ordered, inference))
-    return {"ping_list": pairs, "tasks": tasks}
+                listed: Set[Pair] = _loaded_pairs(part, matrix)
+                rest |= set(part.rnics)
+            else:
+                listed = _listed(part, inference, still)
+                tasks.append(_task(part.task_id, part.ordered, inference))
+                rest |= {by_id[e] for e in inference.idle}
+            pairs += [[*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(listed)]
+        for rnic in job.ordered:
+            if rnic in rest:
+                outside.setdefault(IDLE if rnic.endpoint_id in still else STRAY, []).append(rnic)
+    mine = {(r.host, r.rail) for job in jobs for r in job.rnics}
+    left_out = [{"reason": why, "rnics": _places(rnics)} for why, rnics in outside.items()]
+    unnamed = [list(place) for place in there if place not in mine]
+    if unnamed:
+        left_out.append({"reason": UNNAMED_RNICS, "rnics": unnamed})
+    return {"ping_list": pairs, "tasks": tasks, "left_out": left_out, "warnings": warnings}
+
+
+def _listed(job: Job, found: Inference, still: Set[str]) -> Set[Pair]:
+    """Return the pairs to probe of a job; nobody probes an RNIC that is seen to be idle."""
+    if found.dp is not None:
+        return found.pairs | found.hedges
+    return basic_pairs(
+        replace(job, rnics=tuple(r for r in job.rnics if r.endpoint_id not in still))
+    )
+
+
+def _still(matrix: RateMatrix) -> set[str]:
+    """Return the RNICs whose counters show no traffic to speak of."""
+    quiet = matrix.usable & (matrix.level < BUSY_BYTES_PER_S)
+    return {e for e, is_quiet in zip(matrix.endpoints, quiet, strict=True) if is_quiet}
+
+
+def _unread(meta: Meta, there: Set[tuple[str, int]]) -> Iterator[str]:
+    """Yield what to say of RNICs and hosts in meta that the table lacks.
+
+    Raises
+    ------
+    TableError
+        If it lacks all RNICs of a job.
+    """
+    for task in meta.tasks:
+        places = task.rnics or ()
+        lacking = [endpoint_id(*place) for place in places if place not in there]
+        if lacking and len(lacking) == len(places):
+            raise TableError(
+                f"meta: task {task.task_id!r}: none of its {len(places)} RNICs has a row, such as "
+                f"{lacking[0]}; the table has {len(there)}, such as {endpoint_id(*min(there))}"
+            )
+        if lacking:
+            yield (
+                f"task {task.task_id!r}: {len(lacking)} of {len(places)} RNICs have no row, such "
+                f"as {lacking[0]}; they keep their place, as RNICs without counters do"
+            )
+    hosts = {host for host, _ in there}
+    strange = [host for host in meta.pod_index if host not in hosts]
+    if strange:
+        yield (
+            f"pod_index: {len(strange)} of {len(meta.pod_index)} hosts have no row, such as "
+            f"{strange[0]!r}"
+        )
 
 
 def _readings(
-    table: pl.DataFrame, bits: int | None
+    table: pl.DataFrame, bits: int | None, known: Set[tuple[str, int]]
 ) -> tuple[list[tuple[str, int]], Readings, int | None]:
-    """Return the RNICs of a table by host and rail, their readings, and the sampling interval."""
+    """Return the RNICs of a table by host and rail, their readings, and the sampling interval.
+
+    Parameters
+    ----------
+    known : RNICs that have a place in the readings, even without any
+    """
     hosts = table["host"].unique().sort()
     host = table["host"].cast(pl.Enum(hosts)).to_physical().to_numpy()
     seat = host.astype(np.int32) * (MAX_RAIL + 1) + table["rail"].to_numpy()
@@ -188,13 +262,14 @@ def _readings(
     tx, rx = (table[name].fill_null(0).cast(COLUMNS[name]).to_numpy() for name in NULLABLE)
     if not read.all():
         row, time_ns, tx, rx = row[read], time_ns[read], tx[read], rx[read]
+    places = [*there, *sorted(known - set(there))]
     readings = in_order(
-        [endpoint_id(host, rail) for host, rail in there],
+        [endpoint_id(host, rail) for host, rail in places],
         row,
         time_ns=time_ns,
         tx_bytes=tx,
         rx_bytes=rx,
-        bits=np.full(len(there), UNDECLARED if bits is None else bits, dtype=np.int64),
+        bits=np.full(len(places), UNDECLARED if bits is None else bits, dtype=np.int64),
     )
     return there, readings, usual_tick_ns(steps)
 

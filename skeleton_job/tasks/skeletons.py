@@ -88,7 +88,7 @@ def to_record(
         tp=inference.tp,
         producer_version=producer_version,
         members=tuple(members[r.endpoint_id] for r in job.ordered if r.endpoint_id in members),
-        pairs=tuple(SkeletonPair(a=a, b=b) for a, b in sorted(inference.pairs)),
+        pairs=tuple(SkeletonPair(a=a, b=b) for a, b in sorted(inference.pairs | inference.hedges)),
     )
 
 

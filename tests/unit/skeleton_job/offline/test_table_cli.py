@@ -77,7 +77,12 @@ def test_idle_files_have_no_task(tmp_path: Path) -> None:
     done = CliRunner().invoke(app(), ["skeleton", "infer", str(path), "--out", str(out)])
     assert done.exit_code == 1
     assert "no RNICs show the iterations" in done.output
-    assert json.loads(out.read_text()) == {"ping_list": [], "tasks": []}
+    found = json.loads(out.read_text())
+    assert (found["ping_list"], found["tasks"], found["warnings"]) == ([], [], [])
+    (left,) = found["left_out"]
+    assert left["reason"] == "idle: less than 2 Mbit/s"
+    assert len(left["rnics"]) == 10
+    assert "left out: 10 RNICs, such as job1-w0/r0: idle" in done.output
 
 
 def test_an_unsure_task_keeps_its_basic_list() -> None:
@@ -175,6 +180,67 @@ def test_counters_up_to_two_to_the_64_are_read(tmp_path: Path) -> None:
     assert read["tx_bytes"].to_list() == [2**64 - 1, None]
 
 
+def test_what_is_not_known_is_said_and_not_used(tmp_path: Path) -> None:
+    """Strange keys, RNICs without a row, hosts without one: warnings, on standard error too."""
+    meta = {
+        "site": "x",
+        "pod_index": {"nowhere": 3},
+        "tasks": [
+            {"task": "a", "owner": "y", "rnics": [["job1-w0", 0], ["job1-w1", 0], ["gone", 0]]}
+        ],
+    }
+    path, out, counters = tmp_path / "m.json", tmp_path / "out.json", tmp_path / "c.parquet"
+    path.write_text(json.dumps(meta))
+    table().write_parquet(counters)
+    arguments = ["skeleton", "infer", str(counters), "--meta", str(path), "--out", str(out)]
+    done = CliRunner().invoke(app(), arguments)
+    assert done.exit_code in {0, 1}, done.output
+    found = json.loads(out.read_text())
+    for says in (
+        "site: not used; known keys are link_gbps,",
+        "tasks[0].owner: not used; known keys are task, gpus, rnics",
+        "task 'a': 1 of 3 RNICs have no row, such as gone/r0",
+        "pod_index: 1 of 1 hosts have no row, such as 'nowhere'",
+    ):
+        assert any(w.startswith(says) for w in found["warnings"])
+        assert f"warning: {says}" in done.stderr
+    left = {one["reason"]: one["rnics"] for one in found["left_out"]}
+    assert len(left["in no task of meta"]) == 8
+    with pytest.raises(TableError, match="none of its 1 RNICs has a row, such as gone/r0"):
+        infer_table(table(), parse_meta({"tasks": [{"task": "b", "rnics": [["gone", 0]]}]}))
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Float64, pl.String])
+def test_hosts_are_numbers_or_text(tmp_path: Path, kind: type[pl.DataType]) -> None:
+    """As the table's writer has them, and either way in meta."""
+    numbered = table().with_columns(pl.col("host").str.slice(6).cast(pl.Int64).cast(kind))
+    numbered.write_parquet(tmp_path / "c.parquet")
+    read = read_counters(tmp_path / "c.parquet")
+    assert set(read["host"]) == {"0", "1", "2", "3", "4"}
+    found = [
+        infer_table(read, parse_meta({"tasks": [{"task": "a", "rnics": rnics}]}))
+        for rnics in (
+            [[h, r] for h in range(4) for r in (0, 1)],
+            [[str(h), r] for h in range(4) for r in (0, 1)],
+        )
+    ]
+    assert found[0] == found[1]
+    assert found[0]["tasks"][0]["dp"] == 2
+    assert not found[0]["warnings"]
+    with pytest.raises(MetaError, match="rnics holds"):
+        parse_meta({"tasks": [{"task": "a", "rnics": [[True, 0]]}]})
+
+
+def test_counters_of_another_type_of_number_are_read() -> None:
+    """Narrow counters wrap as unsigned numbers do, whatever the caller's column is."""
+    counters = pl.col("tx_bytes", "rx_bytes")
+    narrow = table().with_columns(counters.cast(pl.UInt64) % 2**34)
+    meta = parse_meta({"counter.bits": 34})
+    signed = infer_table(narrow.with_columns(counters.cast(pl.Int64)), meta)
+    assert signed["tasks"][0]["dp"] == 2
+    assert signed == infer_table(narrow, meta)
+
+
 def test_meta_names_all_its_faults() -> None:
     """Every wrong key at once, with value and bound."""
     with pytest.raises(MetaError) as error:
@@ -182,7 +248,6 @@ def test_meta_names_all_its_faults() -> None:
             {
                 "link_gbps": -1,
                 "counter": {"bits": 7},
-                "pods": 1,
                 "pod_index": {"h": "x"},
                 "tasks": [{"gpus": 0, "rnics": [["h"]]}, {"rnics": None}, {"rnics": None}],
             }
@@ -190,7 +255,6 @@ def test_meta_names_all_its_faults() -> None:
     for part in (
         "link_gbps=-1: a number from 0.1 to 10000",
         "counter.bits=7: a whole number from 8 to 64",
-        "pods: no such key",
         "pod_index['h']='x'",
         "tasks[0].gpus=0",
         "tasks[0].rnics holds ['h']",
@@ -201,7 +265,7 @@ def test_meta_names_all_its_faults() -> None:
     with pytest.raises(MetaError):
         parse_meta([])
     unknown = parse_meta({"tasks": [{"task": "a", "rnics": [["nowhere", 0]]}]})
-    with pytest.raises(TableError, match="names nowhere/r0, which has no row"):
+    with pytest.raises(TableError, match="none of its 1 RNICs has a row, such as nowhere/r0"):
         infer_table(table(), unknown)
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from skeleton_job.job import Rnic
-from skeleton_job.lists.distances import DEFAULT_MAX_PEERS, covering_distances, ring_pairs
+from skeleton_job.layout.distances import DEFAULT_MAX_PEERS, covering_distances, ring_pairs
 
 
 def ring(n: int) -> list[Rnic]:
