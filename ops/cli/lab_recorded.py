@@ -23,7 +23,7 @@ def record_suite(
     kind: Annotated[str, typer.Option(help="Kind of lab: loopback, netns or rxe")] = "netns",
     only: Annotated[
         str | None,
-        typer.Option(help="Groups, with commas: hard, gray, confounders [default: all]"),
+        typer.Option(help="Groups, with commas: hard, gray, queues, confounders [default: all]"),
     ] = None,
     bootstrap: Annotated[
         str | None, typer.Option(help="Use this Kafka [default: start Apache Kafka]")
@@ -32,7 +32,7 @@ def record_suite(
     """Put labelled faults in a lab, one after another, and record what its agents report.
 
     Each group of faults becomes `OUT/KIND-GROUP.tar.xz`, with its truth in
-    `OUT/KIND-GROUP.truth.json`; an hour for all of them. Nothing decides meanwhile:
+    `OUT/KIND-GROUP.truth.json`; 80 minutes for all of them. Nothing decides meanwhile:
     `lab score OUT` does, as often as you like.
 
     Example: skeletonhunter lab record-suite faults --only gray

@@ -249,6 +249,19 @@ def test_delay_and_loss_of_a_port_are_what_was_asked_for(bare: Bare) -> None:
     assert 8 <= answered <= 32
 
 
+def test_healing_a_delay_loses_no_frame_that_waits(bare: Bare) -> None:
+    """What was under way when the delay ended arrives when it is due."""
+    link = "link:leaf:p0-0--rnic:h0/r0"
+    fault_id = bare.fault("link-delay", link, ms=100.0, sender="rnic:h0/r0")
+    bare.loop.call_later(30 * 10**6, lambda: _heal(bare, fault_id))
+    assert bare.answered(MANY_FLOWS) == MANY_FLOWS
+    assert fault_id not in bare.network.active
+
+
+def _heal(bare: Bare, fault_id: str) -> None:
+    bare.network.heal(fault_id)
+
+
 def test_a_slow_port_lets_packets_wait_behind_cross_traffic_until_it_is_healed(bare: Bare) -> None:
     """Twice the port's rate keeps its queue full: a packet waits long, or is dropped."""
     link = "link:leaf:p0-0--rnic:h0/r0"
@@ -438,7 +451,7 @@ def test_recorded_faults_are_labelled_and_judged(state: Path, tmp_path: Path) ->
     """A cut cable is found in the recording; what the kernel cannot do is left out and told."""
     cut = next(case for case in RECORDED["hard"] if case.name == "link cut")
     burst = next(case for case in RECORDED["confounders"] if case.kind == "cross-traffic")
-    fair = next(case for case in RECORDED["gray"] if case.kind == "link-rate-fair")
+    fair = next(case for case in RECORDED["queues"] if case.kind == "link-rate-fair")
     cases = [replace(case, timeout_s=10.0) for case in (cut, burst, fair)]
     record_suite(
         NETNS_LAB, tmp_path, say=lambda _: None, recorded={"few": cases}, health_s=15.0, rest_s=5.0

@@ -53,6 +53,8 @@ class Detour:
         self._loop = loop
         self._rng = rng
         self._tap = f"t.{port}"[:15]
+        self._waiting = 0
+        self._closed = False
         self._descriptor, self._wire = inside(namespace_path(namespace), self._open)
         loop.add_reader(self, self._readable)
         run("ip", "-n", namespace, "link", "set", self._tap, "mtu", "65000", "up")
@@ -96,19 +98,32 @@ class Detour:
             if fate.corrupt:
                 corrupt_payload(memoryview(frame)[:DAMAGE_END], DAMAGE_BEGIN, self._rng)
             if fate.delay_ns:
-                self._loop.call_later(fate.delay_ns, lambda late=frame: self._send(late))  # type: ignore[misc]
+                self._waiting += 1
+                self._loop.call_later(fate.delay_ns, lambda late=frame: self._send_late(late))  # type: ignore[misc]
             else:
                 self._send(frame)
+
+    def _send_late(self, frame: bytearray) -> None:
+        self._send(frame)
+        self._waiting -= 1
+        if self._closed and not self._waiting:
+            self._wire.close()
 
     def _send(self, frame: bytearray) -> None:
         try:
             self._wire.send(frame)
         except OSError:
-            self._direction.lost += 1  # the port is down, or healed meanwhile
+            self._direction.lost += 1  # the port is down
 
     def close(self) -> None:
-        """Let frames go straight again."""
+        """Let frames go straight again; those that still wait are sent when they are due.
+
+        Otherwise a delay that comes and goes would lose some frames each time.
+        """
         run("tc", "-n", self._namespace, "qdisc", "del", "dev", self._port, "clsact")
+        self._readable()
         self._loop.remove_reader(self)
         os.close(self._descriptor)
-        self._wire.close()
+        self._closed = True
+        if not self._waiting:
+            self._wire.close()
