@@ -1,0 +1,40 @@
+"""The kept recordings of real faults in a lab of namespaces: every one of them is diagnosed."""
+
+from functools import cache
+
+import pytest
+
+from localizer.config import build_config as localizer_config
+from ops.recording.labelled import Judged, judge_folder
+from streams.config import build_config as worker_config
+from tests import ROOT
+
+KEPT = ROOT / "tests" / "data" / "labelled"
+# What lies in the repository stays small.
+MOST_BYTES = 5_000_000
+
+pytestmark = pytest.mark.slow
+
+
+@cache
+def kept() -> dict[str, Judged]:
+    """Return what is made of each recording, by its name; a minute of processor time."""
+    detection = worker_config({}, {}).detection()
+    found = judge_folder(KEPT, detection, localizer_config({}, {}), lambda _: None)
+    return {one.labels.recording: one for one in found}
+
+
+def test_hard_faults_are_found_at_the_right_place_and_nothing_else_is_said() -> None:
+    """A cut, a switch without power, holes in tables, a silent port, a dead agent: within 5 s."""
+    hard = kept()["netns-hard"]
+    assert not hard.matching.missed
+    assert not hard.matching.false
+    for fault, verdict in hard.matching.pairs:
+        assert verdict.candidates[0] in fault.components
+        assert verdict.kind == fault.kind or verdict.kind in fault.also_kinds
+        assert verdict.opened_ns - fault.begin_ns < 5 * 10**9
+
+
+def test_the_recordings_stay_small() -> None:
+    """All together."""
+    assert sum(path.stat().st_size for path in KEPT.iterdir()) < MOST_BYTES
