@@ -64,6 +64,7 @@ class Core:
             liveness=Liveness(config.max_agents),
             anomalies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             strays=StrayLosses(),
+            weak_latencies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             states=StateBook(),
             reports=SelfReports(),
         )

@@ -451,8 +451,9 @@ def _anomaly(topic: str) -> Iterator[Bound]:
         "sent", "lost", "prober_late", "prober_answers", "responder_late", "responder_answers",
     )  # fmt: skip
     yield from _numbers(
-        topic, 0, MAX_RTT_NS, _CLOCK, "rtt_p50_ns", "baseline_p50_ns", "host_delay_ns"
-    )
+        topic, 0, MAX_RTT_NS, _CLOCK,
+        "rtt_p50_ns", "baseline_p50_ns", "host_delay_ns", "host_delay_baseline_ns",
+    )  # fmt: skip
 
 
 _ROWS: Final[Mapping[str, Callable[[str], Iterator[Bound]]]] = {

@@ -120,6 +120,7 @@ class AnomalyKind(StrEnum):
     LATENCY_TREND = "LATENCY_TREND"
     PROGRESS = "PROGRESS"
     STRAY_LOSS = "STRAY_LOSS"
+    WEAK_LATENCY = "WEAK_LATENCY"
 
 
 class AnomalyFamily(Enum):
@@ -138,6 +139,7 @@ ANOMALY_FAMILY: Final[Mapping[AnomalyKind, AnomalyFamily]] = {
     AnomalyKind.LOSS: AnomalyFamily.LOSS,
     AnomalyKind.STRAY_LOSS: AnomalyFamily.LOSS,
     AnomalyKind.LATENCY: AnomalyFamily.LATENCY,
+    AnomalyKind.WEAK_LATENCY: AnomalyFamily.LATENCY,
     AnomalyKind.LATENCY_TREND: AnomalyFamily.LATENCY,
 }
 

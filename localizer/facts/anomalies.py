@@ -32,6 +32,8 @@ BACKLOG_NS: Final = 60 * SECOND_NS
 LOSSY: Final = frozenset({AnomalyKind.LOSS, AnomalyKind.STRAY_LOSS})
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
+# If the prober's own delay has risen by at least this share of the rise, the prober caused it.
+OWN_DELAY_SHARE: Final = 0.5
 # How many answers were late, of how many; (0, 0) where none was or it is not known.
 LateCount = tuple[int, int]
 NO_LATE: Final[LateCount] = (0, 0)
@@ -52,6 +54,8 @@ class Symptom:
         When it was detected.
     last_ns
         When it was last reported.
+    host_delay_baseline_ns
+        The greatest of the prober's own delays in the windows before.
     over_ns
         When a brief cut ended; None if the anomaly is open.
     prober_late, responder_late
@@ -70,6 +74,7 @@ class Symptom:
     rtt_ns: int | None
     baseline_ns: int | None
     host_delay_ns: int | None
+    host_delay_baseline_ns: int | None = None
     over_ns: int | None = None
     prober_late: LateCount = NO_LATE
     responder_late: LateCount = NO_LATE
@@ -80,6 +85,19 @@ class Symptom:
         if self.rtt_ns is None or self.baseline_ns is None:
             return None
         return self.rtt_ns - self.baseline_ns
+
+    @property
+    def is_probers(self) -> bool:
+        """Whether nothing has risen, or the prober's own delay has risen with it.
+
+        The round trip does not contain that delay. But a host that got busy is late with what the
+        round trip does contain, so what counts is the increase above what is usual for it.
+        """
+        shift_ns = self.shift_ns
+        if shift_ns is None:
+            return False
+        increase_ns = (self.host_delay_ns or 0) - (self.host_delay_baseline_ns or 0)
+        return shift_ns <= 0 or increase_ns >= OWN_DELAY_SHARE * shift_ns
 
 
 def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
@@ -172,6 +190,7 @@ class OpenAnomalies:
             rtt_ns=_nanoseconds(anomaly, anomaly.value),
             baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
+            host_delay_baseline_ns=anomaly.host_delay_baseline_ns,
             prober_late=late_count(anomaly.prober_late, anomaly.prober_answers),
             responder_late=late_count(anomaly.responder_late, anomaly.responder_answers),
         )
@@ -186,9 +205,8 @@ class OpenAnomalies:
         self._oldest_ns = min(self._oldest_ns, last_ns)
         self.version += not same
 
-    def set_pooled(self, symptoms: Mapping[FlowId, Symptom]) -> None:
-        """Set which 5-tuples count as lossy by single losses (`localizer.verdict.leaks`)."""
-        kind = AnomalyKind.STRAY_LOSS
+    def set_pooled(self, kind: AnomalyKind, symptoms: Mapping[FlowId, Symptom]) -> None:
+        """Set which 5-tuples have a symptom of a kind that is only believed of many together."""
         for key in [key for key, kinds in self._open.items() if kind in kinds]:
             if key not in symptoms:
                 self._clear(key, self._open[key][kind], 0)
@@ -197,7 +215,7 @@ class OpenAnomalies:
             known = kinds.get(kind)
             self.version += known is None
             kinds[kind] = symptom if known is None else replace(symptom, seen_ns=known.seen_ns)
-            self._update_family(key, AnomalyFamily.LOSS)
+            self._update_family(key, ANOMALY_FAMILY[kind])
             self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
 
     def drop_flow(self, key: FlowId) -> None:

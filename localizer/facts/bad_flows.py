@@ -15,8 +15,6 @@ from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
-# If the prober's own delay is at least this share of the rise, the prober caused it.
-OWN_DELAY_SHARE: Final = 0.5
 # Loss this long before the onset of a cut is partial loss, not the beginning of the cut.
 EARLIER_NS: Final = 2 * SECOND_NS
 # Open anomalies are repeated every 5 s. One that is not has lost its prober, or the prober its
@@ -264,11 +262,7 @@ class BadFlows:
         kinds = sources.anomalies.open(key)
         if any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds):
             return False
-        shift_ns = symptom.shift_ns
-        if shift_ns is None:
-            return True
-        delay_ns = symptom.host_delay_ns or 0
-        return shift_ns > 0 and delay_ns < OWN_DELAY_SHARE * shift_ns
+        return not symptom.is_probers
 
 
 def _loss_began_ns(lossy: Iterable[BadFlow]) -> dict[str, int]:

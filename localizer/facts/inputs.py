@@ -55,6 +55,8 @@ class Sources:
     liveness: Liveness
     anomalies: OpenAnomalies
     strays: StrayLosses
+    # Open WEAK_LATENCY anomalies, which are believed of many 5-tuples together only.
+    weak_latencies: OpenAnomalies
     states: StateBook
     reports: SelfReports
 
@@ -67,6 +69,7 @@ class Sources:
             "traces": self.paths.refused,
             "anomalies": self.anomalies.refused,
             "stray_losses": self.strays.forgotten,
+            "weak_latencies": self.weak_latencies.refused,
             "states": self.states.refused,
             "components": self.topology.refused,
             "flow_tables": self.tables.refused,
@@ -77,13 +80,16 @@ class Sources:
         """How many things are known of which there may be thousands."""
         known: tuple[Sized, ...] = (
             self.topology, self.paths, self.roster, self.liveness, self.anomalies, self.states,
-            self.strays,
+            self.strays, self.weak_latencies,
         )  # fmt: skip
         return sum(map(len, known))
 
     def shrink_tables(self) -> None:
         """Give back the room of what has left."""
-        for owner in (self.topology, self.roster, self.anomalies, self.states, self.reports):
+        for owner in (
+            self.topology, self.roster, self.anomalies, self.weak_latencies, self.states,
+            self.reports,
+        ):  # fmt: skip
             memory.shrink_tables(owner)
 
     def coverage(self) -> dict[str, dict[str, Coverage]]:
@@ -174,6 +180,9 @@ class RecordIntake:
             return
         if record.kind is AnomalyKind.STRAY_LOSS:
             self._sources.strays.observe_loss(record, at_ns)
+            return
+        if record.kind is AnomalyKind.WEAK_LATENCY:
+            self._sources.weak_latencies.apply_anomaly(record, at_ns)
             return
         if record.kind is AnomalyKind.CONNECTIVITY and record.state is AnomalyState.ONSET:
             self._sources.strays.observe_cut(key_of(record.src, record.dst, record.flow), at_ns)
@@ -269,7 +278,8 @@ class Housekeeper:
             sources.topology.forget_lookups(len(sources.paths))
             sources.shrink_tables()
         sources.reports.expire(now_ns)
-        sources.anomalies.expire(now_ns, frozenset(sources.liveness.dead))
+        for board in (sources.anomalies, sources.weak_latencies):
+            board.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:
             for key in sources.anomalies.flows():

@@ -21,6 +21,7 @@ from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
+from localizer.verdict.slow_components import SlowComponents
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
@@ -61,6 +62,7 @@ class Decider:
         reach = Reachability(self._index, sources.liveness, sources.anomalies)
         self._tidier = Housekeeper(config, sources, self._index, reach)
         self._leaks = Leaks(sources)
+        self._slow = SlowComponents(sources)
         self.silences = SilenceClaims(config.cluster, sources, reach)
 
     @property
@@ -92,12 +94,14 @@ class Decider:
             Nor follow it: it is so long ago that nothing of it is remembered.
         """
         self._tidier.tidy_before_decision(now_ns)
+        index = self._index.refresh()
         self._leaks.observe_time(
             now_ns,
-            self._index.refresh(),
+            index,
             self._resolved(),
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
+        self._slow.observe_time(now_ns, index)
         if self._can_skip(now_ns) or forgotten:
             return []
         if (

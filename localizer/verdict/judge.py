@@ -8,6 +8,7 @@ Each reason to wait avoids a false alarm:
   three rounds were answered. One that has lost probes of its own was not stalled.
 * Few 5-tuples: partial loss causes three consecutive losses on one 5-tuple now and then; a black
   hole for a single 5-tuple lasts.
+* Queues are full for a while: a job's burst is no fault.
 * Loss and latency appear on one 5-tuple after another: their detectors need several probes or a
   window.
 """
@@ -18,7 +19,7 @@ from localizer.config import CoreConfig
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
-from localizer.inference.detection_lag import cut_share
+from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
 from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
 from localizer.verdict.catalogue import CUT_SHARE, KINDS, FaultKind, kind_of_loss
 from localizer.verdict.claims import Claim, make_claim
@@ -39,6 +40,9 @@ ROUND_NS = 1_500 * MS_NS
 LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
+# Jobs exchange data in bursts of up to a minute, which fill queues. Such a burst is in three windows
+# at most, and the fourth ends the anomaly; agents close it one after the other.
+BURST_NS = 90 * SECOND_NS + WINDOW_SPREAD_NS
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
 # must lie within a factor of two of their median.
 COHERENT_SHARE = 0.6
@@ -124,19 +128,27 @@ class Judge:
         config = self._config
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
+        wait_ns = config.latency_min_ns if decided else config.latency_settle_ns
+        best_two = sum(share for _, share in case.shares[:2])
+        if not decided and best_two >= config.confidence:
+            # It is one of two, such as an RNIC and its cable. Once all agents have closed the
+            # window, nothing more comes that could tell which.
+            wait_ns = WINDOW_SPREAD_NS
+        if not self._shifted(case):
+            wait_ns = max(wait_ns, BURST_NS)
         witnesses = case.open if decided else case.own
         pairs = {frozenset(flow.key[:2]) for flow in witnesses}
         shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
         ready = (
             len(witnesses) >= config.min_flows
             and len(pairs) >= 2
-            and age_ns >= (config.latency_min_ns if decided else config.latency_settle_ns)
+            and age_ns >= wait_ns
             and case.doubt <= MAX_DOUBT
             and _coherent(shifts)
             and self._agents_live(case)
             and self._both_ways(case)
         )
-        sudden = any(s.kind is AnomalyKind.LATENCY for f in case.open for s in f.symptoms)
+        sudden = any(s.kind is not AnomalyKind.LATENCY_TREND for f in case.open for s in f.symptoms)
         facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
         if shifts:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
@@ -205,6 +217,19 @@ class Judge:
             and any(flow.responder == agent for flow in case.open)
             for agent in common_agents(case.open)
         )
+
+    def _shifted(self, case: Case) -> bool:
+        """Return whether every packet is delayed, or for half an hour; a burst of the job does not.
+
+        The first is told by the shape of each 5-tuple's windows (WEAK_LATENCY).
+        """
+        weak = self._sources.weak_latencies
+        shifted = sum(
+            AnomalyKind.WEAK_LATENCY in weak.open(flow.key)
+            or any(s.kind is AnomalyKind.LATENCY_TREND for s in flow.symptoms)
+            for flow in case.open
+        )
+        return 2 * shifted >= len(case.open)
 
     def _make(
         self,

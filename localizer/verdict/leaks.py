@@ -98,7 +98,7 @@ class Leaks:
             for loss in mine:
                 known = symptoms.get(loss.key)
                 symptoms[loss.key] = _symptom(loss, known, now_ns)
-        sources.anomalies.set_pooled(symptoms)
+        sources.anomalies.set_pooled(AnomalyKind.STRAY_LOSS, symptoms)
 
     def _crossed(self, now_ns: int) -> list[tuple[StrayLoss, tuple[str, ...]]]:
         """Return the losses that the network may be responsible for, with what they crossed."""

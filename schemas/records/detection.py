@@ -70,3 +70,4 @@ class Anomaly:
     prober_answers: int | None = None
     responder_late: int | None = None
     responder_answers: int | None = None
+    host_delay_baseline_ns: int | None = None

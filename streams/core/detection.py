@@ -299,6 +299,7 @@ class Detection:
             rtt_p50_ns=evidence.rtt_p50_ns,
             baseline_p50_ns=evidence.baseline_p50_ns,
             host_delay_ns=evidence.host_delay_ns,
+            host_delay_baseline_ns=evidence.host_delay_baseline_ns,
             producer_version=VERSION,
             **held_up,
         )

@@ -33,6 +33,7 @@ from streams.detectors.recent import RecentProbes
 # Least answers in a window that detectors observe: with fewer there are no quartiles.
 MIN_ANSWERS: Final = 4
 # Columns of the features of a window.
+P25: Final = 0
 P50: Final = 1
 P75: Final = 2
 
@@ -56,6 +57,7 @@ class Evidence:
     rtt_p50_ns: int | None = None
     baseline_p50_ns: int | None = None
     host_delay_ns: int | None = None
+    host_delay_baseline_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +291,7 @@ class Detector(ABC):
                 rtt_p50_ns=record.rtt_p50_ns,
                 baseline_p50_ns=record.baseline_p50_ns,
                 host_delay_ns=record.host_delay_ns,
+                host_delay_baseline_ns=record.host_delay_baseline_ns,
             )
             self.open[key] = OpenAnomaly(key=key, onset_at=record.onset_at, evidence=evidence)
 

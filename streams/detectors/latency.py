@@ -27,6 +27,7 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.units import US_NS
+from streams.columns.quantities import NONE, OBSERVED
 from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import MAX_ROUND_SPAN_NS, REFRESH_STEP_NS, DetectionConfig
@@ -69,6 +70,9 @@ NO_CYCLE: Final = -(2**31)
 # The look-back is the largest part of a 5-tuple's state: 32 bits hold two seconds. Slower
 # features are cut to this, so that a path whose normal is slower raises no anomaly.
 MOST_NS: Final = 2**31 - 1
+# The prober's own delay among the medians of a batch.
+HOST_DELAY: Final = "host_delay_p50_ns"
+_HOST_DELAY: Final = OBSERVED.index(HOST_DELAY)
 # After every time, microseconds.
 FOREVER: Final = 2**62
 # Spans of windows by 5-tuple, microseconds: a window of a span starts at or after its first time
@@ -128,6 +132,8 @@ class LookBack:
         self.table: Table[FlowKey] = Table(
             {
                 "features": Column(np.int32, 0, (self._length, 7)),
+                # Median of the prober's own delay; negative: not measured.
+                "delay": Column(np.int32, NONE, (self._length,)),
                 # Which cycle of the ring buffer the window of each place belongs to.
                 "cycle": Column(np.int32, NO_CYCLE, (self._length,)),
                 # The last weakly suspicious window.
@@ -143,14 +149,17 @@ class LookBack:
         """Number of windows that are kept."""
         return self._length
 
-    def insert(self, key: FlowKey, window: int, features_ns: Int64s) -> None:
+    def insert(self, key: FlowKey, window: int, features_ns: Int64s, delay_ns: int = NONE) -> None:
         """Insert a window that is not anomalous, features of shape (7,)."""
         row = self.table.row(key)
         cycle, place = divmod(window, self._length)
         self.table["features"][row, place] = np.minimum(features_ns, MOST_NS)
+        self.table["delay"][row, place] = min(delay_ns, MOST_NS)
         self.table["cycle"][row, place] = cycle
 
-    def insert_all(self, rows: Int64s, window: int, features_ns: Int64s) -> None:
+    def insert_all(
+        self, rows: Int64s, window: int, features_ns: Int64s, delays_ns: Int64s | int = NONE
+    ) -> None:
         """Insert windows of different 5-tuples, as `insert` does with each.
 
         Parameters
@@ -161,9 +170,12 @@ class LookBack:
             Index of the windows.
         features_ns : (n, 7) int64
             Their features.
+        delays_ns : (n,) int64
+            Medians of their probers' own delays; negative: not measured.
         """
         cycle, place = divmod(window, self._length)
         self.table["features"][rows, place] = np.minimum(features_ns, MOST_NS)
+        self.table["delay"][rows, place] = np.minimum(delays_ns, MOST_NS)
         self.table["cycle"][rows, place] = cycle
 
     def reset(self, key: FlowKey) -> None:
@@ -208,10 +220,7 @@ class LookBack:
         least_ns : (n,) float64
             Least effects of their transports (`streams.detectors.base.least_effect_ns`).
         """
-        known = (rows != NO_ROW) & (answers >= MIN_ANSWERS)
-        held = self._held(rows)
-        oldest, newest = window - 1 - self._config.lookback_windows, window - 2
-        valid = (held >= oldest) & (held <= newest) & known[:, None]
+        valid = self.compared(window, rows, answers)
         count = valid.sum(axis=1)
         score = np.full(len(rows), np.nan)
         features = self.table["features"]
@@ -233,6 +242,27 @@ class LookBack:
             strong &= score > thresholds(STRONG, count)
             weak = raised & (score > thresholds(WEAK, count))
         return Verdicts(strong, weak, score, baseline, effect, medians)
+
+    def compared(self, window: int, rows: Int64s, answers: Int64s) -> Bools:
+        """Return which kept windows the windows of one index are compared with, (n, windows)."""
+        known = (rows != NO_ROW) & (answers >= MIN_ANSWERS)
+        held = self._held(rows)
+        oldest, newest = window - 1 - self._config.lookback_windows, window - 2
+        out: Bools = (held >= oldest) & (held <= newest) & known[:, None]
+        return out
+
+    def usual_delay_ns(self, key: FlowKey, window: int) -> int | None:
+        """Return the greatest median of the prober's own delay in the windows before one.
+
+        None if it was not measured. The greatest: what is above it is no usual variation.
+        """
+        row = self.table.find(key)
+        if row is None:
+            return None
+        rows = np.array([row])
+        delays = self.table["delay"][row][self.compared(window, rows, np.array([MIN_ANSWERS]))[0]]
+        delays = delays[delays >= 0]
+        return int(delays.max()) if len(delays) else None
 
     def baseline_p50_ns(self, key: FlowKey, next_window: int) -> int | None:
         """Return the median of the last windows' medians, None without one."""
@@ -283,8 +313,15 @@ class _Restoring:
 
 
 class LatencyDetector(WindowDetector):
-    """Decides on each closed window by LOF and effect."""
+    """Decides on each closed window by LOF and effect.
 
+    Attributes
+    ----------
+    column
+        Which feature is compared: `value` of the records.
+    """
+
+    column: ClassVar = P75
     kind: ClassVar = AnomalyKind.LATENCY
     name: ClassVar = "lof"
     unit: ClassVar = "ns"
@@ -324,7 +361,9 @@ class LatencyDetector(WindowDetector):
         special |= windows.of_keys(self._special_keys(windows.index))
         usual = np.flatnonzero(~special)
         rows = windows.flows.rows(self.lookback.table, windows.numbers[usual], create=True)
-        self.lookback.insert_all(rows, windows.index, windows.features_ns[usual])
+        self.lookback.insert_all(
+            rows, windows.index, windows.features_ns[usual], windows.medians_ns[usual, _HOST_DELAY]
+        )
         return [
             decision
             for place in np.flatnonzero(special).tolist()
@@ -372,7 +411,7 @@ class LatencyDetector(WindowDetector):
         if restoring.raised:
             places = np.flatnonzero(windows.of_keys(restoring.raised)).tolist()
         for place in places:
-            restoring.latest[windows.key(place)] = _with_window(Evidence(), windows, place)
+            restoring.latest[windows.key(place)] = self._with_window(Evidence(), windows, place)
         if places:
             windows = windows.select(~self._raised(windows, places, restoring.raised))
         numbers = windows.numbers.tolist()
@@ -381,7 +420,10 @@ class LatencyDetector(WindowDetector):
         ago = np.array([opens[agent] for agent in agents], np.int64) - windows.index
         windows = windows.select(ago <= self.lookback.windows)
         self.lookback.insert_all(
-            windows.rows(self.lookback.table, create=True), windows.index, windows.features_ns
+            windows.rows(self.lookback.table, create=True),
+            windows.index,
+            windows.features_ns,
+            windows.medians_ns[:, _HOST_DELAY],
         )
         newest = ago[ago <= self.lookback.windows] == 1
         if newest.any():
@@ -406,6 +448,7 @@ class LatencyDetector(WindowDetector):
                         reference=onset.reference,
                         threshold=onset.threshold,
                         baseline_p50_ns=onset.baseline_p50_ns,
+                        host_delay_baseline_ns=onset.host_delay_baseline_ns,
                     ),
                 )
 
@@ -426,25 +469,30 @@ class LatencyDetector(WindowDetector):
     def _decide(self, windows: FeatureBatch, place: int, verdicts: Verdicts) -> list[Decision]:
         """Decide on one window; if it is not anomalous it enters the look-back."""
         index, key, features_ns = windows.index, windows.key(place), windows.features_ns[place]
+        delay_ns = int(windows.medians_ns[place, _HOST_DELAY])
         end_ns = (index + 1) * self.config.window_ns
         anomaly = self.open.get(key)
         if anomaly is not None:
-            evidence = _with_window(anomaly.evidence, windows, place)
+            evidence = self._with_window(anomaly.evidence, windows, place)
             if self._still_raised(anomaly, evidence, end_ns // US_NS):
                 self._update(anomaly, evidence)
                 return []
             if outlasted(self.config, anomaly.onset_at, end_ns // US_NS):
                 self.lookback.reset(key)
-            self.lookback.insert(key, index, features_ns)
+            self.lookback.insert(key, index, features_ns, delay_ns)
             return [self._end(anomaly, end_ns, evidence)]
         if self._silenced_ns.get(key, NEVER) >= end_ns:
             return []
         weak = bool(verdicts.weak[place])
         if verdicts.strong[place] or (weak and self.lookback.was_weak(key, index - 1)):
             first = index - self.lookback.withdraw_weak(key, index - 1)
-            evidence = _with_window(_onset_evidence(verdicts, place), windows, place)
+            onset = replace(
+                _onset_evidence(verdicts, place),
+                host_delay_baseline_ns=self.lookback.usual_delay_ns(key, index),
+            )
+            evidence = self._with_window(onset, windows, place)
             return [self._begin(key, first * self.config.window_ns, end_ns, evidence)]
-        self.lookback.insert(key, index, features_ns)
+        self.lookback.insert(key, index, features_ns, delay_ns)
         if weak:
             self.lookback.note_weak(key, index)
         return []
@@ -493,6 +541,17 @@ class LatencyDetector(WindowDetector):
             for place in np.flatnonzero(self._judge(windows).weak).tolist():
                 self.lookback.note_weak(windows.key(place), windows.index)
 
+    def _with_window(self, before: Evidence, windows: FeatureBatch, place: int) -> Evidence:
+        """Return a window's evidence, beside what the onset was compared with."""
+        return replace(
+            before,
+            value=float(windows.features_ns[place, self.column]),
+            sent=int(windows.sent[place]),
+            lost=int(windows.sent[place] - windows.answers[place]),
+            rtt_p50_ns=int(windows.features_ns[place, P50]),
+            host_delay_ns=windows.median_ns(HOST_DELAY, place),
+        )
+
     def _times(self, windows: FeatureBatch) -> tuple[int, int]:
         """Return start and end of windows, microseconds."""
         window_ns = self.config.window_ns
@@ -506,16 +565,4 @@ def _onset_evidence(verdicts: Verdicts, place: int) -> Evidence:
         reference=baseline_ns,
         threshold=baseline_ns + float(verdicts.effect_ns[place]),
         baseline_p50_ns=round(float(verdicts.baseline_p50_ns[place])),
-    )
-
-
-def _with_window(before: Evidence, windows: FeatureBatch, place: int) -> Evidence:
-    """Return a window's evidence, beside what the onset was compared with."""
-    return replace(
-        before,
-        value=float(windows.features_ns[place, P75]),
-        sent=int(windows.sent[place]),
-        lost=int(windows.sent[place] - windows.answers[place]),
-        rtt_p50_ns=int(windows.features_ns[place, P50]),
-        host_delay_ns=windows.median_ns("host_delay_p50_ns", place),
     )

@@ -22,6 +22,7 @@ def sources(topology: Topology) -> Sources:
         liveness=Liveness(),
         anomalies=OpenAnomalies(),
         strays=StrayLosses(),
+        weak_latencies=OpenAnomalies(),
         states=StateBook(),
         reports=SelfReports(),
     )

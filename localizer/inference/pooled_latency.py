@@ -1,0 +1,75 @@
+"""Find components whose 5-tuples are later than chance explains: small rises, pooled.
+
+A worker reports a 5-tuple whose round trip has risen by little (WEAK_LATENCY). By chance a few per
+cent are reported at any time, all over the network; when a job begins to exchange data, many more.
+A slow component shows in that the 5-tuples that cross it are reported more often than all others.
+
+Test. Of n 5-tuples that cross a component k are late now; of all others a share p is. Without a
+fault, by Chernoff's bound,
+
+    P(k or more | no fault) <= exp(-n * KL(k / n, p))
+
+where KL is the divergence of two Bernoulli distributions. The bound is compared with the false
+alarms that are accepted, divided by the number of tests (Bonferroni). Since p is what the others
+show at the same time, what is common to all raises no alarm.
+"""
+
+from collections.abc import Callable, Mapping
+from math import log
+from typing import Final
+
+from localizer.inference.pooled_loss import MONTH_NS, divergence
+
+# The share that is late without a fault, however few are late: at least twice the rate that the
+# detector states (`streams.detectors.weak_latency.STATED_RATE`), which is one of independent
+# windows; the windows of a job are not.
+LEAST_SHARE: Final = 0.02
+# A component that is known to be slow remains so until chance looks like it once in a thousand.
+LOG_CHANCE_OVER: Final = -log(1_000)
+
+
+def find_slow(
+    late: Mapping[str, int],
+    crossing: Callable[[str], int],
+    *,
+    all_late: int,
+    flows: int,
+    known: frozenset[str] = frozenset(),
+    step_ns: int,
+) -> dict[str, float]:
+    """Return the components that are slow, with the log of the bound on chance.
+
+    Parameters
+    ----------
+    late
+        Number of late 5-tuples by component.
+    crossing
+        Gives the number of 5-tuples that cross a component.
+    all_late, flows
+        Number of late 5-tuples, and of all.
+    known
+        Components that were slow before; little evidence suffices for them.
+    step_ns
+        How often this is called, nanoseconds: one false alarm a month is accepted, over all
+        components.
+
+    Examples
+    --------
+    Four hundred 5-tuples, of which ten are late by chance, and eight of eight on a cable:
+
+    >>> late = {"cable": 8, "other": 2}
+    >>> slow = find_slow(late, lambda _: 8, all_late=18, flows=400, step_ns=2 * 10**9)
+    >>> {name: round(log_chance) for name, log_chance in slow.items()}
+    {'cable': -30}
+    """
+    tests = max(1, len(late)) * MONTH_NS / step_ns
+    found = {}
+    for component in sorted(late):
+        count = late[component]
+        through = max(count, crossing(component))
+        share = (all_late - count + 1) / max(flows - through + 1, 1)
+        log_chance = -divergence(count, through, min(max(share, LEAST_SHARE), 1.0))
+        bound = LOG_CHANCE_OVER if component in known else -log(tests)
+        if log_chance <= bound:
+            found[component] = log_chance
+    return found

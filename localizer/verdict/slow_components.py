@@ -1,0 +1,75 @@
+"""Turns small rises at a slow component into symptoms that inference explains and a fault owns.
+
+`localizer.inference.pooled_latency` says that a component is slow. While it is, the 5-tuples that
+cross it and whose round trip has risen by little count as late.
+"""
+
+from collections import Counter
+from typing import Final
+
+from localizer.facts.anomalies import Symptom
+from localizer.facts.inputs import Sources
+from localizer.inference.pooled_latency import find_slow
+from localizer.network.flow_index import FlowIndex
+from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
+from schemas.ids import FlowId
+from schemas.units import SECOND_NS
+
+# Windows of agents are closed one after the other; between two steps a few more are.
+STEP_NS: Final = 2 * SECOND_NS
+
+
+class SlowComponents:
+    """The components whose 5-tuples are late now, each by little."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._slow: frozenset[str] = frozenset()
+        self._next_ns = 0
+
+    def observe_time(self, now_ns: int, index: FlowIndex) -> None:
+        """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late."""
+        if now_ns < self._next_ns:
+            return
+        self._next_ns = now_ns + STEP_NS
+        sources = self._sources
+        if sources.weak_latencies.empty and not self._slow:
+            return
+        late = self._late()
+        crossed = Counter(c for _, components in late.values() for c in components)
+        slow = find_slow(
+            crossed,
+            lambda component: int(index.crossing[index.components.get(component, 0)]),
+            all_late=len(late),
+            flows=len(index),
+            known=self._slow,
+            step_ns=STEP_NS,
+        )
+        self._slow = frozenset(slow)
+        sources.anomalies.set_pooled(
+            AnomalyKind.WEAK_LATENCY,
+            {
+                key: symptom
+                for key, (symptom, components) in late.items()
+                if not self._slow.isdisjoint(components)
+            },
+        )
+
+    def _late(self) -> dict[FlowId, tuple[Symptom, tuple[str, ...]]]:
+        """Return the late 5-tuples that the network may be responsible for, and what they cross."""
+        sources = self._sources
+        left = sources.roster.has_left
+        found = {}
+        for key, symptoms in sources.weak_latencies.by_family(AnomalyFamily.LATENCY):
+            kinds = sources.anomalies.open(key)
+            if (
+                symptoms[0].is_probers
+                or left(key[0])
+                or left(key[1])
+                # The round trips of those that are not lost say little about latency.
+                or any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds)
+            ):
+                continue
+            path = sources.paths.path(key, symptoms[0].onset_ns)
+            found[key] = symptoms[0], tuple(path.components)
+        return found

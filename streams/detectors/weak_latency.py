@@ -1,0 +1,70 @@
+"""Small rises of the round trip: too little for an alarm of a 5-tuple, for whoever can pool them.
+
+A cable that became 3 µs slower slows each 5-tuple that crosses it, by less than the effect that
+alarms on one (`streams.detectors.latency`). The localizer knows which of them cross the same
+component, and tests them together (`localizer.inference.pooled_latency`). To be worth that, a
+report need only be rare by chance.
+
+A window is reported when its lower quartile *and* its median have risen, by about the same. What
+delays every packet moves both equally. A queue does not: waits are exponentially distributed, some
+probes find it empty, and the lower quartile moves by less than 0.42 of the median (ln(4/3) / ln 2,
+for a queue that is never empty; 0.57 for two such). So the burst of a job is not reported. The rise
+is measured by the look-back of the 5-tuple: its median, and the scatter of its windows.
+
+Look-back, end of an anomaly and restart are those of `LatencyDetector`.
+"""
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from schemas.enums import AnomalyKind
+from streams.config import DetectionConfig
+from streams.detectors.base import P25, P50, FalseAlarmRate, FeatureBatch
+from streams.detectors.latency import LatencyDetector, Verdicts
+from streams.detectors.levels import levels
+
+# Rise in robust standard deviations of the look-back's windows, and the least number of these. Of
+# windows with normally distributed medians, 1 % rise so far above seven others, 0.2 % above ten.
+RISE_DEVIATIONS: Final = 6.0
+MIN_COMPARED: Final = 7
+STATED_RATE: Final = 0.01
+# Least rise of the lower quartile as a share of the median's: between that of queues and 1.
+LEVEL_SHARE: Final = 2 / 3
+# The rise is at least this share of the effect that alarms on one 5-tuple: the mean over 25 of
+# them is as sure as one at a fifth of the rise.
+EFFECT_SHARE: Final = 0.2
+
+
+class WeakLatencyDetector(LatencyDetector):
+    """Reports windows whose lower half has risen by more than chance."""
+
+    column: ClassVar = P50
+    kind: ClassVar = AnomalyKind.WEAK_LATENCY
+    name: ClassVar = "weak_latency"
+    reference: ClassVar = "Rousseeuw and Croux, Alternatives to the median absolute deviation, 1993"
+
+    @classmethod
+    def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
+        """Return the rate of the median alone, of the shortest look-back."""
+        del config
+        return FalseAlarmRate(STATED_RATE, "window of a 5-tuple")
+
+    def _judge(self, windows: FeatureBatch) -> Verdicts:
+        rows = windows.rows(self.lookback.table)
+        compared = self.lookback.compared(windows.index, rows, windows.answers)
+        features = self.lookback.table["features"]
+        least_ns = EFFECT_SHARE * self._least_ns[windows.transports]
+        raised = compared.sum(axis=1) >= MIN_COMPARED
+        lower = np.full(len(windows), np.inf)
+        for column in (P25, P50):
+            usual, scatter = levels(features, rows, compared, column)
+            relative = EFFECT_SHARE * self.config.effect_ratio * usual
+            effect = np.maximum(np.maximum(least_ns, relative), RISE_DEVIATIONS * scatter)
+            rise = windows.features_ns[:, column] - usual
+            with np.errstate(invalid="ignore"):
+                raised &= (rise >= effect) & (lower >= LEVEL_SHARE * rise)
+            lower = rise
+        # The last column is the median, which the records compare.
+        never = np.zeros(len(windows), np.bool_)
+        return Verdicts(raised, never, np.full(len(windows), np.nan), usual, effect, usual)

@@ -1,0 +1,45 @@
+"""A cable that gets slower by too little for an alarm of any 5-tuple: found and resolved."""
+
+import pytest
+
+from schemas.enums import AnomalyKind, FaultLifecycle
+from schemas.records import Anomaly
+from tests.unit.localizer.simlab import SimLab
+
+LINK = "link:leaf:p0-0--spine:0"
+# What crosses the one crosses the other, too; traces may tell.
+EITHER = {LINK, "link:leaf:p1-0--spine:0"}
+# UDP's least effect is 1 ms.
+RISE_NS = 400_000
+
+
+def lab_with_rise(*, seed: int, slow_s: int, after_s: int = 0) -> SimLab:
+    """Run a lab whose cable delays all packets for a while, after ten windows of look-back."""
+    lab = SimLab(seed=seed)
+    lab.run(150)
+    lab.effects.links[LINK] = (0.0, RISE_NS)
+    lab.run(slow_s)
+    lab.effects.links.clear()
+    lab.run(after_s)
+    return lab
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_small_rise_is_found(seed: int) -> None:
+    """No 5-tuple alarms alone."""
+    lab = lab_with_rise(seed=seed, slow_s=90)
+    kinds = {r.record.kind for r in lab.log if isinstance(r.record, Anomaly)}
+    assert AnomalyKind.WEAK_LATENCY in kinds
+    assert AnomalyKind.LATENCY not in kinds
+    (fault,) = [e for e in lab.verdicts() if e.state is FaultLifecycle.OPEN]
+    assert fault.fault_kind == "high_latency"
+    assert fault.component_id in EITHER
+
+
+def test_a_small_rise_that_ends_is_resolved() -> None:
+    """Once the windows are as before."""
+    lab = lab_with_rise(seed=3, slow_s=90, after_s=60)
+    states = [e.state for e in lab.verdicts()]
+    assert states[0] is FaultLifecycle.OPEN
+    assert states[-1] is FaultLifecycle.RESOLVED
+    assert states.count(FaultLifecycle.OPEN) == 1

@@ -1,0 +1,92 @@
+"""Small rises: rare by chance, sure once a 5-tuple is slower than its own scatter."""
+
+import numpy as np
+import pytest
+
+from schemas.enums import AnomalyKind, AnomalyState, Transport
+from streams.columns.quantities import NONE, OBSERVED
+from streams.columns.rounds import TRANSPORT_CODES, FlowKey
+from streams.config import DetectionConfig
+from streams.core.history import PublishedFlows
+from streams.detectors.base import Decision, FeatureBatch
+from streams.detectors.weak_latency import STATED_RATE, WeakLatencyDetector
+
+FLOWS = 400
+KEYS: list[FlowKey] = [("agent", "a", f"b{n}", 0) for n in range(FLOWS)]
+PROBES = 30
+USUAL_NS, SCATTER_NS = 8_000.0, 400.0
+
+
+def batch(
+    index: int, rtt_ns: np.ndarray[tuple[int, int], np.dtype[np.float64]], delay_ns: int = NONE
+) -> FeatureBatch:
+    """Return one window of each 5-tuple, from round trips of shape (5-tuples, probes)."""
+    rtt = np.sort(rtt_ns, axis=1)
+    quartiles = [rtt[:, p * PROBES // 100] for p in (25, 50, 75)]
+    rest = [rtt[:, 0], rtt.mean(axis=1), rtt.std(axis=1), rtt[:, -1]]
+    counts = np.full(len(rtt), PROBES)
+    return FeatureBatch(
+        index=index,
+        flows=PublishedFlows(KEYS),
+        numbers=np.arange(len(rtt)),
+        features_ns=np.rint(np.stack([*quartiles, *rest], axis=1)).astype(np.int64),
+        sent=counts,
+        answers=counts,
+        medians_ns=np.full((len(rtt), len(OBSERVED)), delay_ns, np.int64),
+        transports=np.full(len(rtt), TRANSPORT_CODES[Transport.RDMA_UD]),
+    )
+
+
+def usual(rng: np.random.Generator) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return round trips of a healthy network."""
+    return USUAL_NS + SCATTER_NS * rng.standard_exponential((FLOWS, PROBES))
+
+
+def onsets(decisions: list[Decision]) -> int:
+    """Return how many anomalies began."""
+    return sum(decision.state is AnomalyState.ONSET for decision in decisions)
+
+
+def learned(rng: np.random.Generator, windows: int = 12) -> WeakLatencyDetector:
+    """Return a detector that knows what is usual."""
+    detector = WeakLatencyDetector(DetectionConfig())
+    for index in range(windows):
+        detector.observe_windows(batch(index, usual(rng), 50_000))
+    return detector
+
+
+def test_chance_is_rarely_reported() -> None:
+    """Not more often than stated."""
+    rng = np.random.default_rng(1)
+    detector = learned(rng)
+    found = sum(onsets(detector.observe_windows(batch(n, usual(rng)))) for n in range(12, 40))
+    assert found <= STATED_RATE * FLOWS * 28
+
+
+def test_a_small_rise_is_reported_at_once_and_ends() -> None:
+    """2 µs are less than the effect that alarms on one 5-tuple."""
+    rng = np.random.default_rng(2)
+    detector = learned(rng)
+    assert onsets(detector.observe_windows(batch(12, usual(rng) + 2_000, 60_000))) > 0.99 * FLOWS
+    (first, *_) = detector.open_in_order()
+    assert first.evidence.value == pytest.approx(USUAL_NS + 2_300, rel=0.05)
+    assert first.evidence.reference == pytest.approx(USUAL_NS + 300, rel=0.05)
+    assert first.evidence.host_delay_ns == 60_000
+    assert first.evidence.host_delay_baseline_ns == 50_000
+    detector.observe_windows(batch(13, usual(rng)))
+    assert len(detector.open) < 0.01 * FLOWS
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6])
+def test_what_leaves_half_of_the_probes_alone_is_not_reported(share: float) -> None:
+    """A queue that is empty now and then moves the upper half, and the lower one less."""
+    rng = np.random.default_rng(3)
+    detector = learned(rng)
+    queued = rng.random((FLOWS, PROBES)) < share
+    waits = queued * rng.standard_exponential((FLOWS, PROBES)) * 20_000
+    assert onsets(detector.observe_windows(batch(12, usual(rng) + waits))) < 0.2 * FLOWS
+
+
+def test_it_is_one_of_its_kind() -> None:
+    """The localizer pools by the kind."""
+    assert WeakLatencyDetector.kind is AnomalyKind.WEAK_LATENCY
