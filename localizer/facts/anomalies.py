@@ -30,6 +30,8 @@ SKEWED_NS: Final = 5 * SECOND_NS
 BACKLOG_NS: Final = 60 * SECOND_NS
 # The 5-tuple loses a share of its probes.
 LOSSY: Final = frozenset({AnomalyKind.LOSS, AnomalyKind.STRAY_LOSS})
+# What a 5-tuple's own test finds within seconds; all else adds up over windows or 5-tuples.
+SUDDEN: Final = frozenset({AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS})
 MAX_FLOWS: Final = 262_144
 NONE: Final[Mapping[AnomalyKind, "Symptom"]] = {}
 # If the prober's own delay has risen by at least this share of the rise, the prober caused it.
@@ -116,6 +118,8 @@ class OpenAnomalies:
     ----------
     version
         Grows when an anomaly begins or ends; a repetition changes nothing.
+    sudden_version
+        The same of the `SUDDEN` kinds alone.
     stale
         Anomalies dropped because nobody repeated them.
     refused
@@ -124,6 +128,7 @@ class OpenAnomalies:
 
     def __init__(self, max_flows: int = MAX_FLOWS) -> None:
         self.version = 0
+        self.sudden_version = 0
         self.stale = 0
         self.refused = 0
         self._max_flows = max_flows
@@ -203,7 +208,8 @@ class OpenAnomalies:
             kinds[anomaly.kind] = symptom
             self._update_family(key, ANOMALY_FAMILY[anomaly.kind])
         self._oldest_ns = min(self._oldest_ns, last_ns)
-        self.version += not same
+        if not same:
+            self._note_change(anomaly.kind)
 
     def set_pooled(self, kind: AnomalyKind, symptoms: Mapping[FlowId, Symptom]) -> None:
         """Set which 5-tuples have a symptom of a kind that is only believed of many together."""
@@ -213,7 +219,8 @@ class OpenAnomalies:
         for key, symptom in symptoms.items():
             kinds = self._open.setdefault(key, {})
             known = kinds.get(kind)
-            self.version += known is None
+            if known is None:
+                self._note_change(kind)
             kinds[kind] = symptom if known is None else replace(symptom, seen_ns=known.seen_ns)
             self._update_family(key, ANOMALY_FAMILY[kind])
             self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
@@ -223,7 +230,10 @@ class OpenAnomalies:
         gone = self._open.pop(key, None), self._brief.pop(key, None)
         for family in AnomalyFamily:
             self._update_family(key, family)
-        self.version += gone != (None, None)
+        if gone != (None, None):
+            self._note_change(
+                *(gone[0] or ()), *(AnomalyKind.CONNECTIVITY,) * (gone[1] is not None)
+            )
 
     def expire(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
         """Drop what nobody repeats, except reports of dead agents: they cannot repeat them."""
@@ -232,7 +242,7 @@ class OpenAnomalies:
         for key, symptom in list(self._brief.items()):
             if symptom.over_ns is None or now_ns - symptom.over_ns > BRIEF_CUT_MEMORY_NS:
                 del self._brief[key]
-                self.version += 1
+                self._note_change(AnomalyKind.CONNECTIVITY)
 
     def open(self, key: FlowId) -> dict[AnomalyKind, Symptom]:
         """Return the open anomalies of a 5-tuple by kind."""
@@ -260,6 +270,10 @@ class OpenAnomalies:
             if key not in self._open:
                 yield key, self._brief[key]
 
+    def _note_change(self, *kinds: AnomalyKind) -> None:
+        self.version += 1
+        self.sudden_version += not SUDDEN.isdisjoint(kinds)
+
     def _forget_stale(self, now_ns: int, frozen_agents: frozenset[str]) -> None:
         self._frozen, self._oldest_ns = frozen_agents, now_ns
         for key, kinds in list(self._open.items()):
@@ -269,7 +283,7 @@ class OpenAnomalies:
                 if now_ns - symptom.last_ns > STALE_NS:
                     del kinds[kind]
                     self.stale += 1
-                    self.version += 1
+                    self._note_change(kind)
                     self._update_family(key, ANOMALY_FAMILY[kind])
                 else:
                     self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
@@ -310,4 +324,4 @@ class OpenAnomalies:
                 prober_late=known.prober_late,
                 responder_late=known.responder_late,
             )
-        self.version += 1
+        self._note_change(known.kind)

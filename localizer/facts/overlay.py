@@ -69,6 +69,15 @@ class _Table:
     software: int
     software_ns: int
 
+    def says_the_same(self, other: "_Table") -> bool:
+        """Return whether only the times differ."""
+        return (
+            self.next_hops == other.next_hops
+            and self.dsts == other.dsts
+            and self.lost == other.lost
+            and self.software == other.software
+        )
+
 
 class FlowTables:
     """The latest flow tables of all hosts.
@@ -76,13 +85,16 @@ class FlowTables:
     Attributes
     ----------
     version
-        Grows with each change.
+        Grows with each capture.
+    content_version
+        Grows when a capture says something else than the one before.
     refused
         Tables of hosts beyond the bound.
     """
 
     def __init__(self, topology: Topology, max_tables: int = MAX_TABLES) -> None:
         self.version = 0
+        self.content_version = 0
         self.refused = 0
         self._max_tables = max_tables
         self._topology = topology
@@ -98,7 +110,7 @@ class FlowTables:
         if before is None and len(self._tables) >= self._max_tables:
             self.refused += 1
             return
-        self.remove_table(table.host_id)
+        self._drop_table(table.host_id)
         nodes = frozenset(entry.node for entry in table.entries)
         dsts = frozenset(entry.dst for entry in table.entries)
         next_hops = {(entry.node, entry.dst): entry.next_hop for entry in table.entries}
@@ -108,7 +120,7 @@ class FlowTables:
             lost = frozenset(entry for entry in gone if entry[1] in dsts)
         captured_ns = us_to_ns(table.captured_at)
         lasts = before is not None and before.software > 0
-        self._tables[table.host_id] = _Table(
+        now = self._tables[table.host_id] = _Table(
             captured_ns,
             next_hops,
             nodes,
@@ -120,16 +132,20 @@ class FlowTables:
         for node in nodes:
             self._host_of_node[node] = table.host_id
         self.version += 1
+        self.content_version += before is None or not now.says_the_same(before)
 
     def remove_table(self, host_id: str) -> None:
         """Forget the tables of one host."""
+        if self._drop_table(host_id):
+            self.version += 1
+            self.content_version += 1
+
+    def _drop_table(self, host_id: str) -> bool:
         table = self._tables.pop(host_id, None)
-        if table is None:
-            return
-        for node in table.nodes:
+        for node in () if table is None else table.nodes:
             if self._host_of_node.get(node) == host_id:
                 del self._host_of_node[node]
-        self.version += 1
+        return table is not None
 
     def replay(self, src: str, dst: str) -> ChainFault | None:
         """Follow the chain from `src` to `dst`; None: it arrives, or tables are missing."""

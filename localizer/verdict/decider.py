@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from localizer.config import GRID_NS, CoreConfig
+from localizer.config import CoreConfig
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
@@ -12,6 +12,7 @@ from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
+from localizer.verdict.cadence import Cadence
 from localizer.verdict.cases import Case, cases
 from localizer.verdict.catalogue import HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim
@@ -27,13 +28,6 @@ from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
-# After this time without a change, decisions are made on a coarser grid.
-CALM_NS = 30 * SECOND_NS
-CALM_GRID_NS = 2 * SECOND_NS
-# Each further this many bad 5-tuples delay the next decision by one grid step, up to the largest
-# step: decisions take half of a core at most, the other half reads the storm's records.
-STORM_FLOWS = 2_048
-STORM_GRID_NS = 16 * SECOND_NS
 # Latency that begins within this time after a fault's resolution belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
 
@@ -54,9 +48,7 @@ class Decider:
         self._judge = Judge(config, sources)
         self._flows = BadFlows(sources)
         self._chains = ChainClaims(sources, self._flows)
-        self._state: tuple[object, ...] = ()
-        self._changed_ns = 0
-        self._next_ns = 0
+        self._cadence = Cadence()
         self._echoes: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
         reach = Reachability(self._index, sources.liveness, sources.anomalies)
@@ -102,7 +94,7 @@ class Decider:
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
         self._slow.observe_time(now_ns, index)
-        if self._can_skip(now_ns) or forgotten:
+        if not self._is_due(now_ns) or forgotten:
             return []
         if (
             self._sources.anomalies.empty
@@ -123,30 +115,26 @@ class Decider:
             return []
         return self._lifecycle.step(claims, situation, now_ns)
 
-    def _can_skip(self, now_ns: int) -> bool:
-        """Return whether this grid point can be skipped.
-
-        It can if nothing began or ended for long, or if so much is wrong that a decision takes
-        longer than a grid step. The first decision of a storm is made at once, the next ones later.
-        """
-        sources = self._sources
-        state = (
-            sources.anomalies.version,
-            self._sources.tables.version,
-            sources.topology.version,
-            sources.states.version,
-            tuple(sources.liveness.silent),
-            len(self._lifecycle.open_faults()),
+    def _is_due(self, now_ns: int) -> bool:
+        """Return whether this grid point is decided, see `localizer.verdict.cadence`."""
+        sources, faults = self._sources, self._lifecycle.open_faults()
+        return self._cadence.due(
+            now_ns,
+            (
+                sources.anomalies.sudden_version,
+                sources.tables.content_version,
+                sources.topology.version,
+                tuple(sources.liveness.silent),
+                sum(fault.group != LATENCY for fault in faults),
+            ),
+            (
+                sources.anomalies.version,
+                sources.tables.version,
+                sources.states.version,
+                len(faults),
+            ),
+            flows=len(sources.anomalies),
         )
-        if state != self._state:
-            self._state, self._changed_ns = state, now_ns
-        if now_ns - self._changed_ns > CALM_NS and now_ns % CALM_GRID_NS != 0:
-            return True
-        if now_ns < self._next_ns:
-            return True
-        share = len(sources.anomalies) // STORM_FLOWS
-        self._next_ns = now_ns + min(GRID_NS * (1 + share), STORM_GRID_NS)
-        return False
 
     def _claims(self, now_ns: int) -> list[Claim]:
         claims = self.silences.find(now_ns)

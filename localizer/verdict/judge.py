@@ -40,7 +40,7 @@ ROUND_NS = 1_500 * MS_NS
 LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
-# Jobs exchange data in bursts of up to a minute, which fill queues. Such a burst is in three windows
+# Jobs exchange data in bursts of up to a minute, which fill queues. A burst is in three windows
 # at most, and the fourth ends the anomaly; agents close it one after the other.
 BURST_NS = 90 * SECOND_NS + WINDOW_SPREAD_NS
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
