@@ -28,7 +28,8 @@ the ping lists of all agents.
 
 A new job (task.v1) gets its basic list at once: in each rail the mesh of a small
 job, or few peers that cover its likely layouts. Counters (rnic.counters.v1) then
-say which pairs really talk; when that is sure, they replace the basic list. Run one process for a cluster.
+say which pairs really talk; when that is sure, they replace the basic list. Run one
+process for a cluster.
 """,
     epilog="""\
 example:
