@@ -40,7 +40,7 @@ class Claim:
     ready
         Whether the evidence suffices to open a fault; an open one is updated in any case.
     replaces
-        Agents whose silence it explains: it is the better answer to their faults.
+        Agents whose silence, or whose own reports, it explains: it is the better answer to them.
     """
 
     component_id: str

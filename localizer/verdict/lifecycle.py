@@ -176,12 +176,12 @@ class Lifecycle:
         return min(same, key=lambda i: (i.group != claim.group, i.opened_ns), default=None)
 
     def _replaced(self, claim: Claim, matched: set[str]) -> Incident | None:
-        """Return the open fault of a silent agent whose silence the claim explains."""
+        """Return the open fault of an agent, silent or of the claim's group, that it explains."""
         return next(
             (
                 i
                 for i in self.open_faults()
-                if i.group == AGENT
+                if i.group in (AGENT, claim.group)
                 and i.event.component_id in claim.replaces
                 and i.event.fault_id not in matched
             ),

@@ -1,16 +1,18 @@
 """Claims from what agents say of themselves: displaced, probing nothing, lists refused, clock off.
 
-The rules are data. Of a kind that many agents show at once the cluster is claimed, with the list in
-the evidence: it has one cause.
+The rules are data. Of a kind that several agents of a host show at once the host is claimed, and
+the cluster if it is those of many hosts, with the list in the evidence: it has one cause.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from localizer.facts.inputs import Sources
 from localizer.verdict.catalogue import KINDS
 from localizer.verdict.claims import Claim, make_claim
+from localizer.verdict.outages import host_of
 from localizer.verdict.silences import MANY_AGENTS, listed_names
 from schemas.enums import ComponentKind
 from schemas.units import SECOND_NS
@@ -97,18 +99,33 @@ def self_claims(cluster: str, sources: Sources, now_ns: int) -> list[Claim]:
             if rule.find is _displaced or sources.liveness.seen_recently(one[0], now_ns)
         )
         settled = [one for one in found if now_ns - one[1] >= rule.settle_ns]
-        if len(settled) >= MANY_AGENTS:
-            names = [agent_id for agent_id, _, _ in found]
-            facts = [f"{len(names)} agents at once; {names[0]}: {found[0][2]}"]
-            facts += listed_names("agents: ", names)
-            onset_ns = min(since_ns for _, since_ns, _ in found)
-            claims.append(_claim(sources, rule, (cluster, onset_ns, facts), ComponentKind.UNKNOWN))
-        else:
-            claims += [
-                _claim(sources, rule, (agent_id, since_ns, [text]), ComponentKind.AGENT)
-                for agent_id, since_ns, text in settled
-            ]
+        hosts: defaultdict[str, list[Finding]] = defaultdict(list)
+        for one in settled:
+            agent = sources.liveness.get(one[0])
+            hosts[one[0] if agent is None else host_of(sources, agent)].append(one)
+        if len(hosts) >= MANY_AGENTS:
+            claims.append(_claim_together(sources, rule, cluster, ComponentKind.UNKNOWN, found))
+            continue
+        for host, mine in sorted(hosts.items()):
+            if len(mine) > 1:
+                claims.append(_claim_together(sources, rule, host, ComponentKind.HOST, mine))
+            else:
+                ((agent_id, since_ns, text),) = mine
+                what = agent_id, since_ns, [text]
+                claims.append(_claim(sources, rule, what, ComponentKind.AGENT))
     return claims
+
+
+def _claim_together(
+    sources: Sources, rule: Rule, place: str, kind: ComponentKind, found: list[Finding]
+) -> Claim:
+    """Return the claim of a place whose agents show the same: better than those of each."""
+    names = [agent_id for agent_id, _, _ in found]
+    facts = [f"{len(names)} agents at once; {names[0]}: {found[0][2]}"]
+    facts += listed_names("agents: ", names)
+    onset_ns = min(since_ns for _, since_ns, _ in found)
+    claim = _claim(sources, rule, (place, onset_ns, facts), kind)
+    return replace(claim, replaces=frozenset(names))
 
 
 def _claim(

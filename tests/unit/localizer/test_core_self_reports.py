@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from schemas import topics
-from schemas.enums import ProbingState
+from schemas.enums import ComponentKind, ProbingState
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 from tests.unit.localizer.fleet import Fleet
-from tests.unit.localizer.made import task
+from tests.unit.localizer.made import component, task
 from tests.unit.localizer.test_core_silence import opened, resolved
 
 
@@ -103,6 +103,22 @@ def test_many_at_once_are_one_verdict_on_the_cluster() -> None:
     assert opened(found) == [("lab", "agent_clock")]
     assert "a11" in " ".join(found[0].evidence)
     assert resolved(fleet.run(8)) == ["lab"]
+
+
+def test_the_clock_of_a_host_with_several_agents_is_one_verdict_on_the_host() -> None:
+    """Its agents show it one after the other: the first one's verdict becomes the host's."""
+    fleet = Talking(12)
+    agents = [f"a{n}" for n in range(1, 6)]
+    for agent in agents:
+        fleet.part(component(agent, ComponentKind.AGENT, parent="h-x"))
+    fleet.part(component("h-x", ComponentKind.HOST))
+    fleet.run(5)
+    fleet.say(1, ["a3"], clock_offset_ns=9 * SECOND_NS)
+    fleet.say(10, agents, clock_offset_ns=9 * SECOND_NS)
+    first, second, *others = fleet.events
+    assert (first.component_id, second.component_id, others) == ("a3", "h-x", [])
+    assert first.fault_id == second.fault_id
+    assert resolved(fleet.run(8)) == ["h-x"]
 
 
 def test_a_clock_and_a_death_are_two_verdicts() -> None:
