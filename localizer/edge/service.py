@@ -61,7 +61,7 @@ class Service:
         self._refusals = RefusalLog(self._log)
         self._next_coverage = 0.0
         self._without_way: frozenset[tuple[str, str]] = frozenset()
-        self._returner = memory.Returner(time.monotonic)
+        self._returner = memory.Returner(time.monotonic, time.thread_time)
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""

@@ -80,7 +80,9 @@ class Service:
     _names: dict[str, Topic] = field(default_factory=dict)
     _waiting: dict[str, DueInference] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
-    _returner: memory.Returner = field(default_factory=lambda: memory.Returner(time.monotonic))
+    _returner: memory.Returner = field(
+        default_factory=lambda: memory.Returner(time.monotonic, time.thread_time)
+    )
 
     def stop(self) -> None:
         """Ask the loop to end; safe in a signal handler."""

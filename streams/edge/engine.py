@@ -119,7 +119,7 @@ class Engine:
         self._committed_at = 0.0
         # Partitions whose last commit failed: without new rounds nobody else would try again.
         self._uncommitted: deque[int] = deque()
-        self._returner = memory.Returner(time.monotonic)
+        self._returner = memory.Returner(time.monotonic, time.thread_time)
         # Replaced as a whole, never changed.
         self._held: dict[int, int] = {}
         # Monotonic times of the last progress and of the last sign of life of the

@@ -144,7 +144,7 @@ from schemas.process import memory
 
 memory.collect_on_demand()
 life = Life(CoreConfig(cluster="life", max_agents=200_000))
-returner = memory.Returner(time.monotonic)
+returner = memory.Returner(time.monotonic, time.thread_time)
 life.run(30, 1)
 # The first burst loads code and fills pools.
 for burst in (5_000, 100_000):

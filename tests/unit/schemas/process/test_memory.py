@@ -175,7 +175,7 @@ def test_free_memory_is_returned_every_now_and_then(monkeypatch: pytest.MonkeyPa
         now_s += takes_s
 
     monkeypatch.setattr(memory, "return_free", return_free)
-    returner = memory.Returner(lambda: now_s)
+    returner = memory.Returner(lambda: now_s, lambda: now_s)
     for _ in range(35):
         assert returner.observe_count(5) == (now_s in (10, 20, 30))
         now_s += 1.0
@@ -192,7 +192,7 @@ def test_free_memory_is_returned_once_after_much_has_gone(monkeypatch: pytest.Mo
     """Neither for a few objects, nor for a small share, nor again for the same fall."""
     returned: list[None] = []
     monkeypatch.setattr(memory, "return_free", lambda: returned.append(None))
-    returner = memory.Returner(lambda: 0.0)
+    returner = memory.Returner(lambda: 0.0, lambda: 0.0)
     counts = [1_000_000, 950_000, 890_000, 880_000, 0, 0, 3_000, 0, 5_000, 0]
     assert [returner.observe_count(n) for n in counts] == [
         False, False, True, False, True, False, False, False, False, True
