@@ -37,6 +37,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry, or tak
 
 
 def _start(settings: KafkaSettings, config: LocalizerConfig) -> int:
+    memory.use_one_arena()
     memory.allocate_by_page()
     service = Service(settings, codec_for(settings), config)
     call_on_stop(service.stop)

@@ -42,6 +42,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 
 
 def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
+    memory.use_one_arena()
     memory.allocate_by_page()
     codec = codec_for(settings)
     core = SkeletonCore(
