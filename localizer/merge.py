@@ -39,6 +39,8 @@ UNORDERED: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
 BEFORE_FIRST_NS: Final = 60 * SECOND_NS
 # Keys of a topic are in order over so much time; a key that says nothing for longer is forgotten.
 ORDERED_NS: Final = 300 * SECOND_NS
+# How often they are looked for; marks come four times a second from every partition.
+FORGET_NS: Final = 10 * SECOND_NS
 # Anomalies of a partition that wait for its next mark; a worker marks four times a second.
 MAX_UNMARKED: Final = 262_144
 
@@ -70,6 +72,7 @@ class Merge:
     _latest_ns: dict[Place, dict[str, int]] = field(default_factory=dict)
     # Anomalies since the last mark of their partition.
     _unmarked: dict[int, list[Event]] = field(default_factory=dict)
+    _next_forget_ns: int = 0
 
     def wait_for(self, partitions: Iterable[int]) -> None:
         """Hold the watermark until each of these anomaly partitions has had a mark."""
@@ -131,6 +134,9 @@ class Merge:
         return at_ns
 
     def _forget_silent_keys(self, now_ns: int) -> None:
+        if now_ns < self._next_forget_ns:
+            return
+        self._next_forget_ns = now_ns + FORGET_NS
         for latest_ns in self._latest_ns.values():
             while latest_ns:
                 oldest = next(iter(latest_ns))

@@ -335,7 +335,8 @@ def hop_rows(
         passed_before = late.get(key, NONE)
         bad_count: dict[int, int] = {}
         for probe, outcome in found:
-            bad_count[probe.traced_ns] = bad_count.get(probe.traced_ns, 0) + outcome
+            if outcome:
+                bad_count[probe.traced_ns] = bad_count.get(probe.traced_ns, 0) + 1
         for probe, outcome in found:
             # The target of another 5-tuple that does not answer is its agent's problem; where only
             # the target is silent, the reply may be lost on its own way.

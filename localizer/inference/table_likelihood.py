@@ -152,12 +152,12 @@ class TableLikelihood:
             return
         before = self._state[rows]
         if factors is None:
-            pairs, place = np.unique(before, return_inverse=True)
+            pairs, place = distinct(before)
             old = pairs
             targets = [self._without(state, column) for state in old.tolist()]
         else:
             values, which = np.unique(factors, return_inverse=True)
-            pairs, place = np.unique(before * len(values) + which, return_inverse=True)
+            pairs, place = distinct(before * len(values) + which)
             old, used = pairs // len(values), values[pairs % len(values)]
             targets = [
                 self._with(state, column, factor)
@@ -215,7 +215,7 @@ class TableLikelihood:
         possible = key >= kinds
         if not possible.any():
             return
-        keys, place = np.unique(key[possible], return_inverse=True)
+        keys, place = distinct(key[possible])
         sums = np.bincount(place, weight[possible])
         entries, which = self.table.possible.entries(keys // kinds)
         columns, odds = self.table.possible.columns[entries], self.table.possible.chance[entries]
@@ -234,3 +234,23 @@ class TableLikelihood:
         then = log_likelihoods(bad, lag, good * (1.0 - odds * self._severity[:, None]))
         gained: Floats = then - self._row_value[states]
         return gained
+
+
+def distinct(numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the distinct numbers in order, and the place of each number among them.
+
+    As `np.unique(numbers, return_inverse=True)`, by counting instead of sorting: for numbers of
+    states and groups, which are small. It is called a hundred times a decision.
+
+    Parameters
+    ----------
+    numbers : (n,) int64, none below 0
+
+    Returns
+    -------
+    values : (k,) int64
+    places : (n,) int64; `values[places]` are the numbers
+    """
+    seen = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
+    seen[numbers] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[numbers]

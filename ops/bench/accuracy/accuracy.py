@@ -27,6 +27,7 @@ from arena.skeletons.scoring import mean
 from arena.skeletons.suites import cases
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
+from ops.bench.accuracy.diagnose_speed import diagnose_speed
 from ops.bench.accuracy.likeness import compare as compare_shapes
 from ops.bench.accuracy.likeness import recorded
 from ops.bench.rig.report import (
@@ -46,7 +47,7 @@ COMMAND: Final = "make bench-accuracy"
 # Scenarios of every kind and of pairs, drawn so often anew. `runs` on the command line.
 RUNS: Final = 8
 DEFAULT_RUNS: Final = {
-    "likeness": 1, "speed": 1, "baselines": 1, "healthy-month": 26, "skeleton": 240,
+    "likeness": 1, "speed": 1, "diagnose": 3, "baselines": 1, "healthy-month": 26, "skeleton": 240,
     "skeleton-speed": 1, "sealed": 40, "sealed-skeletons": 60, "gap": 1,
 }  # fmt: skip
 WORKERS: Final = 2
@@ -293,6 +294,7 @@ def skeleton_speed(runs: int, say: Say) -> list[Figure]:
 PARTS: Final[Parts] = {
     "likeness": likeness,
     "speed": speed,
+    "diagnose": diagnose_speed,
     "detection": detection,
     "healthy-month": healthy,
     "baselines": baselines,

@@ -106,3 +106,21 @@ def test_whether_it_is_still_reported_is_a_matter_of_the_logs_time(off_s: int) -
     assert symptom.seen_ns <= now
     board.expire(now + STALE_NS + 1, frozenset())
     assert not len(board)
+
+
+@pytest.mark.parametrize("kind", [AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS, AnomalyKind.LATENCY])
+def test_only_what_a_5_tuple_shows_at_once_is_sudden(kind: AnomalyKind) -> None:
+    """Beginning, end and falling silent count; of latency they can wait."""
+    sudden = int(kind is not AnomalyKind.LATENCY)
+    board = OpenAnomalies()
+    board.apply_anomaly(anomaly(kind=kind, at=START, onset=START))
+    assert (board.version, board.sudden_version) == (1, sudden)
+    end = START + 20 * SECOND_NS
+    board.apply_anomaly(anomaly(kind=kind, state=AnomalyState.CLEARED, at=end, onset=START))
+    assert (board.version, board.sudden_version) == (2, 2 * sudden)
+    board.apply_anomaly(anomaly(kind=kind, at=end, onset=end))
+    board.expire(end + STALE_NS + 1, NONE)
+    assert (board.version, board.sudden_version) == (4, 4 * sudden)
+    board.apply_anomaly(anomaly(kind=kind, at=end, onset=end))
+    board.drop_flow(KEY)
+    assert (board.version, board.sudden_version) == (6, 6 * sudden)

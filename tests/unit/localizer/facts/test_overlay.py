@@ -104,3 +104,16 @@ def test_a_new_table_replaces_the_old_one() -> None:
     found.set_table(table("h0", *H0))
     assert found.replay("e0", "e1") is None
     assert found.version > before
+
+
+def test_a_table_that_says_the_same_is_no_new_content() -> None:
+    """Hosts are read again each half minute: only what changed is a reason to decide."""
+    found = tables()
+    version, content = found.version, found.content_version
+    found.set_table(table("h0", *H0))
+    assert (found.version, found.content_version) == (version + 1, content)
+    found.set_table(table("h0", *without(H0, "v0 e1")))
+    assert found.content_version == content + 1
+    found.remove_table("h0")
+    found.remove_table("h0")
+    assert found.content_version == content + 2

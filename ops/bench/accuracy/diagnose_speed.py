@@ -1,0 +1,99 @@
+"""How many results `diagnose` judges in a second of CPU: in health, and while latency faults last.
+
+Two recordings of one small cluster: nothing happens in the first; four components are slow in the
+second from some time on, and stay so.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from arena.scenarios.scenario import Scenario, ScenarioEvent, stage
+from arena.world.cluster import JobPlan
+from arena.world.fabric import FabricShape
+from localizer.config import CoreConfig
+from ops.bench.rig.report import Figure, Say, figure, scratch_folder
+from ops.recording.diagnosis import Diagnosis, diagnose
+from ops.recording.export import export
+from ops.recording.source import Source
+from streams.config import DetectionConfig
+
+# 256 RNICs with ten 5-tuples each, as in the hour of 2,048 RNICs.
+HEALTH: Final = Scenario(
+    name="health", seed=7, seconds=360,
+    fabric=FabricShape(hosts=32, rails=8, segment_hosts=8, spines=4, tiers=2),
+    jobs=(JobPlan(task_id="job-a", first_host=0, hosts=32),), targets=5, flows=2,
+)  # fmt: skip
+BEGIN_S: Final = 90
+SLOW: Final = replace(
+    HEALTH,
+    name="slow",
+    faults=tuple(
+        ScenarioEvent(kind=kind, begin_s=BEGIN_S)
+        for kind in ("congestion_control_off", "congestion_control_off", "hugepage_mismatch",
+                     "pcie_downgrade")
+    ),
+)  # fmt: skip
+# Until then windows fill, paths are learnt, and kernels are loaded.
+WARM_S: Final = 60
+HEALTH_BAR: Final = 500_000.0
+SLOW_BAR: Final = 200_000.0
+
+
+def diagnose_speed(runs: int, say: Say) -> list[Figure]:
+    """Judge two recordings, one in health and one with latency faults open."""
+    healthy: list[float] = []
+    slow: list[float] = []
+    with recordings() as (calm, faulty):
+        for _ in range(runs):
+            healthy.append(results_a_cpu_second(calm))
+            slow.append(results_a_cpu_second(faulty, opened=True))
+            say(f"diagnose: {healthy[-1]:,.0f} results a second of CPU in health, "
+                f"{slow[-1]:,.0f} with latency faults open")  # fmt: skip
+    unit = "results/s"
+    return [
+        figure("diagnose, a second of CPU: in health", healthy, unit, HEALTH_BAR, ">="),
+        figure("the same with latency faults open", slow, unit, SLOW_BAR, ">="),
+    ]
+
+
+@contextmanager
+def recordings() -> Iterator[tuple[Path, Path]]:
+    """Give the folders of both recordings."""
+    with scratch_folder() as folder:
+        made = [(scenario, folder / scenario.name) for scenario in (HEALTH, SLOW)]
+        for scenario, where in made:
+            export(stage(scenario).world, where)
+        yield made[0][1], made[1][1]
+
+
+def results_a_cpu_second(folder: Path, *, opened: bool = False) -> float:
+    """Return the results judged in a second of CPU of this process.
+
+    Counted from `WARM_S` on, or with `opened` from the first verdict on.
+
+    Raises
+    ------
+    ValueError
+        If there is no verdict with `opened`, or one without.
+    """
+    marks: list[tuple[int, float]] = []
+    begin_ms: list[int] = []
+
+    def progress(found: Diagnosis) -> None:
+        at_ms = found.event_ms or 0
+        begin_ms.append(at_ms)
+        due = bool(found.events) if opened else at_ms - begin_ms[0] >= WARM_S * 1_000
+        if due:
+            marks.append((found.results, time.process_time()))
+
+    with Source(folder) as source:
+        core = CoreConfig(cluster=source.manifest.cluster)
+        found = diagnose(source, DetectionConfig(), core, lambda: False, progress)
+    if len(marks) < 2 or bool(found.events) != opened:
+        raise ValueError(f"{folder.name}: {len(found.events)} transitions")
+    (first, first_s), (last, last_s) = marks[0], marks[-1]
+    return (last - first) / (last_s - first_s)
