@@ -202,13 +202,20 @@ class Windows:
         """Return what a window holds of some agents, and the rest."""
         mine, rest = _Open(), _Open()
         wanted = self._marked(numbers)
+        # All chunks at once: a window holds thousands of small ones, nearly each of one agent.
+        rows_of = [rows for rows, _ in window.chunks]
+        theirs = wanted[self._agent_of[np.concatenate([*rows_of, np.zeros(0, np.int64)])]]
+        before = np.concatenate(([0], np.cumsum(theirs))).tolist()
+        end = 0
         for rows, values in window.chunks:
-            here = wanted[self._agent_of[rows]]
-            if here.all():
+            begin, end = end, end + len(rows)
+            count = before[end] - before[begin]
+            if count == len(rows):
                 mine.chunks.append((rows, values))
-            elif not here.any():
+            elif not count:
                 rest.chunks.append((rows, values))
             else:
+                here = theirs[begin:end]
                 mine.chunks.append((rows[here], values[:, here]))
                 rest.chunks.append((rows[~here], values[:, ~here]))
         for rows in window.repeats:

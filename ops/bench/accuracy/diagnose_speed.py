@@ -23,7 +23,7 @@ from streams.config import DetectionConfig
 
 # 256 RNICs with ten 5-tuples each, as in the hour of 2,048 RNICs.
 HEALTH: Final = Scenario(
-    name="health", seed=7, seconds=360,
+    name="health", seed=7, seconds=480,
     fabric=FabricShape(hosts=32, rails=8, segment_hosts=8, spines=4, tiers=2),
     jobs=(JobPlan(task_id="job-a", first_host=0, hosts=32),), targets=5, flows=2,
 )  # fmt: skip
