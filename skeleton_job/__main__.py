@@ -28,8 +28,8 @@ the ping lists of all agents.
 
 A new job (task.v1) gets its basic list at once: in each rail the mesh of a small
 job, or few peers that cover its likely layouts. Counters (rnic.counters.v1) then
-say which pairs really talk; when that is sure, they replace the basic list. Run one
-process for a cluster.
+say which pairs really talk; when that is sure, they replace the basic list. Run
+one process for a cluster.
 """,
     epilog="""\
 example:
@@ -42,7 +42,6 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 
 
 def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
-    memory.use_one_arena()
     memory.allocate_by_page()
     codec = codec_for(settings)
     core = SkeletonCore(

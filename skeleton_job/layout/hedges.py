@@ -45,16 +45,23 @@ def hedges(pairs: Set[Pair], needed: int, guesses: Iterable[Set[Pair]]) -> froze
     return frozenset(added)
 
 
-def needed_pairs(groups: Sequence[Sequence[Rnic]], stages: int) -> int:
+def needed_pairs(groups: Sequence[Sequence[Rnic]], stages: int, silent: Set[Rnic]) -> int:
     """Return how many pairs a layout needs: rings of its replica groups, and its pipelines.
 
     Parameters
     ----------
     groups : RNICs that sum gradients
     stages : number of pipeline stages
+    silent : RNICs that are not seen to take part, and so need none
     """
-    rings = sum(len(g) for g in groups if len({r.host for r in g}) > 1)
-    return rings + round(sum(map(len, groups)) * (1.0 - 1.0 / stages))
+    heard = [[r for r in group if r not in silent] for group in groups]
+    rings = sum(len(g) for g in heard if len({r.host for r in g}) > 1)
+    return rings + round(sum(map(len, heard)) * (1.0 - 1.0 / stages))
+
+
+def silent_rnics(blocks: Blocks) -> set[Rnic]:
+    """Return the RNICs of blocks that are not seen to take part."""
+    return {r for b in np.flatnonzero(~blocks.known).tolist() for r in blocks.members[b]}
 
 
 def guesses(
@@ -85,10 +92,11 @@ def guesses(
 
 
 def _pairs(blocks: Blocks, some: Labels, others: Labels, *, across: bool) -> set[Pair]:
-    """Return the pairs of RNICs at the same place of two blocks on different hosts."""
+    """Return the pairs of RNICs at the same place of two blocks that are seen to take part."""
+    heard = blocks.known[some] & blocks.known[others]
     return {
         ordered(a.endpoint_id, b.endpoint_id)
-        for one, other in zip(some.tolist(), others.tolist(), strict=True)
+        for one, other in zip(some[heard].tolist(), others[heard].tolist(), strict=True)
         for a, b in zip(blocks.members[one], blocks.members[other], strict=True)
         if a.host != b.host and (across or a.rail == b.rail)
     }

@@ -23,7 +23,7 @@ from skeleton_job.layout.blocks import (
 )
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
-from skeleton_job.layout.hedges import guesses, hedges, needed_pairs
+from skeleton_job.layout.hedges import guesses, hedges, needed_pairs, silent_rnics
 from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
 from skeleton_job.layout.pipelines import (
@@ -244,6 +244,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         *(group_pairs(g, distances) for g in sums),
         *(group_pairs(g, inner_distances(inner)) for g in inside),
     )
+    needed = needed_pairs(sums, choice.count, silent_rnics(blocks))
     others: Iterable[set[Pair]] = ()
     if confidence < SURE or not joints.seen:
         others = guesses(pairs, blocks, matrix, rhythm)
@@ -263,7 +264,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         chains=joints.chains,
         ep_groups=inside if inner.kind == "ep" else (),
         pairs=pairs,
-        hedges=hedges(pairs, needed_pairs(sums, choice.count), others),
+        hedges=hedges(pairs, needed, others),
         idle=part.idle,
         signs=signs,
     )

@@ -35,9 +35,10 @@ def test_needed_are_rings_and_pipelines() -> None:
         for s in range(4)
         for r in (0, 1)
     ]
-    assert needed_pairs(groups, 4) == 2 * (8 + 6)
+    assert needed_pairs(groups, 4, set()) == 2 * (8 + 6)
+    assert needed_pairs(groups, 4, set(groups[0])) == 2 * (8 + 6) - 2 - round(2 * 3 / 4)
     alone = [[Rnic(f"h/r{r}", "h", "h", r) for r in (0, 1)]]
-    assert needed_pairs(alone, 1) == 0
+    assert needed_pairs(alone, 1, set()) == 0
 
 
 @settings(max_examples=20, deadline=None)
