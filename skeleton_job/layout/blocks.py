@@ -151,11 +151,13 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     """Return the blocks of the RNICs that take part."""
     n_hosts, n_rails = part.rows.shape
     cube = profiles.both[part.rows]
-    width, margin = block_width(cube, part.known, _rail_noise(profiles, part))
-    narrow = host_width(matrix, part.rows, part.known)
+    narrow = host_width(matrix, part.rows, part.known, period_bins=rhythm.period_bins)
     # Sample by sample the host is not one group: its blocks may be replicas as well as stages.
     replicas = narrow.width < n_rails
-    width = min(width, narrow.width)
+    width, margin = narrow.width, np.inf
+    if not replicas:
+        # RNICs that each work alone have no neighbour to be compared with: the mean tells them.
+        width, margin = block_width(cube, part.known, _rail_noise(profiles, part))
     rows = part.rows.reshape(-1, width)
     seen = part.known.reshape(-1, width)
     weight = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1)

@@ -132,7 +132,7 @@ def test_replicas_in_a_host_are_told_from_one_tensor_group() -> None:
         rows = np.repeat(kinds, width, axis=0) + 1e7 * rng.random((32, BINS))
         _, matrix = matrix_of_rows(rows)
         table = np.arange(32).reshape(4, 8)
-        assert host_width(matrix, table, np.ones((4, 8), dtype=np.bool_)).width == width
+        assert host_width(matrix, table, np.ones((4, 8), np.bool_), period_bins=40.0).width == width
 
 
 def test_lockstep_groups_are_found_beside_wrong_clocks() -> None:
@@ -186,7 +186,7 @@ def test_rnics_that_are_read_one_after_the_other_are_one_group_still() -> None:
             rx=tx.copy(), missing=np.zeros(tx.shape, np.bool_), reasons=(None,) * rails,
         )  # fmt: skip
         known = np.ones((1, rails), np.bool_)
-        return host_width(matrix, np.arange(rails)[None], known).width
+        return host_width(matrix, np.arange(rails)[None], known, period_bins=40.0).width
 
     assert width() == rails
     tx[2:] = np.roll(tx[2:], 1, axis=1)
