@@ -35,6 +35,14 @@ def test_hard_faults_are_found_at_the_right_place_and_nothing_else_is_said() -> 
         assert verdict.opened_ns - fault.begin_ns < 5 * 10**9
 
 
+def test_nobody_is_paged_for_what_is_no_fault() -> None:
+    """Of a starved agent some 500 probes are lost; a host is drained, a job ends."""
+    confounders = kept()["netns-confounders"]
+    assert len(confounders.labels.confounders) == 7
+    assert not confounders.labels.faults
+    assert not confounders.matching.false
+
+
 def test_the_recordings_stay_small() -> None:
     """All together."""
     assert sum(path.stat().st_size for path in KEPT.iterdir()) < MOST_BYTES
