@@ -43,6 +43,16 @@ def test_nobody_is_paged_for_what_is_no_fault() -> None:
     assert not confounders.matching.false
 
 
+def test_a_port_with_a_full_queue_is_found_and_nothing_else_is_said() -> None:
+    """Cross traffic takes 95 % of a port's rate; the job's bursts at another are found, too."""
+    queues = kept()["netns-queues"]
+    assert not queues.matching.false
+    found = {fault.fault_id: (fault, verdict) for fault, verdict in queues.matching.pairs}
+    fault, verdict = found["full queue of a slow port"]
+    assert verdict.candidates[0] in fault.components
+    assert verdict.kind == fault.kind or verdict.kind in fault.also_kinds
+
+
 def test_the_recordings_stay_small() -> None:
     """All together."""
     assert sum(path.stat().st_size for path in KEPT.iterdir()) < MOST_BYTES
