@@ -5,11 +5,13 @@ alarms on one (`streams.detectors.latency`). The localizer knows which of them c
 component, and tests them together (`localizer.inference.pooled_latency`). To be worth that, a
 report need only be rare by chance.
 
-A window is reported when its lower quartile *and* its median have risen, by about the same. What
-delays every packet moves both equally. A queue does not: waits are exponentially distributed, some
-probes find it empty, and the lower quartile moves by less than 0.42 of the median (ln(4/3) / ln 2,
-for a queue that is never empty; 0.57 for two such). So the burst of a job is not reported. The rise
-is measured by the look-back of the 5-tuple: its median, and the scatter of its windows.
+A window is reported when its lower quartile *and* its median have risen, and the upper quartile by
+about the same. What delays every packet moves all equally. A queue does not: waits are
+exponentially distributed and some probes find it empty, so that the lower quartile moves by 0.21 of
+the upper one (ln(4/3) / ln 4) at most; by 0.36, 0.50 and 0.57 where a probe waits in two, four and
+six queues that are never empty (quartiles of Erlang's distribution). So the burst of a job is not
+reported. The rise is measured by the look-back of the 5-tuple: its median, and the scatter of its
+windows.
 
 Look-back, end of an anomaly and restart are those of `LatencyDetector`.
 """
@@ -20,7 +22,7 @@ import numpy as np
 
 from schemas.enums import AnomalyKind
 from streams.config import DetectionConfig
-from streams.detectors.base import P25, P50, FalseAlarmRate, FeatureBatch
+from streams.detectors.base import P25, P50, P75, FalseAlarmRate, FeatureBatch
 from streams.detectors.latency import LatencyDetector, Verdicts
 from streams.detectors.levels import levels
 
@@ -29,8 +31,8 @@ from streams.detectors.levels import levels
 RISE_DEVIATIONS: Final = 6.0
 MIN_COMPARED: Final = 7
 STATED_RATE: Final = 0.01
-# Least rise of the lower quartile as a share of the median's: between that of queues and 1.
-LEVEL_SHARE: Final = 2 / 3
+# Least rise of the lower quartile as a share of the upper one's: between that of queues and 1.
+LEVEL_SHARE: Final = 0.6
 # The rise is at least this share of the effect that alarms on one 5-tuple: the mean over 25 of
 # them is as sure as one at a fifth of the rise.
 EFFECT_SHARE: Final = 0.2
@@ -55,16 +57,16 @@ class WeakLatencyDetector(LatencyDetector):
         compared = self.lookback.compared(windows.index, rows, windows.answers)
         features = self.lookback.table["features"]
         least_ns = EFFECT_SHARE * self._least_ns[windows.transports]
+        usual, rise, effect = {}, {}, {}
+        for column in (P25, P50, P75):
+            usual[column], scatter = levels(features, rows, compared, column)
+            rise[column] = windows.features_ns[:, column] - usual[column]
+            relative = EFFECT_SHARE * self.config.effect_ratio * usual[column]
+            least = np.maximum(least_ns, relative)
+            effect[column] = np.maximum(least, RISE_DEVIATIONS * scatter)
         raised = compared.sum(axis=1) >= MIN_COMPARED
-        lower = np.full(len(windows), np.inf)
-        for column in (P25, P50):
-            usual, scatter = levels(features, rows, compared, column)
-            relative = EFFECT_SHARE * self.config.effect_ratio * usual
-            effect = np.maximum(np.maximum(least_ns, relative), RISE_DEVIATIONS * scatter)
-            rise = windows.features_ns[:, column] - usual
-            with np.errstate(invalid="ignore"):
-                raised &= (rise >= effect) & (lower >= LEVEL_SHARE * rise)
-            lower = rise
-        # The last column is the median, which the records compare.
-        never = np.zeros(len(windows), np.bool_)
-        return Verdicts(raised, never, np.full(len(windows), np.nan), usual, effect, usual)
+        with np.errstate(invalid="ignore"):
+            raised &= (rise[P25] >= effect[P25]) & (rise[P50] >= effect[P50])
+            raised &= rise[P25] >= LEVEL_SHARE * rise[P75]
+        never, unscored = np.zeros(len(windows), np.bool_), np.full(len(windows), np.nan)
+        return Verdicts(raised, never, unscored, usual[P50], effect[P50], usual[P50])
