@@ -11,6 +11,7 @@ from typing import Any, Final
 from localizer.config import CoreConfig
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.coverage import Coverage, coverage_by_task
+from localizer.facts.findings import Findings
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.liveness import MAX_INTERVAL_NS, MIN_INTERVAL_NS, Agent, Liveness
 from localizer.facts.overlay import FlowTables
@@ -59,6 +60,11 @@ class Sources:
     weak_latencies: OpenAnomalies
     states: StateBook
     reports: SelfReports
+
+    @property
+    def findings(self) -> Findings:
+        """What is out of order by states and flow tables."""
+        return Findings(self.topology, self.states, self.tables)
 
     @property
     def refused(self) -> dict[str, int]:
@@ -169,7 +175,7 @@ class RecordIntake:
             case FlowTable():
                 self._tables.set_table(record)
             case ComponentState():
-                sources.states.set_state(record)
+                sources.states.set_state(record, event.at_ns)
             case Component():
                 self._component(record)
             case _:

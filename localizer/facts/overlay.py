@@ -10,18 +10,25 @@ An entry that was there once and is gone is a fault. One that never was may be n
 take another way, or have none at all.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from localizer.facts.states import Finding
 from localizer.network.topology import Topology
-from schemas.records import FlowTable
-from schemas.units import us_to_ns
+from schemas.enums import AnomalyFamily, ComponentKind
+from schemas.records import FlowEntry, FlowTable
+from schemas.units import SECOND_NS, us_to_ns
 
 # Endpoint, virtual switch, VTEP, the same at the other end, and some slack.
 MAX_STEPS: Final = 64
 # Hosts whose tables are known at once.
 MAX_TABLES: Final = 100_000
+# Entries that leave the hardware, come back and leave it again within so long are evicted again and
+# again: an operator who reinstalls a table does so once.
+CHURN_NS: Final = 600 * SECOND_NS
 
 
 class Break(Enum):
@@ -65,9 +72,8 @@ class _Table:
     dsts: frozenset[str]
     # Entries that earlier tables had, for destinations that the host still deals with.
     lost: frozenset[tuple[str, str]]
-    # Entries that should be offloaded and are not, and since when there are any.
-    software: int
-    software_ns: int
+    # By component, what should be offloaded and is not, or was until recently.
+    software: Mapping[str, "_Software"]
 
     def says_the_same(self, other: "_Table") -> bool:
         """Return whether only the times differ."""
@@ -77,6 +83,36 @@ class _Table:
             and self.lost == other.lost
             and self.software == other.software
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Software:
+    """Entries of a component that are not offloaded.
+
+    Attributes
+    ----------
+    entries
+        Those that are not offloaded now, as (node, destination).
+    before_ns, since_ns
+        The readings between which the first of them left the hardware.
+    left_ns
+        When entries were seen to have left it, each time after some had come back.
+    """
+
+    entries: frozenset[tuple[str, str]]
+    before_ns: int
+    since_ns: int
+    left_ns: tuple[int, ...]
+
+    def follow(self, entries: frozenset[tuple[str, str]], read_ns: int, now_ns: int) -> "_Software":
+        """Return what the next reading makes of it; `read_ns` is when the last one was made."""
+        back = not self.entries or not self.entries <= entries
+        left_ns = tuple(at for at in self.left_ns if now_ns - at <= CHURN_NS)
+        if back and not entries <= self.entries:
+            left_ns = (*left_ns, now_ns)
+        if self.entries or not entries or len(left_ns) > 1:
+            return _Software(entries, self.before_ns, self.since_ns, left_ns)
+        return _Software(entries, read_ns, now_ns, left_ns)
 
 
 class FlowTables:
@@ -119,15 +155,13 @@ class FlowTables:
             gone = before.lost.union(before.next_hops) - next_hops.keys()
             lost = frozenset(entry for entry in gone if entry[1] in dsts)
         captured_ns = us_to_ns(table.captured_at)
-        lasts = before is not None and before.software > 0
         now = self._tables[table.host_id] = _Table(
             captured_ns,
             next_hops,
             nodes,
             dsts,
             lost,
-            sum(entry.offloaded is False for entry in table.entries),
-            before.software_ns if before is not None and lasts else captured_ns,
+            self._software(table.entries, before, captured_ns),
         )
         for node in nodes:
             self._host_of_node[node] = table.host_id
@@ -177,10 +211,64 @@ class FlowTables:
             return reply
         return request
 
-    def not_offloaded(self, node: str) -> tuple[int, int] | None:
-        """Return how many entries of a node's host are not offloaded, and since when (ns)."""
-        table = self._table_of(node)
-        return None if table is None or not table.software else (table.software, table.software_ns)
+    def findings(self, component_id: str) -> list[Finding]:
+        """Return what the tables say of entries that a component does not forward in hardware.
+
+        At the virtual switch and the VTEPs that hold the entries, and at the RNICs of these VTEPs.
+        """
+        table = self._table_of(component_id)
+        software = None if table is None else table.software.get(component_id)
+        if software is None:
+            return []
+        again = len(software.left_ns) > 1
+        if not software.entries and not again:
+            return []
+        shown = f"{len(software.entries)} entries of its host's tables are not offloaded"
+        if again:
+            shown = f"entries left the hardware {len(software.left_ns)} times in ten minutes"
+        return [
+            Finding(
+                kind="repetitive_offload" if again else "not_offloaded",
+                family=AnomalyFamily.LATENCY,
+                component_id=component_id,
+                before_ns=software.before_ns,
+                since_ns=software.since_ns,
+                shown=shown,
+            )
+        ]
+
+    def _software(
+        self, entries: Iterable[FlowEntry], before: _Table | None, captured_ns: int
+    ) -> dict[str, _Software]:
+        """Return by component which entries are not offloaded, following the table before."""
+        now: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        for entry in entries:
+            if entry.offloaded is not False:
+                continue
+            for owner in self._owners(entry):
+                now[owner].add((entry.node, entry.dst))
+        known = {} if before is None else before.software
+        # The first table of a host says nothing of when.
+        read_ns = captured_ns if before is None else before.captured_ns
+        found = {}
+        for owner in sorted(now.keys() | known.keys()):
+            last = known.get(owner) or _Software(frozenset(), read_ns, captured_ns, ())
+            software = last.follow(frozenset(now.get(owner, ())), read_ns, captured_ns)
+            if software.entries or software.left_ns:
+                found[owner] = software
+        return found
+
+    def _owners(self, entry: FlowEntry) -> set[str]:
+        """Return the components to whose entries an entry belongs."""
+        found = {entry.node}
+        for node in (entry.node, entry.next_hop):
+            rnics = [] if node is None else self._topology.parents(node)[:1]
+            if node is not None and self._topology.kind(node) is ComponentKind.RNIC:
+                rnics = [node]
+            found.update(r for r in rnics if self._topology.kind(r) is ComponentKind.RNIC)
+        # The next hop of a VTEP is that of another host: its RNIC holds other entries.
+        host = self._topology.host_of(entry.node)
+        return {c for c in found if c == entry.node or self._topology.host_of(c) == host}
 
     def _table_of(self, node: str) -> _Table | None:
         host = self._host_of_node.get(node)

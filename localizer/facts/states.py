@@ -1,11 +1,13 @@
 """Component states, and which of them are out of order.
 
 The rules are data: for each attribute what is out of order, which family of symptoms it explains,
-and the kind of fault that it means. A state that changed at about the onset of the symptoms is
-strong evidence for a fault; an older one only names the kind of a fault that the probes found.
+and the kind of fault that it means. What is out of order is a `Finding`: it says between which two
+readings the state changed, so that `localizer.facts.findings` can hold it against the time at which
+probes went bad.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,14 +15,15 @@ from schemas.enums import AnomalyFamily
 from schemas.records import ComponentState
 from schemas.units import SECOND_NS, us_to_ns
 
-# A state that changed up to this long before the first symptom belongs to it: a queue takes time to
-# fill, and 5-tuples to be probed.
-BEFORE_NS: Final = 120 * SECOND_NS
-# And up to this long after it: agents report states within seconds. A later change is another
-# event.
-AFTER_NS: Final = 30 * SECOND_NS
 MAX_STATES: Final = 1_000_000
 MAINTENANCE: Final = "maintenance"
+# Distance of readings until a reader has shown its own: writers repeat everything once a minute.
+USUAL_PERIOD_NS: Final = 60 * SECOND_NS
+# A reader may miss one reading: so many periods before it saw a change, the change may have been.
+PERIODS: Final = 2
+# Of these many last distances between arrivals the median is a reader's period: one reading that
+# came late, or two that came together after it, do not move it.
+GAPS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,31 +84,79 @@ BY_ATTRIBUTE: Final = {rule.attribute: rule for rule in RULES}
 SPECIFIC: Final = frozenset({rule.kind for rule in RULES} | {"not_offloaded"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A state that is out of order; `since_ns` when it became so."""
+    """Something that is out of order at a component and means a kind of fault.
 
-    rule: Rule
+    Attributes
+    ----------
+    kind
+        Name of the fault kind.
+    family
+        Symptoms that it explains.
+    before_ns, since_ns
+        It went out of order after the first and at the latest at the second: the two readings
+        between which it changed.
+    shown
+        What was read, for people.
+    disputed
+        Whether another reader saw it in order later.
+    """
+
+    kind: str
+    family: AnomalyFamily
     component_id: str
+    before_ns: int
     since_ns: int
     shown: str
+    disputed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+@dataclass(slots=True)
+class _Reading:
+    """What one reader says of one attribute of a component.
+
+    Attributes
+    ----------
+    before
+        The last known value before this one: a device that returns is compared with what it was.
+    read_ns, arrived_ns
+        When it was read last, by the reader's clock but not after its arrival; and that arrival.
+    gaps_ns
+        The last distances between arrivals.
+    bad
+        Between which times it went out of order; None: it is in order.
+    other
+        What another reader says.
+    """
+
+    source: str
     text: str | None
     number: float | None
-    since_ns: int
-    # The last known value before this one: a device that returns is compared with what it was.
     before: float | str | None
+    read_ns: int
+    arrived_ns: int
+    gaps_ns: tuple[int, ...]
+    bad: tuple[int, int] | None
+    other: "_Reading | None"
 
     @property
     def value(self) -> float | str | None:
         return self.number if self.text is None else self.text
 
     @property
-    def unknown(self) -> bool:
-        return self.value is None
+    def period_ns(self) -> int:
+        """Usual distance of readings."""
+        if not self.gaps_ns:
+            return USUAL_PERIOD_NS
+        return sorted(self.gaps_ns)[len(self.gaps_ns) // 2]
+
+    def readers(self) -> "Iterator[_Reading]":
+        """Yield what each reader says."""
+        at: _Reading | None = self
+        while at is not None:
+            yield at
+            at = at.other
 
 
 class StateBook:
@@ -115,65 +166,128 @@ class StateBook:
         self.version = 0
         self.refused = 0
         self._count = 0
-        self._states: defaultdict[str, dict[str, _Known]] = defaultdict(dict)
+        self._states: defaultdict[str, dict[str, _Reading]] = defaultdict(dict)
+        # Components with something out of order: few, while a storm asks for thousands.
+        self._bad: set[str] = set()
 
     def __len__(self) -> int:
         return self._count
 
-    def set_state(self, state: ComponentState) -> None:
-        """Apply a state."""
-        known = self._states.get(state.component_id, {}).get(state.attribute)
+    def set_state(self, state: ComponentState, arrived_ns: int) -> None:
+        """Apply a state that arrived at a time."""
+        first = self._states.get(state.component_id, {}).get(state.attribute)
+        known = None
+        if first is not None:
+            known = next((r for r in first.readers() if r.source == state.source), None)
         if known is None:
             if self._count >= MAX_STATES:
                 self.refused += 1
                 return
             self._count += 1
-        elif (known.text, known.number) == (state.text, state.number):
+            known = _Reading(
+                state.source, None, None, None, arrived_ns, arrived_ns, (), None, first
+            )
+            self._states[state.component_id][state.attribute] = known
+            self.version += 1
+            fresh = True
+        else:
+            known.gaps_ns = (*known.gaps_ns, max(arrived_ns - known.arrived_ns, 1))[-GAPS:]
+            fresh = False
+        self._read(known, state, arrived_ns, fresh=fresh)
+
+    def _read(
+        self, known: _Reading, state: ComponentState, arrived_ns: int, *, fresh: bool
+    ) -> None:
+        """Replace what a reader says; note between which readings it went out of order."""
+        read_ns = min(us_to_ns(state.observed_at), arrived_ns)
+        changed_ns = min(us_to_ns(state.changed_at), read_ns)
+        last_ns = read_ns - PERIODS * known.period_ns if fresh else known.read_ns
+        if (known.text, known.number) != (state.text, state.number):
+            if known.value is not None:
+                known.before = known.value
+            known.text, known.number = state.text, state.number
+            self.version += 1
+        known.read_ns, known.arrived_ns = read_ns, arrived_ns
+        rule = BY_ATTRIBUTE.get(state.attribute)
+        if rule is None or known.value is None:
             return
-        before = None if known is None else known.before if known.unknown else known.value
-        self._states[state.component_id][state.attribute] = _Known(
-            state.text, state.number, us_to_ns(state.changed_at), before
-        )
-        self.version += 1
+        if not _out_of_order(rule, known):
+            if known.bad is not None:
+                known.bad = None
+                self._count_bad(state.component_id)
+        elif known.bad is None:
+            # `changed_at` counts if it says more than the readings do: a rate changes all the time.
+            since_ns = changed_ns if fresh or changed_ns > last_ns else read_ns
+            earliest_ns = since_ns - PERIODS * known.period_ns
+            known.bad = (earliest_ns if fresh else max(last_ns, earliest_ns), since_ns)
+            self._bad.add(state.component_id)
+
+    def _count_bad(self, component_id: str) -> None:
+        """Note whether a component still has something out of order."""
+        firsts = self._states.get(component_id, {}).values()
+        if not any(r.bad is not None for first in firsts for r in first.readers()):
+            self._bad.discard(component_id)
 
     def remove_state(self, state_id: str) -> None:
         """Forget a state by its id, `<component>|<attribute>`."""
         component_id, _, attribute = state_id.rpartition("|")
-        if self._states.get(component_id, {}).pop(attribute, None) is not None:
+        gone = self._states.get(component_id, {}).pop(attribute, None)
+        if gone is not None:
             if not self._states[component_id]:
                 del self._states[component_id]
-            self._count -= 1
+            self._count -= sum(1 for _ in gone.readers())
+            self._count_bad(component_id)
             self.version += 1
 
     def in_maintenance(self, component_id: str) -> bool:
         """Return whether an operator has marked the component."""
         known = self._states.get(component_id, {}).get(MAINTENANCE)
-        return known is not None and known.text not in (None, "none", "")
+        return known is not None and any(r.text not in (None, "none", "") for r in known.readers())
 
     def findings(self, component_id: str, family: AnomalyFamily) -> list[Finding]:
         """Return a component's states that are out of order and explain a family's symptoms."""
+        if component_id not in self._bad:
+            return []
         found = []
         for attribute, known in sorted(self._states.get(component_id, {}).items()):
             rule = BY_ATTRIBUTE.get(attribute)
-            if rule is not None and rule.family is family and _out_of_order(rule, known):
-                shown = known.text if known.text is not None else f"{known.number:g}"
-                found.append(Finding(rule, component_id, known.since_ns, f"{attribute} is {shown}"))
+            if rule is None or rule.family is not family:
+                continue
+            bad = [
+                (r.bad, r.source, r)
+                for r in known.readers()
+                if r.bad is not None and r.value is not None
+            ]
+            if not bad:
+                continue
+            # Of several readers the one that saw it first.
+            (before_ns, since_ns), _, one = min(bad, key=lambda b: b[:2])
+            shown = one.text if one.text is not None else f"{one.number:g}"
+            found.append(
+                Finding(
+                    kind=rule.kind,
+                    family=family,
+                    component_id=component_id,
+                    before_ns=before_ns,
+                    since_ns=since_ns,
+                    shown=f"{attribute} is {shown}",
+                    disputed=any(
+                        r.bad is None and r.value is not None and r.read_ns > since_ns
+                        for r in known.readers()
+                    ),
+                )
+            )
         return found
 
-    def fresh(self, component_id: str, family: AnomalyFamily, onset_ns: int) -> list[Finding]:
-        """Return the findings that began at about the onset of the symptoms."""
-        if component_id not in self._states:
-            return []
-        return [
-            f
-            for f in self.findings(component_id, family)
-            if onset_ns - BEFORE_NS <= f.since_ns <= onset_ns + AFTER_NS
-        ]
+    def read_since(self, component_id: str, attribute: str, since_ns: int) -> bool:
+        """Return whether somebody has read an attribute after a time."""
+        known = self._states.get(component_id, {}).get(attribute)
+        return known is not None and any(
+            r.value is not None and r.read_ns > since_ns for r in known.readers()
+        )
 
 
-def _out_of_order(rule: Rule, known: _Known) -> bool:
-    if known.unknown:
-        return False
+def _out_of_order(rule: Rule, known: _Reading) -> bool:
     if rule.falls:
         return (
             known.number is not None

@@ -4,6 +4,7 @@ In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an 
 `problem` goes to `localizer.inference.search.explain`.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from localizer.facts.bad_flows import BadFlow
+from localizer.facts.findings import Span
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import shown_by_now
@@ -39,6 +41,8 @@ class Evidence:
         Components of open faults.
     echoing
         Bad 5-tuples that cross no known component but whose replies may.
+    replies
+        Possible ways of replies.
     """
 
     family: AnomalyFamily
@@ -49,6 +53,7 @@ class Evidence:
     well: Callable[[str], int]
     known: frozenset[str]
     echoing: frozenset[FlowId]
+    replies: ReplyWays
 
 
 # Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
@@ -73,8 +78,6 @@ NOISE_PRIOR: Final = {
 }
 # Added to the prior of a component with an open fault: it explains further bad observations first.
 KNOWN_BONUS: Final = 6.0
-# Added to the prior of a component whose state went out of order at about the onset.
-STATE_BONUS: Final = 4.0
 # Grid of (probability that a 5-tuple is bad by chance, log weight). Detectors keep below the first;
 # the higher rates describe a machine in trouble.
 CHANCE: Final = {
@@ -138,7 +141,7 @@ def gather(
     if not causes:
         return None
     column = Columns.of(causes)
-    onset_ns = min(flow.onset_ns for flow in bad)
+    hints = _hints(sources, family, bad, priors)
     lag = shown_by_now(family, bad, now_ns=now_ns, known=known)
     unlisted = good.columns(column, len(causes), lag)
     counts = unlisted.counts.astype(np.int64)
@@ -146,7 +149,8 @@ def gather(
         names=tuple(f"{cause.order}{cause.name}" for cause in causes),
         log_prior=np.array(
             [
-                priors[cause.name] + _bonus(sources, family, cause.name, known, onset_ns)
+                priors[cause.name]
+                + max(KNOWN_BONUS * (cause.name in known), hints.get(cause.name, 0.0))
                 if cause.reason is Reason.COMPONENT
                 else _noise_prior(family, cause, starved)
                 for cause in causes
@@ -175,6 +179,7 @@ def gather(
         good=counts,
         well=good.at_agent,
         known=known,
+        replies=replies,
         echoing=frozenset(
             flow.key
             for flow in (bad if known else ())
@@ -190,12 +195,18 @@ def _priors(sources: Sources, components: Iterable[str]) -> dict[str, float]:
     return {c: prior for c in components if (prior := known(kind(c))) is not None}
 
 
-def _bonus(
-    sources: Sources, family: AnomalyFamily, name: str, known: frozenset[str], onset_ns: int
-) -> float:
-    if name in known:
-        return KNOWN_BONUS
-    return STATE_BONUS if sources.states.fresh(name, family, onset_ns) else 0.0
+def _hints(
+    sources: Sources, family: AnomalyFamily, bad: list[BadFlow], components: Iterable[str]
+) -> dict[str, float]:
+    """Return by component the evidence of what went out of order there with the symptoms."""
+    findings = sources.findings
+    marked = {c for c in components if findings.any_near(c, family)}
+    spans: defaultdict[str, set[Span]] = defaultdict(set)
+    for flow in bad if marked else ():
+        for component in flow.components:
+            if component in marked and component not in flow.passed_before:
+                spans[component].add((flow.onset_ns, max(flow.onset_ns, flow.seen_ns)))
+    return {c: findings.evidence(c, family, at) for c, at in spans.items()}
 
 
 def _noise_prior(family: AnomalyFamily, cause: Cause, starved: dict[str, StarvedAgent]) -> float:

@@ -11,7 +11,9 @@ all other 5-tuples lose probes. k of the last m bins have one. By Chernoff's bou
 
 where KL is the divergence of two Bernoulli distributions. Bins, not losses, are counted: losses of
 one moment have one cause, and a link that flaps once is no cable that leaks. The bound is compared
-with the false alarms that are accepted, divided by the number of tests (Bonferroni).
+with the false alarms that are accepted, divided by the number of tests (Bonferroni). A counter of
+the component that went out of order at the same time (CRC errors, discards) makes chance less
+likely by its own evidence: then fewer losses are enough. It names nobody alone.
 """
 
 from collections import defaultdict
@@ -28,6 +30,8 @@ SPANS: Final = (12, 24, 60, 120)
 # Fewer bins with a loss, or losses between fewer pairs of endpoints, are no component's.
 MIN_BINS: Final = 4
 MIN_PAIRS: Final = 2
+# With a counter that points at the component, so few bins: one may always be chance.
+MIN_BINS_COUNTED: Final = 2
 # The network loses at least this share without a fault, however few losses were seen.
 LEAST_RATE: Final = 1e-5
 # False alarms that are accepted: one a month, over all components.
@@ -74,6 +78,7 @@ def find_leaks(
     rate_hz: float,
     step_ns: int,
     now_ns: int,
+    counted: Callable[[str], float] = lambda _: 0.0,
 ) -> dict[str, Leak]:
     """Return the components that leak.
 
@@ -91,6 +96,8 @@ def find_leaks(
         How often this is called.
     now_ns
         Present event time.
+    counted
+        Gives the evidence of a component's counters, as a log-likelihood ratio; 0: there is none.
 
     Examples
     --------
@@ -117,7 +124,11 @@ def find_leaks(
     span_s = SPANS[-1] * BIN_NS / SECOND_NS
     found = {}
     for component in sorted(bins):
-        if len(bins[component]) < MIN_BINS or len(pairs[component]) < MIN_PAIRS:
+        if len(bins[component]) < MIN_BINS_COUNTED or len(pairs[component]) < MIN_PAIRS:
+            continue
+        evidence = counted(component)
+        least = MIN_BINS_COUNTED if evidence > 0 else MIN_BINS
+        if len(bins[component]) < least:
             continue
         through = max(1, crossing(component))
         probes = max(flows - through, 1) * rate_hz * span_s
@@ -126,10 +137,10 @@ def find_leaks(
         best: tuple[float, int] | None = None
         for span in SPANS:
             hit = sum(last - span < number <= last for number in bins[component])
-            bound = -divergence(hit, span, chance) if hit >= MIN_BINS else 0.0
+            bound = -divergence(hit, span, chance) if hit >= least else 0.0
             if best is None or bound < best[0]:
                 best = bound, span
-        if best is not None and best[0] <= -log(tests):
+        if best is not None and best[0] - evidence <= -log(tests):
             found[component] = Leak(
                 component=component,
                 since_ns=max(0, (last - best[1] + 1) * BIN_NS),

@@ -209,6 +209,11 @@ class Topology:
         """Return the links that end at a component, sorted."""
         return sorted(self._links_at.get(component_id, ()))
 
+    def ends(self, link_id: str) -> tuple[str, ...]:
+        """Return what a link joins; nothing for what is no link."""
+        link = self._components.get(link_id)
+        return () if link is None else tuple(end for end in (link.a, link.b) if end is not None)
+
     def neighbours(self, component_id: str) -> list[str]:
         """Return the components at the other ends of its links, sorted."""
         found = set()

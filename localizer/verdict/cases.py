@@ -56,6 +56,11 @@ class Case:
         return min(own or (flow.onset_ns for flow in self.bad))
 
     @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Between which times each bad 5-tuple became bad (ns)."""
+        return tuple({(flow.onset_ns, max(flow.onset_ns, flow.seen_ns)) for flow in self.bad})
+
+    @property
     def share(self) -> float:
         """Posterior probability of the cause."""
         return dict(self.shares).get(self.cause, 0.0)

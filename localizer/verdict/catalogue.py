@@ -1,12 +1,24 @@
-"""The kinds of fault as data: name, severity, symptom, and the first step of the runbook.
+"""The kinds of fault as data: name, severity, what probes see of it, the first step of the runbook.
 
-`kind_of_loss` picks the kind for a component that loses packets, as far as probes can tell.
+`localizer.verdict.kind_model` chooses among them.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from schemas.enums import ComponentKind, Layer
+
+
+class Shows(Enum):
+    """What probes through a faulty component show."""
+
+    DOWN = "all are lost, of all 5-tuples"
+    CUT = "all are lost, of some 5-tuples or of all"
+    SHARE = "a share is lost"
+    FLAPS = "all are lost for a while, again and again"
+    LATE = "they take longer"
+    NOTHING = "nothing: other records show it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +31,14 @@ class FaultKind:
         Faults of one component and one group are one fault.
     layer
         None: the layer of the component.
+    shows
+        What probes see of it.
     symptom
         Completes "<component>: ...".
     runbook
         What to do first.
+    explains
+        Names of kinds whose states it makes, too: a port that flaps is down now and then.
     """
 
     name: str
@@ -31,6 +47,8 @@ class FaultKind:
     severity: str
     symptom: str
     runbook: str
+    shows: Shows = Shows.NOTHING
+    explains: frozenset[str] = frozenset()
 
 
 LOSS: Final = "loss"
@@ -53,36 +71,44 @@ KINDS: Final[dict[str, FaultKind]] = {
             name="connectivity", group=LOSS, layer=None, severity="critical",
             symptom="nothing gets through",
             runbook="Check both ends' port state and transceivers; drain traffic from the link.",
+            shows=Shows.CUT,
         ),
         FaultKind(
             name="switch_down", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="the switch forwards nothing",
             runbook="Check power and console of the switch; routing must withdraw it.",
+            shows=Shows.DOWN,
+            explains=frozenset({"port_down"}),
         ),
         FaultKind(
             name="rnic_unreachable", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="the RNIC neither sends nor receives",
             runbook="Check RNIC port, firmware and driver on the host; cordon the host.",
+            shows=Shows.DOWN,
         ),
         FaultKind(
             name="vswitch_down", group=LOSS, layer=Layer.OVERLAY, severity="critical",
             symptom="the virtual switch forwards nothing",
             runbook="Check the virtual switch process and its flow tables on the host.",
+            shows=Shows.DOWN,
         ),
         FaultKind(
             name="packet_loss", group=LOSS, layer=None, severity="error",
             symptom="a share of the packets is lost",
             runbook="Compare error and discard counters of both ends; clean or swap the cable.",
+            shows=Shows.SHARE,
         ),
         FaultKind(
             name="high_latency", group=LATENCY, layer=None, severity="warning",
             symptom="packets take longer than before",
             runbook="Look at queues, pause frames and the path's offloading at this component.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="latency_drift", group=LATENCY, layer=None, severity="warning",
             symptom="packets take longer than an hour ago",
             runbook="Compare load and configuration changes of the last two hours.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="flow_missing", group=OVERLAY, layer=Layer.OVERLAY, severity="critical",
@@ -98,110 +124,138 @@ KINDS: Final[dict[str, FaultKind]] = {
             name="port_down", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="a port is down",
             runbook="Check transceiver and cable of the port; reseat or swap, then bring it up.",
+            shows=Shows.CUT,
         ),
         FaultKind(
             name="port_flapping", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="a port goes up and down",
             runbook="Shut the port until transceiver and cable are checked: a flap hurts "
             "more than a cut.",
+            shows=Shows.FLAPS,
+            explains=frozenset({"port_down", "crc_error"}),
         ),
         FaultKind(
             name="device_gone", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="the RNIC is gone from the host",
             runbook="Cordon the host; look at PCIe slot and kernel log; power-cycle, then "
             "replace the RNIC.",
+            shows=Shows.CUT,
+            explains=frozenset({"port_down", "gid_change", "bond_error"}),
         ),
         FaultKind(
             name="crc_error", group=LOSS, layer=None, severity="error",
             symptom="frames arrive damaged",
             runbook="Clean or swap the cable or the transceiver at the end that counts CRC errors.",
+            shows=Shows.SHARE,
         ),
         FaultKind(
             name="gid_change", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="the RNIC's GIDs have changed",
             runbook="Restart what restarted the host's network last; let the jobs resolve "
             "GIDs anew.",
+            shows=Shows.CUT,
         ),
         FaultKind(
             name="bond_error", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="a bond is broken",
             runbook="Check both slaves of the bond and LACP at the ToRs.",
+            shows=Shows.CUT,
+            explains=frozenset({"port_down"}),
         ),
         FaultKind(
             name="acl_error", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="an access list drops 5-tuples in use",
             runbook="Compare the switch's access lists with the intended ones; roll the "
             "last change back.",
+            shows=Shows.CUT,
         ),
         FaultKind(
             name="pfc_deadlock", group=LOSS, layer=Layer.UNDERLAY, severity="critical",
             symptom="pause frames hold everything up",
             runbook="Enable the PFC watchdog; drain the port; look for a loop of buffer "
             "dependencies.",
+            shows=Shows.CUT,
+            explains=frozenset({"buffer_loss"}),
         ),
         FaultKind(
             name="buffer_loss", group=LOSS, layer=Layer.UNDERLAY, severity="error",
             symptom="a switch discards what its buffers cannot hold",
             runbook="Compare PFC thresholds and headroom of the queue with the cable's "
             "length and speed.",
+            shows=Shows.SHARE,
         ),
         FaultKind(
             name="container_crash", group=LOSS, layer=Layer.OVERLAY, severity="critical",
             symptom="a container has crashed after its creation",
             runbook="Restart the container; look at its exit code and at the runtime's log.",
+            shows=Shows.CUT,
         ),
         FaultKind(
             name="pcie_error", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
             symptom="the RNIC's PCIe link corrects errors",
             runbook="Reseat the RNIC; look at the AER log; swap slot or RNIC.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="pcie_downgrade", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
             symptom="the RNIC's PCIe link runs narrower or slower",
             runbook="Retrain the link by a power cycle; reseat the RNIC; check the BIOS's "
             "bifurcation.",
+            shows=Shows.LATE,
+            explains=frozenset({"pcie_error"}),
         ),
         FaultKind(
             name="gpudirect_missing", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
             symptom="GPUDirect RDMA is not in use",
             runbook="Load the peer memory module; check that its version fits the driver's.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="not_using_rdma", group=LATENCY, layer=Layer.OVERLAY, severity="error",
             symptom="traffic goes by TCP instead of RDMA",
             runbook="Check the container's RDMA devices and the transport that the job's "
             "library chose.",
+            shows=Shows.LATE,
+            explains=frozenset({"not_offloaded"}),
         ),
         FaultKind(
             name="not_offloaded", group=LATENCY, layer=Layer.OVERLAY, severity="error",
             symptom="flow entries are not offloaded to the RNIC",
             runbook="Check the hardware offload of the virtual switch; reinstall the host's flows.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="repetitive_offload", group=LATENCY, layer=Layer.OVERLAY, severity="error",
             symptom="offloaded entries are evicted again and again",
             runbook="Compare the RNIC's flow counters with the control plane's ageing; "
             "update firmware.",
+            shows=Shows.LATE,
+            explains=frozenset({"not_offloaded"}),
         ),
         FaultKind(
             name="hugepage_mismatch", group=LATENCY, layer=Layer.OVERLAY, severity="warning",
             symptom="hugepages of host and RNIC do not match",
             runbook="Set the hugepage size of the virtual switch to what the RNIC was set up with.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="congestion_control_off", group=LATENCY, layer=Layer.UNDERLAY, severity="error",
             symptom="a queue runs without congestion control",
             runbook="Switch ECN marking and DCQCN on for the queue, as on its neighbours.",
+            shows=Shows.LATE,
+            explains=frozenset({"congestion"}),
         ),
         FaultKind(
             name="acs_ats_wrong", group=LATENCY, layer=Layer.UNDERLAY, severity="warning",
             symptom="PCIe ACS or ATS is set against peer-to-peer traffic",
             runbook="Switch ACS off and ATS on at the bridge above RNIC and GPU.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="congestion", group=LATENCY, layer=Layer.UNDERLAY, severity="warning",
             symptom="a link is fuller than its neighbours",
             runbook="Look at ECMP hashing and at other jobs on the link; spread 5-tuples.",
+            shows=Shows.LATE,
         ),
         FaultKind(
             name="host_down", group=AGENT, layer=Layer.HOST, severity="critical",
@@ -265,7 +319,7 @@ __all__ = [
     "REFUSED",
     "SELF_GROUPS",
     "FaultKind",
-    "kind_of_loss",
+    "Shows",
 ]
 
 LAYER_OF: Final = {
@@ -285,34 +339,6 @@ DOWN: Final = {
     ComponentKind.VSWITCH: "vswitch_down",
 }
 # Kinds that lose a share of the packets and pass the rest.
-PARTIAL: Final = frozenset({"packet_loss", "crc_error", "buffer_loss"})
-# From this share of cut-off 5-tuples it is a cut and not loss; from that share of bad 5-tuples
-# among all through a component, the component is down and not partly broken.
+PARTIAL: Final = frozenset(k.name for k in KINDS.values() if k.shows is Shows.SHARE)
+# From this share of cut-off 5-tuples it is a cut and not loss.
 CUT_SHARE: Final = 0.6
-DOWN_SHARE: Final = 0.8
-
-
-def kind_of_loss(component: ComponentKind, cut_share: float, bad_share: float) -> FaultKind:
-    """Return the kind of a fault that loses packets.
-
-    Parameters
-    ----------
-    component
-        Kind of the component.
-    cut_share
-        Share of the bad 5-tuples that are cut off, 0 to 1.
-    bad_share
-        Share of the 5-tuples through the component that are bad, 0 to 1.
-
-    Examples
-    --------
-    >>> kind_of_loss(ComponentKind.SWITCH, cut_share=1.0, bad_share=1.0).name
-    'switch_down'
-    >>> kind_of_loss(ComponentKind.LINK, cut_share=0.1, bad_share=1.0).name
-    'packet_loss'
-    """
-    if cut_share < CUT_SHARE:
-        return KINDS["packet_loss"]
-    if bad_share >= DOWN_SHARE and component in DOWN:
-        return KINDS[DOWN[component]]
-    return KINDS["connectivity"]

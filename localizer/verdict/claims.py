@@ -122,8 +122,7 @@ def make_claim(
 
 def _near(topology: Topology, component_id: str) -> frozenset[str]:
     """Return what is adjacent to a component; of an RNIC's cable also the RNIC's other cables."""
-    known = topology.get(component_id)
-    ends = [] if known is None else [end for end in (known.a, known.b) if end is not None]
+    ends = topology.ends(component_id)
     bonded = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
     return frozenset(
         found

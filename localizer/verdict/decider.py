@@ -195,6 +195,7 @@ class Decider:
                 now_ns,
                 owned,
                 others=frozenset(other.cause.name for other in found if other is not case),
+                returned=self._lifecycle.returned,
             )
             for case in found
         ]

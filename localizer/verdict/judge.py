@@ -13,6 +13,7 @@ Each reason to wait avoids a false alarm:
   window.
 """
 
+from collections.abc import Callable
 from statistics import median
 
 from localizer.config import CoreConfig
@@ -21,9 +22,9 @@ from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
 from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
-from localizer.verdict.catalogue import CUT_SHARE, KINDS, FaultKind, kind_of_loss
+from localizer.verdict.catalogue import CUT_SHARE, KINDS
 from localizer.verdict.claims import Claim, make_claim
-from localizer.verdict.refinement import Specifier
+from localizer.verdict.kind_model import KindModel, Symptoms
 from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
 from schemas.units import MS_NS, SECOND_NS
@@ -54,7 +55,7 @@ class Judge:
     def __init__(self, config: CoreConfig, sources: Sources) -> None:
         self._config = config
         self._sources = sources
-        self._specifier = Specifier(sources.topology, sources.states, sources.tables)
+        self._kinds = KindModel(sources.topology, sources.states, sources.findings)
 
     def claim(
         self,
@@ -63,6 +64,7 @@ class Judge:
         owned: frozenset[FlowId] = frozenset(),
         *,
         others: frozenset[str] = frozenset(),
+        returned: Callable[[str], int] = lambda _: 0,
     ) -> Claim | None:
         """Return what a case claims; None if no component and no agent is at fault.
 
@@ -72,16 +74,21 @@ class Judge:
             5-tuples of the network's open faults.
         others
             Other components that are at fault at the same time.
+        returned
+            Says how often the fault of a component has come back.
         """
         if not case.open or case.cause.reason in (Reason.GLOBAL, Reason.REPLY, Reason.STARVED):
             return None
         if case.cause.reason is Reason.COMPONENT:
             if case.evidence.family is AnomalyFamily.LOSS:
-                return self._loss(case, now_ns, others, beside=bool(others or owned))
+                came_back = returned(case.cause.name)
+                return self._loss(case, now_ns, others, came_back, beside=bool(others or owned))
             return self._latency(case, now_ns, others)
         return self._agent(case, now_ns, owned)
 
-    def _loss(self, case: Case, now_ns: int, others: frozenset[str], *, beside: bool) -> Claim:
+    def _loss(
+        self, case: Case, now_ns: int, others: frozenset[str], returned: int, *, beside: bool
+    ) -> Claim:
         config = self._config
         share = cut_share(case.open)
         age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
@@ -111,10 +118,12 @@ class Judge:
             and self._agents_live(case)
             and not self._may_be_stall(case, now_ns)
         )
-        generic = kind_of_loss(
-            self._sources.topology.kind(case.cause.name),
-            share,
-            len(case.open) / max(1, len(case.open) + case.good),
+        symptoms = Symptoms(
+            family=AnomalyFamily.LOSS,
+            cut_share=share,
+            bad_share=len(case.open) / max(1, len(case.open) + case.good),
+            returned=returned,
+            spans=case.spans,
         )
         cut = sum(flow.cut for flow in case.open)
         facts = [
@@ -122,7 +131,7 @@ class Judge:
             f"{case.good} are well",
             *loss_counts(case),
         ]
-        return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
+        return self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
 
     def _latency(self, case: Case, now_ns: int, others: frozenset[str]) -> Claim:
         config = self._config
@@ -152,8 +161,8 @@ class Judge:
         facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
         if shifts:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
-        generic = KINDS["high_latency" if sudden else "latency_drift"]
-        return self._make(case, generic, others, decided=decided, ready=ready, facts=facts)
+        symptoms = Symptoms(family=AnomalyFamily.LATENCY, sudden=sudden, spans=case.spans)
+        return self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
 
     def _agent(self, case: Case, now_ns: int, owned: frozenset[FlowId]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
@@ -234,7 +243,7 @@ class Judge:
     def _make(
         self,
         case: Case,
-        kind: FaultKind,
+        symptoms: Symptoms,
         others: frozenset[str],
         *,
         decided: bool,
@@ -243,18 +252,22 @@ class Judge:
     ) -> Claim:
         name, onset_ns = case.cause.name, case.onset_ns
         candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
-        specific = self._specifier.find(name, case.evidence.family, onset_ns, others)
+        replies = case.evidence.replies
+        judged = self._kinds.find(
+            name,
+            symptoms,
+            others,
+            (frozenset((*f.components, *replies.shares(*f.key[:2]))) for f in case.open),
+        )
         confidence = case.share
-        if specific is not None:
-            kind = specific.kind
-            facts.insert(0, specific.fact)
-            if specific.component_id != name and specific.fresh:
-                # For the probes this component is the same place, and its state shows the reason.
-                name = specific.component_id
-                together = sum(s for _, s in candidates[:2])
-                confidence = max(confidence, together)
-                candidates = [(name, confidence), *((c, s) for c, s in candidates if c != name)]
-                decided = confidence >= self._config.confidence and case.doubt <= MAX_DOUBT
+        facts[:0] = judged.facts
+        if judged.component_id != name and judged.fresh:
+            # For the probes this component is the same place, and its state shows the reason.
+            name = judged.component_id
+            together = sum(s for _, s in candidates[:2])
+            confidence = max(confidence, together)
+            candidates = [(name, confidence), *((c, s) for c, s in candidates if c != name)]
+            decided = confidence >= self._config.confidence and case.doubt <= MAX_DOUBT
         equal = [c for c, s in candidates if c != name and abs(s - confidence) < 1e-6]
         if equal:
             facts.append(f"the evidence cannot tell it from {', '.join(equal[:8])}")
@@ -264,7 +277,7 @@ class Judge:
             facts.append(f"{', '.join(agents)} sent heartbeats after it began")
         return make_claim(
             self._sources,
-            kind,
+            judged.kind,
             name,
             decided=decided,
             confidence=confidence,
@@ -273,7 +286,7 @@ class Judge:
             good=case.good,
             onset_ns=onset_ns,
             evidence=facts,
-            ready=ready and not self._specifier.in_maintenance(name),
+            ready=ready and not self._kinds.in_maintenance(name),
         )
 
 

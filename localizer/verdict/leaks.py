@@ -17,7 +17,7 @@ from localizer.inference.observations import ResolvedFaults
 from localizer.inference.pooled_loss import PooledLoss, find_leaks
 from localizer.network.flow_index import FlowIndex
 from localizer.verdict.incident import Incident
-from schemas.enums import AnomalyKind
+from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -81,6 +81,7 @@ class Leaks:
             rate_hz=_rate_hz([loss for loss, _ in free]),
             step_ns=STEP_NS,
             now_ns=now_ns,
+            counted=lambda component: self._counted(component, free),
         )
         for component, leak in found.items():
             self._leaks.setdefault(component, _Leak(leak.since_ns, []))
@@ -99,6 +100,16 @@ class Leaks:
                 known = symptoms.get(loss.key)
                 symptoms[loss.key] = _symptom(loss, known, now_ns)
         sources.anomalies.set_pooled(AnomalyKind.STRAY_LOSS, symptoms)
+
+    def _counted(
+        self, component: str, losses: Sequence[tuple[StrayLoss, tuple[str, ...]]]
+    ) -> float:
+        """Return the evidence of a counter that went out of order when the losses began."""
+        findings = self._sources.findings
+        if not findings.any_near(component, AnomalyFamily.LOSS):
+            return 0.0
+        spans = {(loss.lost_ns, loss.lost_ns) for loss, crossed in losses if component in crossed}
+        return findings.evidence(component, AnomalyFamily.LOSS, spans)
 
     def _crossed(self, now_ns: int) -> list[tuple[StrayLoss, tuple[str, ...]]]:
         """Return the losses that the network may be responsible for, with what they crossed."""

@@ -96,6 +96,17 @@ class Lifecycle:
         """Return the faults that were resolved until recently, by id."""
         return [i for _, i in sorted(self._incidents.items()) if not i.open]
 
+    def returned(self, component_id: str) -> int:
+        """Return how often a component's loss came back; once more if it is over for now."""
+        return max(
+            (
+                i.event.flaps + (not i.open)
+                for i in self._incidents.values()
+                if i.group == LOSS and i.event.component_id == component_id
+            ),
+            default=0,
+        )
+
     def force(self, event: FaultEvent) -> None:
         """Apply a transition that a former process has published."""
         known = self._incidents.get(event.fault_id)
@@ -260,18 +271,16 @@ class Lifecycle:
             return []  # late as well as lossy: one fault, and the graver kind names it
         if event.decided and not claim.decided:
             return []  # what was decided stays so until something better is
-        claim = replace(claim, kind=_kind(event, claim))
+        claim = _at_height(event, claim)
         since_ns = now_ns - incident.changed_ns
         if (claim.decided, claim.kind.name) != (event.decided, event.fault_kind):
             if not claim.ready or since_ns < ESSENTIAL_GAP_NS:
                 return []
             follow(incident, Trigger.REFINED, claim, now_ns)
             return [incident]
-        bad = max(1, event.bad_paths)
-        moved = (
-            claim.bad >= GROWTH * bad
-            or max(1, claim.bad) * GROWTH <= bad
-            or abs(claim.confidence - event.confidence) >= CONFIDENCE_STEP
+        # A fault that clears shows less and less: what its height has shown stays.
+        moved = claim.bad >= GROWTH * max(1, event.bad_paths) or (
+            claim.bad >= event.bad_paths and claim.confidence >= event.confidence + CONFIDENCE_STEP
         )
         # How many probes of a silent agent's endpoints fail just now is no news.
         if not moved or since_ns < self._config.update_gap_ns or incident.group in HOST_GROUPS:
@@ -287,6 +296,8 @@ class Lifecycle:
                 known = incident.event
                 if known.decided and (not claim.decided or _is_flap(incident, claim)):
                     claim = _at_place_of(known, claim)
+                if claim.component_id == known.component_id:
+                    claim = replace(claim, kind=_kind(known, claim))
                 follow(incident, Trigger.RETURNED, claim, now_ns)
                 return [incident]
         if len(self._incidents) >= MAX_INCIDENTS:
@@ -349,15 +360,34 @@ def _at_place_of(event: FaultEvent, claim: Claim) -> Claim:
     )
 
 
-def _kind(event: FaultEvent, claim: Claim) -> FaultKind:
-    """Return the kind of a continuing fault: that of its largest extent.
+def _at_height(event: FaultEvent, claim: Claim) -> Claim:
+    """Return a claim about a continuing fault with what the fault's largest extent has shown.
 
-    A fault that is ending shows less and less: its state is in order again, fewer 5-tuples are
-    bad, and some that were cut off now only lose packets.
+    A fault that is ending shows less and less: fewer 5-tuples are bad, fewer witnesses tell its
+    component from others, and its state is in order again.
+    """
+    claim = replace(claim, kind=_kind(event, claim))
+    if claim.bad >= event.bad_paths or claim.confidence >= event.confidence:
+        return claim
+    return replace(
+        claim,
+        confidence=event.confidence,
+        candidates=tuple((c.component_id, c.score) for c in event.candidates),
+        bad=event.bad_paths,
+        good=event.good_paths,
+    )
+
+
+def _kind(event: FaultEvent, claim: Claim) -> FaultKind:
+    """Return the kind of a continuing fault: the most specific one, and of the largest extent.
+
+    What a state has named, another state replaces only if it explains the first one's, too, or if
+    as much is wrong as ever.
     """
     known = KINDS.get(event.fault_kind)
-    if known is None or known.name == claim.kind.name:
+    if known is None or known.name == claim.kind.name or known.name in claim.kind.explains:
         return claim.kind
-    if claim.kind.name in SPECIFIC or (known.name not in SPECIFIC and claim.bad >= event.bad_paths):
-        return claim.kind
-    return known
+    specific = claim.kind.name in SPECIFIC
+    if known.name not in SPECIFIC:
+        return claim.kind if specific or claim.bad >= event.bad_paths else known
+    return claim.kind if specific and claim.bad >= event.bad_paths else known

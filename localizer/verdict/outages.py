@@ -7,9 +7,9 @@ Components' states tell them apart: the ports that the host's RNICs stand at, th
 from dataclasses import dataclass
 from typing import Final
 
+from localizer.facts.findings import LEAD_NS
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import Agent
-from localizer.facts.states import BEFORE_NS
 from schemas.enums import AnomalyFamily, ComponentKind
 
 # Kinds of states that an RNIC's port, or the switch port at its cable, shows without its host.
@@ -46,7 +46,7 @@ def host_without_ports(sources: Sources, host_id: str, missed_ns: int) -> Outage
     rnics = topology.children(host_id, ComponentKind.RNIC)
     down = sum(
         any(
-            finding.rule.kind in NO_LINK and finding.since_ns >= missed_ns - BEFORE_NS
+            finding.kind in NO_LINK and finding.since_ns >= missed_ns - LEAD_NS
             for place in (rnic, *topology.links_at(rnic))
             for finding in sources.states.findings(place, AnomalyFamily.LOSS)
         )
@@ -68,6 +68,6 @@ def crashed_container(sources: Sources, agent_id: str, missed_ns: int) -> Outage
     """
     for place, kind in sources.roster.containers_of(agent_id):
         for finding in sources.states.findings(place, AnomalyFamily.LOSS):
-            if finding.rule.kind == "container_crash" and finding.since_ns >= missed_ns - BEFORE_NS:
+            if finding.kind == "container_crash" and finding.since_ns >= missed_ns - LEAD_NS:
                 return Outage("container_crash", (kind, place), f"{place}: {finding.shown}")
     return None

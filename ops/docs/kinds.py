@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from localizer.facts.states import BEFORE_NS, MAINTENANCE, RULES, Rule
+from localizer.facts.findings import LEAD_NS
+from localizer.facts.states import MAINTENANCE, PERIODS, RULES, Rule
 from localizer.verdict.catalogue import AGENT, HOST_GROUPS, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
 from schemas.units import SECOND_NS
 
@@ -24,11 +25,15 @@ STATES: Final = f"""
 ## States
 
 Attributes of `component.state.v1` that the localizer understands, the values that are out of
-order, and the kind that they name. A state that went out of order at most
-{BEFORE_NS // SECOND_NS} s before the first bad probe, or after it, also helps to tell components
-apart; an older one only names the kind of a fault that the probes have found. Words are in `text`,
-numbers in `number`. `{MAINTENANCE}` with any text but `none` prevents verdicts on the component, on
-what its host holds, and on its cables.
+order, and the kind that they name. A reading shows that something went out of order since the
+reading before, or since {PERIODS} of its reader's periods if some are missing; the period is the
+median distance of what the reader wrote of this attribute. If that may have been when probes went
+bad, or up to {LEAD_NS // SECOND_NS} s before, it helps to tell components apart: the more the
+shorter the time between both readings. What was out of order before only names the kind of a fault
+that the probes have found, what went out of order later says nothing. What a second reader
+(`source`) sees in order later says less. Words are in `text`, numbers in `number`. `{MAINTENANCE}`
+with any text but `none` prevents verdicts on the component, on what its host holds, and on its
+cables.
 
 """
 SEEN_BY: Final = {
@@ -37,6 +42,10 @@ SEEN_BY: Final = {
     OVERLAY: "lost probes; replay of the flow tables",
     **dict.fromkeys(HOST_GROUPS, "heartbeats"),
     AGENT: "heartbeats; probes of its endpoints",
+}
+BY_TABLES: Final = {
+    "not_offloaded": "entries that are not offloaded",
+    "repetitive_offload": "or entries that leave the hardware again and again",
 }
 
 
@@ -57,10 +66,9 @@ def _kinds() -> Iterator[str]:
 
 
 def _evidence(kind: FaultKind) -> str:
-    if kind.name == "not_offloaded":
-        return f"{SEEN_BY[kind.group]}; entries that are not offloaded"
     states = [f"`{rule.attribute}`" for rule in RULES if rule.kind == kind.name]
-    return "; ".join([SEEN_BY[kind.group], *states])
+    tables = [BY_TABLES[kind.name]] if kind.name in BY_TABLES else []
+    return "; ".join([SEEN_BY[kind.group], *states, *tables])
 
 
 def _states() -> Iterator[str]:

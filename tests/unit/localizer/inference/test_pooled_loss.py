@@ -99,3 +99,17 @@ def test_a_leak_that_is_over_is_not_found_again_for_ever() -> None:
 
 def _rest(loss: PooledLoss) -> tuple[tuple[str, ...], tuple[str, str]]:
     return tuple(loss.components), loss.pair
+
+
+def test_a_counter_and_few_losses_are_enough_together_and_neither_alone() -> None:
+    """Three losses on a cable that counts CRC errors; elsewhere three losses are chance."""
+    few = [
+        PooledLoss(s * SECOND_NS, (f"c{cable}",), ("a", f"b{s}"))
+        for cable in (0, 1)
+        for s in (550, 570, 590)
+    ]
+    found = find_leaks(
+        few, lambda _: FLOWS, flows=FLOWS * CABLES, rate_hz=RATE_HZ, step_ns=STEP_NS,
+        now_ns=SPAN_S * SECOND_NS, counted=lambda c: 5.0 if c in {"c0", "c2"} else 0.0,
+    )  # fmt: skip
+    assert list(found) == ["c0"]

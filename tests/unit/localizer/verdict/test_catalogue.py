@@ -1,9 +1,7 @@
-"""The kinds of fault and how loss is named."""
-
-import pytest
+"""The kinds of fault and how claims tell them."""
 
 from localizer.facts.inputs import Sources
-from localizer.verdict.catalogue import DOWN, KINDS, LAYER_OF, kind_of_loss
+from localizer.verdict.catalogue import DOWN, KINDS, LATENCY, LAYER_OF, LOSS, PARTIAL, Shows
 from localizer.verdict.claims import make_claim
 from schemas.enums import ComponentKind, Layer
 from tests.unit.localizer.made import START, small_fabric
@@ -21,22 +19,14 @@ def test_every_kind_says_what_to_do() -> None:
     assert set(DOWN.values()) <= set(KINDS)
 
 
-@pytest.mark.parametrize(
-    ("component", "cut", "bad", "name"),
-    [
-        (ComponentKind.LINK, 1.0, 1.0, "connectivity"),
-        (ComponentKind.LINK, 0.2, 1.0, "packet_loss"),
-        (ComponentKind.SWITCH, 1.0, 1.0, "switch_down"),
-        (ComponentKind.SWITCH, 1.0, 0.4, "connectivity"),
-        (ComponentKind.RNIC, 0.9, 0.9, "rnic_unreachable"),
-        (ComponentKind.VSWITCH, 0.0, 1.0, "packet_loss"),
-    ],
-)
-def test_loss_is_named_by_how_much_gets_through(
-    component: ComponentKind, cut: float, bad: float, name: str
-) -> None:
-    """All cut on all paths: down; all cut on some: connectivity; else loss."""
-    assert kind_of_loss(component, cut, bad).name == name
+def test_every_kind_says_what_probes_see() -> None:
+    """Those of the host layer and of flow tables are shown by other records."""
+    for kind in KINDS.values():
+        late, lost = kind.group == LATENCY, kind.group == LOSS
+        assert (kind.shows is Shows.LATE) is late
+        assert (kind.shows is Shows.NOTHING) is not (late or lost)
+        assert kind.explains <= KINDS.keys()
+    assert {"packet_loss", "crc_error", "buffer_loss"} == PARTIAL
 
 
 def test_a_claim_knows_its_layer_and_sentence() -> None:

@@ -139,6 +139,17 @@ def test_a_young_link_becomes_its_switch() -> None:
     assert (second.fault_id, second.component_id) == (first.fault_id, "switch")
 
 
+def test_what_the_height_has_shown_stays_while_a_fault_clears() -> None:
+    """Fewer witnesses tell the component less surely: neither confidence nor candidates change."""
+    life = Life()
+    life.step(claim(flows=keys(9)))
+    fading = replace(claim(flows=keys(2)), confidence=0.6, candidates=(("A", 0.6), ("B", 0.4)))
+    assert life.step(fading, seconds=11) == []
+    (last,) = life.step(replace(fading, kind=KINDS["port_down"]), seconds=11)
+    assert (last.fault_kind, last.confidence, last.bad_paths) == ("port_down", 0.95, 9)
+    assert [c.component_id for c in last.candidates] == ["A"]
+
+
 def test_an_old_decided_fault_is_not_renamed() -> None:
     """After its youth, the same 5-tuples under another name change nothing."""
     life = Life()
@@ -301,7 +312,9 @@ def test_old_resolved_faults_are_forgotten() -> None:
         ("connectivity", "packet_loss", 2, "connectivity"),
         ("connectivity", "port_down", 2, "port_down"),
         ("port_down", "connectivity", 9, "port_down"),
-        ("port_down", "crc_error", 2, "crc_error"),
+        ("port_down", "crc_error", 2, "port_down"),
+        ("port_down", "crc_error", 9, "crc_error"),
+        ("port_down", "port_flapping", 2, "port_flapping"),
     ],
 )
 def test_a_fault_keeps_the_kind_that_it_had_at_its_fullest(
