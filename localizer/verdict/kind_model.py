@@ -25,8 +25,9 @@ from localizer.verdict.catalogue import DOWN, KINDS, LATENCY, FaultKind, Shows
 from schemas.enums import AnomalyFamily, ComponentKind
 
 # Probability that a bad 5-tuple is cut off. Loss of a share cuts some off for a moment; when a cut
-# begins and ends, some 5-tuples still pass.
-CUT_OFF: Final = {Shows.DOWN: 0.95, Shows.CUT: 0.95, Shows.FLAPS: 0.5, Shows.SHARE: 0.2}
+# begins and ends, some 5-tuples still pass. With these odds a cut is likelier from `CUT_SHARE` on,
+# from which on the judge decides as for a cut.
+CUT_OFF: Final = {Shows.DOWN: 0.95, Shows.CUT: 0.95, Shows.FLAPS: 0.5, Shows.SHARE: 0.14}
 # Probability that a 5-tuple through the component is bad: of what is down, and of what need not be.
 ALL_BAD: Final = 0.95
 SOME_BAD: Final = 0.5
@@ -77,7 +78,7 @@ class Symptoms:
         >>> seen = Symptoms(family=AnomalyFamily.LOSS, cut_share=1.0)
         >>> round(seen.log_likelihood(KINDS["connectivity"])
         ...       - seen.log_likelihood(KINDS["packet_loss"]), 1)
-        3.1
+        3.8
         """
         if kind.group == LATENCY:
             return 0.0
