@@ -49,10 +49,9 @@ def diagnose_speed(runs: int, say: Say) -> list[Figure]:
     slow: list[float] = []
     with recordings() as (calm, faulty):
         for _ in range(runs):
-            healthy.append(results_a_cpu_second(calm))
-            slow.append(results_a_cpu_second(faulty, opened=True))
-            say(f"diagnose: {healthy[-1]:,.0f} results a second of CPU in health, "
-                f"{slow[-1]:,.0f} with latency faults open")  # fmt: skip
+            healthy += results_a_cpu_second(calm)
+            slow += results_a_cpu_second(faulty, opened=True)
+            say(f"diagnose, results a second of CPU: in health {healthy}, with faults {slow}")
     unit = "results/s"
     return [
         figure("diagnose, a second of CPU: in health", healthy, unit, HEALTH_BAR, ">="),
@@ -70,15 +69,11 @@ def recordings() -> Iterator[tuple[Path, Path]]:
         yield made[0][1], made[1][1]
 
 
-def results_a_cpu_second(folder: Path, *, opened: bool = False) -> float:
-    """Return the results judged in a second of CPU of this process.
+def results_a_cpu_second(folder: Path, *, opened: bool = False) -> list[float]:
+    """Return the results judged in a second of CPU of this process, one figure.
 
-    Counted from `WARM_S` on, or with `opened` from the first verdict on.
-
-    Raises
-    ------
-    ValueError
-        If there is no verdict with `opened`, or one without.
+    Counted from `WARM_S` on, or with `opened` from the first verdict on. Empty if there is no
+    verdict with `opened`, or one without.
     """
     marks: list[tuple[int, float]] = []
     begin_ms: list[int] = []
@@ -94,6 +89,7 @@ def results_a_cpu_second(folder: Path, *, opened: bool = False) -> float:
         core = CoreConfig(cluster=source.manifest.cluster)
         found = diagnose(source, DetectionConfig(), core, lambda: False, progress)
     if len(marks) < 2 or bool(found.events) != opened:
-        raise ValueError(f"{folder.name}: {len(found.events)} transitions")
+        # Reported as not measured, which misses the bar.
+        return []
     (first, first_s), (last, last_s) = marks[0], marks[-1]
-    return (last - first) / (last_s - first_s)
+    return [(last - first) / (last_s - first_s)]
