@@ -8,7 +8,7 @@ for. They cross rails only if the layout does: collectives of rail-optimised fab
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import chain, zip_longest
+from itertools import chain, pairwise, zip_longest
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from skeleton_job.job import Pair, Rnic, ordered
 from skeleton_job.layout.blocks import Blocks, Labels, block_iterations
 from skeleton_job.layout.distances import DEFAULT_MAX_PEERS, covering_distances
+from skeleton_job.layout.pairs import group_pairs
 from skeleton_job.layout.partners import rank_partners
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.series.rates import RateMatrix
@@ -45,18 +46,28 @@ def hedges(pairs: Set[Pair], needed: int, guesses: Iterable[Set[Pair]]) -> froze
     return frozenset(added)
 
 
-def needed_pairs(groups: Sequence[Sequence[Rnic]], stages: int, silent: Set[Rnic]) -> int:
+def needed_pairs(
+    groups: Iterable[Sequence[Rnic]], chains: Iterable[Sequence[Rnic]], silent: Set[Rnic]
+) -> int:
     """Return how many pairs a layout needs: rings of its replica groups, and its pipelines.
+
+    Neighbours in one host need none.
 
     Parameters
     ----------
     groups : RNICs that sum gradients
-    stages : number of pipeline stages
+    chains : RNICs from stage to stage
     silent : RNICs that are not seen to take part, and so need none
     """
-    heard = [[r for r in group if r not in silent] for group in groups]
-    rings = sum(len(g) for g in heard if len({r.host for r in g}) > 1)
-    return rings + round(sum(map(len, heard)) * (1.0 - 1.0 / stages))
+    heard = ([r for r in group if r not in silent] for group in groups)
+    needed = set[Pair]().union(*(group_pairs(group, (1,)) for group in heard))
+    joints = (pair for path in chains for pair in pairwise(path))
+    needed |= {
+        ordered(a.endpoint_id, b.endpoint_id)
+        for a, b in joints
+        if a.host != b.host and not {a, b} & silent
+    }
+    return len(needed)
 
 
 def silent_rnics(blocks: Blocks) -> set[Rnic]:

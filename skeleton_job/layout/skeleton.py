@@ -244,7 +244,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         *(group_pairs(g, distances) for g in sums),
         *(group_pairs(g, inner_distances(inner)) for g in inside),
     )
-    needed = needed_pairs(sums, choice.count, silent_rnics(blocks))
+    needed = needed_pairs(sums, joints.chains, silent_rnics(blocks))
     others: Iterable[set[Pair]] = ()
     if confidence < SURE or not joints.seen:
         others = guesses(pairs, blocks, matrix, rhythm)

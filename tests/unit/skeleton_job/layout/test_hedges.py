@@ -29,16 +29,19 @@ def test_there_is_a_bound_whatever_is_guessed(
 
 
 def test_needed_are_rings_and_pipelines() -> None:
-    """Two replicas of four stages on eight hosts: four rings, six joints, on each of two rails."""
-    groups = [
-        [Rnic(f"h{s}{d}/r{r}", f"h{s}{d}", f"h{s}{d}", r) for d in (0, 1)]
+    """Two replicas of four stages, a host for each: a pair of each group, three joints each."""
+    at = {
+        (s, d, r): Rnic(f"h{s}{d}/r{r}", f"h{s}{d}", f"h{s}{d}", r)
         for s in range(4)
+        for d in (0, 1)
         for r in (0, 1)
-    ]
-    assert needed_pairs(groups, 4, set()) == 2 * (8 + 6)
-    assert needed_pairs(groups, 4, set(groups[0])) == 2 * (8 + 6) - 2 - round(2 * 3 / 4)
-    alone = [[Rnic(f"h/r{r}", "h", "h", r) for r in (0, 1)]]
-    assert needed_pairs(alone, 1, set()) == 0
+    }
+    groups = [[at[s, d, r] for d in (0, 1)] for s in range(4) for r in (0, 1)]
+    chains = [[at[s, d, r] for s in range(4)] for d in (0, 1) for r in (0, 1)]
+    assert needed_pairs(groups, chains, set()) == 4 * 2 + 3 * 4
+    assert needed_pairs(groups, chains, {at[0, 0, 0]}) == 4 * 2 - 1 + 3 * 4 - 1
+    alone = [Rnic(f"h/r{r}", "h", "h", r) for r in (0, 1)]
+    assert needed_pairs([alone], [alone], set()) == 0
 
 
 @settings(max_examples=20, deadline=None)
