@@ -57,17 +57,30 @@ def judge_folder(
     if not truths:
         raise LabelledError(f"{folder} holds no {SUFFIX[1:]} of a recording")
     for path in truths:
-        try:
-            labels = Labels.read(path)
-            say(f"{labels.recording}: {len(labels.faults)} faults in {labels.duration_s:.0f} s")
-            with _opened(folder, path.name.removesuffix(SUFFIX)) as source:
-                core = localizer.core(source.manifest.cluster)
-                found = diagnose(source, detection, core, lambda: False, lambda _: None)
-        except (OSError, EOFError, ValueError, tarfile.TarError, lzma.LZMAError) as error:
-            raise LabelledError(f"{path}: {error}") from error
-        if source.damages:
-            raise LabelledError(f"{path}: {source.damages[0]}")
-        yield judged(labels, verdicts_of(found.events), probes=found.results)
+        yield judge(path, detection, localizer, say)
+
+
+def judge(
+    path: Path, detection: DetectionConfig, localizer: LocalizerConfig, say: Say = lambda _: None
+) -> Judged:
+    """Diagnose the recording that lies beside a truth.
+
+    Raises
+    ------
+    LabelledError
+        If one of the two cannot be read.
+    """
+    try:
+        labels = Labels.read(path)
+        say(f"{labels.recording}: {len(labels.faults)} faults in {labels.duration_s:.0f} s")
+        with _opened(path.parent, path.name.removesuffix(SUFFIX)) as source:
+            core = localizer.core(source.manifest.cluster)
+            found = diagnose(source, detection, core, lambda: False, lambda _: None)
+    except (OSError, EOFError, ValueError, tarfile.TarError, lzma.LZMAError) as error:
+        raise LabelledError(f"{path}: {error}") from error
+    if source.damages:
+        raise LabelledError(f"{path}: {source.damages[0]}")
+    return judged(labels, verdicts_of(found.events), probes=found.results)
 
 
 def judged(labels: Labels, verdicts: list[Verdict], *, probes: int = 0) -> Judged:

@@ -1,11 +1,10 @@
 """The kept recordings of real faults in a lab of namespaces: every one of them is diagnosed."""
 
-from functools import cache
-
 import pytest
 
 from localizer.config import build_config as localizer_config
-from ops.recording.labelled import Judged, judge_folder
+from ops.recording.labelled import Judged, judge
+from ops.recording.labels import SUFFIX
 from streams.config import build_config as worker_config
 from tests import ROOT
 
@@ -16,17 +15,16 @@ MOST_BYTES = 5_000_000
 pytestmark = pytest.mark.slow
 
 
-@cache
-def kept() -> dict[str, Judged]:
-    """Return what is made of each recording, by its name; a minute of processor time."""
-    detection = worker_config({}, {}).detection()
-    found = judge_folder(KEPT, detection, localizer_config({}, {}), lambda _: None)
-    return {one.labels.recording: one for one in found}
+def kept(name: str) -> Judged:
+    """Return what is made of a recording; some ten seconds of processor time."""
+    return judge(
+        KEPT / f"{name}{SUFFIX}", worker_config({}, {}).detection(), localizer_config({}, {})
+    )
 
 
 def test_hard_faults_are_found_at_the_right_place_and_nothing_else_is_said() -> None:
     """A cut, a switch without power, holes in tables, a silent port, a dead agent: within 5 s."""
-    hard = kept()["netns-hard"]
+    hard = kept("netns-hard")
     assert not hard.matching.missed
     assert not hard.matching.false
     for fault, verdict in hard.matching.pairs:
@@ -37,7 +35,7 @@ def test_hard_faults_are_found_at_the_right_place_and_nothing_else_is_said() -> 
 
 def test_nobody_is_paged_for_what_is_no_fault() -> None:
     """Of a starved agent some 500 probes are lost; a host is drained, a job ends."""
-    confounders = kept()["netns-confounders"]
+    confounders = kept("netns-confounders")
     assert len(confounders.labels.confounders) == 7
     assert not confounders.labels.faults
     assert not confounders.matching.false
@@ -45,7 +43,7 @@ def test_nobody_is_paged_for_what_is_no_fault() -> None:
 
 def test_a_port_with_a_full_queue_is_found_and_nothing_else_is_said() -> None:
     """Cross traffic takes 95 % of a port's rate; the job's bursts at another are found, too."""
-    queues = kept()["netns-queues"]
+    queues = kept("netns-queues")
     assert not queues.matching.false
     found = {fault.fault_id: (fault, verdict) for fault, verdict in queues.matching.pairs}
     fault, verdict = found["full queue of a slow port"]
