@@ -3,7 +3,7 @@
 import pytest
 
 from localizer.facts.states import PERIODS, RULES, USUAL_PERIOD_NS, Finding, StateBook
-from localizer.verdict.catalogue import KINDS
+from localizer.verdict.catalogue import KINDS, Shows
 from schemas.enums import AnomalyFamily
 from schemas.ids import state_id
 from schemas.records import ComponentState
@@ -170,6 +170,7 @@ def test_what_was_read_since_a_time() -> None:
 
 
 def test_every_rule_names_a_kind_of_its_family() -> None:
-    """What loses packets is no latency."""
+    """What loses packets is no latency, and probes see something of each."""
     for rule in RULES:
+        assert KINDS[rule.kind].shows is not Shows.NOTHING
         assert (KINDS[rule.kind].group == "latency") is (rule.family is LATE)
