@@ -87,6 +87,15 @@ def test_what_leaves_half_of_the_probes_alone_is_not_reported(share: float) -> N
     assert onsets(detector.observe_windows(batch(12, usual(rng) + waits))) < 0.2 * FLOWS
 
 
+@pytest.mark.parametrize(("queues", "most"), [(1, 0.01), (2, 0.05), (4, 0.2)])
+def test_full_queues_are_not_reported(queues: int, most: float) -> None:
+    """Every probe waits in so many queues that are never empty: their waits differ too much."""
+    rng = np.random.default_rng(4)
+    detector = learned(rng)
+    waits = 20_000 * rng.standard_gamma(queues, (FLOWS, PROBES))
+    assert onsets(detector.observe_windows(batch(12, usual(rng) + waits))) <= most * FLOWS
+
+
 def test_it_is_one_of_its_kind() -> None:
     """The localizer pools by the kind."""
     assert WeakLatencyDetector.kind is AnomalyKind.WEAK_LATENCY
