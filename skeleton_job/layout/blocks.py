@@ -45,9 +45,11 @@ class Part:
     Attributes
     ----------
     hosts : hosts that take part or of which nothing is known, in the platform's order
-    table : RNICs of each host, by rail; equally many for each host
+    table : RNICs of each host, by rail, equally many for each host; a host with fewer RNICs than
+        the others has some of them at several places, see `_seats`
     rows : (n_hosts, n_rails) int64, row in the rate matrix
     known : (n_hosts, n_rails) bool, whether the counters show that it takes part
+    places : (n_hosts, n_rails) number of places of that RNIC
     idle : endpoint ids whose counters show that they take no part
     doubtful : share of the busy RNICs of which it is unclear whether they take part
     """
@@ -56,8 +58,15 @@ class Part:
     table: tuple[tuple[Rnic, ...], ...]
     rows: Labels
     known: Bools
+    places: Labels
     idle: tuple[str, ...]
     doubtful: float
+
+    @property
+    def comparable(self) -> Bools:
+        """Which places have a known RNIC of their own, so that it can be told from others."""
+        out: Bools = self.known & (self.places == 1)
+        return out
 
 
 def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
@@ -65,11 +74,6 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
 
     A host takes part if half of its RNICs with usable counters do; its other RNICs then hold
     places, too (one may be down). Rails that are idle on most of these hosts are left out.
-
-    Raises
-    ------
-    InconsistentError
-        If hosts that take part have different rails.
     """
     size = np.linalg.norm(profiles.both, axis=1)
     alike = profiles.repeatability()
@@ -97,9 +101,10 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
                 share.setdefault(rnic.rail, []).append(float(active[row]))
     unused = {rail for rail, seen_on in share.items() if 2 * sum(seen_on) < len(seen_on)}
     idle += [r.endpoint_id for h in hosts for r in by_host[h] if r.rail in unused]
-    table = tuple(tuple(r for r in by_host[h] if r.rail not in unused) for h in hosts)
-    if len({tuple(sorted(r.rail for r in rnics)) for rnics in table}) > 1:
-        raise InconsistentError("hosts of the job have RNICs on different rails")
+    kept = {h: [r for r in by_host[h] if r.rail not in unused] for h in hosts}
+    rails = sorted({r.rail for rnics in kept.values() for r in rnics})
+    hosts = [h for h in hosts if kept[h]]
+    table = tuple(_seats(kept[h], rails) for h in hosts)
     rows = np.array([[row_of[r.endpoint_id] for r in rnics] for rnics in table], dtype=np.int64)
     carries = usable & (size >= MIN_PART * busy)
     doubtful = carries & (alike < SURE_REPEATABILITY)
@@ -108,9 +113,22 @@ def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:
         table=table,
         rows=rows,
         known=active[rows] if rows.size else np.zeros(rows.shape, dtype=np.bool_),
+        places=np.array([[rnics.count(r) for r in rnics] for rnics in table], dtype=np.int64),
         idle=tuple(idle),
         doubtful=float(doubtful.sum()) / max(1, int(carries.sum())),
     )
+
+
+def _seats(rnics: list[Rnic], rails: list[int]) -> tuple[Rnic, ...]:
+    """Return which RNIC of a host serves each rail's GPU.
+
+    Where hosts have different numbers of RNICs, GPUs share them: neighbours if their number divides
+    that of the rails, otherwise a GPU without an RNIC of its own uses the nearest.
+    """
+    if len(rails) % len(rnics) == 0:
+        each = len(rails) // len(rnics)
+        return tuple(rnic for rnic in rnics for _ in range(each))
+    return tuple(min(rnics, key=lambda r: (abs(r.rail - rail), r.rail)) for rail in rails)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +144,7 @@ class Blocks:
     hosts : (n_blocks,) index of the host
     rows : (n_blocks, width) rows in the rate matrix
     seen : (n_blocks, width) bool, whether the counters show that an RNIC takes part
+    places : (n_blocks, width) number of places of an RNIC, among which its bytes are divided
     replicas : whether blocks of one host may be replicas of each other
     width_margin : how clearly RNICs of a host look alike or not in the mean iteration, above 1
     width_certainty : how surely they move the same bytes at the same time or not, 0.5 to 1
@@ -140,6 +159,7 @@ class Blocks:
     hosts: Labels
     rows: Labels
     seen: Bools
+    places: Labels
     width: int
     replicas: bool
     width_margin: float
@@ -151,16 +171,17 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     """Return the blocks of the RNICs that take part."""
     n_hosts, n_rails = part.rows.shape
     cube = profiles.both[part.rows]
-    narrow = host_width(matrix, part.rows, part.known, period_bins=rhythm.period_bins)
+    narrow = host_width(matrix, part.rows, part.comparable, period_bins=rhythm.period_bins)
     # Sample by sample the host is not one group: its blocks may be replicas as well as stages.
     replicas = narrow.width < n_rails
     width, margin = narrow.width, np.inf
     if not replicas:
         # RNICs that each work alone have no neighbour to be compared with: the mean tells them.
-        width, margin = block_width(cube, part.known, _rail_noise(profiles, part))
+        width, margin = block_width(cube, part.comparable, _rail_noise(profiles, part))
     rows = part.rows.reshape(-1, width)
     seen = part.known.reshape(-1, width)
-    weight = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    places = part.places.reshape(-1, width)
+    weight = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1) / places
     mean = np.einsum("bw,bwf->bf", weight, profiles.both[rows])
     known: Bools = np.any(seen, axis=1)
     points = mean.shape[1] // 2
@@ -183,6 +204,7 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
         hosts=np.repeat(np.arange(n_hosts), n_rails // width),
         rows=rows,
         seen=seen,
+        places=places,
         width=width,
         replicas=replicas,
         width_margin=margin,
@@ -197,7 +219,7 @@ def _rail_noise(profiles: Profiles, part: Part) -> float:
     Jitter of the iterations moves all RNICs of a host together and is no noise between them. So the
     difference of odd and even iterations counts only as far as it departs from the host's mean.
     """
-    half = ((profiles.odd - profiles.even) / 2)[part.rows[part.known.all(axis=1)]]
+    half = ((profiles.odd - profiles.even) / 2)[part.rows[part.comparable.all(axis=1)]]
     if not half.size:
         return 0.0
     n_rails = half.shape[1]
@@ -247,9 +269,12 @@ def block_iterations(
     some = bool((count == 0).any())
     gone = iterations_of((count == 0).astype(np.float64), rhythm) > 1e-9 if some else False
     whole = there.all()
+    places = blocks.places[chosen][:, :, None]
+    shared = bool((places > 1).any())
     out = []
     for rates in (matrix.tx, matrix.rx):
-        total = (rates[rows] if whole else np.where(there, rates[rows], 0.0)).sum(axis=1)
+        mine = rates[rows] / places if shared else rates[rows]
+        total = (mine if whole else np.where(there, mine, 0.0)).sum(axis=1)
         pieces = iterations_of(total / np.maximum(count, 1), rhythm)
         out.append(np.where(gone, np.nan, pieces) if some else pieces)
     return out[0], out[1]

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
+from skeleton_job.layout.levels import ENDS, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
 # One-way share that separates collectives from pipelines; nats for each factor e beyond it, and the
@@ -100,6 +101,7 @@ def choose(evidence: Evidence) -> Choice:
     if not found:
         raise ValueError(f"{n} blocks on {n_hosts} hosts: no layout obeys the rules")
     found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
+    found = _at_levels(evidence, found)
     best = min(found, key=lambda c: c.length)
     if best.regular is None:
         # Prefer the same split as a regular layout.
@@ -109,6 +111,17 @@ def choose(evidence: Evidence) -> Choice:
     others = [c.length for c in found if c.count != best.count]
     margin = min(others) - best.length if others else np.inf
     return replace(best, margin=float(margin))
+
+
+def _at_levels(evidence: Evidence, found: list[Choice]) -> list[Choice]:
+    """Return the layouts without those of long pipelines with replicas, if bytes show one pipeline.
+
+    Layouts of one or two stages stay: a tree of gradient sums has inner nodes and leaves, too.
+    """
+    upper = upper_level(evidence.profiles, evidence.known)
+    if upper is None or not one_pipeline(upper):
+        return found
+    return [choice for choice in found if choice.count <= ENDS or choice.count == upper.size]
 
 
 def _flow_cost(one_way: float, count: int) -> float:

@@ -20,7 +20,7 @@ from skeleton_job.layout.skeleton import (
     UNSEEN,
     infer,
 )
-from skeleton_job.series.rates import RateMatrix
+from skeleton_job.series.rates import RateMatrix, rows_of
 from skeleton_job.tasks.skeletons import to_record
 from tests.unit.skeleton_job.inference import TABLE, matrix_of, measure
 from tests.unit.skeleton_job.traffic import Layout, Workload
@@ -148,14 +148,33 @@ def test_one_host_has_no_skeleton() -> None:
     assert infer(job, constant(job, 1e9)).reason == ONE_HOST
 
 
-def test_hosts_with_different_rails_are_inconsistent() -> None:
-    """Blocks cannot be compared where one host lacks a rail that carries traffic elsewhere."""
-    workload = Workload(Layout(dp=4, pp=1, rails=2))
+def test_a_host_that_lacks_a_rail_has_its_place_still() -> None:
+    """Its GPUs use the RNICs that it has."""
+    workload = Workload(Layout(dp=4, pp=2, rails=4))
     job = replace(workload.job, rnics=workload.job.rnics[1:])
-    matrix = matrix_of(workload.frame(), job, workload.start_ns, 50)
-    found = infer(job, matrix)
-    assert found.confidence == 0.0
-    assert (found.reason or "").startswith("inconsistent: hosts of the job have RNICs on different")
+    found = infer(job, matrix_of(workload.frame(), job, workload.start_ns, 50))
+    assert (found.dp, found.pp) == (4, 2)
+    assert {r for stage in found.stages() for r in stage} == set(job.rnics)
+
+
+def test_a_host_with_half_as_many_rnics_has_twice_as_much_on_each() -> None:
+    """Two GPUs share an RNIC: it moves the bytes of both, and has both their peers."""
+    workload = Workload(Layout(dp=4, pp=2, rails=4))
+    whole = matrix_of(workload.frame(), workload.job, workload.start_ns, 50)
+    host = workload.job.hosts[2]
+    mine = [r for r in workload.job.ordered if r.host == host]
+    job = replace(workload.job, rnics=tuple(r for r in workload.job.ordered if r not in mine[2:]))
+    row = {endpoint: at for at, endpoint in enumerate(whole.endpoints)}
+    sums = rows_of(whole, [r.endpoint_id for r in job.ordered])
+    for at, one, other in ((0, 0, 1), (1, 2, 3)):
+        to = sums.endpoints.index(mine[at].endpoint_id)
+        both = [row[mine[one].endpoint_id], row[mine[other].endpoint_id]]
+        sums.tx[to], sums.rx[to] = whole.tx[both].sum(axis=0), whole.rx[both].sum(axis=0)
+    found = infer(job, sums)
+    assert (found.dp, found.pp) == (4, 2)
+    peers = {b if a == mine[1].endpoint_id else a for a, b in found.pairs
+             if mine[1].endpoint_id in (a, b)}  # fmt: skip
+    assert {peer.rpartition("/")[2] for peer in peers} >= {"r2", "r3"}
 
 
 def test_a_host_without_counters_takes_the_place_that_is_left() -> None:

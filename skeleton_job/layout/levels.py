@@ -1,0 +1,66 @@
+"""Whether the bytes of blocks are those of a single pipeline.
+
+Its first and last stage have a neighbour on one side only, and an embedding each. So they move less
+than the stages between them, or more, and both the same amount: bytes per iteration have two
+levels, and exactly two blocks are at that of the ends.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from schemas.columns.arrays import Bools, Floats
+
+# Levels are apart if the gap between them is so many times the next largest one, and at least this
+# share of the most bytes.
+MIN_RATIO: Final = 10.0
+MIN_GAP: Final = 0.01
+# The first and the last stage.
+ENDS: Final = 2
+# With fewer blocks the two could be one replica of three that is a leaf of a tree.
+MIN_BLOCKS: Final = 7
+
+
+def upper_level(profiles: Floats, known: Bools) -> Bools | None:
+    """Return which blocks are at the upper of two levels of bytes; None without two clear levels.
+
+    Parameters
+    ----------
+    profiles : (n_blocks, 2 * points) mean iteration, tx and rx
+    known : (n_blocks,) bool
+
+    Returns
+    -------
+    (n_blocks,) bool, or None
+    """
+    n = known.size
+    if n <= ENDS or not known.all():
+        return None
+    points = profiles.shape[1] // 2
+    # The lesser of both ways: storage adds to one of them.
+    moved = np.minimum(profiles[:, :points].mean(axis=1), profiles[:, points:].mean(axis=1))
+    order = np.argsort(moved, kind="stable")
+    gaps = np.diff(moved[order])
+    widest = int(np.argmax(gaps))
+    next_widest = float(np.delete(gaps, widest).max())
+    if gaps[widest] < max(MIN_RATIO * next_widest, MIN_GAP * float(moved.max())):
+        return None
+    upper = np.zeros(n, dtype=np.bool_)
+    upper[order[widest + 1 :]] = True
+    return upper
+
+
+def one_pipeline(upper: Bools) -> bool:
+    """Return whether two levels of bytes are those of a single pipeline: two ends, many between.
+
+    With replicas, trees of gradient sums make levels as well, so these say nothing.
+
+    Examples
+    --------
+    >>> one_pipeline(np.array([False, *[True] * 6, False]))
+    True
+    >>> one_pipeline(np.array([True, False] * 4))
+    False
+    """
+    n, above = upper.size, int(upper.sum())
+    return min(above, n - above) == ENDS and n >= MIN_BLOCKS

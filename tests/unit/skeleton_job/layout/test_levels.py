@@ -1,0 +1,61 @@
+"""Whether the bytes of blocks are those of a single pipeline."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.columns.arrays import Floats
+from skeleton_job.layout.levels import one_pipeline, upper_level
+
+POINTS = 24
+
+
+def _profiles(moved: Floats) -> Floats:
+    """Return mean iterations of blocks that move so many bytes each way, at times of their own."""
+    rng = np.random.default_rng(3)
+    shape = rng.random((moved.size, 2, POINTS))
+    shape /= shape.mean(axis=2, keepdims=True)
+    return (moved[:, None, None] * shape).reshape(moved.size, 2 * POINTS)
+
+
+@pytest.mark.parametrize(("replicas", "stages"), [(1, 8), (1, 16), (2, 5), (4, 16), (3, 3)])
+@pytest.mark.parametrize("ends", [0.5, 0.97, 1.1])
+def test_the_ends_of_a_single_pipeline_are_seen(replicas: int, stages: int, ends: float) -> None:
+    """Whether the ends move less, or more by their embeddings; noise is a part in ten thousand."""
+    rng = np.random.default_rng(replicas * 100 + stages)
+    one = np.array([ends, *[1.0] * (stages - 2), ends])
+    moved = np.repeat(one, replicas) * (1 + 1e-4 * rng.standard_normal(replicas * stages))
+    upper = upper_level(_profiles(moved), np.ones(moved.size, np.bool_))
+    assert upper is not None
+    assert one_pipeline(upper) == (replicas == 1)
+
+
+def test_storage_on_one_way_makes_no_level() -> None:
+    """One host that reads data receives twice as much, and sends as much as before."""
+    profiles = _profiles(np.array([0.5, 1.0, 1.0, 1.0, 1.0, 0.5]))
+    profiles[2, POINTS:] *= 2
+    upper = upper_level(profiles, np.ones(6, np.bool_))
+    assert upper is not None
+    assert upper.tolist() == [False, True, True, True, True, False]
+
+
+def test_what_is_not_clear_or_not_known_is_not_said() -> None:
+    """Bytes that scatter; equal bytes; a block without counters; two blocks."""
+    rng = np.random.default_rng(4)
+    known = np.ones(12, np.bool_)
+    assert upper_level(_profiles(rng.uniform(0.9, 1.1, 12)), known) is None
+    assert upper_level(_profiles(np.ones(12)), known) is None
+    levels = _profiles(np.array([0.5, *[1.0] * 10, 0.5]))
+    assert upper_level(levels, known) is not None
+    known[3] = False
+    assert upper_level(levels, known) is None
+    assert upper_level(_profiles(np.array([1.0, 2.0])), np.ones(2, np.bool_)) is None
+
+
+@given(st.lists(st.booleans(), min_size=3, max_size=48))
+def test_neither_the_order_of_blocks_nor_which_level_is_upper_counts(upper: list[bool]) -> None:
+    """Ends may move more or less, and stages come in any order."""
+    levels = np.array(upper)
+    found = one_pipeline(levels)
+    assert found == one_pipeline(~levels) == one_pipeline(levels[::-1])
