@@ -114,11 +114,10 @@ def _validation(window: Window, failing: Bools) -> list[Accusation]:
     found: dict[str, int] = {}
     for place in np.flatnonzero(failing).tolist():
         for end in window.flows[place][:2]:
-            missing = tables.not_offloaded(end)
             host = topology.host_of(end)
-            if missing is not None and host is not None:
-                for vswitch in topology.children(host, ComponentKind.VSWITCH):
-                    found[vswitch] = missing[0]
+            for vswitch in topology.children(host, ComponentKind.VSWITCH) if host else ():
+                if tables.findings(vswitch):
+                    found[vswitch] = found.get(vswitch, 0) + 1
     return [
         Accusation(component_id=vswitch, kind="not_offloaded", score=float(count))
         for vswitch, count in sorted(found.items())
