@@ -14,6 +14,7 @@ Each reason to wait avoids a false alarm:
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 from localizer.config import CoreConfig
@@ -44,6 +45,8 @@ MAX_DOUBT = 0.05
 # Jobs exchange data in bursts of up to a minute, which fill queues. A burst is in three windows
 # at most, and the fourth ends the anomaly; agents close it one after the other.
 BURST_NS = 90 * SECOND_NS + WINDOW_SPREAD_NS
+# What it looks like. A state or a table that shows another kind shows that it is none.
+BURST_KINDS = frozenset({"high_latency", "congestion"})
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
 # must lie within a factor of two of their median.
 COHERENT_SHARE = 0.6
@@ -143,8 +146,6 @@ class Judge:
             # It is one of two, such as an RNIC and its cable. Once all agents have closed the
             # window, nothing more comes that could tell which.
             wait_ns = WINDOW_SPREAD_NS
-        if not self._shifted(case):
-            wait_ns = max(wait_ns, BURST_NS)
         witnesses = case.open if decided else case.own
         pairs = {frozenset(flow.key[:2]) for flow in witnesses}
         shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
@@ -162,7 +163,10 @@ class Judge:
         if shifts:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
         symptoms = Symptoms(family=AnomalyFamily.LATENCY, sudden=sudden, spans=case.spans)
-        return self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
+        claim = self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
+        if claim.kind.name in BURST_KINDS and age_ns < BURST_NS and not self._shifted(case):
+            return replace(claim, ready=False)
+        return claim
 
     def _agent(self, case: Case, now_ns: int, owned: frozenset[FlowId]) -> Claim | None:
         """Claim an agent that works badly: no page, unless all is lost on it for long."""
