@@ -36,11 +36,13 @@ class SlowComponents:
         if sources.weak_latencies.empty and not self._slow:
             return
         late = self._late()
-        crossed = Counter(c for _, components in late.values() for c in components)
+        # Only those whose crossing is counted, too: the others are on a path that was not traced.
+        counted = [components for key, (_, components) in late.items() if key in index.by_key]
+        crossed = Counter(c for components in counted for c in components)
         slow = find_slow(
             crossed,
             lambda component: int(index.crossing[index.components.get(component, 0)]),
-            all_late=len(late),
+            all_late=len(counted),
             flows=len(index),
             known=self._slow,
             step_ns=STEP_NS,
