@@ -47,9 +47,9 @@ MAX_HOSTS: Final = 32
 USUALLY_SPLIT: Final = 0.1
 # A host is split if that is more probable than not.
 SPLIT_FROM: Final = 0.5
-# RNICs of a host are read one after the other: a lag of 0.4 ms between readings that are 0.1 s
-# apart, in square bins, means nothing.
-READ_LAG: Final = 2e-5
+# RNICs of a host are read, and sent on, one after the other, on a busy host by some milliseconds
+# later: lags up to a tenth of a bin, here in square bins, mean nothing.
+READ_LAG: Final = 1e-2
 # A lag is told from bytes: below this share of the mean rate a difference is no lag.
 MOVING_SHARE: Final = 0.2
 # A lag beyond this number of bins is a different phase of the iteration; how far does not matter.

@@ -93,7 +93,7 @@ def test_replicas_show_in_a_little_traffic_beside_a_large_sum() -> None:
     begun = np.minimum(at // 4, 9).astype(np.int64)
     rows = []
     for _group in range(8):
-        delay = rng.normal(0.0, 0.03, 10)[begun]
+        delay = rng.normal(0.0, 0.06, 10)[begun]
         for _rnic in range(4):
             read = at + rng.normal(0.0, 0.01) + rng.normal(0.0, 0.002, at.size)
             inside = read - begun * 4
