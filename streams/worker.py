@@ -57,6 +57,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     BrokerError
         If it cannot start.
     """
+    memory.use_one_arena()
     memory.return_large_arrays()
     log, metrics, codec = EventLog(PROCESS), Metrics(), codec_for(settings)
     admin = AdminClient(settings.librdkafka())
