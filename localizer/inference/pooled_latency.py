@@ -60,7 +60,7 @@ def find_slow(
     >>> late = {"cable": 8, "other": 2}
     >>> slow = find_slow(late, lambda _: 8, all_late=18, flows=400, step_ns=2 * 10**9)
     >>> {name: round(log_chance) for name, log_chance in slow.items()}
-    {'cable': -30}
+    {'cable': -29}
     """
     tests = max(1, len(late)) * MONTH_NS / step_ns
     found = {}
