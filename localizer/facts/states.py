@@ -9,6 +9,7 @@ probes went bad.
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from schemas.enums import AnomalyFamily
@@ -21,6 +22,11 @@ MAINTENANCE: Final = "maintenance"
 USUAL_PERIOD_NS: Final = 60 * SECOND_NS
 # A reader may miss one reading: so many periods before it saw a change, the change may have been.
 PERIODS: Final = 2
+# Readers of one attribute that are followed: the agents of a host's containers, and collectors.
+MAX_READERS: Final = 16
+# One that is silent while others write is forgotten after five repetitions: an agent that was
+# replaced by one of another name would else be believed, or contradict, for ever.
+READER_KEEP_NS: Final = 5 * USUAL_PERIOD_NS
 # Of these many last distances between arrivals the median is a reader's period: one reading that
 # came late, or two that came together after it, do not move it.
 GAPS: Final = 3
@@ -127,7 +133,7 @@ class _Reading:
     bad
         Between which times it went out of order; None: it is in order.
     other
-        What another reader says.
+        What the next reader says: nearly always there is none, and this takes the least memory.
     """
 
     source: str
@@ -176,24 +182,30 @@ class StateBook:
     def set_state(self, state: ComponentState, arrived_ns: int) -> None:
         """Apply a state that arrived at a time."""
         first = self._states.get(state.component_id, {}).get(state.attribute)
-        known = None
-        if first is not None:
-            known = next((r for r in first.readers() if r.source == state.source), None)
+        known, others = None, []
+        for reader in () if first is None else first.readers():
+            if reader.source == state.source:
+                known = reader
+            else:
+                others.append(reader)
+        fresh = known is None
         if known is None:
             if self._count >= MAX_STATES:
                 self.refused += 1
                 return
+            known = _Reading(state.source, None, None, None, arrived_ns, arrived_ns, (), None, None)
             self._count += 1
-            known = _Reading(
-                state.source, None, None, None, arrived_ns, arrived_ns, (), None, first
-            )
-            self._states[state.component_id][state.attribute] = known
             self.version += 1
-            fresh = True
         else:
             known.gaps_ns = (*known.gaps_ns, max(arrived_ns - known.arrived_ns, 1))[-GAPS:]
-            fresh = False
+        heard = _heard(others, arrived_ns)
+        if fresh or len(heard) < len(others):
+            self._states[state.component_id][state.attribute] = _linked([known, *heard])
         self._read(known, state, arrived_ns, fresh=fresh)
+        if len(heard) < len(others):
+            self._count -= len(others) - len(heard)
+            self.version += 1
+            self._count_bad(state.component_id)
 
     def _read(
         self, known: _Reading, state: ComponentState, arrived_ns: int, *, fresh: bool
@@ -240,9 +252,12 @@ class StateBook:
             self.version += 1
 
     def in_maintenance(self, component_id: str) -> bool:
-        """Return whether an operator has marked the component."""
+        """Return whether an operator has marked the component: whoever wrote last is right."""
         known = self._states.get(component_id, {}).get(MAINTENANCE)
-        return known is not None and any(r.text not in (None, "none", "") for r in known.readers())
+        if known is None:
+            return False
+        last = max(known.readers(), key=lambda r: r.arrived_ns)
+        return last.text not in (None, "none", "")
 
     def findings(self, component_id: str, family: AnomalyFamily) -> list[Finding]:
         """Return a component's states that are out of order and explain a family's symptoms."""
@@ -285,6 +300,20 @@ class StateBook:
         return known is not None and any(
             r.value is not None and r.read_ns > since_ns for r in known.readers()
         )
+
+
+def _heard(readers: list[_Reading], now_ns: int) -> list[_Reading]:
+    """Return the readers of an attribute that are followed beside the one that writes now."""
+    heard = [r for r in readers if now_ns - r.arrived_ns <= READER_KEEP_NS]
+    heard.sort(key=lambda r: r.arrived_ns, reverse=True)
+    return heard[: MAX_READERS - 1]
+
+
+def _linked(readers: list[_Reading]) -> _Reading:
+    """Return the first of some readers, each with the next one as its other."""
+    for reader, other in zip_longest(readers, readers[1:]):
+        reader.other = other
+    return readers[0]
 
 
 def _out_of_order(rule: Rule, known: _Reading) -> bool:

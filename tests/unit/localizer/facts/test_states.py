@@ -2,7 +2,15 @@
 
 import pytest
 
-from localizer.facts.states import PERIODS, RULES, USUAL_PERIOD_NS, Finding, StateBook
+from localizer.facts.states import (
+    MAX_READERS,
+    PERIODS,
+    READER_KEEP_NS,
+    RULES,
+    USUAL_PERIOD_NS,
+    Finding,
+    StateBook,
+)
 from localizer.verdict.catalogue import KINDS, Shows
 from schemas.enums import AnomalyFamily
 from schemas.ids import state_id
@@ -135,11 +143,11 @@ def test_a_reader_that_denies_it_disputes_a_finding() -> None:
         state("x", "port_state", "down", at=NOW + SECOND_NS, source="agent"),
     )
     assert not port(made).disputed
-    made.set_state(state("x", "port_state", "up", at=NOW + 2 * SECOND_NS, source="switch"), 2 * NOW)
+    later = NOW + 2 * SECOND_NS
+    made.set_state(state("x", "port_state", "up", at=later, source="switch"), later)
     assert port(made).disputed
-    made.set_state(
-        state("x", "port_state", "down", at=NOW + 3 * SECOND_NS, source="switch"), 2 * NOW
-    )
+    later += SECOND_NS
+    made.set_state(state("x", "port_state", "down", at=later, source="switch"), later)
     assert not port(made).disputed
     made.remove_state("x|port_state")
     assert (made.findings("x", LOSS), len(made)) == ([], 0)
@@ -167,6 +175,33 @@ def test_what_was_read_since_a_time() -> None:
     assert not made.read_since("y", "port_state", 0)
     made.set_state(state("x", "port_state", None, at=2 * NOW), 2 * NOW)
     assert not made.read_since("x", "port_state", 0)
+
+
+def test_a_reader_that_was_replaced_is_forgotten_once_it_is_silent_for_long() -> None:
+    """Else what it said last would be believed, or contradict, for ever."""
+    made = book(state("x", "port_state", "down", source="collector-1"))
+    later = NOW + READER_KEEP_NS
+    made.set_state(state("x", "port_state", "up", at=later, source="collector-2"), later)
+    assert port(made).disputed
+    later += 1
+    made.set_state(state("x", "port_state", "up", at=later, source="collector-2"), later)
+    assert (made.findings("x", LOSS), len(made)) == ([], 1)
+
+
+def test_readers_of_an_attribute_are_bounded() -> None:
+    """Anybody may write under any name; those that were heard last are followed."""
+    made = book(*(state("x", "port_state", "down", at=NOW + i, source=f"{i}") for i in range(50)))
+    assert len(made) == MAX_READERS
+    made.remove_state("x|port_state")
+    assert len(made) == 0
+
+
+def test_whoever_wrote_last_says_whether_an_operator_is_at_work() -> None:
+    """One marks a host, and another takes the mark away."""
+    marked = state("x", "maintenance", "drain", at=NOW, source="alice")
+    assert book(marked).in_maintenance("x")
+    cleared = state("x", "maintenance", "none", at=NOW + SECOND_NS, source="bob")
+    assert not book(marked, cleared).in_maintenance("x")
 
 
 def test_every_rule_names_a_kind_of_its_family() -> None:
