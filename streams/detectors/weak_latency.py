@@ -13,6 +13,9 @@ six queues that are never empty (quartiles of Erlang's distribution). So the bur
 reported. The rise is measured by the look-back of the 5-tuple: its median, and the scatter of its
 windows.
 
+Rises that are large enough for an alarm of the 5-tuple are reported as well, as soon as that alarm
+is possible: the report then says that it is no queue that made the alarm.
+
 Look-back, end of an anomaly and restart are those of `LatencyDetector`.
 """
 
@@ -25,6 +28,7 @@ from streams.config import DetectionConfig
 from streams.detectors.base import P25, P50, P75, FalseAlarmRate, FeatureBatch
 from streams.detectors.latency import LatencyDetector, Verdicts
 from streams.detectors.levels import levels
+from streams.detectors.lof import MIN_HISTORY
 
 # Rise in robust standard deviations of the look-back's windows, and the least number of these. Of
 # windows with normally distributed medians, 1 % rise so far above seven others, 0.2 % above ten.
@@ -56,15 +60,17 @@ class WeakLatencyDetector(LatencyDetector):
         rows = windows.rows(self.lookback.table)
         compared = self.lookback.compared(windows.index, rows, windows.answers)
         features = self.lookback.table["features"]
-        least_ns = EFFECT_SHARE * self._least_ns[windows.transports]
         usual, rise, effect = {}, {}, {}
+        # Few windows say little about scatter: beside them only a rise counts that is large.
+        many = compared.sum(axis=1) >= MIN_COMPARED
+        share = np.where(many, EFFECT_SHARE, 1.0)
         for column in (P25, P50, P75):
             usual[column], scatter = levels(features, rows, compared, column)
             rise[column] = windows.features_ns[:, column] - usual[column]
-            relative = EFFECT_SHARE * self.config.effect_ratio * usual[column]
-            least = np.maximum(least_ns, relative)
+            relative = self.config.effect_ratio * usual[column]
+            least = share * np.maximum(self._least_ns[windows.transports], relative)
             effect[column] = np.maximum(least, RISE_DEVIATIONS * scatter)
-        raised = compared.sum(axis=1) >= MIN_COMPARED
+        raised = compared.sum(axis=1) >= MIN_HISTORY
         with np.errstate(invalid="ignore"):
             raised &= (rise[P25] >= effect[P25]) & (rise[P50] >= effect[P50])
             raised &= rise[P25] >= LEVEL_SHARE * rise[P75]

@@ -9,6 +9,7 @@ from streams.columns.rounds import TRANSPORT_CODES, FlowKey
 from streams.config import DetectionConfig
 from streams.core.history import PublishedFlows
 from streams.detectors.base import Decision, FeatureBatch
+from streams.detectors.lof import MIN_HISTORY
 from streams.detectors.weak_latency import STATED_RATE, WeakLatencyDetector
 
 FLOWS = 400
@@ -75,6 +76,17 @@ def test_a_small_rise_is_reported_at_once_and_ends() -> None:
     assert first.evidence.host_delay_baseline_ns == 50_000
     detector.observe_windows(batch(13, usual(rng)))
     assert len(detector.open) < 0.01 * FLOWS
+
+
+@pytest.mark.parametrize(("rise_ns", "shown"), [(2_000, False), (60_000, True)])
+def test_few_windows_suffice_for_a_large_rise(rise_ns: int, *, shown: bool) -> None:
+    """Five windows say little about scatter, but enough for an alarm: not of a queue."""
+    rng = np.random.default_rng(5)
+    detector = learned(rng, MIN_HISTORY)
+    # The window just before the newest is left out of the look-back.
+    assert onsets(detector.observe_windows(batch(MIN_HISTORY, usual(rng)))) == 0
+    found = onsets(detector.observe_windows(batch(MIN_HISTORY + 1, usual(rng) + rise_ns)))
+    assert found == FLOWS * shown
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6])
