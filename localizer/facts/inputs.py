@@ -191,7 +191,7 @@ class RecordIntake:
             self._sources.weak_latencies.apply_anomaly(record, at_ns)
             return
         if record.kind is AnomalyKind.CONNECTIVITY and record.state is AnomalyState.ONSET:
-            self._sources.strays.observe_cut(key_of(record.src, record.dst, record.flow), at_ns)
+            self._sources.strays.explain(key_of(record.src, record.dst, record.flow), at_ns)
         self._sources.anomalies.apply_anomaly(record, at_ns)
 
     def _heartbeat(self, beat: Heartbeat, event: Event, now_ns: int) -> None:

@@ -21,8 +21,8 @@ HORIZON_NS: Final = 600 * SECOND_NS
 # Of more the oldest are forgotten, so that pooling looks back less far.
 MAX_LOSSES: Final = 16_384
 
-# Cuts remembered. In a larger storm the open faults account for the losses.
-MAX_CUTS: Final = 65_536
+# 5-tuples whose explained losses are remembered. In a larger storm open faults account for them.
+MAX_EXPLAINED: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,8 @@ class StrayLosses:
         self._losses: deque[StrayLoss] = deque()
         # The last loss of each 5-tuple, as in the record: repetitions are no further losses.
         self._latest: dict[FlowId, int] = {}
-        # When a 5-tuple was last cut off: losses before it are the cut's.
-        self._cut_ns: dict[FlowId, int] = {}
+        # Until when the losses of a 5-tuple have another cause: a cut, or a fault that is over.
+        self._explained_ns: dict[FlowId, int] = {}
 
     def __len__(self) -> int:
         return len(self._losses)
@@ -95,25 +95,26 @@ class StrayLosses:
             self.forgotten += 1
             self._forget(self._losses.popleft())
 
-    def observe_cut(self, key: FlowId, at_ns: int) -> None:
-        """Note that a 5-tuple is cut off: what it lost so far was no weak loss."""
-        if key in self._cut_ns or len(self._cut_ns) < MAX_CUTS:
-            self._cut_ns[key] = at_ns
+    def explain(self, key: FlowId, until_ns: int) -> None:
+        """Note that what a 5-tuple lost so far was no weak loss: it was cut off, or at a fault."""
+        known_ns = self._explained_ns.get(key)
+        if known_ns is not None or len(self._explained_ns) < MAX_EXPLAINED:
+            self._explained_ns[key] = max(until_ns, known_ns or 0)
 
     def expire(self, now_ns: int) -> None:
         """Forget what is too old."""
         while self._losses and self._losses[0].lost_ns < now_ns - HORIZON_NS:
             self._forget(self._losses.popleft())
-        old = [key for key, at_ns in self._cut_ns.items() if at_ns < now_ns - HORIZON_NS]
+        old = [key for key, at_ns in self._explained_ns.items() if at_ns < now_ns - HORIZON_NS]
         for key in old:
-            del self._cut_ns[key]
+            del self._explained_ns[key]
 
     def losses(self) -> list[StrayLoss]:
-        """Return the losses, but for those before a cut of their 5-tuple."""
-        cut_ns = self._cut_ns
-        if not cut_ns:
+        """Return the losses that nothing else explains."""
+        until_ns = self._explained_ns
+        if not until_ns:
             return list(self._losses)
-        return [loss for loss in self._losses if loss.lost_ns > cut_ns.get(loss.key, -1)]
+        return [loss for loss in self._losses if loss.lost_ns > until_ns.get(loss.key, -1)]
 
     def _forget(self, loss: StrayLoss) -> None:
         if self._latest.get(loss.key) == loss.onset_at:

@@ -67,12 +67,13 @@ class Leaks:
         sources.strays.expire(now_ns)
         if not len(sources.strays) and not self._leaks:
             return
+        self._leave_to(resolved)
         crossed = self._crossed(now_ns)
         blamed = frozenset[str]().union(*(fault.components for fault in open_faults))
         free = [
             (loss, components)
             for loss, components in crossed
-            if blamed.isdisjoint(components) and loss.lost_ns > resolved.until_ns(loss.key)
+            if blamed.isdisjoint(components)
         ]
         found = find_leaks(
             [PooledLoss(loss.lost_ns, components, loss.key[:2]) for loss, components in free],
@@ -100,6 +101,20 @@ class Leaks:
                 known = symptoms.get(loss.key)
                 symptoms[loss.key] = _symptom(loss, known, now_ns)
         sources.anomalies.set_pooled(AnomalyKind.STRAY_LOSS, symptoms)
+
+    def _leave_to(self, resolved: ResolvedFaults) -> None:
+        """Let the losses that resolved faults account for never count again.
+
+        Faults are forgotten sooner than losses. Those of a cable that was healed would show the
+        leak once more.
+        """
+        strays = self._sources.strays
+        until_ns: dict[FlowId, int] = {}
+        for loss in strays.losses():
+            if loss.key not in until_ns:
+                until_ns[loss.key] = resolved.until_ns(loss.key)
+            if loss.lost_ns <= until_ns[loss.key]:
+                strays.explain(loss.key, until_ns[loss.key])
 
     def _counted(
         self, component: str, losses: Sequence[tuple[StrayLoss, tuple[str, ...]]]

@@ -50,6 +50,19 @@ def test_a_leak_that_ends_is_resolved() -> None:
     assert states.count(FaultLifecycle.OPEN) == 1
 
 
+def test_losses_of_a_leak_that_was_healed_never_count_again() -> None:
+    """They are pooled for ten minutes, the fault is known for two: a new leak is dated anew."""
+    lab = lab_with_leak(0.05, seed=6, leak_s=120, after_s=250)
+    healed = lab.verdicts()
+    assert [e.state for e in healed].count(FaultLifecycle.OPEN) == 1
+    assert healed[-1].state is FaultLifecycle.RESOLVED
+    lab.effects.links[LINK] = (0.05, 0)
+    lab.run(120)
+    _, second = [e for e in lab.verdicts() if e.state is FaultLifecycle.OPEN]
+    assert healed[-1].event_at < second.onset_at
+    assert second.flaps == 0
+
+
 def test_usual_losses_are_no_leak() -> None:
     """A healthy network that loses one packet in two thousand everywhere."""
     lab = SimLab(seed=5)

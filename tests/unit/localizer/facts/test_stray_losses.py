@@ -43,7 +43,7 @@ def test_losses_before_a_cut_are_the_cuts() -> None:
     """Also where the cut is told before the loss that was its first."""
     strays = StrayLosses()
     observe(strays, 0)
-    strays.observe_cut(KEY, START + 10 * SECOND_NS)
+    strays.explain(KEY, START + 10 * SECOND_NS)
     observe(strays, 9, known_s=10)
     observe(strays, 9, target="e2", known_s=10)
     observe(strays, 30)
@@ -52,17 +52,26 @@ def test_losses_before_a_cut_are_the_cuts() -> None:
     ]  # fmt: skip
 
 
+def test_what_explains_more_stays() -> None:
+    """A fault that is over explains its losses, whatever ended before it."""
+    strays = StrayLosses()
+    observe(strays, 20)
+    strays.explain(KEY, START + 25 * SECOND_NS)
+    strays.explain(KEY, START + 10 * SECOND_NS)
+    assert times_s(strays) == []
+
+
 def test_old_losses_are_forgotten() -> None:
     """With all that belongs to them."""
     strays = StrayLosses()
     observe(strays, 0)
-    strays.observe_cut(("e7", "e8", 0), START)
+    strays.explain(("e7", "e8", 0), START)
     strays.expire(START + HORIZON_NS)
     assert len(strays) == 1
     strays.expire(START + HORIZON_NS + 1)
     assert len(strays) == 0
     assert not strays._latest
-    assert not strays._cut_ns
+    assert not strays._explained_ns
 
 
 def test_of_too_many_the_oldest_go() -> None:
