@@ -70,11 +70,7 @@ class Leaks:
         self._leave_to(resolved)
         crossed = self._crossed(now_ns)
         blamed = frozenset[str]().union(*(fault.components for fault in open_faults))
-        free = [
-            (loss, components)
-            for loss, components in crossed
-            if blamed.isdisjoint(components)
-        ]
+        free = [(loss, components) for loss, components in crossed if blamed.isdisjoint(components)]
         found = find_leaks(
             [PooledLoss(loss.lost_ns, components, loss.key[:2]) for loss, components in free],
             lambda component: int(index.crossing[index.components.get(component, 0)]),
