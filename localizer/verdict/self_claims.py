@@ -22,7 +22,7 @@ SELF_CONFIDENCE: Final = 0.99
 MAX_REASON: Final = 256
 
 # Agent, since when, and what its heartbeats say.
-Finding = tuple[str, int, str]
+Complaint = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class Rule:
     """
 
     kind: str
-    find: Callable[[Sources], Iterator[Finding]]
+    find: Callable[[Sources], Iterator[Complaint]]
     settle_ns: int
 
 
-def _displaced(sources: Sources) -> Iterator[Finding]:
+def _displaced(sources: Sources) -> Iterator[Complaint]:
     for agent_id, known in sources.reports.displaced.items():
         text = f"the process that started at {known.incarnation} ns yielded its name"
         agent = sources.liveness.get(agent_id)
@@ -53,7 +53,7 @@ def _displaced(sources: Sources) -> Iterator[Finding]:
         yield agent_id, known.since_ns, text
 
 
-def _stopped(sources: Sources) -> Iterator[Finding]:
+def _stopped(sources: Sources) -> Iterator[Complaint]:
     for agent_id in sources.reports.notable:
         report = sources.reports.get(agent_id)
         if report.stopped_ns is not None and sources.roster.has_peers(agent_id):
@@ -62,7 +62,7 @@ def _stopped(sources: Sources) -> Iterator[Finding]:
             yield agent_id, report.stopped_ns, text
 
 
-def _refused(sources: Sources) -> Iterator[Finding]:
+def _refused(sources: Sources) -> Iterator[Complaint]:
     for agent_id in sources.reports.notable:
         report = sources.reports.get(agent_id)
         if report.refused_ns is not None:
@@ -71,7 +71,7 @@ def _refused(sources: Sources) -> Iterator[Finding]:
             yield agent_id, report.refused_ns, text
 
 
-def _clock(sources: Sources) -> Iterator[Finding]:
+def _clock(sources: Sources) -> Iterator[Complaint]:
     for agent_id in sources.reports.notable:
         report = sources.reports.get(agent_id)
         if report.clock_ns is not None and report.offset_ns is not None:
@@ -99,7 +99,7 @@ def self_claims(cluster: str, sources: Sources, now_ns: int) -> list[Claim]:
             if rule.find is _displaced or sources.liveness.seen_recently(one[0], now_ns)
         )
         settled = [one for one in found if now_ns - one[1] >= rule.settle_ns]
-        hosts: defaultdict[str, list[Finding]] = defaultdict(list)
+        hosts: defaultdict[str, list[Complaint]] = defaultdict(list)
         for one in settled:
             agent = sources.liveness.get(one[0])
             hosts[one[0] if agent is None else host_of(sources, agent)].append(one)
@@ -117,7 +117,7 @@ def self_claims(cluster: str, sources: Sources, now_ns: int) -> list[Claim]:
 
 
 def _claim_together(
-    sources: Sources, rule: Rule, place: str, kind: ComponentKind, found: list[Finding]
+    sources: Sources, rule: Rule, place: str, kind: ComponentKind, found: list[Complaint]
 ) -> Claim:
     """Return the claim of a place whose agents show the same: better than those of each."""
     names = [agent_id for agent_id, _, _ in found]

@@ -32,8 +32,8 @@ bad, or up to {LEAD_NS // SECOND_NS} s before, it helps to tell components apart
 shorter the time between both readings. What was out of order before only names the kind of a fault
 that the probes have found, what went out of order later says nothing. What a second reader
 (`source`) sees in order later says less. Words are in `text`, numbers in `number`. `{MAINTENANCE}`
-with any text but `none` prevents verdicts on the component, on what its host holds, and on its
-cables.
+with any text but `none`, whoever wrote it last, prevents verdicts on the component, on what its
+host holds, and on its cables.
 
 """
 SEEN_BY: Final = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ops.bench.rig.report import Figure, figure, read_page, render_page, titled, write_json
+from tests import ROOT
 
 
 def row(samples: list[float], bar: float = 3.0, *, worst: bool = False) -> Figure:
@@ -106,7 +107,7 @@ def test_rows_that_continue_another_are_told_apart_by_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", sorted(Path("docs/figures").glob("*.md")), ids=lambda page: page.stem
+    "page", sorted((ROOT / "docs" / "figures").glob("*.md")), ids=lambda page: page.stem
 )
 def test_the_tables_of_the_pages_can_be_read(page: Path) -> None:
     """Each page that a bench wrote, with as many rows as it has lines."""
