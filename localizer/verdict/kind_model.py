@@ -95,8 +95,8 @@ def _bernoulli(share: float, chance: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """The likeliest kind.
+class LikeliestKind:
+    """The likeliest kind of a fault.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class KindModel:
         symptoms: Symptoms,
         others: frozenset[str] = frozenset(),
         crossed: Iterable[frozenset[str]] = (),
-    ) -> Kind:
+    ) -> LikeliestKind:
         """Return the likeliest kind of a fault at a component.
 
         Parameters
@@ -139,7 +139,7 @@ class KindModel:
             What each bad 5-tuple crosses, or may cross.
         """
         hints = self._hints(component_id, symptoms, others, crossed)
-        scored: list[tuple[float, Kind]] = []
+        scored: list[tuple[float, LikeliestKind]] = []
         for kind, place in self._candidates(component_id, symptoms, hints):
             explained = [(p, h, e) for p, h, e in hints if _explains(kind, h)]
             score = symptoms.log_likelihood(kind) + sum(e for _, _, e in explained)
@@ -147,7 +147,8 @@ class KindModel:
             score += SPECIFIC_PRIOR if own or kind.name == FLAPPING else 0.0
             ordered = sorted((h for _, h, _ in explained), key=lambda h: h not in own)
             facts = tuple(_fact(h) for h in ordered)
-            scored.append((score, Kind(kind, place, facts, any(h.fresh for h in ordered))))
+            fresh = any(h.fresh for h in ordered)
+            scored.append((score, LikeliestKind(kind, place, facts, fresh)))
         return max(scored, key=lambda one: one[0])[1]
 
     def same_place(self, component_id: str) -> list[str]:

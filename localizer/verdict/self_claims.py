@@ -112,7 +112,7 @@ def self_claims(cluster: str, sources: Sources, now_ns: int) -> list[Claim]:
             else:
                 ((agent_id, since_ns, text),) = mine
                 what = agent_id, since_ns, [text]
-                claims.append(_claim(sources, rule, what, ComponentKind.AGENT))
+                claims.append(_claim(sources, rule, what, ComponentKind.AGENT, [agent_id]))
     return claims
 
 
@@ -124,12 +124,16 @@ def _claim_together(
     facts = [f"{len(names)} agents at once; {names[0]}: {found[0][2]}"]
     facts += listed_names("agents: ", names)
     onset_ns = min(since_ns for _, since_ns, _ in found)
-    claim = _claim(sources, rule, (place, onset_ns, facts), kind)
+    claim = _claim(sources, rule, (place, onset_ns, facts), kind, names)
     return replace(claim, replaces=frozenset(names))
 
 
 def _claim(
-    sources: Sources, rule: Rule, what: tuple[str, int, list[str]], kind: ComponentKind
+    sources: Sources,
+    rule: Rule,
+    what: tuple[str, int, list[str]],
+    kind: ComponentKind,
+    agents: list[str],
 ) -> Claim:
     name, onset_ns, facts = what
     return make_claim(
@@ -145,5 +149,5 @@ def _claim(
         evidence=facts,
         ready=True,
         component_kind=kind,
-        tasks=sources.roster.tasks_of_agent(name),
+        tasks=frozenset[str]().union(*map(sources.roster.tasks_of_agent, agents)),
     )

@@ -27,7 +27,7 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
 from schemas.units import US_NS
-from streams.columns.quantities import NONE, OBSERVED
+from streams.columns.quantities import FEATURES, NONE, OBSERVED
 from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import MAX_ROUND_SPAN_NS, REFRESH_STEP_NS, DetectionConfig
@@ -124,14 +124,20 @@ class LookBack:
     >>> row, slower = np.array([0]), np.full((1, 7), 11_000_000)
     >>> lookback.judge(11, row, slower, np.array([30]), np.array([1e6])).strong.tolist()
     [True]
+
+    Parameters
+    ----------
+    features
+        How many of the seven features of a window are kept, the first ones; `judge` needs all.
     """
 
-    def __init__(self, config: DetectionConfig) -> None:
+    def __init__(self, config: DetectionConfig, features: int = len(FEATURES)) -> None:
         self._config = config
+        self._features = features
         self._length = config.lookback_windows + EXTRA_WINDOWS
         self.table: Table[FlowKey] = Table(
             {
-                "features": Column(np.int32, 0, (self._length, 7)),
+                "features": Column(np.int32, 0, (self._length, features)),
                 # Median of the prober's own delay; negative: not measured.
                 "delay": Column(np.int32, NONE, (self._length,)),
                 # Which cycle of the ring buffer the window of each place belongs to.
@@ -153,7 +159,7 @@ class LookBack:
         """Insert a window that is not anomalous, features of shape (7,)."""
         row = self.table.row(key)
         cycle, place = divmod(window, self._length)
-        self.table["features"][row, place] = np.minimum(features_ns, MOST_NS)
+        self.table["features"][row, place] = np.minimum(features_ns[: self._features], MOST_NS)
         self.table["delay"][row, place] = min(delay_ns, MOST_NS)
         self.table["cycle"][row, place] = cycle
 
@@ -174,7 +180,8 @@ class LookBack:
             Medians of their probers' own delays; negative: not measured.
         """
         cycle, place = divmod(window, self._length)
-        self.table["features"][rows, place] = np.minimum(features_ns, MOST_NS)
+        kept_ns = features_ns[:, : self._features]
+        self.table["features"][rows, place] = np.minimum(kept_ns, MOST_NS)
         self.table["delay"][rows, place] = np.minimum(delays_ns, MOST_NS)
         self.table["cycle"][rows, place] = cycle
 
@@ -319,9 +326,12 @@ class LatencyDetector(WindowDetector):
     ----------
     column
         Which feature is compared: `value` of the records.
+    kept
+        How many features the look-back keeps, the largest part of a 5-tuple's state.
     """
 
     column: ClassVar = P75
+    kept: ClassVar = len(FEATURES)
     kind: ClassVar = AnomalyKind.LATENCY
     name: ClassVar = "lof"
     unit: ClassVar = "ns"
@@ -329,7 +339,7 @@ class LatencyDetector(WindowDetector):
 
     def __init__(self, config: DetectionConfig) -> None:
         super().__init__(config)
-        self.lookback = LookBack(config)
+        self.lookback = LookBack(config, self.kept)
         self._least_ns = least_effects_ns(config)
         # When silence ended an anomaly; windows that end by then belong to it.
         self._silenced_ns: dict[FlowKey, int] = {}

@@ -27,7 +27,7 @@ def levels(features: Features, rows: Int64s, valid: Bools, column: int) -> tuple
 
     Parameters
     ----------
-    features : (all rows, windows, 7) integers
+    features : (all rows, windows, features) integers
         Features of the look-back windows, ns; at most `MAX_WINDOWS` windows.
     rows : (n,) int64
         Rows to look at.

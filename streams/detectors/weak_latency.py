@@ -46,6 +46,8 @@ class WeakLatencyDetector(LatencyDetector):
     """Reports windows whose lower half has risen by more than chance."""
 
     column: ClassVar = P50
+    # The quartiles, which are compared.
+    kept: ClassVar = P75 + 1
     kind: ClassVar = AnomalyKind.WEAK_LATENCY
     name: ClassVar = "weak_latency"
     reference: ClassVar = "Rousseeuw and Croux, Alternatives to the median absolute deviation, 1993"

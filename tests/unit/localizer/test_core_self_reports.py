@@ -118,6 +118,7 @@ def test_the_clock_of_a_host_with_several_agents_is_one_verdict_on_the_host() ->
     first, second, *others = fleet.events
     assert (first.component_id, second.component_id, others) == ("a3", "h-x", [])
     assert first.fault_id == second.fault_id
+    assert first.tasks == second.tasks == ("t",)
     assert resolved(fleet.run(8)) == ["h-x"]
 
 

@@ -6,7 +6,7 @@ from localizer.facts.findings import CHANCE_NS, Findings
 from localizer.facts.overlay import FlowTables
 from localizer.facts.states import StateBook
 from localizer.network.topology import Topology
-from localizer.verdict.kind_model import Kind, KindModel, Symptoms
+from localizer.verdict.kind_model import KindModel, LikeliestKind, Symptoms
 from schemas.enums import AnomalyFamily, ComponentKind, Layer
 from schemas.records import Component, ComponentState, FlowEntry, FlowTable
 from schemas.units import SECOND_NS
@@ -52,7 +52,7 @@ def late(*, sudden: bool = True, at: int = BEGIN) -> Symptoms:
     return Symptoms(family=LATE, sudden=sudden, spans=((at, at),))
 
 
-def told(found: Kind) -> tuple[str, str]:
+def told(found: LikeliestKind) -> tuple[str, str]:
     """Return kind and component."""
     return found.kind.name, found.component_id
 

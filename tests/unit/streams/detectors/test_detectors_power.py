@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from schemas.enums import AnomalyKind, AnomalyState
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
+from streams.detectors.weak_latency import STATED_RATE
 from tests.unit.streams.worlds import START_S, Fault, World, anomalies_of, machine, run
 
 FLOW = frozenset({(0, 0)})
@@ -20,10 +22,17 @@ def first_onset(world: World, seconds: int, kind: str, since_s: int) -> float:
     "config", [DetectionConfig(), DetectionConfig(window_ns=5 * SECOND_NS)], ids=["30 s", "5 s"]
 )
 def test_half_an_hour_of_a_busy_machine_is_silent(config: DetectionConfig) -> None:
-    """32 five-tuples for half an hour, one probe in ten heavily delayed: no anomaly."""
+    """32 five-tuples for half an hour, one probe in ten heavily delayed: no alarm.
+
+    Reports of small rises, which alarm nobody, stay within their stated rate.
+    """
     world = World(seed=21, targets=8, sigma=0.4, tail=0.1)
     m = machine(config)
-    assert anomalies_of(run(m, list(world.rounds(1800)))) == []
+    found = anomalies_of(run(m, list(world.rounds(1800))))
+    weak = [a for a in found if a.kind is AnomalyKind.WEAK_LATENCY]
+    assert len(found) == len(weak)
+    begun = sum(a.state is AnomalyState.ONSET for a in weak)
+    assert begun <= STATED_RATE * m.counts["windows"]
     assert m.counts["windows"] >= 32 * (1800 * SECOND_NS // config.window_ns - 2)
 
 
