@@ -29,6 +29,11 @@ MAX_TABLES: Final = 100_000
 # Entries that leave the hardware, come back and leave it again within so long are evicted again and
 # again: an operator who reinstalls a table does so once.
 CHURN_NS: Final = 600 * SECOND_NS
+# So many times are remembered of that. A table whose reader's clock stands still has them all.
+MAX_LEFT: Final = 64
+# Lost entries that are remembered of a host, as many as a table may have. Where nodes come and go,
+# each leaves some behind, as long as others still deal with their destinations.
+MAX_LOST: Final = 65_536
 
 
 class Break(Enum):
@@ -109,7 +114,7 @@ class _Software:
         back = not self.entries or not self.entries <= entries
         left_ns = tuple(at for at in self.left_ns if now_ns - at <= CHURN_NS)
         if back and not entries <= self.entries:
-            left_ns = (*left_ns, now_ns)
+            left_ns = (*left_ns, now_ns)[-MAX_LEFT:]
         if self.entries or not entries or len(left_ns) > 1:
             return _Software(entries, self.before_ns, self.since_ns, left_ns)
         return _Software(entries, read_ns, now_ns, left_ns)
@@ -152,7 +157,8 @@ class FlowTables:
         next_hops = {(entry.node, entry.dst): entry.next_hop for entry in table.entries}
         lost = frozenset[tuple[str, str]]()
         if before is not None:
-            gone = before.lost.union(before.next_hops) - next_hops.keys()
+            older = before.lost if len(before.lost) < MAX_LOST else frozenset()
+            gone = older.union(before.next_hops) - next_hops.keys()
             lost = frozenset(entry for entry in gone if entry[1] in dsts)
         captured_ns = us_to_ns(table.captured_at)
         now = self._tables[table.host_id] = _Table(

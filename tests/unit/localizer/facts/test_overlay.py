@@ -1,5 +1,8 @@
 """Replay of the forwarding chain."""
 
+import pytest
+
+from localizer.facts import overlay
 from localizer.facts.overlay import Break, FlowTables
 from schemas.records import FlowEntry, FlowTable
 from tests.unit.localizer.made import START, small_fabric
@@ -117,3 +120,28 @@ def test_a_table_that_says_the_same_is_no_new_content() -> None:
     found.remove_table("h0")
     found.remove_table("h0")
     assert found.content_version == content + 2
+
+
+def test_what_a_host_has_lost_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes come and go, and each had an entry for a destination that stays."""
+    monkeypatch.setattr(overlay, "MAX_LOST", 5)
+    found = FlowTables(small_fabric())
+    for n in range(40):
+        found.set_table(table("h0", f"n{n} e1 v0", "v0 e1 r0"))
+    assert len(found._tables["h0"].lost) <= 6
+    # Those that went last are known.
+    assert ("n38", "e1") in found._tables["h0"].lost
+
+
+def test_a_clock_that_stands_still_remembers_few_evictions() -> None:
+    """All entries seem to have left the hardware within the same ten minutes."""
+    found = FlowTables(small_fabric())
+    for n in range(3 * overlay.MAX_LEFT):
+        entry = FlowEntry(node="v0", dst="e1", next_hop="r0", offloaded=n % 2 == 0)
+        found.set_table(
+            FlowTable(cluster="lab", host_id="h0", captured_at=START // 1000, entries=(entry,))
+        )
+    (one,) = found.findings("v0")
+    assert (one.kind, one.shown) == (
+        "repetitive_offload", f"entries left the hardware {overlay.MAX_LEFT} times in ten minutes",
+    )  # fmt: skip
