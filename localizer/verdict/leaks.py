@@ -62,7 +62,8 @@ class Leaks:
         """Look for leaks every `STEP_NS`; let their 5-tuples count as lossy."""
         if now_ns < self._next_ns:
             return
-        self._next_ns = now_ns + STEP_NS
+        # At multiples of it, so that a process that starts again tests when the former one would.
+        self._next_ns = (now_ns // STEP_NS + 1) * STEP_NS
         sources = self._sources
         sources.strays.expire(now_ns)
         if not len(sources.strays) and not self._leaks:

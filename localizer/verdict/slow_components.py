@@ -31,7 +31,8 @@ class SlowComponents:
         """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late."""
         if now_ns < self._next_ns:
             return
-        self._next_ns = now_ns + STEP_NS
+        # At multiples of it, so that a process that starts again tests when the former one would.
+        self._next_ns = (now_ns // STEP_NS + 1) * STEP_NS
         sources = self._sources
         if sources.weak_latencies.empty and not self._slow:
             return
