@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
-from skeleton_job.layout.levels import ENDS, one_pipeline, upper_level
+from skeleton_job.layout.single_pipeline import ENDS, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
 # One-way share that separates collectives from pipelines; nats for each factor e beyond it, and the

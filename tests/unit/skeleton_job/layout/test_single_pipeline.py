@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.levels import one_pipeline, upper_level
+from skeleton_job.layout.single_pipeline import one_pipeline, upper_level
 
 POINTS = 24
 
