@@ -34,10 +34,6 @@ CLOCK_TOLERANCE_NS: Final = 10_000_000
 AMPLITUDE_FLOOR: Final = 0.03
 
 
-class InconsistentError(ValueError):
-    """The job's traffic has no shape that a skeleton could have."""
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """The RNICs that take part, as a table of hosts and rails.

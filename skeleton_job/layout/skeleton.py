@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from skeleton_job.job import Job, Pair, Rnic
 from skeleton_job.layout.blocks import (
     Blocks,
-    InconsistentError,
     find_cells,
     find_part,
     make_blocks,
@@ -77,6 +76,10 @@ TOO_SHORT: Final = f"too short: the window holds fewer than {MIN_ITERATIONS} who
 UNSEEN: Final = "no counters: fewer than half of the RNICs have usable ones"
 OFTEN_WRONG: Final = "inferences that show the same signs are wrong as often as right"
 ONE_HOST: Final = "one host: nothing crosses the network"
+
+
+class InconsistentError(ValueError):
+    """The job's traffic has no shape that a skeleton could have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
