@@ -243,13 +243,12 @@ def _pairs(
         # Nobody probes what is known to be idle.
         idle = {m.endpoint_id for m in skeleton.members if m.group is None}
         job = replace(job, rnics=tuple(r for r in job.rnics if r.endpoint_id not in idle))
-    basic = basic_pairs(job, _basic_peers(task, config))
-    if skeleton is None:
-        known, kept = set[Pair](), basic
-    else:
+    known, unknown = set[Pair](), {r.endpoint_id for r in job.rnics}
+    if skeleton is not None:
         known = {(p.a, p.b) for p in skeleton.pairs}
-        unknown = {r.endpoint_id for r in job.rnics} - {m.endpoint_id for m in skeleton.members}
-        kept = {pair for pair in basic if pair[0] in unknown or pair[1] in unknown}
+        unknown -= {m.endpoint_id for m in skeleton.members}
+    basic = basic_pairs(job, _basic_peers(task, config)) if unknown else set[Pair]()
+    kept = {pair for pair in basic if not unknown.isdisjoint(pair)}
     explored = _explored(job, known | kept, now_ns, config)
     return (
         dict.fromkeys(explored, TargetOrigin.EXPLORE)
