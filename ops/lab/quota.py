@@ -83,13 +83,14 @@ def limited(pid: int | None, percent: float, name: str) -> Iterator[None]:
     except OSError as error:
         raise NoQuotaError(f"no control group with a limit can be made here: {error}") from error
     try:
-        for file, text in limits(hierarchy.version, percent).items():
-            (group / file).write_text(text, encoding="ascii")
-        if pid is not None:
-            (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        try:
+            for file, text in limits(hierarchy.version, percent).items():
+                (group / file).write_text(text, encoding="ascii")
+            if pid is not None:
+                (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        except OSError as error:
+            raise NoQuotaError(f"{group}: {error}") from error
         yield
-    except OSError as error:
-        raise NoQuotaError(f"{group}: {error}") from error
     finally:
         if pid is not None:
             with suppress(OSError):  # it has ended

@@ -132,8 +132,8 @@ def _put_in(
 def labelled(case: Case, from_ns: int, to_ns: int, load: float) -> Label:
     """Return the label of a case that was in force for that time after the beginning."""
     return Label(
-        # A confounder has no right verdict; it is called what it was.
         name=case.name,
+        # A confounder has no right verdict; it is called what it was.
         kind=case.kind if case.excused else case.fault_kinds[0],
         also_kinds=() if case.excused else case.fault_kinds[1:],
         layer=case.layer,
