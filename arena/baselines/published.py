@@ -115,8 +115,12 @@ def _validation(window: Window, failing: Bools) -> list[Accusation]:
     for place in np.flatnonzero(failing).tolist():
         for end in window.flows[place][:2]:
             host = topology.host_of(end)
-            for vswitch in topology.children(host, ComponentKind.VSWITCH) if host else ():
-                if tables.findings(vswitch):
+            if host is None:
+                continue
+            vswitches = topology.children(host, ComponentKind.VSWITCH)
+            holders = (end, *vswitches, *topology.children(host, ComponentKind.RNIC))
+            if any(tables.findings(holder) for holder in holders):
+                for vswitch in vswitches:
                     found[vswitch] = found.get(vswitch, 0) + 1
     return [
         Accusation(component_id=vswitch, kind="not_offloaded", score=float(count))
