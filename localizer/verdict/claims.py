@@ -193,7 +193,7 @@ class ChainClaims:
             if not lost and not self._sources.roster.same_rail(*flow.key[:2]):
                 without_way.add(flow.key[:2])
             elif flow.open:
-                fault = self._of_loop(fault)
+                fault = blame_member(self._sources.topology, fault)
                 found[fault.node, fault.how].append((flow, fault))
         self.without_way = frozenset(without_way)
         places = sorted(found, key=lambda place: (place[0], place[1].value))
@@ -217,20 +217,6 @@ class ChainClaims:
                 since_ns.append(agent.first_ns)
                 since_ns += [seen_ns for _, seen_ns in agent.silences]
         return flow.onset_ns > max(since_ns) + GOT_THROUGH_NS
-
-    def _of_loop(self, fault: ChainFault) -> ChainFault:
-        """Blame the same member of a loop, wherever packets enter it: one loop is one fault.
-
-        A virtual switch, since all loops of a host share its table. Of several members that on the
-        destination's host: packets had arrived there.
-        """
-        if fault.how is not Break.LOOP:
-            return fault
-        topology, members = self._sources.topology, (fault.node, *fault.others)
-        switches = [m for m in members if topology.kind(m) is ComponentKind.VSWITCH]
-        host = topology.host_of(fault.dst)
-        node = min(switches or members, key=lambda m: (topology.host_of(m) != host, m))
-        return replace(fault, node=node, others=tuple(m for m in members if m != node))
 
     def _claim(self, node: str, how: Break, hits: list[tuple[BadFlow, ChainFault]]) -> Claim:
         onset_ns = min(flow.onset_ns for flow, _ in hits)
@@ -257,3 +243,18 @@ class ChainClaims:
             # A container that is being removed loses its entries before its agent signs off.
             ready=alive,
         )
+
+
+def blame_member(topology: Topology, fault: ChainFault) -> ChainFault:
+    """Blame the same member of a loop wherever packets enter it: one loop is one fault.
+
+    A virtual switch, since all loops of a host share its table. Of several members that on the
+    destination's host: packets had arrived there.
+    """
+    if fault.how is not Break.LOOP:
+        return fault
+    members = (fault.node, *fault.others)
+    switches = [m for m in members if topology.kind(m) is ComponentKind.VSWITCH]
+    host = topology.host_of(fault.dst)
+    node = min(switches or members, key=lambda m: (topology.host_of(m) != host, m))
+    return replace(fault, node=node, others=tuple(m for m in members if m != node))
