@@ -37,6 +37,9 @@ class Evidence:
         Number of good 5-tuples that cross each column, shape (columns,).
     well
         Returns the number of good 5-tuples at an agent's endpoints.
+    hidden
+        Returns the number of 5-tuples through a component that are not bad, but whose agents are
+        late: they may be good, or about to be missed.
     known
         Components of open faults.
     echoing
@@ -51,6 +54,7 @@ class Evidence:
     problem: Problem
     good: Int64s
     well: Callable[[str], int]
+    hidden: Callable[[str], int]
     known: frozenset[str]
     echoing: frozenset[FlowId]
     replies: ReplyWays
@@ -178,6 +182,7 @@ def gather(
         problem=problem,
         good=counts,
         well=good.at_agent,
+        hidden=good.hidden_at,
         known=known,
         replies=replies,
         echoing=frozenset(

@@ -27,12 +27,15 @@ class GoodFlows:
         How many there are.
     crossing
         How many of them have each number of the index, shape as `FlowIndex.crossing`.
+    hidden
+        The same of those that are not bad but whose agent reports nothing reliable.
     """
 
     index: FlowIndex
     mask: Bools
     total: int
     crossing: Int64s
+    hidden: Int64s
 
     @classmethod
     def of(
@@ -53,11 +56,19 @@ class GoodFlows:
                    if (n := known.get(a)) is not None]  # fmt: skip
         mask = index.live.copy()
         mask[places] = False
+        bad = np.flatnonzero(index.live & ~mask)
         for number in numbers:
             mask[index.rows_with(number)] = False
         out = np.flatnonzero(index.live & ~mask)
-        gone = np.bincount(index.rows[out].ravel(), minlength=len(index.crossing))
-        return cls(index, mask, len(index) - len(out), index.crossing - gone)
+        size = len(index.crossing)
+        gone = np.bincount(index.rows[out].ravel(), minlength=size)
+        hidden = gone - np.bincount(index.rows[bad].ravel(), minlength=size)
+        hidden[NOTHING] = 0
+        return cls(index, mask, len(index) - len(out), index.crossing - gone, hidden)
+
+    def hidden_at(self, component_id: str) -> int:
+        """Return how many 5-tuples that cross a component may be good, but nobody says so now."""
+        return int(self.hidden[self.index.components.get(component_id, NOTHING)])
 
     def at_agent(self, agent_id: str) -> int:
         """Return how many good 5-tuples begin or end at an agent."""

@@ -6,6 +6,8 @@ Each reason to wait avoids a false alarm:
   show that it lives, or its death is declared.
 * Everything that reaches one agent is bad: a stalled process looks the same until it is back and
   three rounds were answered. One that has lost probes of its own was not stalled.
+* Most 5-tuples through a component are unknown, since their agents' heartbeats are late: those that
+  are well would clear it. The agents are heard soon, or missed.
 * Few 5-tuples: partial loss causes three consecutive losses on one 5-tuple now and then; a black
   hole for a single 5-tuple lasts.
 * Queues are full for a while: a job's burst is no fault.
@@ -104,6 +106,9 @@ class Judge:
             enough = count >= config.min_flows or age_ns >= wait_ns
             untraced = sum(not flow.traced for flow in case.open)
             if beside and age_ns < TRACE_NS and 2 * untraced > count:
+                enough = False
+            hidden = case.evidence.hidden(case.cause.name)
+            if hidden > count + case.good and age_ns < config.stall_ns:
                 enough = False
             due = decided or age_ns >= config.settle_ns
         else:
