@@ -167,7 +167,8 @@ def test_a_detached_lab_takes_commands(kafka: KafkaSettings, state: Path) -> Non
         assert "up already" in lab_command(*up_arguments(kafka), "--detach", code=3)
         link = "link:leaf:p0-0--spine:0"
         truth = json.loads(lab_command("fault", "link-loss", link, "--percent", "20", "--json"))
-        assert (truth["component_id"], truth["params"]) == (link, {"percent": 20.0})
+        held = {"percent": 20.0, "duty": 100.0, "period_s": 10.0}
+        assert (truth["component_id"], truth["params"]) == (link, held)
         assert "did you mean" in lab_command("fault", "switch-off", "spine:7", code=2)
         assert "link-loss" in lab_command("status")
         status = json.loads(lab_command("status", "--json"))
