@@ -1,7 +1,6 @@
 """`lab record-suite` and `lab score`: labelled recordings of real faults, made and judged."""
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import DAMAGED, USAGE, CliError
-from ops.cli.lab_errors import plain_errors
+from ops.cli.lab_errors import own_lab
 
 if TYPE_CHECKING:
     from ops.recording.labelled import Judged
@@ -37,39 +36,19 @@ def record_suite(
 
     Example: skeletonhunter lab record-suite faults --only gray
     """
-    with plain_errors():
-        from rich.console import Console
+    from ops.lab.suite.record import record_suite as record
+    from ops.lab.suite.recorded import RECORDED
 
-        from ops.broker.errors import BrokerError
-        from ops.lab.kind import lab_kind
-        from ops.lab.suite.record import record_suite as record
-        from ops.lab.suite.recorded import RECORDED
-        from ops.running.pipeline import NotReadyError
-        from schemas.process.signals import interruptible
-
-        groups = list(RECORDED) if only is None else [g.strip() for g in only.split(",")]
-        unknown = [group for group in groups if group not in RECORDED]
-        if unknown:
-            raise CliError(f"--only {unknown[0]!r}: some of {', '.join(RECORDED)}", USAGE)
-        lacking = lab_kind(kind).missing()
-        if lacking is not None:
-            raise CliError(f"no {kind} lab here: {lacking}")
-        say = Console(stderr=True, highlight=False)
+    groups = list(RECORDED) if only is None else [g.strip() for g in only.split(",")]
+    unknown = [group for group in groups if group not in RECORDED]
+    if unknown:
+        raise CliError(f"--only {unknown[0]!r}: some of {', '.join(RECORDED)}", USAGE)
+    recorded = {group: RECORDED[group] for group in groups}
+    with own_lab(kind) as say:
         try:
-            with interruptible():
-                record(
-                    kind,
-                    out,
-                    bootstrap=bootstrap,
-                    recorded={group: RECORDED[group] for group in groups},
-                    say=lambda text: say.print(
-                        f"{time.strftime('%H:%M:%S')}  {text}", markup=False
-                    ),
-                )
+            record(kind, out, bootstrap=bootstrap, recorded=recorded, say=say)
         except FileExistsError as error:
             raise CliError(str(error), USAGE) from error
-        except (BrokerError, NotReadyError, TimeoutError) as error:
-            raise CliError(str(error)) from error
 
 
 def score(

@@ -1,14 +1,13 @@
 """`lab suite`: every fault of a kind of lab against the verdict it must get."""
 
 import json
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ops.cli import options
-from ops.cli.errors import FOUND, CliError
-from ops.cli.lab_errors import plain_errors
+from ops.cli.errors import FOUND
+from ops.cli.lab_errors import own_lab
 
 if TYPE_CHECKING:
     from ops.lab.suite.suite import SuiteResult
@@ -31,31 +30,10 @@ def suite(
 
     Example: skeletonhunter lab suite --kind netns
     """
-    with plain_errors():
-        from rich.console import Console
-
-        from ops.broker.errors import BrokerError
-        from ops.lab.kind import lab_kind
+    with own_lab(kind) as say:
         from ops.lab.suite.suite import run_suite
-        from ops.running.pipeline import NotReadyError
-        from schemas.process.signals import interruptible
 
-        lacking = lab_kind(kind).missing()
-        if lacking is not None:
-            raise CliError(f"no {kind} lab here: {lacking}")
-        say = Console(stderr=True, highlight=False)
-        try:
-            with interruptible():
-                result = run_suite(
-                    kind,
-                    runs=runs,
-                    bootstrap=bootstrap,
-                    say=lambda text: say.print(
-                        f"{time.strftime('%H:%M:%S')}  {text}", markup=False
-                    ),
-                )
-        except (BrokerError, NotReadyError, TimeoutError) as error:
-            raise CliError(str(error)) from error
+        result = run_suite(kind, runs=runs, bootstrap=bootstrap, say=say)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2))
     else:
