@@ -37,7 +37,9 @@ from streams.detectors.base import (
     WindowDetector,
 )
 from streams.detectors.late_answers import Side
+from streams.detectors.lookback import LookBack
 from streams.detectors.recent import RecentProbes
+from streams.detectors.rises import RiseDetector
 
 # Windows that detectors observe at a time: their intermediate arrays stay in the caches.
 AT_ONCE: Final = 8_192
@@ -76,8 +78,13 @@ class Detection:
             for detector in detectors
             if issubclass(detector, ProbeDetector)
         ]
+        self._lookback = LookBack(config)
         self._of_windows = [
-            detector(config) for detector in detectors if issubclass(detector, WindowDetector)
+            detector(config, self._lookback)
+            if issubclass(detector, RiseDetector)
+            else detector(config)
+            for detector in detectors
+            if issubclass(detector, WindowDetector)
         ]
         self._histories = {
             detector: BackgroundHistory(detector, config.window_ns)
@@ -119,12 +126,13 @@ class Detection:
 
     def observe_windows(self, index: int, windows: WindowBatch) -> list[Anomaly]:
         """Return what the closed windows of one index decide, in their order."""
-        return [
-            self._record(detector, decision)
-            for batch in closed_features(index, windows, self._flows, AT_ONCE)
-            for detector in self._of_windows
-            for decision in (self._histories.get(detector) or detector).observe_windows(batch)
-        ]
+        records = []
+        for batch in closed_features(index, windows, self._flows, AT_ONCE):
+            self._lookback.insert(batch)
+            for detector in self._of_windows:
+                observer = self._histories.get(detector) or detector
+                records += [self._record(detector, d) for d in observer.observe_windows(batch)]
+        return records
 
     def observe_closed(self, moved: Moved) -> list[Anomaly]:
         """Return what is decided as windows of some agents have closed."""
@@ -142,6 +150,7 @@ class Detection:
 
     def forget_old(self) -> None:
         """Forget what detectors of windows need no more."""
+        self._lookback.forget(self._first_open)
         for detector in self._of_windows:
             history = self._histories.get(detector)
             if history is None or history.settled:
@@ -215,8 +224,10 @@ class Detection:
         for part in parts:
             flows = flows or PublishedFlows(part.keys)
             for windows in published_features(part, flows, self._config.window_ns):
+                self._lookback.insert_published(windows, self._first_open)
                 for window_detector in restored:
                     window_detector.restore_windows(windows)
+        self._lookback.forget(self._first_open)
         for window_detector in restored:
             window_detector.end_restore(self._first_open)
 

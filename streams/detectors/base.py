@@ -408,6 +408,13 @@ class WindowDetector(Detector):
         del first_open
 
 
+def windows_ago(windows: FeatureBatch, first_open: FirstOpen) -> Int64s:
+    """Return how many windows before the first open one of its agent each lies."""
+    agents = [windows.key(place)[0] for place in range(len(windows))]
+    opens = {agent: first_open(agent) for agent in set(agents)}
+    return np.array([opens[agent] for agent in agents], np.int64) - windows.index
+
+
 def key_of(record: Anomaly) -> FlowKey:
     """Return the 5-tuple of a record."""
     return record.agent_id, record.src, record.dst, record.flow

@@ -4,7 +4,7 @@ Medians and robust deviations over look-back windows, and natural logarithms.
 """
 
 from math import log
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,33 @@ NORMAL_MAD: Final = 1.4826
 # Most windows of a look-back.
 MAX_WINDOWS: Final = 64
 Features = NDArray[np.int32] | Int64s
+
+
+class LookBackArrays(NamedTuple):
+    """Kept windows by row and place in the ring buffer.
+
+    Attributes
+    ----------
+    features : (all rows, windows, features) int32
+        Features, ns.
+    cycle : (all rows, windows) int32
+        The window at place p of cycle c is c * windows + p.
+    marks : (all rows, windows) uint8
+        Bits of the detectors that leave it out.
+    """
+
+    features: NDArray[np.int32]
+    cycle: NDArray[np.int32]
+    marks: NDArray[np.uint8]
+
+
+class Compared(NamedTuple):
+    """Windows from `oldest` to `newest` without a mark, at least so many."""
+
+    oldest: int
+    newest: int
+    mark: int
+    least: int
 
 
 def levels(features: Features, rows: Int64s, valid: Bools, column: int) -> tuple[Floats, Floats]:
@@ -55,6 +82,37 @@ def levels(features: Features, rows: Int64s, valid: Bools, column: int) -> tuple
     deviations = np.empty(len(rows))
     _levels(features, rows, valid, column, np.empty(MAX_WINDOWS), medians, deviations)
     return medians, deviations
+
+
+def medians_at_most(
+    lookback: LookBackArrays, rows: Int64s, column: int, most_ns: Int64s, compared: Compared
+) -> Int64s:
+    """Return which rows have enough look-back windows whose median may be at most a bound.
+
+    The lower of the two middle values is at most the bound, if the median is: half of the windows
+    are counted, and nothing is sorted.
+
+    Parameters
+    ----------
+    lookback
+        Columns of `streams.detectors.lookback.LookBack`.
+    rows : (n,) int64
+        Rows to look at; negative: never.
+    column
+        Place of the feature.
+    most_ns : (n,) int64
+        The bounds.
+    compared
+        Which windows count.
+
+    Returns
+    -------
+    (m,) int64
+        Places among `rows`, ascending.
+    """
+    found = np.empty(len(rows), np.int64)
+    count = _medians_at_most(*lookback, rows, column, most_ns, *compared, found)
+    return found[:count]
 
 
 def logarithms(values: Int64s) -> Floats:
@@ -113,6 +171,39 @@ def _levels(
                     _insert(ordered, inserted, abs(value - median))
                     inserted += 1
             deviations[number] = NORMAL_MAD * _median(ordered, count)
+
+
+@compiled
+def _medians_at_most(
+    features: NDArray[np.int32],
+    cycle: NDArray[np.int32],
+    marks: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    column: int,
+    most_ns: NDArray[np.int64],
+    oldest: int,
+    newest: int,
+    mark: int,
+    least: int,
+    found: NDArray[np.int64],
+) -> int:
+    """Write the places; return how many."""
+    written = 0
+    length = cycle.shape[1]
+    for number in range(len(rows)):
+        row = rows[number]
+        if row < 0:
+            continue
+        count = below = 0
+        for place in range(length):
+            window = np.int64(cycle[row, place]) * length + place
+            if oldest <= window <= newest and not marks[row, place] & mark:
+                count += 1
+                below += features[row, place, column] <= most_ns[number]
+        if count >= least and 2 * below >= count:
+            found[written] = number
+            written += 1
+    return written
 
 
 @compiled

@@ -16,7 +16,7 @@ windows.
 Rises that are large enough for an alarm of the 5-tuple are reported as well, as soon as that alarm
 is possible: the report then says that it is no queue that made the alarm.
 
-Look-back, end of an anomaly and restart are those of `LatencyDetector`.
+Look-back, end of an anomaly and restart are as in `streams.detectors.rises`.
 """
 
 from typing import ClassVar, Final
@@ -26,9 +26,8 @@ import numpy as np
 from schemas.enums import AnomalyKind
 from streams.config import DetectionConfig
 from streams.detectors.base import P25, P50, P75, FalseAlarmRate, FeatureBatch
-from streams.detectors.latency import LatencyDetector, Verdicts
 from streams.detectors.levels import levels
-from streams.detectors.lof import MIN_HISTORY
+from streams.detectors.rises import RiseDetector, Suspicion
 
 # Rise in robust standard deviations of the look-back's windows, and the least number of these. Of
 # windows with normally distributed medians, 1 % rise so far above seven others, 0.2 % above ten.
@@ -42,12 +41,10 @@ LEVEL_SHARE: Final = 0.6
 EFFECT_SHARE: Final = 0.2
 
 
-class WeakLatencyDetector(LatencyDetector):
-    """Reports windows whose lower half has risen by more than chance."""
+class WeakLatencyDetector(RiseDetector):
+    """Suspects windows whose lower half has risen by more than chance."""
 
     column: ClassVar = P50
-    # The quartiles, which are compared.
-    kept: ClassVar = P75 + 1
     kind: ClassVar = AnomalyKind.WEAK_LATENCY
     name: ClassVar = "weak_latency"
     reference: ClassVar = "Rousseeuw and Croux, Alternatives to the median absolute deviation, 1993"
@@ -58,9 +55,16 @@ class WeakLatencyDetector(LatencyDetector):
         del config
         return FalseAlarmRate(STATED_RATE, "window of a 5-tuple")
 
-    def _judge(self, windows: FeatureBatch) -> Verdicts:
+    def judge(self, windows: FeatureBatch) -> Suspicion:
+        """Compare all three quartiles."""
+        least_ns = self.least_ns[windows.transports]
+        places = self.lookback.may_have_risen(
+            windows, P25, EFFECT_SHARE * least_ns, EFFECT_SHARE * self.config.effect_ratio,
+            self.mark,
+        )  # fmt: skip
+        windows, least_ns = windows.select(places), least_ns[places]
         rows = windows.rows(self.lookback.table)
-        compared = self.lookback.compared(windows.index, rows, windows.answers)
+        compared = self.lookback.compared(windows, self.mark)
         features = self.lookback.table["features"]
         usual, rise, effect = {}, {}, {}
         # Few windows say little about scatter: beside them only a rise counts that is large.
@@ -70,11 +74,11 @@ class WeakLatencyDetector(LatencyDetector):
             usual[column], scatter = levels(features, rows, compared, column)
             rise[column] = windows.features_ns[:, column] - usual[column]
             relative = self.config.effect_ratio * usual[column]
-            least = share * np.maximum(self._least_ns[windows.transports], relative)
+            least = share * np.maximum(least_ns, relative)
             effect[column] = np.maximum(least, RISE_DEVIATIONS * scatter)
-        raised = compared.sum(axis=1) >= MIN_HISTORY
-        with np.errstate(invalid="ignore"):
-            raised &= (rise[P25] >= effect[P25]) & (rise[P50] >= effect[P50])
-            raised &= rise[P25] >= LEVEL_SHARE * rise[P75]
-        never, unscored = np.zeros(len(windows), np.bool_), np.full(len(windows), np.nan)
-        return Verdicts(raised, never, unscored, usual[P50], effect[P50], usual[P50])
+        raised = (rise[P25] >= effect[P25]) & (rise[P50] >= effect[P50])
+        raised &= rise[P25] >= LEVEL_SHARE * rise[P75]
+        return Suspicion(
+            places[raised], raised[raised], usual[P50][raised], effect[P50][raised],
+            usual[P50][raised],
+        )  # fmt: skip

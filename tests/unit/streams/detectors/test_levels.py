@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from schemas.columns.arrays import Bools, Floats, Int64s
-from streams.detectors.levels import NORMAL_MAD, levels, logarithms
+from streams.detectors.levels import (
+    NORMAL_MAD,
+    Compared,
+    LookBackArrays,
+    levels,
+    logarithms,
+    medians_at_most,
+)
 
 
 def numpy_levels(
@@ -61,6 +68,37 @@ def test_levels_of_the_look_back(
             strict=True,
         ):
             assert_array_equal(found, wanted)
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    windows=st.integers(1, 22),
+    least=st.integers(1, 6),
+    largest=st.sampled_from([3, 10**7]),
+)
+def test_medians_at_most_a_bound(seed: int, windows: int, least: int, largest: int) -> None:
+    """Marked windows, those outside of the span and unknown rows do not count."""
+    rng = np.random.default_rng(seed)
+    arrays = LookBackArrays(
+        rng.integers(0, largest, (10, windows, 7), np.int32),
+        rng.integers(-1, 2, (10, windows), np.int32),
+        rng.integers(0, 4, (10, windows), np.uint8),
+    )
+    rows, most_ns = rng.integers(-1, 10, 30), rng.integers(0, largest, 30)
+    compared = Compared(0, windows + 2, 2, least)
+    found = []
+    for number, row in enumerate(rows.tolist()):
+        values = sorted(
+            int(arrays.features[row, place, 2])
+            for place in range(windows if row >= 0 else 0)
+            if 0 <= int(arrays.cycle[row, place]) * windows + place <= windows + 2
+            and int(arrays.marks[row, place]) & 2 == 0
+        )
+        enough = len(values) >= least
+        if enough and values[(len(values) - 1) // 2] <= most_ns[number]:
+            found.append(number)
+    assert medians_at_most(arrays, rows, 2, most_ns, compared).tolist() == found
 
 
 @given(values=st.lists(st.integers(-1, 2**40), max_size=40))

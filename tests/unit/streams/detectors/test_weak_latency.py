@@ -4,38 +4,35 @@ import numpy as np
 import pytest
 
 from schemas.enums import AnomalyKind, AnomalyState, Transport
-from streams.columns.quantities import NONE, OBSERVED
-from streams.columns.rounds import TRANSPORT_CODES, FlowKey
+from streams.columns.quantities import NONE
 from streams.config import DetectionConfig
-from streams.core.history import PublishedFlows
 from streams.detectors.base import Decision, FeatureBatch
 from streams.detectors.lof import MIN_HISTORY
+from streams.detectors.lookback import LookBack
 from streams.detectors.weak_latency import STATED_RATE, WeakLatencyDetector
+from tests.unit.streams.detectors.batches import batch
 
 FLOWS = 400
-KEYS: list[FlowKey] = [("agent", "a", f"b{n}", 0) for n in range(FLOWS)]
+CONFIG = DetectionConfig()
 PROBES = 30
 USUAL_NS, SCATTER_NS = 8_000.0, 400.0
 
 
-def batch(
+def of(
     index: int, rtt_ns: np.ndarray[tuple[int, int], np.dtype[np.float64]], delay_ns: int = NONE
 ) -> FeatureBatch:
     """Return one window of each 5-tuple, from round trips of shape (5-tuples, probes)."""
     rtt = np.sort(rtt_ns, axis=1)
     quartiles = [rtt[:, p * PROBES // 100] for p in (25, 50, 75)]
     rest = [rtt[:, 0], rtt.mean(axis=1), rtt.std(axis=1), rtt[:, -1]]
-    counts = np.full(len(rtt), PROBES)
-    return FeatureBatch(
-        index=index,
-        flows=PublishedFlows(KEYS),
-        numbers=np.arange(len(rtt)),
-        features_ns=np.rint(np.stack([*quartiles, *rest], axis=1)).astype(np.int64),
-        sent=counts,
-        answers=counts,
-        medians_ns=np.full((len(rtt), len(OBSERVED)), delay_ns, np.int64),
-        transports=np.full(len(rtt), TRANSPORT_CODES[Transport.RDMA_UD]),
-    )
+    features_ns = np.rint(np.stack([*quartiles, *rest], axis=1)).astype(np.int64)
+    return batch(index, features_ns, delay_ns=delay_ns, answers=PROBES, transport=Transport.RDMA_UD)
+
+
+def observe(detector: WeakLatencyDetector, windows: FeatureBatch) -> list[Decision]:
+    """Let it observe windows as the worker does."""
+    detector.lookback.insert(windows)
+    return detector.observe_windows(windows)
 
 
 def usual(rng: np.random.Generator) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -50,9 +47,9 @@ def onsets(decisions: list[Decision]) -> int:
 
 def learned(rng: np.random.Generator, windows: int = 12) -> WeakLatencyDetector:
     """Return a detector that knows what is usual."""
-    detector = WeakLatencyDetector(DetectionConfig())
+    detector = WeakLatencyDetector(CONFIG, LookBack(CONFIG))
     for index in range(windows):
-        detector.observe_windows(batch(index, usual(rng), 50_000))
+        observe(detector, of(index, usual(rng), 50_000))
     return detector
 
 
@@ -60,7 +57,7 @@ def test_chance_is_rarely_reported() -> None:
     """Not more often than stated."""
     rng = np.random.default_rng(1)
     detector = learned(rng)
-    found = sum(onsets(detector.observe_windows(batch(n, usual(rng)))) for n in range(12, 40))
+    found = sum(onsets(observe(detector, of(n, usual(rng)))) for n in range(12, 40))
     assert found <= STATED_RATE * FLOWS * 28
 
 
@@ -68,13 +65,13 @@ def test_a_small_rise_is_reported_at_once_and_ends() -> None:
     """2 µs are less than the effect that alarms on one 5-tuple."""
     rng = np.random.default_rng(2)
     detector = learned(rng)
-    assert onsets(detector.observe_windows(batch(12, usual(rng) + 2_000, 60_000))) > 0.99 * FLOWS
+    assert onsets(observe(detector, of(12, usual(rng) + 2_000, 60_000))) > 0.99 * FLOWS
     (first, *_) = detector.open_in_order()
     assert first.evidence.value == pytest.approx(USUAL_NS + 2_300, rel=0.05)
     assert first.evidence.reference == pytest.approx(USUAL_NS + 300, rel=0.05)
     assert first.evidence.host_delay_ns == 60_000
     assert first.evidence.host_delay_baseline_ns == 50_000
-    detector.observe_windows(batch(13, usual(rng)))
+    observe(detector, of(13, usual(rng)))
     assert len(detector.open) < 0.01 * FLOWS
 
 
@@ -84,8 +81,8 @@ def test_few_windows_suffice_for_a_large_rise(rise_ns: int, *, shown: bool) -> N
     rng = np.random.default_rng(5)
     detector = learned(rng, MIN_HISTORY)
     # The window just before the newest is left out of the look-back.
-    assert onsets(detector.observe_windows(batch(MIN_HISTORY, usual(rng)))) == 0
-    found = onsets(detector.observe_windows(batch(MIN_HISTORY + 1, usual(rng) + rise_ns)))
+    assert onsets(observe(detector, of(MIN_HISTORY, usual(rng)))) == 0
+    found = onsets(observe(detector, of(MIN_HISTORY + 1, usual(rng) + rise_ns)))
     assert found == FLOWS * shown
 
 
@@ -96,7 +93,7 @@ def test_what_leaves_half_of_the_probes_alone_is_not_reported(share: float) -> N
     detector = learned(rng)
     queued = rng.random((FLOWS, PROBES)) < share
     waits = queued * rng.standard_exponential((FLOWS, PROBES)) * 20_000
-    assert onsets(detector.observe_windows(batch(12, usual(rng) + waits))) < 0.2 * FLOWS
+    assert onsets(observe(detector, of(12, usual(rng) + waits))) < 0.2 * FLOWS
 
 
 @pytest.mark.parametrize(("queues", "most"), [(1, 0.01), (2, 0.05), (4, 0.2)])
@@ -105,7 +102,7 @@ def test_full_queues_are_not_reported(queues: int, most: float) -> None:
     rng = np.random.default_rng(4)
     detector = learned(rng)
     waits = 20_000 * rng.standard_gamma(queues, (FLOWS, PROBES))
-    assert onsets(detector.observe_windows(batch(12, usual(rng) + waits))) <= most * FLOWS
+    assert onsets(observe(detector, of(12, usual(rng) + waits))) <= most * FLOWS
 
 
 def test_it_is_one_of_its_kind() -> None:
