@@ -12,7 +12,7 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience soak fuzz fuzz-properties docs lock clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience soak fuzz fuzz-properties docs lock vendor clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -32,6 +32,7 @@ help:
 	@echo "make fuzz            a million mutated probe packets and lines of flow dumps, 10,000 mutated files (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
 	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings"
+	@echo "make vendor          fetch the page's JavaScript libraries anew from npm, at the versions in their list"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
 $(STAMP): requirements.lock pyproject.toml
@@ -116,6 +117,9 @@ lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra ops --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-header pyproject.toml -o requirements.lock
+
+vendor: $(STAMP)
+	$(BIN)/python -m ops.web.vendored
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -27,6 +27,7 @@ GROUPS: Final = (
     "arena",
     "import_csv",
     "doctor",
+    "web",
 )
 
 HELP: Final = """\

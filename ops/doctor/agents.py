@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from ops.doctor.snapshot import MS_PER_S, Check, Snapshot, Status, age, counted, some
+from ops.doctor.snapshot import Check, Snapshot, Status
+from ops.view.texts import MS_PER_S, age, counted, some
 from schemas.enums import AgentState, ProbingState
 from schemas.records import Heartbeat
 from schemas.units import MS_NS

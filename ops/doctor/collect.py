@@ -1,23 +1,24 @@
 """Collects a snapshot of a cluster for the checks, without disturbing its consumers."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ops.doctor.snapshot import Beat, Snapshot
+from ops.log.decoding import SeenRecord, decode
 from ops.log.entry import Entry
 from ops.log.positions import GroupPositions
 from ops.log.reading import LogReader, Place, Range, now_ms
 from ops.log.timespan import Bound
 from ops.topics.admin import TopicAdmin
 from ops.topics.plan import Create, Options, plan, wanted_topics
+from ops.view.cluster import ClusterView
 from schemas import avro
 from schemas import topics as t
-from schemas.codec import Codec, DecodeError
-from schemas.enums import AnomalyKind
+from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import Registry, RegistryError, codec_for
+from schemas.records import Heartbeat
 from schemas.topics import TOPICS, Topic
 
 # A batch waits this long for more; it counts as delay of the heartbeats in it.
@@ -55,7 +56,7 @@ class Collector:
         self._settings = settings
         self._groups = groups
         self._listen_ms = listen_ms
-        self._undecodable: Counter[str] = Counter()
+        self._live: dict[str, Beat] = {}
 
     def snapshot(self) -> Snapshot:
         """Return what was found; a broker that does not answer is a finding."""
@@ -77,7 +78,7 @@ class Collector:
         ranges = reader.partitions([self._settings.topic(name) for name in names])
         # Without its registry no value can be read; what Kafka itself tells can.
         codec = None if registry_error is not None else codec_for(self._settings)
-        found = _Found() if codec is None else self._read(reader, ranges, codec)
+        view = ClusterView() if codec is None else self._read(reader, ranges, codec)
         return Snapshot(
             now_ms=now_ms(),
             bootstrap=self._settings.bootstrap,
@@ -86,15 +87,20 @@ class Collector:
             registry_url=self._settings.registry_url,
             registry_error=registry_error,
             unregistered=unregistered,
-            heartbeats=found.state[t.HEARTBEAT.name],
-            live=found.live,
+            heartbeats={agent: seen.beat.record for agent, seen in view.agents.items()},
+            live=self._live,
             listened_ms=self._listen_ms,
-            endpoints=found.state[t.ENDPOINT.name],
-            pinglists=found.state[t.PINGLIST.name],
-            tasks=found.state[t.TASK.name],
-            skeletons=found.state[t.SKELETON_TOPIC.name],
-            rounds_ms=found.rounds_ms,
-            progress_ms=found.progress_ms,
+            endpoints=view.endpoints,
+            pinglists=view.pinglists,
+            tasks=view.tasks,
+            skeletons=view.skeletons,
+            rounds_ms=view.rounds_ms,
+            progress_ms={
+                partition: mark.event_ms
+                for partition, mark in view.progress.items()
+                # A partition that never had input is idle at no time.
+                if mark.event_ms > 0
+            },
             worker_lag=self._lag(self._groups.worker, t.PROBE_ROUND, ranges),
             localizer_lag=self._lag(self._groups.localizer, t.ANOMALY, ranges),
             dead_letters={
@@ -102,7 +108,7 @@ class Collector:
                 for name in dlqs
                 if (count := sum(r.high - r.low for _, r in self._of(ranges, name)))
             },
-            undecodable=dict(self._undecodable),
+            undecodable=dict(view.refused),
         )
 
     def _topics(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -132,8 +138,8 @@ class Collector:
         full = self._settings.topic(name)
         return [(place, r) for place, r in ranges.items() if place[0] == full]
 
-    def _read(self, reader: LogReader, ranges: Mapping[Place, Range], codec: Codec) -> "_Found":
-        found = _Found()
+    def _read(self, reader: LogReader, ranges: Mapping[Place, Range], codec: Codec) -> ClusterView:
+        view = ClusterView()
         starts: dict[Place, int] = {}
         for topic in STATE_TOPICS:
             starts |= {place: r.low for place, r in self._of(ranges, topic.name)}
@@ -145,38 +151,16 @@ class Collector:
         starts |= {p: max(r.low, r.high - back) for p, r in self._of(ranges, t.ANOMALY.name)}
         ends = {place: r.high for place, r in ranges.items()}
         for place, entry in reader.read_to(starts, ends):
-            self._take(place, entry, codec, found)
-        self._listen(reader, {place: r.high for place, r in beats.items()}, codec, found)
-        return found
+            view.apply(self._decoded(place, entry, codec))
+        self._listen(reader, {place: r.high for place, r in beats.items()}, codec, view)
+        return view
 
-    def _take(self, place: Place, entry: Entry, codec: Codec, found: "_Found") -> Any:
+    def _decoded(self, place: Place, entry: Entry, codec: Codec) -> SeenRecord:
         topic = t.BY_NAME[place[0].removeprefix(self._settings.topic_prefix)]
-        key = (entry.key or b"").decode(errors="backslashreplace")
-        if entry.value is None:
-            found.state[topic.name].pop(key, None)
-            return None
-        if topic is t.PROBE_ROUND:
-            if entry.timestamp_ms is not None:
-                found.rounds_ms[place[1]] = entry.timestamp_ms
-            return None
-        try:
-            record = codec.decode(topic, entry.value)
-        except DecodeError:
-            self._undecodable[topic.name] += 1
-            return None
-        if topic is not t.ANOMALY:
-            if getattr(record, topic.key_field) != key:
-                # Everybody refuses it; what it says must not pass for another's state.
-                self._undecodable[topic.name] += 1
-                return None
-            found.state[topic.name][key] = record
-        # A partition that never had input is idle at no time.
-        elif record.kind is AnomalyKind.PROGRESS and record.event_at > 0:
-            found.progress_ms[place[1]] = record.event_at // US_PER_MS
-        return record
+        return decode(topic, entry, codec)
 
     def _listen(
-        self, reader: LogReader, starts: Mapping[Place, int], codec: Codec, found: "_Found"
+        self, reader: LogReader, starts: Mapping[Place, int], codec: Codec, view: ClusterView
     ) -> None:
         """Note what heartbeats come in now, and how long each was on its way."""
         reader.start(starts)
@@ -184,15 +168,17 @@ class Collector:
         until_ms = now_ms() + self._listen_ms
         while (left_ms := until_ms - now_ms()) > 0:
             for place, entry in reader.batch(min(LISTEN_POLL_S, left_ms / 1_000)):
-                record = self._take(place, entry, codec, found)
+                seen = self._decoded(place, entry, codec)
+                view.apply(seen)
                 # What lay there before the first end was reached waited for us.
-                if record is None or place not in caught_up:
+                if seen.record is None or place not in caught_up:
                     continue
+                record: Heartbeat = seen.record
                 delay_ms = now_ms() - record.sent_at // US_PER_MS
-                beat = found.live.get(record.agent_id)
+                beat = self._live.get(record.agent_id)
                 known = frozenset() if beat is None else beat.incarnations
                 least_ms = delay_ms if beat is None else min(delay_ms, beat.delay_ms, key=abs)
-                found.live[record.agent_id] = Beat(
+                self._live[record.agent_id] = Beat(
                     delay_ms=least_ms, incarnations=known | {record.incarnation}
                 )
             caught_up |= reader.ended
@@ -208,15 +194,3 @@ class Collector:
             place[1]: None if at is None else max(0, places[place].high - at)
             for place, at in committed.items()
         }
-
-
-class _Found:
-    """What reading brought; filled step by step."""
-
-    def __init__(self) -> None:
-        names = (*(topic.name for topic in STATE_TOPICS), t.HEARTBEAT.name, t.ANOMALY.name)
-        self.state: dict[str, dict[str, Any]] = {name: {} for name in names}
-        self.state[t.PROBE_ROUND.name] = {}
-        self.live: dict[str, Beat] = {}
-        self.rounds_ms: dict[int, int] = {}
-        self.progress_ms: dict[int, int] = {}

@@ -3,7 +3,8 @@
 from typing import Final
 
 from localizer.facts.coverage import COVERED_SHARE, coverage_by_task, total
-from ops.doctor.snapshot import MS_PER_S, Check, Snapshot, Status, age, counted, some
+from ops.doctor.snapshot import Check, Snapshot, Status
+from ops.view.texts import MS_PER_S, age, counted, some
 
 US_PER_MS: Final = 1_000
 # Progress moves in steps of 250 ms, rounds come once a second.

@@ -1,6 +1,7 @@
 """Checks of the platform: broker, topics, schemas."""
 
-from ops.doctor.snapshot import Check, Snapshot, Status, counted, some
+from ops.doctor.snapshot import Check, Snapshot, Status
+from ops.view.texts import counted, some
 
 
 def broker(s: Snapshot) -> Check:

@@ -37,10 +37,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_what_is_read_at_run_time(wheel: zipfile.ZipFile) -> None:
-    """Schemas, lock files and the broker's log settings are package data, not only source files."""
+    """Schemas, lock files and the page are package data, not only source files."""
     names = set(wheel.namelist())
     wanted = {f"schemas/avsc/{t.name}/1.avsc" for t in TOPICS}
     wanted |= {f"ops/broker/{KAFKA}.lock", f"ops/broker/{APICURIO}.lock", "ops/broker/log4j2.json"}
+    page = ROOT / "ops" / "web" / "page"
+    wanted |= {p.relative_to(ROOT).as_posix() for p in page.rglob("*") if p.is_file()}
     assert wanted <= names
     assert not any(name.startswith("tests/") for name in names)
 

@@ -1,0 +1,190 @@
+"""Follows the topics of a running cluster: one reader for all who look."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from ops.log.decoding import decode
+from ops.log.reading import LogReader, Place, Range, now_ms
+from ops.log.timespan import Bound
+from ops.view.cluster import FOLDED, ClusterView
+from ops.web.pages.page import UnknownItemError
+from ops.web.source import Trouble
+from schemas import topics as t
+from schemas.codec import Codec
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import RegistryError, codec_for
+from schemas.topics import Topic
+
+T = TypeVar("T")
+
+# Rounds are most of all bytes, and no page shows them one by one.
+FOLLOWED: Final[tuple[Topic, ...]] = tuple(topic for topic in FOLDED if topic is not t.PROBE_ROUND)
+# How far back a topic is read that is no state. Faults: a day, or as long as one says. Windows: two
+# of 30 s, and the lateness. Heartbeats: those who are silent for longer have their registration.
+BACK_MS: Final[Mapping[Topic, int]] = {
+    t.HEARTBEAT: 900_000,
+    t.PROBE_WINDOW: 120_000,
+    t.ANOMALY: 3_600_000,
+    t.PATH_TRACE: 3_600_000,
+}
+# A record waits so long for others to be read with it.
+BATCH_S: Final = 0.05
+# Records folded before somebody who wants to look gets a turn.
+TURN: Final = 200
+RETRY_S: Final = 2.0
+# Nothing came for so long: is the broker there, and are topics that were missing?
+QUIET_MS: Final = 2_000
+
+
+class LiveSource:
+    """A view of the topics as they are.
+
+    Parameters
+    ----------
+    settings
+        Broker, prefix, registry.
+    faults_back_ms
+        How far back transitions of faults are read.
+    """
+
+    span_ms: tuple[int, int] | None = None
+
+    def __init__(self, settings: KafkaSettings, *, faults_back_ms: int) -> None:
+        self._settings = settings
+        self._back_ms = {**BACK_MS, t.FAULT_EVENT: faults_back_ms}
+        self._view = ClusterView()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._changed: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._targets: dict[Place, int] = {}
+        self.ready = False
+        self.trouble: Trouble | None = None
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Begin to read; `changed` is called, in the reader's thread, when something came."""
+        self._changed = changed
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the reader."""
+        self._stopping.set()
+        self._thread.join(timeout=5.0)
+
+    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
+        """Return what a function makes of the view and the present time."""
+        if at_ms is not None:
+            raise UnknownItemError(
+                "this page shows the cluster as it is now, not at another time",
+                "record it (`skeletonhunter record`) and open the recording: "
+                "`skeletonhunter web --recording DIR`",
+            )
+        with self._lock:
+            return use(self._view, now_ms())
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                codec = codec_for(self._settings)
+                with LogReader(self._settings) as reader:
+                    self._follow(reader, codec)
+            except (ConnectionError, RegistryError, OSError) as error:
+                self._say(str(error), "is the broker up, and --bootstrap right? It is tried again")
+                self._stopping.wait(RETRY_S)
+
+    def _say(self, what: str, todo: str) -> None:
+        known = self.trouble
+        if known is None or known.what != what:
+            since_ms = now_ms() if known is None else known.since_ms
+            self.trouble = Trouble(what=what, todo=todo, since_ms=since_ms)
+            self._changed()
+
+    def _follow(self, reader: LogReader, codec: Codec) -> None:
+        """Read until the end, or until a topic that was missing is there."""
+        there = reader.topics()
+        wanted = {self._settings.topic(topic.name): topic for topic in FOLLOWED}
+        missing = [name for name in wanted if name not in there]
+        ranges = reader.partitions([name for name in wanted if name in there])
+        starts = self._starts(reader, ranges, wanted)
+        self._targets = {place: r.high for place, r in ranges.items() if starts[place] < r.high}
+        reader.start(starts)
+        if missing:
+            self._say(
+                f"no topic {', '.join(missing)} on {self._settings.bootstrap}",
+                "run `skeletonhunter topics apply`; what they hold is missing on the pages",
+            )
+        else:
+            self._well()
+        quiet_ms = now_ms()
+        while not self._stopping.is_set():
+            entries = reader.batch(BATCH_S)
+            for first in range(0, len(entries), TURN):
+                turn = entries[first : first + TURN]
+                seen = [(place, decode(wanted[place[0]], entry, codec)) for place, entry in turn]
+                with self._lock:
+                    for _, record in seen:
+                        self._view.apply(record)
+            self._note_targets(reader)
+            if entries:
+                quiet_ms = now_ms()
+                self._changed()
+                if not missing:
+                    self._well()
+            if missing or now_ms() - quiet_ms > QUIET_MS:
+                # Raises if the broker is away.
+                there = reader.topics()
+                quiet_ms = now_ms()
+                if missing and any(name in there for name in missing):
+                    return
+                if not missing:
+                    self._well()
+
+    def _well(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            self._changed()
+
+    def _starts(
+        self, reader: LogReader, ranges: Mapping[Place, Range], wanted: Mapping[str, Topic]
+    ) -> dict[Place, int]:
+        """Return where to read on; where nothing was read yet, as far back as the topic needs."""
+        known = dict(self._view.positions)
+        gone = [
+            place
+            for place, r in ranges.items()
+            if known.get((wanted[place[0]].name, place[1]), 0) > r.high
+        ]
+        if gone:
+            # The topics were made anew: what was known is of others.
+            with self._lock:
+                self._view = ClusterView()
+            known = {}
+        starts: dict[Place, int] = {}
+        for name, topic in wanted.items():
+            own = {place: r for place, r in ranges.items() if place[0] == name}
+            back_ms = self._back_ms.get(topic)
+            at = "beginning" if back_ms is None else "time"
+            bound = Bound(at, now_ms() - (back_ms or 0))  # type: ignore[arg-type]
+            first = reader.offsets_at(own, bound)
+            starts |= {
+                place: max(r.low, known.get((topic.name, place[1]), first[place]))
+                for place, r in own.items()
+            }
+        return starts
+
+    def _note_targets(self, reader: LogReader) -> None:
+        """Note whether all that was there at the start has been read."""
+        if self.ready or not self._targets:
+            if not self._targets and not self.ready:
+                self.ready = True
+                self._changed()
+            return
+        ended = reader.ended
+        positions = self._view.positions
+        prefix = len(self._settings.topic_prefix)
+        self._targets = {
+            place: high
+            for place, high in self._targets.items()
+            if place not in ended and positions.get((place[0][prefix:], place[1]), 0) < high
+        }

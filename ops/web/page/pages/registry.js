@@ -1,0 +1,4 @@
+// All pages, in the order of the links on top: a further one is a module here and a line below.
+import { now } from "./now.js";
+
+export const PAGES = [now];

@@ -1,0 +1,8 @@
+"""All pages, by name: a further one is a module here, a line below, and its view in the page."""
+
+from typing import Final
+
+from ops.web.pages.now import NOW
+from ops.web.pages.page import Page
+
+PAGES: Final[dict[str, Page]] = {page.name: page for page in (NOW,)}

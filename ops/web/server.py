@@ -1,0 +1,187 @@
+"""The web server: pages as documents, their streams, and the files of the page itself."""
+
+import asyncio
+import contextlib
+import html
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ops.web.hub import Hub
+from ops.web.pages.page import UnknownItemError
+from ops.web.pages.registry import PAGES
+from ops.web.security import COOKIE, Access, Guard, content_security_policy
+from ops.web.source import Source
+
+FILES: Final = Path(__file__).parent / "page"
+# A proxy or browser that gave up is noticed after so long.
+PING_S: Final = 15
+# A browser whose stream ended comes back after so long.
+RETRY_MS: Final = 1_000
+MAX_FORM_BYTES: Final = 4_096
+# Not parameters of a page.
+RESERVED: Final = frozenset({"at", "after"})
+
+
+def build(source: Source, access: Access) -> Starlette:
+    """Return the application; it begins to send when it starts, and ends with the server."""
+    index = (FILES / "index.html").read_text(encoding="utf-8")
+    hub = Hub(source)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        running = asyncio.create_task(hub.run())
+        source.start(hub.notify)
+        try:
+            yield
+        finally:
+            running.cancel()
+            source.stop()
+
+    handlers = _Handlers(hub, source, access, index)
+    app = Starlette(
+        routes=[
+            Route("/healthz", handlers.alive),
+            Route("/readyz", handlers.ready),
+            Route("/login", handlers.login, methods=["POST"]),
+            Route("/refused/host", handlers.refuse_host, methods=["GET", "POST"]),
+            Route("/refused/token", handlers.refuse_token, methods=["GET", "POST"]),
+            Route("/api/source", handlers.about),
+            Route("/api/pages/{name}", handlers.document),
+            Route("/api/stream/{name}", handlers.stream),
+            Mount("/static", StaticFiles(directory=FILES)),
+            Route("/{path:path}", handlers.index),
+        ],
+        lifespan=lifespan,
+    )
+    app.add_middleware(Guard, access=access, policy=content_security_policy(index))
+    return app
+
+
+class _Handlers:
+    """What answers requests."""
+
+    def __init__(self, hub: Hub, source: Source, access: Access, index: str) -> None:
+        self._hub = hub
+        self._source = source
+        self._access = access
+        self._index = index
+
+    async def index(self, _request: Request) -> Response:
+        return HTMLResponse(self._index)
+
+    async def alive(self, _request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def ready(self, _request: Request) -> Response:
+        if self._source.ready:
+            return PlainTextResponse("ready\n")
+        trouble = self._source.trouble
+        why = "still reading what is there" if trouble is None else trouble.what
+        return PlainTextResponse(f"not ready: {why}\n", status_code=503)
+
+    async def about(self, _request: Request) -> Response:
+        span = self._source.span_ms
+        return JSONResponse({"live": span is None, "span_ms": span, "pages": list(PAGES)})
+
+    async def document(self, request: Request) -> Response:
+        page = PAGES.get(request.path_params["name"])
+        if page is None:
+            return _error(404, f"no page {request.path_params['name']!r}", "see the links on top")
+        try:
+            at_ms = _time(request.query_params.get("at"))
+            return JSONResponse(self._hub.document(page, _params(request), at_ms))
+        except UnknownItemError as error:
+            return _error(404, str(error), error.todo)
+
+    async def stream(self, request: Request) -> Response:
+        page = PAGES.get(request.path_params["name"])
+        if page is None:
+            return _error(404, f"no page {request.path_params['name']!r}", "see the links on top")
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        events = self._hub.stream(page, _params(request), after)
+
+        async def sent() -> AsyncIterator[ServerSentEvent]:
+            yield ServerSentEvent(retry=RETRY_MS, comment="skeletonhunter")
+            async for event in events:
+                yield ServerSentEvent(data=event.data, event=event.event, id=event.id)
+
+        return EventSourceResponse(sent(), ping=PING_S)
+
+    async def login(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_FORM_BYTES:
+                return _login_form("This is no token.", 413)
+        given = parse_qs(body.decode(errors="replace")).get("token", [""])[0]
+        if not self._access.knows(given):
+            return _login_form(
+                "This is not the token. It is in the file that --token-file names.", 401
+            )
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            COOKIE, self._access.cookie, httponly=True, samesite="strict", secure=self._access.tls
+        )
+        return answer
+
+    async def refuse_host(self, request: Request) -> Response:
+        return _error(
+            421,
+            f"this page is not served under the name {request.headers.get('host', '')!r}",
+            "use the address that `skeletonhunter web` printed",
+        )
+
+    async def refuse_token(self, request: Request) -> Response:
+        wants_page = "text/html" in request.headers.get("accept", "")
+        if wants_page:
+            return _login_form("This page is for those who know its token.", 401)
+        return _error(
+            401, "no token, or a wrong one", "open the page in a browser, or send it as a Bearer"
+        )
+
+
+def _params(request: Request) -> dict[str, str]:
+    return {key: value for key, value in request.query_params.items() if key not in RESERVED}
+
+
+def _time(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise UnknownItemError(
+            f"at={text!r} is no time", "give milliseconds since the epoch"
+        ) from None
+
+
+def _error(status: int, what: str, todo: str) -> Response:
+    return JSONResponse({"what": what, "todo": todo}, status_code=status)
+
+
+def _login_form(why: str, status: int) -> Response:
+    return HTMLResponse(
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        '<meta name=viewport content="width=device-width,initial-scale=1">'
+        "<title>SkeletonHunter: token</title><link rel=stylesheet href=/static/style.css>"
+        f"<main class=login><h1>SkeletonHunter</h1><p>{html.escape(why)}</p>"
+        "<form method=post action=/login><label>Token "
+        "<input name=token type=password autocomplete=current-password required autofocus></label> "
+        "<button>Open</button></form></main></html>",
+        status_code=status,
+    )

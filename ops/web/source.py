@@ -1,0 +1,65 @@
+"""Where the pages' content comes from: live topics or a recording."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ops.view.cluster import ClusterView
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What is wrong with the source, since when, and what to do; the page shows it on top.
+
+    `since_ms` is milliseconds since the epoch.
+    """
+
+    what: str
+    todo: str
+    since_ms: int
+
+
+class Source(Protocol):
+    """A view that others may look at while records are folded into it."""
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Begin; `changed` is called, from any thread, when something came."""
+        ...
+
+    def stop(self) -> None:
+        """End."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that was there at the start has been read."""
+        ...
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong now; None: nothing."""
+        ...
+
+    @property
+    def span_ms(self) -> tuple[int, int] | None:
+        """First and last time of a recording; None: the source is live."""
+        ...
+
+    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
+        """Return what a function makes of the view and the time.
+
+        Parameters
+        ----------
+        use
+            Called with the view and the time in milliseconds; must not keep the view.
+        at_ms
+            As it was at that time; None: now, or at the end of a recording.
+
+        Raises
+        ------
+        UnknownItemError
+            If the time is outside what the source holds.
+        """
+        ...
