@@ -31,7 +31,7 @@ help:
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
 	@echo "make fuzz            a million mutated probe packets and lines of flow dumps, 10,000 mutated files (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
-	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings"
+	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings, metrics"
 	@echo "make vendor          fetch the page's JavaScript libraries anew from npm, at the versions in their list"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 

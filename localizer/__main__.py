@@ -9,8 +9,10 @@ from localizer.config import SECTION, LocalizerConfig, build_config
 from localizer.edge.service import Service
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
+from schemas.metrics.exposition import exposed
+from schemas.metrics.settings import add_option, read_listen
 from schemas.process import memory
-from schemas.process.command import Command
+from schemas.process.command import Command, Flags, Table
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
@@ -36,19 +38,26 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry, or tak
 )
 
 
-def _start(settings: KafkaSettings, config: LocalizerConfig) -> int:
+def _build(flags: Flags, table: Table) -> tuple[LocalizerConfig, str]:
+    return build_config(flags, table), read_listen(flags)
+
+
+def _start(settings: KafkaSettings, built: tuple[LocalizerConfig, str]) -> int:
+    config, listen = built
     memory.use_one_arena()
     memory.allocate_by_page()
     service = Service(settings, codec_for(settings), config)
     call_on_stop(service.stop)
-    EventLog(SECTION).info("localizer.started", cluster=settings.cluster, **asdict(config))
-    service.run()
+    log = EventLog(SECTION)
+    log.info("localizer.started", cluster=settings.cluster, **asdict(config))
+    with exposed(listen, SECTION, service.exposed.families, log):
+        service.run()
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, build_config, _start)
+    return COMMAND.run(arguments, _build, _start, add_option(COMMAND.parser()))
 
 
 if __name__ == "__main__":

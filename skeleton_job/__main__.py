@@ -7,8 +7,10 @@ from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
+from schemas.metrics.exposition import exposed
+from schemas.metrics.settings import add_option, read_listen
 from schemas.process import memory
-from schemas.process.command import Command
+from schemas.process.command import Command, Flags, Table
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
@@ -16,6 +18,7 @@ from schemas.units import SECOND_NS
 from schemas.version import VERSION
 from skeleton_job.config import SECTION, SkeletonConfig, build_config
 from skeleton_job.core import SkeletonCore
+from skeleton_job.edge.exposed import Exposed
 from skeleton_job.edge.service import Service
 from skeleton_job.series.columns import warm_kernel
 
@@ -41,7 +44,12 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 )
 
 
-def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
+def _build(flags: Flags, table: Table) -> tuple[SkeletonConfig, str]:
+    return build_config(flags, table), read_listen(flags)
+
+
+def _start(settings: KafkaSettings, built: tuple[SkeletonConfig, str]) -> int:
+    config, listen = built
     memory.allocate_by_page()
     codec = codec_for(settings)
     core = SkeletonCore(
@@ -53,14 +61,16 @@ def _start(settings: KafkaSettings, config: SkeletonConfig) -> int:
     call_on_stop(service.stop)
     # Seconds after an installation; not while Kafka waits.
     warm_kernel()
-    EventLog(SECTION).info("skeleton.started", cluster=settings.cluster, **asdict(config))
-    service.run()
+    log = EventLog(SECTION)
+    log.info("skeleton.started", cluster=settings.cluster, **asdict(config))
+    with exposed(listen, SECTION, Exposed(service).families, log):
+        service.run()
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, build_config, _start)
+    return COMMAND.run(arguments, _build, _start, add_option(COMMAND.parser()))
 
 
 if __name__ == "__main__":

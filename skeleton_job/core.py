@@ -28,7 +28,7 @@ from skeleton_job.series.columns import CounterColumns
 from skeleton_job.series.counters import CounterStore
 from skeleton_job.tasks.inference import DueInference, InferenceConfig, InferenceInput
 from skeleton_job.tasks.roster import DEFAULT_LIMITS, Limits, Roster
-from skeleton_job.tasks.skeletons import CurrentSkeleton, to_record
+from skeleton_job.tasks.skeletons import CurrentSkeleton, holds_skeleton, to_record
 
 # How long ended jobs, and the list versions of departed agents, are remembered.
 KEEP_DEPARTED_NS: Final = 300 * SECOND_NS
@@ -98,6 +98,15 @@ class SkeletonCore:
     def count(self) -> int:
         """How many things are held of which there may be thousands."""
         return len(self._roster) + self._store.series + len(self._published)
+
+    def running_tasks(self) -> dict[str, bool]:
+        """Return the tasks that have not ended, and whether there is a skeleton of them."""
+        found = {
+            task_id: current.skeleton is not None and holds_skeleton(current.skeleton)
+            for task_id, current in self._skeletons.items()
+        }
+        tasks = self._roster.tasks
+        return {t: found.get(t, False) for t, task in tasks.items() if task.ended_at is None}
 
     def apply_task(self, task_id: str, task: Task | None) -> None:
         """Apply a task.v1 record, or its tombstone."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
-from schemas.process.command import Command
+from schemas.metrics.settings import add_option, read_listen
+from schemas.process.command import Command, Flags, Table
 from schemas.process.settings import settings_of
 from streams.config import SECTION, WorkerConfig, build_config
 
@@ -32,18 +33,22 @@ exit codes: 0 stopped, 1 failed, 2 wrong settings, 3 no broker, topics or regist
 )
 
 
-def _start(settings: KafkaSettings, config: WorkerConfig) -> int:
+def _build(flags: Flags, table: Table) -> tuple[WorkerConfig, str]:
+    return build_config(flags, table), read_listen(flags)
+
+
+def _start(settings: KafkaSettings, built: tuple[WorkerConfig, str]) -> int:
     for name in LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     # Faust takes a second to import; `--help` and wrong settings need not wait.
     from streams.worker import run_worker  # noqa: PLC0415
 
-    return run_worker(settings, config)
+    return run_worker(settings, *built)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; return the exit code."""
-    return COMMAND.run(arguments, build_config, _start)
+    return COMMAND.run(arguments, _build, _start, add_option(COMMAND.parser()))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from schemas.kafka.clients import partitions_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.registry import codec_for
+from schemas.metrics.exposition import exposed
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
@@ -20,6 +21,7 @@ from streams.core.metrics import Metrics
 from streams.edge.consumer import RoundConsumer
 from streams.edge.earlier import Background
 from streams.edge.engine import PROCESS, Engine
+from streams.edge.exposed import Exposed
 from streams.edge.publisher import Publisher
 from streams.edge.session import Restorer
 from streams.edge.source import Source
@@ -49,8 +51,24 @@ def check_topics(admin: AdminClient, settings: KafkaSettings) -> None:
         )
 
 
-def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
+def _run(worker: faust.Worker) -> int:
+    """Run Faust until it ends; return the exit code."""
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except Exception:  # noqa: BLE001 - logged where it happened
+        return FAILED_EXIT_CODE
+    return 0
+
+
+def run_worker(settings: KafkaSettings, config: WorkerConfig, metrics_listen: str = "") -> int:
     """Run a worker until SIGTERM or SIGINT; return the exit code.
+
+    Parameters
+    ----------
+    metrics_listen
+        Where it exposes its metrics; "": nowhere.
 
     Raises
     ------
@@ -97,13 +115,8 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig) -> int:
     )  # fmt: skip
     # It writes control characters to a terminal that is not there.
     worker.spinner = None
-    code = 0
-    try:
-        worker.execute_from_commandline()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0
-    except Exception:  # noqa: BLE001 - logged where it happened
-        code = FAILED_EXIT_CODE
+    with exposed(metrics_listen, PROCESS, Exposed(metrics, engine).families, log):
+        code = _run(worker)
     source.shut_down()
     background.shut_down()
     forget_group(admin, group)

@@ -16,11 +16,20 @@ from arena.world.hosts import Hosts, HostTrouble
 from arena.world.latency import RoundTrips
 from arena.world.topology import agent_id, endpoint_id, host_id
 from schemas.columns.arrays import Bools, Int64s
+from schemas.enums import ProbeStatus
 from schemas.units import MS_NS, SECOND_NS, US_NS
-from streams.columns.rounds import MISSING, FlowKey, RoundColumns, measured
+from streams.columns.rounds import (
+    MISSING,
+    OK_CODE,
+    STATUS_CODES,
+    FlowKey,
+    RoundColumns,
+    measured,
+)
 
 # As the agents' configuration has them by default.
 LOST: Final = -1
+TIMEOUT_CODE: Final = STATUS_CODES[ProbeStatus.TIMEOUT.value]
 TRANSPORT: Final = "RDMA_UD"
 TIMEOUT_NS: Final = 500_000_000
 CONFIRM: Final = 2
@@ -274,6 +283,7 @@ class AgentRound:
             keys=keys[low:high] if flows == list(range(low, high)) else [keys[f] for f in flows],
             sent_ns=started_ns + self.offset_ns,
             ok=self.ok,
+            status=np.where(self.ok, OK_CODE, TIMEOUT_CODE),
             values=measured(
                 rtt_ns=np.where(self.ok, self.rtt_ns, MISSING),
                 prober_delay_ns=self.host_ns,

@@ -68,7 +68,6 @@ class Outbox:
         self._settings = settings
         self._codec = codec
         self._log = log
-        self.dead_letters = 0
         fixed = {"linger.ms": 0}
         transactions = {
             "transactional.id": f"{settings.topic_prefix}{PROCESS}-{settings.cluster}",
@@ -135,7 +134,6 @@ class Outbox:
 
     def dead_letter(self, error: DecodeError, message: Message) -> None:
         """Keep a record that could not be used, with its origin and the reason."""
-        self.dead_letters += 1
         letter = dead_letter_of(error, message, process=PROCESS)
         try:
             self._letters.produce(

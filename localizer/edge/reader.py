@@ -33,6 +33,7 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
+from schemas.process.lag import LogLag
 from schemas.topics import Topic
 from schemas.units import MS_NS
 
@@ -59,8 +60,9 @@ LATEST: Final[Any] = cast(Any, OffsetSpec).latest()
 class Reader:
     """Reads all partitions of the inputs and knows the next offset of each."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, lag: LogLag) -> None:
         self._settings = settings
+        self._lag = lag
         self._group = f"{settings.topic_prefix}localizer-{settings.cluster}"
         self._names: dict[str, Topic] = {
             settings.topic(t.name): t for t in (*STATE_INPUTS, *LOG_INPUTS)
@@ -134,17 +136,25 @@ class Reader:
         BrokerError
             On an error that does not pass.
         """
-        good = []
+        good: list[Message] = []
+        newest: dict[Place, Message] = {}
+        self._lag.note_poll()
         for message in reported_once(cimpl, self._consumer.consume(BATCH, POLL_S)):
             error = message.error()
             place = (str(message.topic()), int(message.partition() or 0))
             if error is None or step_over(cimpl, self._consumer, self._settings, message):
                 good.append(message)
+                newest[place] = message
                 self.read[place] = int(message.offset() or 0) + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 self.read[place] = max(self.read.get(place, 0), int(message.offset() or 0))
+                newest.pop(place, None)
+                self._lag.note_end(self._names[place[0]].name, place[1])
             elif error.fatal():
                 raise BrokerError(f"Kafka: {error.str()}")
+        for (topic, partition), message in newest.items():
+            arrived_ms = int(message.timestamp()[1])
+            self._lag.note_record(self._names[topic].name, partition, arrived_ms)
         return good
 
     def ends(self) -> dict[Place, int] | None:

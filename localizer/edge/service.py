@@ -9,10 +9,11 @@ from confluent_kafka import KafkaException, Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
+from localizer.edge.counts import Counts
+from localizer.edge.exposed import Exposed
 from localizer.edge.history import published
 from localizer.edge.outbox import PROCESS, Outbox
-from localizer.edge.reader import Reader
-from localizer.facts.coverage import COVERED_SHARE, total
+from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
 from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.bounds import arrival_of
@@ -24,7 +25,7 @@ from schemas.process import memory
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.process.refusals import RefusalLog
-from schemas.records import FaultEvent
+from schemas.records import FaultEvent, Heartbeat
 from schemas.topics import Topic
 from schemas.units import MS_NS, SECOND_NS
 
@@ -52,10 +53,12 @@ class Service:
         self._codec = codec
         self._config = config
         self._log = EventLog(PROCESS)
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts(
+            (topic.name for topic in (*STATE_INPUTS, *LOG_INPUTS)), config.max_agents
+        )
+        self.exposed = Exposed(self._counts)
         self._merge = Merge()
         self._barrier: Barrier | None = None
-        self._decided_ns: int | None = None
         self._stopping = False
         self._ready = False
         self._refusals = RefusalLog(self._log)
@@ -76,7 +79,7 @@ class Service:
             When this process cannot go on, but another one might.
         """
         memory.collect_on_demand()
-        reader = Reader(self._settings)
+        reader = Reader(self._settings, self._counts.lag)
         outbox = Outbox(self._settings, self._codec, self._log)
         try:
             decided_ns = reader.assign(round(self._config.lookback_s * SECOND_NS))
@@ -90,7 +93,7 @@ class Service:
         finally:
             outbox.close()
             reader.close()
-            self._log.info("localizer.stopped", **self._counts)
+            self._log.info("localizer.stopped", **self._totals())
 
     def _core(self, decided_ns: int | None) -> Core:
         try:
@@ -99,6 +102,7 @@ class Service:
             raise BrokerError(f"{topics.FAULT_EVENT.name}: {error.args[0].str()}") from error
         if undecodable:
             self._log.error("history.undecodable", records=undecodable)
+        self._counts.restore_faults(events)
         config = self._config.core(self._settings.cluster)
         if decided_ns is None:
             return Core(config, events)
@@ -119,24 +123,24 @@ class Service:
                 self._note_ready(Barrier(0, start_ends).passed(reader.read))
             now = time.monotonic()
             self._returner.observe_count(core.count)
-            if now >= next_remember and self._decided_ns is not None:
+            if now >= next_remember and self._counts.decided_ns is not None:
                 next_remember = now + REMEMBER_S
-                reader.remember(self._decided_ns)
+                reader.remember(self._counts.decided_ns)
             if now >= next_metrics:
                 next_metrics = now + METRICS_S
                 start_ends = start_ends or reader.ends()
-                self._metrics(core, outbox)
+                self._metrics(core)
             if now - stalled_since > self._config.stall_s:
                 stalled_since = now
                 self._check_stall(reader)
-        if self._decided_ns is not None:
-            reader.remember(self._decided_ns)
+        if self._counts.decided_ns is not None:
+            reader.remember(self._counts.decided_ns)
 
     def _note_ready(self, caught_up: bool) -> None:
         if caught_up:
             self._ready = True
             memory.leave_out_present()
-            self._log.info("localizer.ready", records=self._counts["records"])
+            self._log.info("localizer.ready", records=self._counts.records.total())
 
     def _check_stall(self, reader: Reader) -> None:
         ends = reader.ends()
@@ -148,24 +152,30 @@ class Service:
     def _advance(self, reader: Reader, core: Core, outbox: Outbox) -> bool:
         """Decide what can be decided; say whether time went on."""
         watermark_ns = self._merge.watermark_ns
-        if self._barrier is None and watermark_ns is not None and watermark_ns != self._decided_ns:
+        if (
+            self._barrier is None
+            and watermark_ns is not None
+            and watermark_ns != self._counts.decided_ns
+        ):
             ends = reader.ends()
             self._barrier = None if ends is None else Barrier(watermark_ns, ends)
         barrier = self._barrier
         if barrier is None or not barrier.passed(reader.read):
             return False
         self._barrier = None
+        began_s = time.perf_counter()
         events = core.advance(barrier.watermark_ns)
+        self._counts.decisions.observe(time.perf_counter() - began_s)
         for _, together in groupby(events, key=lambda event: event.event_at):
             self._publish(list(together), outbox)
-        self._decided_ns = barrier.watermark_ns
+        self._counts.decided_ns = barrier.watermark_ns
         memory.collect_if_due()
         return True
 
     def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:
         outbox.publish(events)
         for event in events:
-            self._counts[EVENTS[event.state]] += 1
+            self._counts.note_transition(event)
             self._log.info(
                 EVENTS[event.state],
                 fault_id=event.fault_id,
@@ -177,7 +187,7 @@ class Service:
             )
 
     def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox) -> None:
-        self._counts["records"] += 1
+        self._counts.records[topic.name] += 1
         key, value = message.key(), message.value()
         raw_key = key.encode() if isinstance(key, str) else key
         raw = value.encode() if isinstance(value, str) else value
@@ -185,10 +195,13 @@ class Service:
         try:
             name, record = self._decode(topic, raw_key, raw, message)
         except DecodeError as error:
-            self._counts["dead_letters"] += 1
+            self._counts.dead_letters[topic.name] += 1
             self._log.warning("record.refused", place=str(error)[:300])
             outbox.dead_letter(error, message)
             return
+        if isinstance(record, Heartbeat):
+            self._counts.agents.observe_heartbeat(record)
+            self._counts.heard_s = message.timestamp()[1] / 1e3
         for event in self._merge.accept_record(
             topic.name,
             name,
@@ -235,17 +248,15 @@ class Service:
 
     def _log_coverage(self, core: Core) -> None:
         """Log how much of what should be probed is, and the tasks of which too little is."""
-        by_task = {t: total(agents.values()) for t, agents in core.sources.coverage().items()}
-        every = total(by_task.values())
-        low = sorted(t for t, one in by_task.items() if one.share < COVERED_SHARE)
+        found = self._counts.note_coverage(core)
         self._log.info(
             "localizer.coverage",
-            expected=every.expected,
-            probed=round(every.seen),
-            share=round(every.share, 4),
-            tasks=len(by_task),
-            tasks_below=len(low),
-            below=low[:COVERAGE_SHOWN],
+            expected=found.every.expected,
+            probed=round(found.every.seen),
+            share=round(found.every.share, 4),
+            tasks=found.tasks,
+            tasks_below=len(found.below),
+            below=found.below[:COVERAGE_SHOWN],
         )
 
     def _log_without_way(self, core: Core) -> None:
@@ -260,18 +271,29 @@ class Service:
                 reason="no flow table ever had an entry for them, and no probe got through",
             )
 
-    def _metrics(self, core: Core, outbox: Outbox) -> None:
+    def _totals(self) -> dict[str, int]:
+        """Return what the log says of records and transitions."""
+        states = Counter[str]()
+        for transition, count in self._counts.transitions.items():
+            states[EVENTS[transition.state]] += count
+        return {
+            "records": self._counts.records.total(),
+            "dead_letters": self._counts.dead_letters.total(),
+            **states,
+        }
+
+    def _metrics(self, core: Core) -> None:
         if time.monotonic() >= self._next_coverage:
             self._next_coverage = time.monotonic() + COVERAGE_S
             self._log_coverage(core)
         self._refusals.observe_counts(core.refused | {"unmarked": self._merge.refused})
         self._log_without_way(core)
-        decided_ns = self._decided_ns
+        decided_ns = self._counts.decided_ns
         behind_ms = None if decided_ns is None else (time.time_ns() - decided_ns) // MS_NS
-        self._counts["dead_letters"] = outbox.dead_letters
+        self._counts.note_status(core, self._merge.refused)
         self._log.info(
             "localizer.metrics",
-            **self._counts,
+            **self._totals(),
             behind_ms=behind_ms,
             waiting=core.pending,
             late=core.late,

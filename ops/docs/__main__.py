@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ops.docs import kinds, settings, topics
+from ops.docs import kinds, metrics, settings, topics
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "topics.md": topics.page,
     "kinds.md": kinds.page,
     "settings.md": settings.page,
+    "metrics.md": metrics.page,
 }
 
 

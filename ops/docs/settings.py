@@ -5,6 +5,7 @@ from typing import Final
 
 from localizer.config import LocalizerConfig
 from probers.config.settings import OPTIONS
+from schemas.metrics.settings import MetricsConfig
 from schemas.process.settings import Setting, settings_of
 from skeleton_job.config import SkeletonConfig
 from streams.config import WorkerConfig
@@ -16,9 +17,9 @@ INTRODUCTION: Final = """\
 
 Sources, in order of precedence: flag, environment variable, the process's table in the TOML file
 (`--config FILE` or `SKELETONHUNTER_CONFIG`), default. A setting `some_name` is the flag
-`--some-name`, and the variable `<prefix>SOME_NAME`. A process with wrong
-settings names all of them and exits with code 2. The `[kafka]` table is common to all processes and
-described in [Your own Kafka](../../README.md#your-own-kafka).
+`--some-name` (`--metrics-listen` for `[metrics] listen`), and the variable `<prefix>SOME_NAME`.
+A process with wrong settings names all of them and exits with code 2. The `[kafka]` table is
+common to all processes and described in [Your own Kafka](../../README.md#your-own-kafka).
 """
 
 # Values that depend on the machine.
@@ -32,6 +33,7 @@ def page() -> str:
         ("Stream worker", "worker", settings_of(WorkerConfig)),
         ("Skeleton job", "skeleton", settings_of(SkeletonConfig)),
         ("Localizer", "localizer", settings_of(LocalizerConfig)),
+        ("Metrics of worker, skeleton job and localizer", "metrics", settings_of(MetricsConfig)),
         ("Agent", "agent", OPTIONS),
     ):
         parts.append("\n".join(_table(title, section, settings)) + "\n")

@@ -5,6 +5,7 @@ only take turns at. What a worker gets is one job's readings, what it gives back
 """
 
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import (
@@ -31,11 +32,12 @@ ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 @dataclass(frozen=True, slots=True)
 class RunningInference:
-    """An inference that was submitted; `inputs` has no readings any more."""
+    """An inference that was submitted, at a monotonic time; `inputs` has no readings any more."""
 
     due: DueInference
     inputs: InferenceInput
     future: Future[Inference]
+    begun_s: float
 
 
 class Inferring:
@@ -80,7 +82,8 @@ class Inferring:
             # It had nothing to do: nothing is lost.
             self.begin_anew()
             future = self._pool.submit(inputs.infer)
-        self._running.append(RunningInference(due, inputs.without_readings(), future))
+        begun = RunningInference(due, inputs.without_readings(), future, time.monotonic())
+        self._running.append(begun)
 
     def finished(self, timeout_s: float = 0.0) -> Iterator[RunningInference]:
         """Yield what is finished and whose turn it is.

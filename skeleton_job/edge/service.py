@@ -47,6 +47,7 @@ from schemas.topics import (
     Topic,
 )
 from skeleton_job.core import SkeletonCore
+from skeleton_job.edge.counts import Counts
 from skeleton_job.edge.inbox import hand_over, read
 from skeleton_job.edge.inferring import Inferring, RunningInference, died
 from skeleton_job.edge.outbox import Outbox
@@ -59,6 +60,8 @@ OWN: Final = (PINGLIST, SKELETON_TOPIC)
 POLL_S: Final = 0.05
 BATCH: Final = 500
 COUNTS_EVERY_S: Final = 60.0
+# All jobs are looked at for it.
+STATUS_EVERY_S: Final = 5.0
 # What is in the making when the service is told to end has this long to end: an inference of
 # a large job takes two seconds.
 LAST_ANSWERS_S: Final = 5.0
@@ -74,6 +77,7 @@ class Service:
     look_back_ns: int
     workers: int = 1
     log: EventLog = field(default_factory=lambda: EventLog(PROCESS))
+    counts: Counts = field(default_factory=lambda: Counts(topic.name for topic in INPUTS))
     _stopping: bool = False
     _ready: bool = False
     _behind: set[tuple[str, int]] = field(default_factory=set)
@@ -120,8 +124,10 @@ class Service:
 
     def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
         next_counts_s = time.monotonic() + COUNTS_EVERY_S
+        next_status_s = 0.0
         refusals = RefusalLog(self.log)
         while not self._stopping:
+            self.counts.lag.note_poll()
             for message in reported_once(cimpl, consumer.consume(BATCH, POLL_S)):
                 self._take(consumer, message, outbox)
             if self._ready:
@@ -131,6 +137,9 @@ class Service:
             outbox.poll()
             refusals.observe_counts(self.core.refused)
             self._returner.observe_count(self.core.count)
+            if time.monotonic() >= next_status_s:
+                next_status_s = time.monotonic() + STATUS_EVERY_S
+                self.counts.note_status(self.core, outbox.not_delivered)
             if time.monotonic() >= next_counts_s:
                 next_counts_s += COUNTS_EVERY_S
                 self._log_counts(outbox)
@@ -171,12 +180,16 @@ class Service:
             self._note(message, error)
             return
         topic = self._names[str(message.topic())]
+        place = topic.name, int(message.partition() or 0)
+        self.counts.records[topic.name] += 1
+        self.counts.lag.note_record(*place, message.timestamp()[1])
         if topic in OWN and self._ready:
             return  # our own words
         try:
             name, record = read(topic, message, self.codec, cluster=self.settings.cluster)
         except DecodeError as poison:
             self.core.counts["poison"] += 1
+            self.counts.dead_letters[topic.name] += 1
             self.log.warning("skeleton.poison", error=str(poison))
             outbox.dead_letter(poison, message)
             key = message.key()
@@ -188,7 +201,9 @@ class Service:
 
     def _note(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
-            self._behind.discard((str(message.topic()), message.partition() or 0))
+            name, partition = str(message.topic()), int(message.partition() or 0)
+            self._behind.discard((name, partition))
+            self.counts.lag.note_end(self._names[name].name, partition)
             if not self._behind and not self._ready:
                 self._ready = True
                 self.log.info("skeleton.ready", bootstrap=self.settings.bootstrap)
@@ -205,6 +220,7 @@ class Service:
                 self._waiting = {due.task_id: due for due in lost} | self._waiting
                 return
             error = running.future.exception()
+            self.counts.inferences.observe(time.monotonic() - running.begun_s)
             if error is None:
                 self._apply_inference(running.inputs, running.future.result(), outbox)
             elif isinstance(error, (ValueError, ArithmeticError, LookupError)):
@@ -241,6 +257,7 @@ class Service:
     ) -> None:
         self.core.counts["inferences"] += 1
         task_id = inputs.job.task_id
+        self.counts.inferred_ns[task_id] = inputs.window_ns[1]
         self.log.info(
             "skeleton.inferred",
             task_id=task_id,
@@ -253,6 +270,7 @@ class Service:
         )
         record = self.core.apply_inference(inputs, inference)
         if record is not None:
+            self.counts.skeletons_published += 1
             self.log.info("skeleton.published", task_id=task_id, version=record.version)
             outbox.send(
                 SKELETON_TOPIC.name,
@@ -274,6 +292,7 @@ class Service:
                 timestamp_ms=now_ms,
                 failed=partial(self.core.list_failed, agent_id),
             )
+            self.counts.lists_published += 1
             self.log.info(
                 "pinglist.published",
                 agent_id=agent_id,

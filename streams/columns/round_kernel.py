@@ -16,10 +16,9 @@ from schemas.columns.compiled import compiled
 from schemas.columns.interpreter import FULL, key_end, read_fields, read_part
 from schemas.columns.plan import FieldTable, Kind, Plan, Wanted
 from schemas.columns.wire import BAD, read_block, same_bytes
-from schemas.enums import ProbeStatus
 from streams.columns.index import NONE, FlowArrays, NameArrays, find_flow, find_name
 from streams.columns.quantities import COUNT, QUANTITIES
-from streams.columns.rounds import TRANSPORT_CODES
+from streams.columns.rounds import STATUS_CODES, TRANSPORT_CODES
 
 
 class Field(IntEnum):
@@ -40,8 +39,8 @@ class Item(IntEnum):
 
     OFFSET_NS = 0
     TRANSPORT = 1
-    # 1: answered.
-    OK = 2
+    # The place of the status among `STATUS_CODES`.
+    STATUS = 2
     # The first of the quantities (`streams.columns.quantities`).
     VALUES = 3
 
@@ -62,9 +61,7 @@ ROUNDS: Final = FieldTable(
     items={
         "sent_offset_ns": Wanted(Item.OFFSET_NS),
         "transport": Wanted(Item.TRANSPORT, Kind.ENUM, TRANSPORT_CODES),
-        "status": Wanted(
-            Item.OK, Kind.ENUM, {s.value: int(s is ProbeStatus.OK) for s in ProbeStatus}
-        ),
+        "status": Wanted(Item.STATUS, Kind.ENUM, STATUS_CODES),
         **{
             quantity.field: Wanted(Item.VALUES + number, Kind.NULLABLE_LONG)
             for number, quantity in enumerate(QUANTITIES)

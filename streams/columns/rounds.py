@@ -24,6 +24,10 @@ OK: Final = ProbeStatus.OK.value
 # Columns hold the place of a transport's name.
 TRANSPORTS: Final = tuple(transport.value for transport in Transport)
 TRANSPORT_CODES: Final = {name: code for code, name in enumerate(TRANSPORTS)}
+STATUS_CODES: Final = {status.value: code for code, status in enumerate(ProbeStatus)}
+OK_CODE: Final = STATUS_CODES[OK]
+# What an answer without a round trip is counted as: it says OK, and cannot be.
+UNKNOWN_CODE: Final = STATUS_CODES[ProbeStatus.UNKNOWN.value]
 
 # Agent, source, destination, flow: what keeps state.
 FlowKey = tuple[str, str, str, int]
@@ -37,14 +41,16 @@ class InvalidRoundError(ValueError):
 class RoundColumns:
     """Results of one round, in the order sent; arrays of one length.
 
-    `ok` means answered with a round-trip time. `values`, (quantities, n), are in the order of
-    `streams.columns.quantities`: `MISSING` where not measured, the round trip also where not ok.
+    `ok` means answered with a round-trip time, `status` holds codes (`STATUS_CODES`). `values`,
+    (quantities, n), are in the order of `streams.columns.quantities`: `MISSING` where not
+    measured, the round trip also where not ok.
     `keys` holds the agent in front, so that two agents never share state.
     """
 
     keys: list[FlowKey]
     sent_ns: Int64s
     ok: Bools
+    status: Int64s
     values: Int64s
     transport: list[str]
     started_ns: int
@@ -80,7 +86,9 @@ def round_columns(datum: dict[str, Any]) -> RoundColumns:
     src = [r["src"] for r in results]
     dst = [r["dst"] for r in results]
     flow = [r["flow"] for r in results]
+    status = np.array([STATUS_CODES[r["status"]] for r in results], np.int64)
     answered = np.array([r["status"] == OK and r["rtt_ns"] is not None for r in results], np.bool_)
+    status[(status == OK_CODE) & ~answered] = UNKNOWN_CODE
     try:
         offsets = np.array([r["sent_offset_ns"] for r in results], np.int64)
         values = np.array([_column([r[q.field] for r in results]) for q in QUANTITIES])
@@ -95,6 +103,7 @@ def round_columns(datum: dict[str, Any]) -> RoundColumns:
         keys=list(zip(repeat(agent), src, dst, flow)),
         sent_ns=started_ns + offsets,
         ok=answered,
+        status=status,
         values=values,
         transport=[r["transport"] for r in results],
         started_ns=started_ns,

@@ -18,9 +18,10 @@ from schemas.columns.interpreter import NULL
 from schemas.columns.plan import Plan
 from schemas.units import SECOND_NS, US_NS
 from streams.columns.index import FlowArrays, NameArrays
+from streams.columns.outcomes import OutcomeArrays, bucket_of
 from streams.columns.quantities import COUNT, ROUND_TRIP
 from streams.columns.round_kernel import Field, Item, read_round
-from streams.columns.rounds import MAX_TIME_US, MISSING
+from streams.columns.rounds import MAX_TIME_US, MISSING, OK_CODE, UNKNOWN_CODE
 from streams.columns.slots import MOST
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from streams.core.clock import MAX_GAP_NS
@@ -55,7 +56,7 @@ _SEQ: Final = int(Field.SEQ)
 _STARTED_US: Final = int(Field.STARTED_US)
 _OFFSET_NS: Final = int(Item.OFFSET_NS)
 _TRANSPORT: Final = int(Item.TRANSPORT)
-_OK: Final = int(Item.OK)
+_STATUS: Final = int(Item.STATUS)
 _VALUES: Final = int(Item.VALUES)
 _RTT_NS: Final = _VALUES + ROUND_TRIP
 _PROBER_NS, _RESPONDER_NS = (_VALUES + quantity for _, quantity in HOST_DELAYS)
@@ -190,6 +191,7 @@ def absorb(
     notes: NoteArrays,
     seen: SeenArrays,
     agents: AgentArrays,
+    outcomes: OutcomeArrays,
 ) -> tuple[int, int]:
     """Absorb plain rounds from number `message` on; return where and why it stopped.
 
@@ -199,7 +201,7 @@ def absorb(
         As for `read_round`; `fields` of one message, `items` and `rows` of one round.
     arrivals_ns
         When the rounds arrived; negative: not known, then the time of the latest probe counts.
-    bounds, now, recent, slots, notes, seen, agents
+    bounds, now, recent, slots, notes, seen, agents, outcomes
         State of the partition, which is changed.
 
     Returns
@@ -219,7 +221,7 @@ def absorb(
             return message, NOT_PLAIN
         why = _absorb_round(
             count, arrivals_ns[message], fields, items, rows, bounds, now, recent, slots, notes,
-            seen, agents,
+            seen, agents, outcomes,
         )  # fmt: skip
         if why in (NOT_PLAIN, NO_ROOM):
             return message, why
@@ -243,6 +245,7 @@ def _absorb_round(
     notes: NoteArrays,
     seen: SeenArrays,
     agents: AgentArrays,
+    outcomes: OutcomeArrays,
 ) -> int:
     """Absorb a round, or return why not."""
     agent = fields[_AGENT, 0]
@@ -300,7 +303,7 @@ def _absorb_round(
     now[ROUNDS] += 1
     now[RESULTS] += count
     _advance(now, active_ns // SECOND_NS, recent)
-    urgent = _count(count, started_ns, active_ns, items, rows, now, recent, notes)
+    urgent = _count(count, started_ns, active_ns, items, rows, now, recent, notes, outcomes)
     _gather(count, started_ns, first, last, items, rows, bounds.window_ns, slots)
     point_ns = arrival_ns // bounds.step_ns * bounds.step_ns
     passed = point_ns > before_ns
@@ -347,7 +350,46 @@ def _advance(now: NDArray[np.int64], head_s: int, recent: RecentArrays) -> None:
 
 @inlined
 def _is_lost(items: NDArray[np.int64], place: int) -> bool:
-    return bool(items[_OK, place] != 1 or items[_RTT_NS, place] == NULL)
+    return bool(items[_STATUS, place] != OK_CODE or items[_RTT_NS, place] == NULL)
+
+
+@inlined
+def _count_losses(
+    count: int,
+    serial: int,
+    items: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    recent: RecentArrays,
+) -> int:
+    """Count probes and losses of the round by row; return all its losses."""
+    lost_probes = 0
+    for place in range(count):
+        row = rows[place]
+        lost = 1 if _is_lost(items, place) else 0
+        lost_probes += lost
+        if recent.last_round[row] != serial:
+            recent.last_round[row] = serial
+            recent.probes[row] = 1
+            recent.losses[row] = lost
+        else:
+            recent.probes[row] += 1
+            recent.losses[row] += lost
+    return lost_probes
+
+
+@inlined
+def _count_outcome(
+    items: NDArray[np.int64], place: int, lost: bool, outcomes: OutcomeArrays
+) -> None:
+    """Count a result as `streams.columns.outcomes` does, but for the number of answers."""
+    if lost:
+        status = items[_STATUS, place]
+        outcomes.statuses[UNKNOWN_CODE if status == OK_CODE else status] += 1
+        return
+    transport = items[_TRANSPORT, place]
+    rtt_ns = max(items[_RTT_NS, place], 0)
+    outcomes.round_trips[transport, bucket_of(rtt_ns)] += 1
+    outcomes.sum_ns[transport] += rtt_ns
 
 
 @compiled
@@ -360,8 +402,9 @@ def _count(
     now: NDArray[np.int64],
     recent: RecentArrays,
     notes: NoteArrays,
+    outcomes: OutcomeArrays,
 ) -> bool:
-    """Count the results in the rings; note those of 5-tuples that lose or lost a probe.
+    """Count the results in rings and outcomes; note those of 5-tuples that lose or lost a probe.
 
     Returns whether one was lost, or an answer came of a 5-tuple whose latest probe was lost. The
     first probe of a 5-tuple is a sample, unless this round or the one before it shows an outage,
@@ -369,19 +412,9 @@ def _count(
     """
     now[SERIAL] += 1
     serial = now[SERIAL]
-    lost_probes = 0
+    lost_probes = _count_losses(count, serial, items, rows, recent)
+    outcomes.statuses[OK_CODE] += count - lost_probes
     urgent = False
-    for place in range(count):
-        row = rows[place]
-        lost = 1 if _is_lost(items, place) else 0
-        lost_probes += lost
-        if recent.last_round[row] != serial:
-            recent.last_round[row] = serial
-            recent.probes[row] = 1
-            recent.losses[row] = lost
-        else:
-            recent.probes[row] += 1
-            recent.losses[row] += lost
     noted = now[NOTED]
     slot = (active_ns // SECOND_NS) % SLOTS
     for place in range(count):
@@ -390,6 +423,7 @@ def _count(
         lost_here = lost_probes > 0 and _is_lost(items, place)
         recent.transport[row] = items[_TRANSPORT, place]
         recent.sent[slot, row] += 1
+        _count_outcome(items, place, lost_here, outcomes)
         if lost_here:
             recent.lost[slot, row] += 1
         else:

@@ -16,7 +16,7 @@ from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.columns.blocks import Block, Blocks
 from streams.columns.round_kernel import ROUNDS
 from streams.core.machine import PartitionMachine
-from streams.core.metrics import Metric
+from streams.core.metrics import Metric, Tally
 from streams.core.outputs import Output
 from streams.core.partition import RefusedRoundError
 from streams.core.window_bytes import WindowBytes
@@ -105,13 +105,12 @@ class Feed:
     def warm(self, messages: Sequence[RoundMessage]) -> None:
         """Process messages of the look-back for their effect on the state only."""
         self._machine.live = False
-        counts = self._machine.counts.copy()
         try:
             for _ in self.process(messages):
                 pass
         finally:
             self._machine.live = True
-            self._machine.counts = counts
+            self._machine.tally = Tally()
 
     def process_one(self, message: M, block: Block | None = None, at: int = 0) -> Processed[M]:
         """Process a message by itself; the kernel learns what it did not know in `block`."""

@@ -210,10 +210,10 @@ class PartitionMachine(PartitionState):
         elif step.crowded:
             # A backlog comes faster than the grid is passed.
             outputs += self._close_windows(overdue=False)
-        self.counts["anomalies"] += sum(
-            isinstance(o.record, Anomaly) and o.record.kind is not AnomalyKind.PROGRESS
-            for o in outputs
-        )
+        for output in outputs:
+            record = output.record
+            if isinstance(record, Anomaly) and record.kind is not AnomalyKind.PROGRESS:
+                self.tally.add_anomaly(record)
         return outputs
 
     def _pass_grid(self, before: ClockState) -> list[Output]:

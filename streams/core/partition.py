@@ -13,11 +13,12 @@ import numpy as np
 
 from schemas.columns.arrays import Int64s
 from streams.columns.index import FlowIndex, Names
+from streams.columns.outcomes import count_outcomes
 from streams.columns.rounds import RoundColumns, round_columns
 from streams.config import DetectionConfig
 from streams.core.anchors import Anchor, Anchors, horizon_ns
 from streams.core.clock import AgentClocks, ClockState, SeenRounds, advance_clock
-from streams.core.metrics import Metric
+from streams.core.metrics import Metric, Tally
 from streams.core.windows import Windows
 from streams.detectors.base import ResultBatch
 from streams.detectors.recent import RecentProbes
@@ -80,7 +81,7 @@ class PartitionState:
         self.config = config
         self.identity = identity
         self.clock = anchor.clock
-        self.counts: Counter[str] = Counter()
+        self.tally = Tally()
         self.anchors = Anchors(horizon_ns(config), anchor)
         self.agents = AgentClocks(config, floor_ns)
         self.seen = SeenRounds(horizon_ns(config))
@@ -90,6 +91,11 @@ class PartitionState:
         seed = secrets.randbits(SEED_BITS)
         self.names = Names(seed)
         self.index = FlowIndex(seed)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What was counted by name."""
+        return self.tally.counts
 
     def forget_silent(self, before_ns: int) -> list[int]:
         """Forget the 5-tuples without results since `before_ns`; return their rows.
@@ -179,6 +185,7 @@ def _observe_results(state: PartitionState, agent: int, columns: RoundColumns) -
     state.counts["late"] += columns.count - int(timely.sum())
     before_ns: Int64s = state.recent.flows["last_ns"][rows]
     if columns.count:
+        count_outcomes(state.tally.outcomes, columns)
         state.recent.count_round(columns, rows, state.clock.active_ns)
     active_ns = np.full(columns.count, state.clock.active_ns)
     return ResultBatch(rows, columns.sent_ns, active_ns, columns.ok, before_ns)

@@ -216,6 +216,7 @@ class PlainRounds:
                 entry_ns=agents.table["entry_ns"],
                 heard_ns=agents.table["heard_ns"],
             ),
+            state.tally.outcomes,
         )
         agents.closable = bool(now[absorb.CLOSABLE])
         if now[absorb.ROUNDS]:

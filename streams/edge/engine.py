@@ -23,6 +23,7 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.process import memory
 from schemas.process.eventlog import EventLog
+from schemas.process.lag import LogLag
 from streams.core.feed import Refused, window_bytes
 from streams.core.metrics import Metrics
 from streams.core.outputs import Output, anomaly_output, progress, window_output
@@ -82,6 +83,7 @@ class Idle:
 
 
 PROCESS: Final = "worker"
+ROUNDS: Final = topics.PROBE_ROUND.name
 # Batches whose outputs may be on their way while the next one is worked on: waiting for each
 # took a quarter of a full worker's time.
 UNCONFIRMED: Final = 1
@@ -122,6 +124,8 @@ class Engine:
         self._returner = memory.Returner(time.monotonic, time.thread_time)
         # Replaced as a whole, never changed.
         self._held: dict[int, int] = {}
+        self.lag = LogLag()
+        self.open_anomalies = 0
         # Monotonic times of the last progress and of the last sign of life of the
         # thread that consumes; the watchdog reads them.
         self.moved_at = self.beat_at = time.monotonic()
@@ -130,6 +134,7 @@ class Engine:
     def beat(self) -> None:
         """Note that the consuming thread runs."""
         self.beat_at = time.monotonic()
+        self.lag.note_poll()
 
     def stop(self) -> None:
         """Let no long work go on; from any thread."""
@@ -301,7 +306,7 @@ class Engine:
             self._settle(leave=UNCONFIRMED)
             self._metrics.add("batches")
             for session in self._sessions.values():
-                self._metrics.move_from(session.machine.counts)
+                self._metrics.move_from(session.machine.tally)
             self._moved()
             self.commit_due()
 
@@ -338,17 +343,20 @@ class Engine:
         for session in gone:
             session.give_up()
             self._idle.pop(session.partition, None)
-            self._metrics.move_from(session.machine.counts)
+            self.lag.forget(ROUNDS, session.partition)
+            self._metrics.move_from(session.machine.tally)
         return gone
 
     def _drop_all(self) -> None:
         for session in self._sessions.values():
             session.give_up()
+            self.lag.forget(ROUNDS, session.partition)
         self._sessions.clear()
         self._sent.clear()
 
     def _moved(self) -> None:
         self._held = {p: s.next_offset for p, s in sorted(self._sessions.items())}
+        self.open_anomalies = sum(s.machine.open_anomalies for s in self._sessions.values())
         self.moved_at = time.monotonic()
 
     def _take(self, session: Session, messages: list[Message]) -> None:
@@ -359,6 +367,7 @@ class Engine:
             if processed.refused is not None:
                 self._refuse(processed.refused)
         session.next_offset = int(messages[-1].offset() or 0) + 1
+        self.lag.note_record(ROUNDS, session.partition, messages[-1].timestamp()[1])
 
     def _give_up_logged(self, session: Session) -> None:
         gone = session.give_up_logged()
@@ -421,6 +430,8 @@ class Engine:
         """Say that a partition is idle, when it is time."""
         progress_at = session.machine.progress_at
         at_end = 0 <= log_ends.get(session.partition, -1) <= session.next_offset
+        if at_end:
+            self.lag.note_end(ROUNDS, session.partition)
         if not self._idle[session.partition].due(progress_at, now, at_end=at_end):
             return
         mark = progress(

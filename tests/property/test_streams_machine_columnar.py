@@ -45,7 +45,8 @@ def run(
 def state(m: PartitionMachine) -> tuple[Any, ...]:
     """Return what a restart and the metrics see of a machine."""
     counts = {name: n for name, n in m.counts.items() if n and name != "rounds_alone"}
-    return m.clock, m.lookback, m.closed_ns, m.open_anomalies, counts, len(m.recent.flows)
+    told = [values.tolist() for values in m.tally.outcomes], m.tally.anomalies, m.tally.latest
+    return m.clock, m.lookback, m.closed_ns, m.open_anomalies, counts, told, len(m.recent.flows)
 
 
 def check(config: DetectionConfig, values: list[bytes], cuts: list[int]) -> PartitionMachine:

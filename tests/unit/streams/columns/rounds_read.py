@@ -14,7 +14,7 @@ from schemas.columns.wire import BAD
 from schemas.framing import SingleObjectFramer
 from streams.columns.index import FlowIndex, Names
 from streams.columns.round_kernel import ITEMS, ROUNDS, Field, Item, key_spans, read_round
-from streams.columns.rounds import TRANSPORT_CODES
+from streams.columns.rounds import STATUS_CODES, TRANSPORT_CODES
 from streams.core.feed import Feed, LogMessage, M, Processed
 
 TOPIC = ROUNDS.topic
@@ -120,6 +120,6 @@ def expected(datum: Datum) -> tuple[Any, ...]:
         for name, wanted in ROUNDS.items.items():
             item[wanted.column] = r[name]
         item[Item.TRANSPORT] = TRANSPORT_CODES[r["transport"]]
-        item[Item.OK] = int(r["status"] == "OK")
+        item[Item.STATUS] = STATUS_CODES[r["status"]]
         items.append(tuple(item))
     return (*(datum[name] for name in ROUNDS.fields), keys, items)

@@ -12,8 +12,9 @@ import pytest
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
+from streams.columns.rounds import OK_CODE
 from streams.config import WorkerConfig
-from streams.core.metrics import NAMES, Metrics
+from streams.core.metrics import NAMES, Metrics, Tally
 from streams.edge.engine import Batch
 from streams.edge.source import MAX_WAITING, TICK_S, Outbox, Source
 from streams.faust_app import credentials, quiet_group
@@ -42,13 +43,15 @@ def test_announcements_that_were_lost_lose_no_batch() -> None:
 
 def test_metrics_take_and_empty_a_partitions_counts() -> None:
     """Counts move over once; a name that no metric has is a programming error."""
-    metrics, counts = Metrics(), Counter({"late": 2})
-    metrics.move_from(counts)
-    metrics.move_from(counts)
+    metrics, tally = Metrics(), Tally(Counter({"late": 2}))
+    tally.outcomes.statuses[OK_CODE] = 3
+    metrics.move_from(tally)
+    metrics.move_from(tally)
     assert metrics.totals()["late"] == 2
-    assert set(metrics.totals()) == set(NAMES)
+    assert metrics.total.outcomes.statuses.sum() == 3
+    assert set(metrics.totals()) == {*NAMES, "anomalies"}
     with pytest.raises(KeyError):
-        metrics.move_from(Counter({"nonsense": 1}))
+        metrics.move_from(Tally(Counter({"nonsense": 1})))
 
 
 def test_quiet_group_is_each_processs_own() -> None:
