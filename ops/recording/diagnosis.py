@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from arena.direct import DirectRun
 from localizer.config import CoreConfig
-from ops.recording.order import SLOT_MS, between, slots
+from ops.recording.order import between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
 from schemas.enums import FaultLifecycle
@@ -43,6 +43,10 @@ INPUTS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND, HEARTBEAT, PATH_TRACE, ENDPOINT, TASK, PINGLIST, TOPOLOGY, OVERLAY_FLOWS,
     COMPONENT_STATE,
 )  # fmt: skip
+
+# Event time that is judged at a time. What is done for each partition and slot, however little is
+# in it, is a tenth of the work in slots of a second; progress is shown at their ends.
+SLOT_MS: Final = 10_000
 
 Stop = Callable[[], bool]
 Progress = Callable[["Diagnosis"], None]
@@ -101,7 +105,7 @@ def diagnose(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> Diagnosis:
-    """Run detection and localization over a recording, second by second of its event time.
+    """Run detection and localization over a recording, slot by slot of its event time.
 
     Records of another cluster than `core` names, and those that could not be decoded
     when they were recorded, are counted and left out.
@@ -110,7 +114,7 @@ def diagnose(
     run = DirectRun(core.cluster, detection, core)
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
-    for slot in slots(rounds, others):
+    for slot in slots(rounds, others, SLOT_MS):
         if stop():
             found.stopped = True
             return found

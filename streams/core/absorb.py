@@ -48,6 +48,8 @@ NOT_PLAIN: Final = 1
 DUE: Final = 2
 # The results without a slot, the notes or the list of rounds are full.
 NO_ROOM: Final = 3
+# The place before the next round has to be noted (`streams.core.anchors`).
+ANCHOR: Final = 4
 
 _CLUSTER: Final = int(Field.CLUSTER)
 _AGENT: Final = int(Field.AGENT)
@@ -209,9 +211,11 @@ def absorb(
     int
         Number of the first round that was not absorbed.
     int
-        `DONE`, `NOT_PLAIN`, `DUE` or `NO_ROOM`.
+        `DONE`, `NOT_PLAIN`, `DUE`, `NO_ROOM` or `ANCHOR`.
     """
     while message < len(starts):
+        if now[ARRIVAL_NS] - bounds.paused_ns >= bounds.anchor_ns:
+            return message, ANCHOR
         count = read_round(
             data, starts[message], ends[message], plan, names, flows, fields, 0, items, rows, 0
         )
@@ -269,8 +273,8 @@ def _absorb_round(
         return NOT_PLAIN
     before_ns = now[ARRIVAL_NS]
     arrival_ns = max(before_ns, arrived_ns if arrived_ns >= 0 else started_ns + most)
-    # A pause, and a place to note, change the partition's clock and anchors.
-    if arrival_ns - before_ns > MAX_GAP_NS or before_ns - bounds.paused_ns >= bounds.anchor_ns:
+    # A pause changes more of the partition's clock.
+    if arrival_ns - before_ns > MAX_GAP_NS:
         return NOT_PLAIN
     active_ns = arrival_ns - bounds.paused_ns
     first = (started_ns + least) // bounds.window_ns

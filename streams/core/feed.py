@@ -6,6 +6,7 @@ fastavro and processed one by one. The outputs are the same.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -94,12 +95,18 @@ class Feed:
         arrivals_ns = np.array([_arrival_ns(m) for m in messages], np.int64)
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
+            own = messages[block.first :]
             while at < len(block):
-                at, outputs = self._machine.process_plain(block, at, arrivals_ns[block.first :])
+                at, outputs = self._machine.process_plain(
+                    block,
+                    at,
+                    arrivals_ns[block.first :],
+                    partial(_offset_of, own),
+                )
                 if outputs:
                     yield Processed(outputs)
                 if at < len(block):
-                    yield self.process_one(messages[block.first + at], block, at)
+                    yield self.process_one(own[at], block, at)
                     at += 1
 
     def warm(self, messages: Sequence[RoundMessage]) -> None:
@@ -140,6 +147,10 @@ class Feed:
         if block is not None:
             self._machine.learn(block, at, datum)
         return Processed(outputs)
+
+
+def _offset_of(messages: Sequence[RoundMessage], number: int) -> int:
+    return int(messages[number].offset() or 0)
 
 
 def _arrival_ns(message: RoundMessage) -> int:

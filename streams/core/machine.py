@@ -167,7 +167,9 @@ class PartitionMachine(PartitionState):
         step = observe_round(self, datum, offset, arrival_ns, columns)
         return [] if step is None else self._finish_round(step)
 
-    def process_plain(self, block: Block, at: int, arrivals_ns: Int64s) -> tuple[int, list[Output]]:
+    def process_plain(
+        self, block: Block, at: int, arrivals_ns: Int64s, offset_of: Callable[[int], int]
+    ) -> tuple[int, list[Output]]:
         """Process plain rounds from number `at` of a block on.
 
         Whether a round goes through here or through `process` changes no output.
@@ -176,6 +178,8 @@ class PartitionMachine(PartitionState):
         ----------
         arrivals_ns
             When each round of the block arrived; negative: not known.
+        offset_of
+            Gives the offset in the log of a round of the block.
 
         Returns
         -------
@@ -185,7 +189,9 @@ class PartitionMachine(PartitionState):
             What the rounds publish, in order.
         """
         outputs: list[Output] = []
-        for entered in self._plain.observe(block, at, arrivals_ns, lambda: not self.open_anomalies):
+        for entered in self._plain.observe(
+            block, at, arrivals_ns, offset_of, lambda: not self.open_anomalies
+        ):
             if isinstance(entered, UnfinishedRound):
                 outputs += self._finish_round(entered)
                 continue

@@ -67,7 +67,12 @@ class PlainRounds:
         )
 
     def observe(
-        self, block: Block, at: int, arrivals_ns: Int64s, is_quiet: Callable[[], bool]
+        self,
+        block: Block,
+        at: int,
+        arrivals_ns: Int64s,
+        offset_of: Callable[[int], int],
+        is_quiet: Callable[[], bool],
     ) -> Iterator[DeferredNotes | UnfinishedRound]:
         """Enter plain rounds from number `at` of a block on, until one is not plain.
 
@@ -75,6 +80,8 @@ class PlainRounds:
         ----------
         arrivals_ns
             When each round of the block arrived; negative: not known.
+        offset_of
+            Gives the offset in the log of a round of the block.
         is_quiet
             Whether no anomaly is open.
 
@@ -100,6 +107,8 @@ class PlainRounds:
                 # Whichever array was full.
                 state.windows.spill_slots()
                 state.seen.make_room(state.clock.active_ns - state.seen.horizon_ns)
+            elif why == absorb.ANCHOR:
+                state.anchors.note(offset_of(at), state.clock)
             elif why != absorb.DUE:
                 return
 
