@@ -284,6 +284,22 @@ def _fault(topic: str) -> Iterator[Bound]:
     yield from _texts(topic, "evidence.")
 
 
+def _silence(topic: str) -> Iterator[Bound]:
+    yield from _ids(topic, "silence_id", "author", chars=MAX_NAME_CHARS)
+    yield _array(topic, "matchers", 16)
+    yield from _ids(topic, "matchers.label")
+    yield from _ids(topic, "matchers.pattern", chars=MAX_NAME_CHARS)
+    yield from _times(topic, "from_at", "until_at", ahead_ns=None, reason="may be planned")
+    yield from _times(topic, "created_at")
+    yield from _texts(topic, "reason", "ended_by")
+
+
+def _note(topic: str) -> Iterator[Bound]:
+    yield from _ids(topic, "fault_id", "note_id", "author", chars=MAX_NAME_CHARS)
+    yield from _times(topic, "noted_at")
+    yield from _texts(topic, "text", "cause")
+
+
 def _probe_round(topic: str) -> Iterator[Bound]:
     yield from _times(topic, "started_at")
     yield from _ids(topic, "agent_id")
@@ -479,6 +495,8 @@ _ROWS: Final[Mapping[str, Callable[[str], Iterator[Bound]]]] = {
     "anomaly.v1": _anomaly,
     "fault.event.v1": _fault,
     "fault.state.v1": _fault,
+    "silence.v1": _silence,
+    "incident.note.v1": _note,
 }
 
 

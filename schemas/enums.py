@@ -154,6 +154,15 @@ class AnomalyState(StrEnum):
     IDLE = "IDLE"
 
 
+class NoteAction(StrEnum):
+    """What a note on a fault does."""
+
+    UNKNOWN = "UNKNOWN"
+    COMMENT = "COMMENT"
+    ACKNOWLEDGE = "ACKNOWLEDGE"
+    CLOSE = "CLOSE"
+
+
 class FaultLifecycle(StrEnum):
     """Life of a fault."""
 

@@ -187,6 +187,16 @@ FAULT_STATE: Final = _topic(
     flow=((LOCALIZER,), (OPS,)),
     doc="The latest state of every fault.", partitions=1,
 )  # fmt: skip
+SILENCE: Final = _topic(
+    "silence.v1", rec.Silence, "silence id", "compact,delete",
+    flow=((OPS,), (OPS,)),
+    doc="Which faults page nobody, until when, and who said so.", days=365, partitions=1,
+)  # fmt: skip
+INCIDENT_NOTE: Final = _topic(
+    "incident.note.v1", rec.IncidentNote, "fault id", "delete",
+    flow=((OPS,), (OPS,)),
+    doc="What people said and did about faults.", days=365, partitions=1,
+)  # fmt: skip
 
 TOPICS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND,
@@ -204,6 +214,8 @@ TOPICS: Final[tuple[Topic, ...]] = (
     ANOMALY,
     FAULT_EVENT,
     FAULT_STATE,
+    SILENCE,
+    INCIDENT_NOTE,
 )
 BY_NAME: Final[dict[str, Topic]] = {t.name: t for t in TOPICS}
 

@@ -21,6 +21,7 @@ from schemas.records.faults import (
     FaultEvent,
     FaultState,
 )
+from schemas.records.operating import IncidentNote, Matcher, Silence
 from schemas.records.probing import (
     CounterBatch,
     CounterSample,
@@ -46,12 +47,15 @@ __all__ = [
     "FlowEntry",
     "FlowTable",
     "Heartbeat",
+    "IncidentNote",
+    "Matcher",
     "PathTrace",
     "PathWindow",
     "PingList",
     "PingTarget",
     "ProbeResult",
     "ProbeRound",
+    "Silence",
     "Skeleton",
     "SkeletonMember",
     "SkeletonPair",
