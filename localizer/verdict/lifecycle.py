@@ -153,7 +153,9 @@ class Lifecycle:
                 matched.add(known.event.fault_id)
                 changed += self._update(known, claim, now_ns)
         for claim in fresh:
-            young = self._replaced(claim, matched) or self._young(claim, matched, now_ns)
+            young = self._replaced(claim, matched) or self._young(
+                claim, matched, situation.echoes, now_ns
+            )
             if young is not None:
                 matched.add(young.event.fault_id)
                 changed += self._take_over(young, claim, now_ns)
@@ -199,8 +201,14 @@ class Lifecycle:
             None,
         )
 
-    def _young(self, claim: Claim, matched: set[str], now_ns: int) -> Incident | None:
-        """Return the open fault for which the claim is only a better answer."""
+    def _young(
+        self, claim: Claim, matched: set[str], echoes: frozenset[FlowId], now_ns: int
+    ) -> Incident | None:
+        """Return the open fault for which the claim is only a better answer.
+
+        Where replies come back another way, a fault shows first on 5-tuples that only lose replies;
+        they do not cross its component, but a neighbour of it.
+        """
         for incident in self.open_faults():
             young = now_ns - incident.opened_ns <= self._config.refine_ns
             apart = not HOST_GROUPS.isdisjoint((claim.group, incident.group)) or (
@@ -211,7 +219,9 @@ class Lifecycle:
             # An undecided fault stays open to a better answer.
             if not young and incident.event.decided:
                 continue
-            if len(claim.keys & incident.keys) >= OVERLAP * len(incident.keys):
+            near = incident.event.component_id in claim.near
+            explained = claim.keys | echoes if near else claim.keys
+            if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None
 

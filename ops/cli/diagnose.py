@@ -28,6 +28,10 @@ def diagnose(
     to: Annotated[
         str | None, typer.Option("--to", metavar="WHEN", help="Event time to stop before")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Cluster to judge [default: the one that was recorded]"),
+    ] = None,
     config: options.Config = None,
     as_json: options.Json = False,
 ) -> None:
@@ -57,7 +61,7 @@ def diagnose(
             found = run(
                 source,
                 detection,
-                localizer.core(source.manifest.cluster),
+                localizer.core(cluster or source.manifest.cluster),
                 stop,
                 lambda d: line.show(_progress(d)),
                 from_ms=event_time(from_, "--from"),

@@ -62,6 +62,8 @@ class Diagnosis:
     records: Counter[str] = field(default_factory=Counter)
     used: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    # Clusters of records that were left out.
+    foreign: set[str] = field(default_factory=set)
     results: int = 0
     event_ms: int | None = None
     stopped: bool = False
@@ -70,11 +72,15 @@ class Diagnosis:
     @property
     def lacks(self) -> list[str]:
         """What cannot be judged since there are no records of a topic, a sentence each."""
-        return [
+        lacks = [
             f"no record of {topic.name} could be used: {why}"
             for topic, why in NEEDED.items()
             if not (self.used[topic.name] or self.stopped)
         ]
+        if lacks and self.foreign:
+            names = ", ".join(sorted(self.foreign))
+            lacks.append(f"what was left out is of another cluster: --cluster {names}")
+        return lacks
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Return one document for each fault, in the order in which they were opened.
@@ -162,6 +168,7 @@ def _take(item: Item, run: DirectRun, found: Diagnosis) -> None:
         found.refused["undecodable"] += 1
     elif record is not None and record.cluster != run.cluster:
         found.refused["foreign"] += 1
+        found.foreign.add(record.cluster)
     elif record is not None and getattr(record, topic.key_field) != key:
         found.refused["other_key"] += 1
     else:

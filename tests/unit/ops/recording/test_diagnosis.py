@@ -12,7 +12,7 @@ from arena.simulation.world import World
 from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import Fabric, FabricShape
 from ops.cli.app import build
-from ops.cli.errors import INCOMPLETE, USAGE, CliError
+from ops.cli.errors import FOUND, INCOMPLETE, USAGE, CliError
 from ops.recording.diagnosis import NEEDED
 from ops.recording.export import export
 from ops.recording.writer import NotEmptyError
@@ -101,6 +101,9 @@ def test_records_that_cannot_count_are_left_out_and_counted(tmp_path: Path) -> N
     rounds = said["records"]["probe.round.v1"]
     assert said["refused"]["foreign"] == sum(said["records"].values())
     assert rounds == 24
+    assert "of another cluster: --cluster w" in result.stderr
+    named = CliRunner().invoke(build(), ["diagnose", str(tmp_path / "r"), "--cluster", "w"])
+    assert named.exit_code in {0, FOUND}, named.output
 
 
 def test_plain_errors(recording: Path, tmp_path: Path) -> None:
