@@ -41,7 +41,8 @@ def record(
         typer.Option(
             "--topics",
             metavar="A,B,…",
-            help="Topics to record [default: all that worker and localizer read]",
+            help="Topics to record; `all`: also what worker and localizer wrote, for the pages of "
+            "`web --recording` [default: all that worker and localizer read]",
         ),
     ] = None,
     from_: Annotated[
@@ -167,7 +168,9 @@ def replay(
 
     Example: skeletonhunter replay incident-42 --prefix review1. --run
     """
+    from ops.recording.recorder import DEFAULT_TOPICS
     from ops.recording.replayer import Request
+    from schemas.topics import TOPICS
 
     if delete_after and not run:
         raise CliError("--delete-after without --run would leave nothing at all", USAGE)
@@ -182,6 +185,8 @@ def replay(
         to_ms=event_time(to, "--to"),
         append=append,
         replication_factor=replication_factor,
+        # What worker and localizer have written they write anew.
+        topics=DEFAULT_TOPICS if run else TOPICS,
     )
     source = open_recording(recording)
     with source:
@@ -261,8 +266,10 @@ def _tables(config: Path | None) -> "Mapping[str, Mapping[str, Any]]":
 
 
 def _topics(text: str) -> "tuple[Topic, ...]":
-    from schemas.topics import topic_named
+    from schemas.topics import TOPICS, topic_named
 
+    if text.strip() == "all":
+        return TOPICS
     try:
         return tuple(topic_named(name.strip()) for name in text.split(",") if name.strip())
     except KeyError as error:

@@ -1,4 +1,4 @@
-"""`web`: the operator's live page."""
+"""`web` and `review`: the operator's page, live or of a recording, and reports of incidents."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ops.cli import options
-from ops.cli.errors import USAGE, CliError
+from ops.cli.errors import DAMAGED, FOUND, STOPPED, USAGE, CliError
+from ops.cli.recording_output import open_recording
 
 if TYPE_CHECKING:
+    from ops.recording.source import Source as Recording
+    from ops.web.recorded import RecordedSource
     from ops.web.source import Source
 
 PORT = 8440
@@ -40,6 +43,10 @@ def web(
         str,
         typer.Option("--faults-from", metavar="WHEN", help="How far back past faults are shown"),
     ] = "-24h",
+    recording: Annotated[
+        Path | None,
+        typer.Option("--recording", metavar="DIR", help="Show a recording instead of live topics"),
+    ] = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -48,6 +55,8 @@ def web(
 
     Reads beside everybody else: no consumer group, nothing committed, one reader
     however many browsers look. Reconnects by itself when the broker was away.
+    With --recording the same pages show any moment of it; where it holds no
+    verdicts, they are made anew as by `diagnose`.
 
     Example: skeletonhunter web --listen 127.0.0.1:8440
     """
@@ -56,6 +65,11 @@ def web(
     from ops.web.live import LiveSource
     from schemas.kafka.connection import load_settings
 
+    if recording is not None:
+        with open_recording(recording) as opened:
+            recorded = _recorded(opened, config)
+            _serve(recorded, listen, tls_cert, tls_key, token_file)
+        return
     try:
         back = parse_bound(faults_from, now_ms())
     except ValueError as error:
@@ -91,6 +105,76 @@ def _serve(
         raise CliError(f"--listen {listen}: {error.strerror or error}") from error
 
 
+def review(
+    recording: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a recording")],
+    *,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="Report to write: .html, one file that loads nothing; .md"
+        ),
+    ],
+    fault: Annotated[
+        list[str] | None,
+        typer.Option("--fault", metavar="ID", help="Only this fault; may be repeated"),
+    ] = None,
+    config: options.Config = None,
+) -> None:
+    """Write the report of a recording's incidents: each from first symptom to end.
+
+    Time line, evidence as it was known at each moment, 5-tuples, and the commands
+    that replay it. No server, no broker. Where the recording holds no verdicts, they
+    are made anew as by `diagnose`. Exit code 1: there is an incident.
+
+    Example: skeletonhunter review incident-42 --out incident.html
+    """
+    from ops.web.pages.page import UnknownItemError
+    from ops.web.pages.report import to_html, to_markdown
+    from ops.web.review import incidents
+
+    if out.suffix not in (".html", ".md"):
+        raise CliError(f"--out {out}: give a name that ends with .html or .md", USAGE)
+    with open_recording(recording) as opened:
+        source = _recorded(opened, config)
+        try:
+            found = incidents(source, fault or [])
+        except UnknownItemError as error:
+            raise CliError(f"{error}; {error.todo}", USAGE) from error
+        damaged = bool(opened.damages)
+    written = to_html if out.suffix == ".html" else to_markdown
+    try:
+        out.write_text(written(found.documents, found.commands), encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"--out {out}: {error.strerror}", USAGE) from error
+    typer.echo(f"{out}: {len(found.documents)} incidents")
+    if damaged:
+        raise typer.Exit(DAMAGED)
+    if found.documents:
+        raise typer.Exit(FOUND)
+
+
+def _recorded(recording: "Recording", config: Path | None) -> "RecordedSource":
+    """Return the pages' source for a recording, with verdicts made anew if it holds none."""
+    from localizer.config import build_config as localizer_config
+    from ops.recording.container import DamageError
+    from ops.web.anew import verdicts_of
+    from ops.web.recorded import RecordedSource
+    from schemas.process.settings import read_table
+    from schemas.process.signals import stop_flag
+    from streams.config import build_config as worker_config
+
+    detection = worker_config({}, read_table(config, "worker")).detection()
+    core = localizer_config({}, read_table(config, "localizer")).core(recording.manifest.cluster)
+    with stop_flag() as stop:
+        try:
+            made = verdicts_of(recording, detection, core, stop)
+        except DamageError as error:
+            raise CliError(str(error), DAMAGED) from error
+        if stop():
+            raise typer.Exit(STOPPED)
+    return RecordedSource(recording, made)
+
+
 def _token(file: Path) -> str:
     from schemas.process.files import read_file
 
@@ -101,5 +185,6 @@ def _token(file: Path) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command()(web)
+    app.command()(review)

@@ -1,10 +1,11 @@
 """Diagnoses a recording: the pipeline's own cores over its files, without a broker."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from arena.detecting import PublishedAnomaly
 from arena.direct import DirectRun
 from localizer.config import CoreConfig
 from ops.recording.order import between, slots
@@ -50,6 +51,26 @@ SLOT_MS: Final = 10_000
 
 Stop = Callable[[], bool]
 Progress = Callable[["Diagnosis"], None]
+
+
+Observe = Callable[[PublishedAnomaly], None]
+
+
+def _nothing(_anomaly: PublishedAnomaly) -> None:
+    """Nobody looks."""
+
+
+class _ObservedRun(DirectRun):
+    """Worker and localizer; `observe` sees what goes from the one to the other."""
+
+    observe: Observe = staticmethod(_nothing)
+
+    def consume_anomalies(self, records: Iterable[PublishedAnomaly]) -> None:
+        """Consume what the workers publish."""
+        told = list(records)
+        for one in told:
+            self.observe(one)
+        super().consume_anomalies(told)
 
 
 @dataclass(slots=True)
@@ -110,14 +131,17 @@ def diagnose(
     *,
     from_ms: int | None = None,
     to_ms: int | None = None,
+    observe: Observe = _nothing,
 ) -> Diagnosis:
     """Run detection and localization over a recording, slot by slot of its event time.
 
     Records of another cluster than `core` names, and those that could not be decoded
-    when they were recorded, are counted and left out.
+    when they were recorded, are counted and left out. `observe` is called with what the worker
+    would have published to `anomaly.v1`.
     """
     found = Diagnosis()
-    run = DirectRun(core.cluster, detection, core)
+    run = _ObservedRun(core.cluster, detection, core)
+    run.observe = observe
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
     for slot in slots(rounds, others, SLOT_MS):

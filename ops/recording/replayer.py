@@ -14,7 +14,7 @@ from ops.topics.admin import TopicAdmin
 from ops.topics.plan import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
-from schemas.topics import CREATE_TIME, LOG_APPEND_TIME, PROBE_ROUND, TOPICS
+from schemas.topics import CREATE_TIME, LOG_APPEND_TIME, PROBE_ROUND, TOPICS, Topic
 
 RUN_ID_HEADER: Final = "run_id"
 ORIGIN_HEADER: Final = "replayed_from"
@@ -32,6 +32,7 @@ class Request:
 
     `speed` is event time over wall-clock time; None: as fast as it goes.
     `from_ms` and `to_ms` bound the event time, milliseconds since the epoch.
+    `topics` of the recording are written; rounds in any case.
     `unread`: nobody reads before all is written, so that no slot waits for the one before.
     """
 
@@ -42,6 +43,7 @@ class Request:
     append: bool = False
     unread: bool = False
     replication_factor: int = 1
+    topics: tuple[Topic, ...] = TOPICS
 
 
 @dataclass(slots=True)
@@ -181,7 +183,7 @@ class Replayer:
         codec, source = codec_for(self._settings), self._source
         rounds, others = (
             [between(stream, request.from_ms, request.to_ms) for stream in streams]
-            for streams in (source.rounds(codec), source.others(codec))
+            for streams in (source.rounds(codec), source.others(codec, request.topics))
         )
         pace = _Pace(request.speed)
         for slot in slots(rounds, others):

@@ -55,6 +55,7 @@ class Source:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.manifest: Manifest = manifests.load(folder)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="recording")
         paths = {name: folder / told.file for name, told in self.manifest.topics.items()}

@@ -1,11 +1,18 @@
 """Numbers, lists and times for people."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 MS_PER_S: Final = 1_000
 # Names listed in one line; the rest is counted.
 SHOWN: Final = 5
+# Control characters, and those that turn the direction of the text around them; as in the page's
+# `lib/text.js`.
+UNSEEN: Final = re.compile(
+    "[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb]"
+)
 
 
 def some(items: Iterable[str]) -> str:
@@ -35,3 +42,12 @@ def age(ms: int) -> str:
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86_400:.0f} d"
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which nothing hides: what cannot be seen becomes its number.
+
+    >>> print(visible("a\u202eb"))
+    a\u202eb
+    """
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -48,6 +48,7 @@ class LiveSource:
         How far back transitions of faults are read.
     """
 
+    folder: str | None = None
     span_ms: tuple[int, int] | None = None
 
     def __init__(self, settings: KafkaSettings, *, faults_back_ms: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import html
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -22,8 +22,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ops.web.hub import Hub
-from ops.web.pages.page import UnknownItemError
+from ops.web.pages.incident import INCIDENT
+from ops.web.pages.moments import moments
+from ops.web.pages.page import Document, UnknownItemError
 from ops.web.pages.registry import PAGES
+from ops.web.pages.report import commands, to_html, to_markdown
 from ops.web.security import COOKIE, Access, Guard, content_security_policy
 from ops.web.source import Source
 
@@ -61,6 +64,8 @@ def build(source: Source, access: Access) -> Starlette:
             Route("/refused/host", handlers.refuse_host, methods=["GET", "POST"]),
             Route("/refused/token", handlers.refuse_token, methods=["GET", "POST"]),
             Route("/api/source", handlers.about),
+            Route("/api/report.html", handlers.report_html),
+            Route("/api/report.md", handlers.report_markdown),
             Route("/api/pages/{name}", handlers.document),
             Route("/api/stream/{name}", handlers.stream),
             Mount("/static", StaticFiles(directory=FILES)),
@@ -95,8 +100,37 @@ class _Handlers:
         return PlainTextResponse(f"not ready: {why}\n", status_code=503)
 
     async def about(self, _request: Request) -> Response:
-        span = self._source.span_ms
-        return JSONResponse({"live": span is None, "span_ms": span, "pages": list(PAGES)})
+        source = self._source
+        live = source.folder is None
+        told = {"live": live, "ready": source.ready, "pages": list(PAGES)}
+        if not live and source.ready:
+            told |= {
+                "folder": source.folder,
+                "span_ms": source.span_ms,
+                "moments": source.look(lambda view, _now_ms: moments(view)),
+                "trouble": None if source.trouble is None else source.trouble.what,
+            }
+        return JSONResponse(told)
+
+    async def report_html(self, request: Request) -> Response:
+        return self._report(request, lambda *parts: HTMLResponse(to_html(*parts)))
+
+    async def report_markdown(self, request: Request) -> Response:
+        return self._report(
+            request,
+            lambda *parts: PlainTextResponse(to_markdown(*parts), media_type="text/markdown"),
+        )
+
+    def _report(
+        self, request: Request, made: Callable[[list[Document], list[str]], Response]
+    ) -> Response:
+        try:
+            at_ms = _time(request.query_params.get("at"))
+            found = self._hub.document(INCIDENT, _params(request), at_ms)
+        except UnknownItemError as error:
+            return _error(404, str(error), error.todo)
+        span = found["span"]
+        return made([found], commands(self._source.folder, span["from_ms"], span["to_ms"]))
 
     async def document(self, request: Request) -> Response:
         page = PAGES.get(request.path_params["name"])

@@ -43,6 +43,11 @@ class Source(Protocol):
         ...
 
     @property
+    def folder(self) -> str | None:
+        """Folder of a recording; None: the source is live."""
+        ...
+
+    @property
     def span_ms(self) -> tuple[int, int] | None:
         """First and last time of a recording; None: the source is live."""
         ...

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,6 +55,14 @@ class Site:
     url: str
     process: subprocess.Popen[str]
     arguments: tuple[str, ...]
+
+    def get(self, path: str) -> str:
+        """Return what it answers."""
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=30)
+        connection.request("GET", path)
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return text
 
     def kill(self) -> None:
         """End it as a crash does."""

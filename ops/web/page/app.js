@@ -2,41 +2,69 @@
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { html } from "./lib/html.js";
-import { useRoute } from "./lib/router.js";
+import { useDocument, useSource } from "./lib/recorded.js";
+import { to, useRoute } from "./lib/router.js";
 import { useStream } from "./lib/stream.js";
 import { Name } from "./lib/text.js";
 import { utc } from "./lib/time.js";
+import { TimeBar } from "./lib/timebar.js";
 import { PAGES } from "./pages/registry.js";
 
 function App() {
   const { page: name, params } = useRoute();
+  const source = useSource();
   const page = PAGES.find((p) => p.name === name);
+  useEffect(() => {
+    document.title = `${page?.title ?? "No such page"} · SkeletonHunter`;
+  }, [page]);
+  const { at, ...rest } = params;
   return html`
     <header>
       <span class="brand">SkeletonHunter</span>
-      <nav aria-label="Pages">${PAGES.filter((p) => !p.hidden).map(
-        (p) => html`<a href=${`/${p.name}`} aria-current=${p.name === name ? "page" : undefined}>${p.title}</a>`,
+      <nav aria-label="Pages">${PAGES.filter((p) => !p.hidden || p.name === name).map(
+        (p) => html`<a href=${p.hidden ? to(name, params) : to(p.name)} aria-current=${p.name === name ? "page" : undefined}>${p.title}</a>`,
       )}</nav>
+      ${source?.folder && html`<span class="recorded">Recording <${Name} text=${source.folder} /></span>`}
     </header>
+    ${source?.span_ms && html`<${TimeBar} source=${source} page=${name} params=${rest} at=${Number(at ?? source.span_ms[1])} />`}
     <main id="main" tabindex="-1">
-      ${page
-        ? html`<${Live} key=${name + JSON.stringify(params)} page=${page} params=${params} />`
-        : html`<${Problem} title="No such page" what=${`There is no page ${name}.`} todo="Choose one above." />`}
+      ${!page
+        ? html`<${Problem} title="No such page" what=${`There is no page ${name}.`} todo="Choose one above." />`
+        : source === null
+          ? html`<p class="loading" role="status">Loading…</p>`
+          : source.live
+            ? html`<${Live} key=${name + JSON.stringify(rest)} page=${page} params=${rest} />`
+            : source.ready
+              ? html`<${Recorded} key=${name + JSON.stringify(rest)} page=${page} params=${rest} source=${source} at=${at ?? String(source.span_ms[1])} />`
+              : html`<p class="loading" role="status">Reading the recording…</p>`}
     </main>`;
 }
 
 function Live({ page, params }) {
   const { document: shown, trouble, connected, refused } = useStream(page.name, params);
-  useEffect(() => {
-    document.title = `${page.title} · SkeletonHunter`;
-  }, [page.title]);
   return html`
     <${Connection} connected=${connected} refused=${refused} trouble=${trouble} />
     ${shown === null
       ? html`<p class="loading" role="status">${trouble.ready === false ? "Reading what is there…" : "Loading…"}</p>`
-      : shown.unknown
-        ? html`<${Problem} title="Not there" what=${shown.unknown.what} todo=${shown.unknown.todo} />`
-        : html`<${page.render} document=${shown} params=${params} at=${null} />`}`;
+      : html`<${Shown} page=${page} shown=${shown} params=${params} at=${null} source=${null} />`}`;
+}
+
+function Recorded({ page, params, source, at }) {
+  const { document: shown, problem } = useDocument(page.name, params, at);
+  return html`
+    ${source.trouble && html`<${Banner} what=${source.trouble} todo="What stands before the damage is shown." quiet />`}
+    ${problem &&
+    (shown
+      ? html`<${Banner} what=${problem.what} todo=${problem.todo} quiet />`
+      : html`<${Problem} title="Not there" what=${problem.what} todo=${problem.todo} />`)}
+    ${shown && html`<${Shown} page=${page} shown=${shown} params=${params} at=${Number(at)} source=${source} />`}
+    ${!shown && !problem && html`<p class="loading" role="status">Loading…</p>`}`;
+}
+
+function Shown({ page, shown, params, at, source }) {
+  return shown.unknown
+    ? html`<${Problem} title="Not there" what=${shown.unknown.what} todo=${shown.unknown.todo} />`
+    : html`<${page.render} document=${shown} params=${params} at=${at} source=${source} />`;
 }
 
 function Connection({ connected, refused, trouble }) {

@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from ops.web.pages.agents import AGENTS
+from ops.web.pages.incident import INCIDENT
 from ops.web.pages.now import NOW
 from ops.web.pages.page import Page
 
-PAGES: Final[dict[str, Page]] = {page.name: page for page in (NOW,)}
+PAGES: Final[dict[str, Page]] = {page.name: page for page in (NOW, INCIDENT, AGENTS)}

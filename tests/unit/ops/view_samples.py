@@ -1,11 +1,14 @@
 """Records of a small cluster with a fault, for tests of the operator's view."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ops.log.decoding import SeenRecord
 from ops.log.entry import Entry
+from ops.recording.manifest import Manifest
+from ops.recording.writer import RecordingWriter
 from schemas import topics as t
 from schemas.codec import Codec
 from schemas.enums import (
@@ -197,8 +200,11 @@ def task() -> Task:
 def small_cluster(at_ms: int = START_MS) -> list[tuple[Topic, Any]]:
     """Return the records of two hosts that probe each other, all well at that time."""
     records: list[tuple[Topic, Any]] = [(t.TASK, task())]
-    records += [(t.TOPOLOGY, component("leaf:0")), (t.TOPOLOGY, component("spine:1"))]
-    records += [(t.TOPOLOGY, component(LINK, "leaf:0", "spine:1", "10.0.0.1"))]
+    records += [
+        (t.TOPOLOGY, component("leaf:0", None, None, "10.0.0.1")),
+        (t.TOPOLOGY, component("spine:1", None, None, "10.0.0.2")),
+        (t.TOPOLOGY, component(LINK, "leaf:0", "spine:1")),
+    ]
     for host, other in (("h0", "h1"), ("h1", "h0")):
         records += [
             (t.ENDPOINT, endpoint(host)),
@@ -243,3 +249,63 @@ class Log:
         """Yield records as seen."""
         for topic, record in records:
             yield self.seen(topic, record, at_ms=at_ms)
+
+
+def record_all(folder: Path, records: Iterable[SeenRecord]) -> Path:
+    """Write records as a recording; they are in one partition of each topic."""
+    manifest = Manifest(cluster="c", recorded_at="", from_ms=None, to_ms=None)
+    writer = RecordingWriter(folder, manifest, Codec())
+    for topic in t.TOPICS:
+        writer.add_topic(topic, 1)
+    for one in records:
+        value = None if one.record is None else Codec().encode(one.topic, one.record)
+        writer.write_entry(
+            one.topic,
+            Entry(partition=0, offset=one.offset, timestamp_ms=one.timestamp_ms,
+                  key=one.key.encode(), value=value),
+        )  # fmt: skip
+    writer.close(complete=True)
+    return folder
+
+
+def story() -> list[SeenRecord]:
+    """Return the records of a fault from onset to end, in the order in which they were written."""
+    log = Log()
+    seen = list(log.all(small_cluster()))
+    for second in range(1, 30):
+        at_ms = START_MS + second * 1_000
+        told: list[tuple[Any, Any]] = [
+            (t.HEARTBEAT, heartbeat(at_ms=at_ms, rounds_dropped=second)),
+            (t.ANOMALY, progress(at_ms - 1_500)),
+        ]
+        if second == 5:
+            told += [
+                (t.ANOMALY, anomaly(at_ms=at_ms)),
+                (
+                    t.PATH_TRACE,
+                    trace("h0", "h1", 0, "10.0.0.1", "10.0.0.2", "127.0.0.1", at_ms=at_ms),
+                ),
+                (t.COMPONENT_STATE, state(text="up", at_ms=at_ms - 5_000)),
+                (t.COMPONENT_STATE, state(at_ms=at_ms)),
+            ]
+        if second in (6, 7, 9):
+            seq = {6: 1, 7: 2, 9: 3}[second]
+            unsure = (Candidate(component_id=LINK, score=0.6),
+                      Candidate(component_id="leaf:0", score=0.4))  # fmt: skip
+            event = (
+                fault(seq, at_ms)
+                if seq > 1
+                else fault(seq, at_ms, decided=False, confidence=0.6, candidates=unsure,
+                           fault_kind="packet_loss", severity="error", bad_paths=1)
+            )  # fmt: skip
+            told += [(t.FAULT_EVENT, event), (t.FAULT_STATE, state_of(event))]
+        if second == 20:
+            end = anomaly(at_ms=at_ms, state=AnomalyState.CLEARED)
+            told += [(t.ANOMALY, replace(end, onset_at=(START_MS + 5_000) * 1_000))]
+        if second == 25:
+            event = resolved(4, at_ms)
+            told += [(t.FAULT_EVENT, event), (t.FAULT_STATE, state_of(event))]
+        if second == 28:
+            told += [(t.PROBE_WINDOW, window("h0", "h1", f, at_ms, lost=9)) for f in range(4)]
+        seen += [log.seen(topic, record, at_ms=at_ms) for topic, record in told]
+    return seen

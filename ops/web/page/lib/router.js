@@ -6,9 +6,10 @@ function here() {
   return { page: path[0] ?? "now", params: Object.fromEntries(new URLSearchParams(location.search)) };
 }
 
-/** Return the address of a page. */
+/** Return the address of a page; the time of a recording that is looked at stays. */
 export function to(page, params = {}) {
-  const query = new URLSearchParams(params).toString();
+  const { at } = here().params;
+  const query = new URLSearchParams(at ? { at, ...params } : params).toString();
   return `/${page}${query ? `?${query}` : ""}`;
 }
 

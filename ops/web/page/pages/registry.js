@@ -1,4 +1,6 @@
 // All pages, in the order of the links on top: a further one is a module here and a line below.
+import { agents } from "./agents.js";
+import { incident } from "./incident.js";
 import { now } from "./now.js";
 
-export const PAGES = [now];
+export const PAGES = [now, incident, agents];

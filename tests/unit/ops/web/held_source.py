@@ -18,6 +18,7 @@ class HeldSource:
         self.now_ms = START_MS
         self.ready = True
         self.trouble: Trouble | None = None
+        self.folder: str | None = None
         self.span_ms: tuple[int, int] | None = None
         self.looks = 0
         self.changed: Callable[[], None] = lambda: None

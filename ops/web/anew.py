@@ -1,0 +1,66 @@
+"""Verdicts made anew of a recording that holds none, as records for the pages."""
+
+from collections import Counter
+from typing import Final
+
+from arena.detecting import PublishedAnomaly
+from localizer.config import CoreConfig
+from ops.log.decoding import SeenRecord
+from ops.recording.diagnosis import Stop, diagnose
+from ops.recording.source import Source
+from schemas.enums import AnomalyKind
+from schemas.records import FaultEvent
+from schemas.topics import ANOMALY, FAULT_EVENT, Topic
+from streams.config import DetectionConfig
+
+US_PER_MS: Final = 1_000
+
+
+def verdicts_of(
+    recording: Source, detection: DetectionConfig, core: CoreConfig, stop: Stop
+) -> list[SeenRecord]:
+    """Return anomalies and transitions as worker and localizer would have published them.
+
+    Each counts from its event time on: when it would have arrived is not known. A recording that
+    holds transitions is told as it was.
+    """
+    held = recording.summaries.get(FAULT_EVENT.name)
+    if held is not None and held.records:
+        return []
+    made = _Made()
+    found = diagnose(recording, detection, core, stop, lambda _: None, observe=made.add_anomaly)
+    for event in found.events:
+        made.add_event(event)
+    return sorted(made.records, key=lambda record: record.timestamp_ms or 0)
+
+
+class _Made:
+    """Records, each with a place of its own."""
+
+    def __init__(self) -> None:
+        self.records: list[SeenRecord] = []
+        self._next: Counter[tuple[str, int]] = Counter()
+
+    def add_anomaly(self, one: PublishedAnomaly) -> None:
+        """Add what the worker would have published."""
+        # Marks come four times a second and partition; the last of each says as much.
+        if one.record.kind is not AnomalyKind.PROGRESS:
+            self._add(ANOMALY, one.partition, one.key, one.record.event_at, one.record)
+
+    def add_event(self, event: FaultEvent) -> None:
+        """Add what the localizer would have published."""
+        self._add(FAULT_EVENT, 0, event.fault_id, event.event_at, event)
+
+    def _add(self, topic: Topic, partition: int, key: str, at_us: int, record: object) -> None:
+        offset = self._next[topic.name, partition]
+        self._next[topic.name, partition] += 1
+        self.records.append(
+            SeenRecord(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=at_us // US_PER_MS,
+                key=key,
+                record=record,
+            )
+        )

@@ -1,0 +1,145 @@
+// Incident: one fault from its first symptom to its end, on one time line.
+import { useState } from "preact/hooks";
+import { Chart } from "../lib/chart.js";
+import { html } from "../lib/html.js";
+import { Severity } from "../lib/marks.js";
+import { to } from "../lib/router.js";
+import { Scroll } from "../lib/scroll.js";
+import { counted, Name, visible } from "../lib/text.js";
+import { clock, duration, useNow, utc } from "../lib/time.js";
+
+const KINDS = {
+  symptom: ["◇", "symptom"],
+  trace: ["⋯", "trace"],
+  state: ["▣", "state"],
+  verdict: ["★", "verdict"],
+  fault: ["▲", "other fault"],
+  other: ["·", "elsewhere"],
+};
+
+export const incident = { name: "incident", title: "Incident", hidden: true, render: Incident };
+
+function Incident({ document: shown, params, at, source }) {
+  const time = useNow(at);
+  const { fault, span } = shown;
+  const lines = Object.entries(shown.line).sort(([a], [b]) => (a < b ? -1 : 1));
+  const verdicts = lines.filter(([, one]) => one.what === "verdict").map(([, one]) => one.at_ms);
+  const [hidden, setHidden] = useState([]);
+  const asked = new URLSearchParams({ ...params, ...(at === null ? {} : { at }) });
+  return html`
+    <section class="incident" aria-labelledby="fault">
+      <h1 id="fault"><${Name} text=${fault.component} long /></h1>
+      <p class="facts">
+        <${Severity} of=${fault.severity} />
+        <span><${Name} text=${fault.kind} /> of ${visible(fault.component_kind).toLowerCase()}</span>
+        <span>${fault.open ? `open for ${duration(time - fault.opened_ms)}` : `over after ${duration((fault.resolved_ms ?? fault.at_ms) - fault.onset_ms)}`}</span>
+        <span>id <${Name} text=${fault.id} /></span>
+      </p>
+      <p><${Name} text=${fault.summary} long /></p>
+      <dl>
+        <dt>First step</dt><dd>${fault.first_step}</dd>
+        <dt>First symptom</dt><dd>${shown.first_symptom_ms === undefined ? "none is known here" : `${utc(shown.first_symptom_ms)} UTC`}</dd>
+        <dt>Onset by verdict</dt><dd>${utc(fault.onset_ms)} UTC</dd>
+        <dt>Verdict</dt><dd>${utc(fault.opened_ms)} UTC, ${duration(fault.opened_ms - (shown.first_symptom_ms ?? fault.onset_ms))} after the first symptom</dd>
+        ${fault.resolved_ms && html`<dt>Resolved</dt><dd>${utc(fault.resolved_ms)} UTC</dd>`}
+        <dt>Tasks hit</dt><dd>${fault.tasks.length ? fault.tasks.map((task, i) => html`${i > 0 && ", "}<${Name} text=${task} />`) : "none known"}</dd>
+        ${fault.candidates.length > 1 && html`<dt>Candidates</dt><dd>${fault.candidates.map(
+          (c, i) => html`${i > 0 && ", "}<${Name} text=${c.component} /> ${c.score.toFixed(2)}`,
+        )}</dd>`}
+      </dl>
+      ${shown.missing > 0 && html`<p class="note">${counted(shown.missing, "earlier transition")} of it ${shown.missing === 1 ? "is" : "are"} not known here: older than what was read.</p>`}
+      <p class="actions">
+        <a href=${`/api/report.html?${asked}`} download=${`${fault.id}.html`}>Report as one HTML file</a>
+        <a href=${`/api/report.md?${asked}`} download=${`${fault.id}.md`}>as Markdown</a>
+        <${Share} fault=${fault} span=${span} />
+      </p>
+      <details><summary>Keep and replay it</summary><pre tabindex="0">${replay(fault, span, source)}</pre></details>
+    </section>
+    <section aria-labelledby="symptoms">
+      <h2 id="symptoms">Open anomalies on 5-tuples that cross it</h2>
+      <${Chart} series=${shown.symptoms} label="Open anomalies over time (UTC); dashed: verdict transitions" marks=${verdicts} />
+      <p class="note">Dashed lines: the verdict's transitions. From ${utc(span.from_ms)} to ${utc(span.to_ms)} UTC.${" "}
+        ${shown.others > 0 && `${counted(shown.others, "anomaly elsewhere").replace("anomaly elsewheres", "anomalies elsewhere")} at that time.`}</p>
+    </section>
+    <section aria-labelledby="line">
+      <h2 id="line">Time line</h2>
+      <fieldset class="chips"><legend>Show</legend>${Object.entries(KINDS).map(
+        ([kind, [sign, word]]) => html`<label><input type="checkbox" checked=${!hidden.includes(kind)}
+          onChange=${() => setHidden(hidden.includes(kind) ? hidden.filter((k) => k !== kind) : [...hidden, kind])} />
+          <span aria-hidden="true">${sign}</span> ${word}</label>`,
+      )}</fieldset>
+      <ol class="line">${lines
+        .filter(([, one]) => !hidden.includes(one.what))
+        .map(([key, one]) => html`<${Line} key=${key} one=${one} start=${fault.onset_ms} />`)}</ol>
+      ${shown.lines_left > 0 && html`<p class="note">${counted(shown.lines_left, "later line")} not shown: give a shorter time by from= and to= in the address.</p>`}
+    </section>
+    <section aria-labelledby="flows">
+      <h2 id="flows">5-tuples that show it</h2>
+      ${Object.keys(shown.flows).length === 0
+        ? html`<p class="none">None is known here.</p>`
+        : html`<${Scroll} label="5-tuples that show it"><table>
+          <thead><tr><th scope="col">5-tuple</th><th scope="col">what</th><th scope="col">from (UTC)</th><th scope="col">to</th><th scope="col">crosses</th></tr></thead>
+          <tbody>${Object.entries(shown.flows).map(
+            ([name, flow]) => html`<tr key=${name}><th scope="row"><${Name} text=${name} /></th>
+              <td>${[...new Set(flow.spans.map((s) => s.kind))].join(", ")}</td>
+              <td>${clock(flow.spans[0].from_ms)}</td>
+              <td>${flow.spans.some((s) => s.to_ms === undefined) ? "open" : clock(Math.max(...flow.spans.map((s) => s.to_ms)))}</td>
+              <td><${Name} text=${flow.route.join(" · ") || "not known"} long />${!flow.traced && " (not traced)"}</td></tr>`,
+          )}</tbody></table><//>`}
+      ${shown.flows_left > 0 && html`<p class="note">${counted(shown.flows_left, "more 5-tuple")} not shown.</p>`}
+    </section>`;
+}
+
+function Line({ one, start }) {
+  const [sign, word] = KINDS[one.what] ?? ["·", one.what];
+  const after = (one.at_ms - start) / 1000;
+  return html`<li class=${`entry ${one.what}`}>
+    <time datetime=${new Date(one.at_ms).toISOString()} title=${`${utc(one.at_ms)} UTC`}>${clock(one.at_ms)}${" "}
+      <span class="after">${after < 0 ? "−" : "+"}${Math.abs(after).toFixed(1)} s</span></time>
+    <span class="kind"><span aria-hidden="true">${sign}</span> ${word}${one.verdict ? ` ${visible(one.verdict.state).toLowerCase()}` : ""}</span>
+    <div class="said">
+      ${one.fault_id
+        ? html`<a href=${to("incident", { fault: one.fault_id })}><${Name} text=${one.text} long /></a>${one.state === "RESOLVED" ? " (resolved)" : ""}`
+        : html`<${Name} text=${one.text} long />`}
+      ${one.disorder && html` <span class="mark status odd"><span aria-hidden="true">!</span> means <${Name} text=${one.disorder} /></span>`}
+      ${one.detail && html`<p class="detail"><${Name} text=${one.detail} long /></p>`}
+      ${one.verdict && html`<p class="detail">confidence ${Math.round(one.verdict.confidence * 100)} %, ${counted(one.verdict.bad, "5-tuple")} bad, ${one.verdict.good} good${
+        one.verdict.decided ? "" : `, undecided among ${one.verdict.candidates.length}`}</p>`}
+      ${one.changed?.length > 0 && html`<p class="detail">Changed: <${Name} text=${one.changed.join("; ")} long /></p>`}
+      ${one.evidence?.length > 0 && html`<details open=${one.verdict.seq === 1}><summary>Evidence as it was known then</summary>
+        <ul>${one.evidence.map((text) => html`<li><${Name} text=${text} long /></li>`)}</ul></details>`}
+      ${one.names && html`<details><summary>${one.what === "trace" ? "Traces" : "5-tuples"}</summary>
+        <ul>${one.names.map((text) => html`<li><${Name} text=${text} long /></li>`)}</ul>
+        ${one.names_left && html`<p>and ${one.names_left.toLocaleString("en")} more</p>`}</details>`}
+    </div>
+  </li>`;
+}
+
+function Share({ fault, span }) {
+  const [done, setDone] = useState("");
+  const copy = async () => {
+    const link = location.origin + to("incident", { fault: fault.id, from: span.from_ms, to: span.to_ms });
+    try {
+      await navigator.clipboard.writeText(link);
+      setDone("copied");
+    } catch {
+      setDone("the browser does not allow it: copy the address above");
+    }
+  };
+  return html`<button type="button" onClick=${copy}>Copy a link to this time</button> <span role="status">${done}</span>`;
+}
+
+// Quoted for a shell: an id comes from a record.
+function replay(fault, span, source) {
+  const from = new Date(span.from_ms).toISOString();
+  const until = new Date(span.to_ms).toISOString();
+  if (source?.folder) {
+    const folder = `'${visible(source.folder).replaceAll("'", "'\\''")}'`;
+    return `skeletonhunter diagnose ${folder}\nskeletonhunter web --recording ${folder}`;
+  }
+  return (
+    `skeletonhunter record incident --topics all --from ${from} --to ${until}\n` +
+    "skeletonhunter diagnose incident             # the verdict anew, without a broker\n" +
+    "skeletonhunter web --recording incident      # these pages at any moment of it"
+  );
+}
