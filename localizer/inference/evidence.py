@@ -19,6 +19,7 @@ from localizer.inference.detection_lag import shown_by_now
 from localizer.inference.good_flows import GoodFlows
 from localizer.inference.observations import ResolvedFaults, flow_rows, hop_rows
 from localizer.inference.search import Problem
+from localizer.inference.selective import selective_evidence
 from localizer.inference.starvation import StarvedAgent, starved_agents
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
@@ -147,6 +148,9 @@ def gather(
     column = Columns.of(causes)
     hints = _hints(sources, family, bad, priors)
     lag = shown_by_now(family, bad, now_ns=now_ns, known=known)
+    if family is AnomalyFamily.LOSS:
+        selective = selective_evidence(good, replies.shares, _through_switches(sources, bad), lag)
+        hints = {c: hints.get(c, 0.0) + selective.get(c, 0.0) for c in {*hints, *selective}}
     unlisted = good.columns(column, len(causes), lag)
     counts = unlisted.counts.astype(np.int64)
     problem = Problem(
@@ -212,6 +216,16 @@ def _hints(
             if component in marked and component not in flow.passed_before:
                 spans[component].add((flow.onset_ns, max(flow.onset_ns, flow.seen_ns)))
     return {c: findings.evidence(c, family, at) for c, at in spans.items()}
+
+
+def _through_switches(sources: Sources, bad: list[BadFlow]) -> dict[str, list[BadFlow]]:
+    """Return by switch the bad 5-tuples that cross it."""
+    found: defaultdict[str, list[BadFlow]] = defaultdict(list)
+    for flow in bad:
+        for component in flow.components:
+            if sources.topology.kind(component) is ComponentKind.SWITCH:
+                found[component].append(flow)
+    return found
 
 
 def _noise_prior(family: AnomalyFamily, cause: Cause, starved: dict[str, StarvedAgent]) -> float:

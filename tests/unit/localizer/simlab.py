@@ -62,7 +62,8 @@ Pairs = Callable[[EndpointSpec, EndpointSpec], bool]
 class Effects:
     """What is wrong now: set by a test, read for each packet.
 
-    `links`: link id → (loss, added delay in ns); `off`: nodes; `dead`: agents;
+    `links`: link id → (loss, added delay in ns); `off`: nodes; `holes`: (node, endpoint to which
+    it drops everything); `dead`: agents;
     `deaf`: agents that do not answer; `slow`: agent → delay of its own as a prober, in ns;
     `starved`: agent → share of the packets that its process, off the CPU for `PAUSE` again and
     again, holds up; `noise`: loss of any probe; `load`: factor on every round trip.
@@ -70,6 +71,7 @@ class Effects:
 
     links: dict[str, tuple[float, int]] = field(default_factory=dict)
     off: set[str] = field(default_factory=set)
+    holes: set[tuple[str, str]] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
     slow: dict[str, int] = field(default_factory=dict)
@@ -270,13 +272,13 @@ class SimLab:
         first = self.overlay.next_hop(dst.vswitch_id, src.endpoint_id)
         return Way(nodes, _links(nodes), reply, _links(reply), isinstance(first, str))
 
-    def _cross(self, nodes: Sequence[str], links: Sequence[str]) -> int | None:
-        """Return the delay of a packet along nodes, ns; None: lost."""
+    def _cross(self, nodes: Sequence[str], links: Sequence[str], to: str) -> int | None:
+        """Return the delay of a packet to an endpoint along nodes, ns; None: lost."""
         delay, effects = 100_000, self.effects
-        if not effects.off and not effects.links:
+        if not effects.off and not effects.links and not effects.holes:
             return delay
         for index, node in enumerate(nodes):
-            if node in effects.off:
+            if node in effects.off or (node, to) in effects.holes:
                 return None
             if index and (found := effects.links.get(links[index - 1])):
                 loss, more = found
@@ -293,8 +295,9 @@ class SimLab:
         if self.rng.random() < effects.noise:
             return None
         way = self._way(src, dst, flow)
-        there = self._cross(way.nodes, way.links) if way.nodes[-1] == dst.endpoint_id else None
-        back = self._cross(way.reply, way.reply_links) if way.returns else None
+        ends = way.nodes[-1] == dst.endpoint_id
+        there = self._cross(way.nodes, way.links, dst.endpoint_id) if ends else None
+        back = self._cross(way.reply, way.reply_links, src.endpoint_id) if way.returns else None
         if there is None or back is None:
             return None
         spread = self.rng.lognormvariate(0, 0.1) * effects.load
@@ -383,7 +386,7 @@ class SimLab:
                 if self._held_up(dst.agent_id) >= TIMEOUT:
                     rtt = None
             else:
-                rtt = self._cross(way[: index + 1], found.links)
+                rtt = self._cross(way[: index + 1], found.links, dst.endpoint_id)
                 if rtt is not None:
                     rtt = round(rtt * self.effects.load) + self.effects.slow.get(src.agent_id, 0)
             hops.append(

@@ -32,6 +32,14 @@ def off(name: str) -> tuple[Change, Change]:
     return (lambda lab: lab.effects.off.add(name)), (lambda lab: lab.effects.off.discard(name))
 
 
+def route_hole(node: str, endpoint: str) -> tuple[Change, Change]:
+    """Return what makes a switch drop everything to an endpoint, and undoes it."""
+    return (
+        lambda lab: lab.effects.holes.add((node, endpoint)),
+        lambda lab: lab.effects.holes.discard((node, endpoint)),
+    )
+
+
 def dead(agent: str) -> tuple[Change, Change]:
     """Return what kills an agent and starts it again."""
     return (
@@ -74,6 +82,9 @@ CASES = {
     ),
     "spine off": Case(off("spine:1"), "spine:1", "UNDERLAY", "switch_down", 2),
     "leaf off": Case(off("leaf:p1-0"), "leaf:p1-0", "UNDERLAY", "switch_down", 2),
+    "blackhole route": Case(
+        route_hole("spine:1", "job1-w3/r2"), "spine:1", "UNDERLAY", "connectivity", 3
+    ),
     "flow-table hole": Case(
         hole("vsw:h1", "job1-w0/r0"), "vsw:h1", "OVERLAY", "flow_missing", 3
     ),

@@ -1,0 +1,143 @@
+"""Switches that drop what goes to one endpoint, or comes from it.
+
+A cable does not read addresses: what it loses is a share of everything that crosses it. A switch
+does: a route that is missing or leads nowhere, or an access list, stops all that goes to one
+endpoint and lets all else pass. Over everything that crosses the switch this is a small severity,
+and a cable of which these 5-tuples are a larger share would explain them better.
+
+The search knows one severity for each component. By how much the other model explains a switch's
+5-tuples better is therefore added to its prior, as the evidence of states is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, log, log1p
+from typing import Final
+
+import numpy as np
+
+from localizer.facts.bad_flows import BadFlow
+from localizer.inference.good_flows import GoodFlows
+from localizer.inference.search import FLOW_SEVERITIES
+from localizer.network.flow_index import NOTHING
+from schemas.ids import FlowId
+
+# Whether an endpoint's packets are dropped on their way from it or to it.
+DIRECTIONS: Final = (0, 1)
+# All of them are.
+SEVERITY: Final = max(FLOW_SEVERITIES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """The 5-tuples that cross a switch.
+
+    Attributes
+    ----------
+    bad : their keys
+    good : the keys of those among the good ones that have the common endpoint
+    good_count, endpoint_count : of all good ones
+    reply_share : probability that the reply of a 5-tuple crosses the switch
+    lag : share of the bad 5-tuples that are detected by now
+    """
+
+    bad: Sequence[FlowId]
+    good: Sequence[FlowId]
+    good_count: int
+    endpoint_count: int
+    reply_share: Callable[[FlowId], float]
+    lag: float
+
+
+def selective_evidence(
+    good: GoodFlows,
+    shares: Callable[[str, str], Mapping[str, float]],
+    through: Mapping[str, Sequence[BadFlow]],
+    lag: float,
+) -> dict[str, float]:
+    """Return by how much dropping one endpoint's packets explains a switch's 5-tuples better.
+
+    Parameters
+    ----------
+    good
+        The good 5-tuples.
+    shares
+        `ReplyWays.shares`: what replies between two endpoints may cross, with probabilities.
+    through
+        The bad 5-tuples that cross each switch.
+    lag
+        Share of the bad 5-tuples that are detected by now.
+
+    Returns
+    -------
+    dict of str to float
+        Log-likelihood ratio against the best single severity, for the switches where it is
+        positive. All bad 5-tuples are cut off there and have one endpoint in common.
+    """
+    found = {}
+    for switch, bad in through.items():
+        common = set(bad[0].key[:2]).intersection(*(flow.key[:2] for flow in bad))
+        if not common or not all(flow.cut for flow in bad):
+            continue
+        index = good.index
+        places = index.rows_with(index.components.get(switch, NOTHING))
+        places = places[good.mask[places]]
+        ends = index.ends[places]
+        numbers = [index.endpoints.get(endpoint, -1) for endpoint in common]
+        touched = places[np.isin(ends, numbers).any(axis=1)].tolist()
+        crossing = Crossing(
+            bad=[flow.key for flow in bad],
+            good=[index.key(place) for place in touched],
+            good_count=len(places),
+            endpoint_count=len(np.unique(ends)),
+            reply_share=partial(_reply_share, shares, switch),
+            lag=lag,
+        )
+        ratio = max(
+            of_one_endpoint(crossing, endpoint, direction)
+            for endpoint in sorted(common)
+            for direction in DIRECTIONS
+        ) - of_a_share(crossing)
+        if ratio > 0:
+            found[switch] = ratio
+    return found
+
+
+def _reply_share(
+    shares: Callable[[str, str], Mapping[str, float]], switch: str, key: FlowId
+) -> float:
+    return shares(*key[:2]).get(switch, 0.0)
+
+
+def of_a_share(crossing: Crossing) -> float:
+    """Return the log-likelihood if the switch loses a share of all that crosses it."""
+    return max(
+        len(crossing.bad) * log(severity) + crossing.good_count * log1p(-crossing.lag * severity)
+        for severity in FLOW_SEVERITIES
+    )
+
+
+def of_one_endpoint(crossing: Crossing, endpoint: str, direction: int) -> float:
+    """Return the log-likelihood if the switch drops all from (0) or to (1) one endpoint.
+
+    A probe whose reply would be dropped is lost if the reply comes back through this switch.
+    """
+
+    def lost(key: FlowId) -> float:
+        if key[direction] == endpoint:
+            return SEVERITY
+        if key[1 - direction] == endpoint:
+            return SEVERITY * crossing.reply_share(key)
+        return 0.0
+
+    chances = [lost(key) for key in crossing.bad]
+    if min(chances) == 0:
+        return -inf
+    # Which endpoint, and in which direction, nobody knew before; the bad ones' may be one more.
+    choices = len(DIRECTIONS) * (crossing.endpoint_count + 1)
+    return (
+        sum(log(chance) for chance in chances)
+        + sum(log1p(-crossing.lag * lost(key)) for key in crossing.good)
+        - log(choices)
+    )
