@@ -26,9 +26,11 @@ from schemas.records import (
     FaultEvent,
     FaultState,
     Heartbeat,
+    IncidentNote,
     PathTrace,
     PathWindow,
     PingList,
+    Silence,
     Skeleton,
     Task,
 )
@@ -39,6 +41,7 @@ US_PER_MS: Final = 1_000
 MAX_ANOMALIES: Final = 20_000
 MAX_TRACES: Final = 20_000
 MAX_CHANGES: Final = 20_000
+MAX_NOTES: Final = 20_000
 # Ids that writers can invent freely; far above the 40,000 RNICs of the largest cluster.
 MAX_KEYS: Final = 1_000_000
 # Too many to keep one by one, and the localizer alone pools them.
@@ -48,6 +51,7 @@ POOLED: Final = frozenset({AnomalyKind.STRAY_LOSS, AnomalyKind.WEAK_LATENCY})
 FOLDED: Final[tuple[Topic, ...]] = (
     t.PROBE_ROUND, t.HEARTBEAT, t.ENDPOINT, t.PINGLIST, t.TASK, t.SKELETON_TOPIC, t.TOPOLOGY,
     t.COMPONENT_STATE, t.PATH_TRACE, t.PROBE_WINDOW, t.ANOMALY, t.FAULT_EVENT, t.FAULT_STATE,
+    t.SILENCE, t.INCIDENT_NOTE,
 )  # fmt: skip
 
 Place = tuple[str, int]  # topic of the contract, partition
@@ -82,8 +86,10 @@ class ClusterView:
         Open and past faults with their transitions.
     agents
         By agent id: last heartbeat, clock, drops.
-    endpoints, pinglists, tasks, skeletons, topology
+    endpoints, pinglists, tasks, skeletons, topology, silences
         Latest record of each key.
+    notes
+        What people said and did about faults, by note id.
     states
         By state id, then by the reader that says so.
     windows
@@ -108,6 +114,8 @@ class ClusterView:
         self.tasks: dict[str, Task] = {}
         self.skeletons: dict[str, Skeleton] = {}
         self.topology: dict[str, Component] = {}
+        self.silences: dict[str, Silence] = {}
+        self.notes: Newest[str, IncidentNote] = Newest(MAX_NOTES)
         self.states: dict[str, dict[str, ComponentState]] = {}
         self.windows: dict[str, AgentWindows] = {}
         self.anomalies: Newest[str, AnomalySpan] = Newest(MAX_ANOMALIES)
@@ -150,6 +158,7 @@ class ClusterView:
                 t.ANOMALY.name: self.anomalies.dropped,
                 t.PATH_TRACE.name: self.traces.dropped,
                 t.COMPONENT_STATE.name: self.changes.dropped,
+                t.INCIDENT_NOTE.name: self.notes.dropped,
             }
         )
 
@@ -228,6 +237,10 @@ class ClusterView:
         key = (trace.path_id, trace.flow, trace.traced_at)
         self.traces.put(key, trace.traced_at // US_PER_MS, trace)
 
+    def _note(self, seen: SeenRecord, _at_ms: int) -> None:
+        note = _record(seen, IncidentNote)
+        self.notes.put(note.note_id, note.noted_at // US_PER_MS, note)
+
     def _fault(self, seen: SeenRecord, _at_ms: int) -> None:
         self.faults.add(_record(seen, FaultEvent))
 
@@ -255,6 +268,7 @@ _KEPT_BY_KEY: Final[dict[str, Callable[[ClusterView], dict[str, Any]]]] = {
     t.TASK.name: lambda view: view.tasks,
     t.SKELETON_TOPIC.name: lambda view: view.skeletons,
     t.TOPOLOGY.name: lambda view: view.topology,
+    t.SILENCE.name: lambda view: view.silences,
     t.COMPONENT_STATE.name: lambda view: view.states,
 }
 _FOLDS: Final[dict[str, Callable[[ClusterView, SeenRecord, int], None]]] = {
@@ -266,4 +280,5 @@ _FOLDS: Final[dict[str, Callable[[ClusterView, SeenRecord, int], None]]] = {
     t.PATH_TRACE.name: ClusterView._trace,
     t.FAULT_EVENT.name: ClusterView._fault,
     t.FAULT_STATE.name: ClusterView._fault_state,
+    t.INCIDENT_NOTE.name: ClusterView._note,
 }

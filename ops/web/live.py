@@ -53,7 +53,7 @@ class LiveSource:
 
     def __init__(self, settings: KafkaSettings, *, faults_back_ms: int) -> None:
         self._settings = settings
-        self._back_ms = {**BACK_MS, t.FAULT_EVENT: faults_back_ms}
+        self._back_ms = {**BACK_MS, t.FAULT_EVENT: faults_back_ms, t.INCIDENT_NOTE: faults_back_ms}
         self._view = ClusterView()
         self._lock = threading.Lock()
         self._stopping = threading.Event()

@@ -11,7 +11,7 @@ from ops.view.faults import FaultHistory
 from ops.view.symptoms import AnomalySpan, StateChange
 from ops.view.texts import counted, some
 from ops.web.pages.page import Document, Page, Params, UnknownItemError, without_none
-from ops.web.pages.rows import event_row, fault_row
+from ops.web.pages.rows import acknowledged, event_row, fault_row
 from schemas.ids import FlowId
 from schemas.records import FaultEvent, PathTrace
 
@@ -79,11 +79,11 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
         If there is no such fault, or the times are none.
     """
     history = _fault(view, params)
-    case = _case(view, history, _span(history, params, now_ms))
+    case = _case(view, history, _span(view, history, params, now_ms))
     span, own = case.span, case.symptoms
     shown = sorted(_lines(view, case), key=lambda one: (one["at_ms"], one["rank"], one["text"]))
     return {
-        "fault": fault_row(history),
+        "fault": fault_row(history, acknowledged(view).get(history.last.fault_id)),
         "span": {"from_ms": span.from_ms, "to_ms": span.to_ms},
         "until_now": history.open,
         "missing": history.missing,
@@ -111,11 +111,14 @@ def _fault(view: ClusterView, params: Params) -> FaultHistory:
     return history
 
 
-def _span(history: FaultHistory, params: Params, now_ms: int) -> Span:
+def _span(view: ClusterView, history: FaultHistory, params: Params, now_ms: int) -> Span:
     last = history.last
     # An end that moves with each second would change the whole document with it.
     now_ms = (now_ms // STEP_MS + 1) * STEP_MS
-    end_ms = now_ms if history.open else last.event_at // US_PER_MS + AFTER_MS
+    # People write about a fault after it is over.
+    noted = (n.noted_at for n in view.notes.values() if n.fault_id == last.fault_id)
+    end_ms = max([last.event_at, *noted]) // US_PER_MS + AFTER_MS
+    end_ms = now_ms if history.open else end_ms
     start_ms = min(e.onset_at for e in history.transitions) // US_PER_MS - BEFORE_MS
     try:
         from_ms = int(params.get("from", start_ms))
@@ -189,6 +192,7 @@ def _lines(view: ClusterView, case: _Case) -> list[Document]:
         *_traces(view, flows, case.span, case.crossed),
         *_changes(view, case.blamed, case.span),
         *_other_faults(view, case.history, case.span),
+        *_notes(view, case.history, case.span),
     ]
 
 
@@ -334,6 +338,18 @@ def _other_faults(view: ClusterView, history: FaultHistory, span: Span) -> Itera
                     "fault", 4, at_ms, event.summary,
                     fault_id=event.fault_id, state=event.state.value,
                 )  # fmt: skip
+
+
+def _notes(view: ClusterView, history: FaultHistory, span: Span) -> Iterator[Document]:
+    """Yield what people said and did about it."""
+    for note in view.notes.values():
+        at_ms = note.noted_at // US_PER_MS
+        if note.fault_id == history.last.fault_id and span.holds(at_ms):
+            cause = None if note.cause is None else f"cause: {note.cause}"
+            yield _line(
+                "note", 4, at_ms, f"{note.author}: {note.text}",
+                action=note.action.value.lower(), detail=cause,
+            )  # fmt: skip
 
 
 def _flows(own: Iterable[AnomalySpan], crossed: Mapping[FlowId, FlowPath]) -> Document:

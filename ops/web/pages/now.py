@@ -6,7 +6,7 @@ from typing import Final
 from ops.view.cluster import ClusterView
 from ops.view.health import headline, parts
 from ops.web.pages.page import Document, Page, Params
-from ops.web.pages.rows import fault_row
+from ops.web.pages.rows import acknowledged, fault_row
 
 # More open faults than anybody reads one by one; the rest is counted.
 MAX_OPEN: Final = 1_000
@@ -17,10 +17,13 @@ def document(view: ClusterView, _params: Params, now_ms: int) -> Document:
     """Return open faults, the last that are over, and health by layer."""
     health = parts(view, now_ms)
     open_faults = view.faults.open()
+    by = acknowledged(view)
     return {
         "headline": asdict(headline(view, health)),
         "open_total": len(open_faults),
-        "open": {h.last.fault_id: fault_row(h) for h in open_faults[:MAX_OPEN]},
+        "open": {
+            h.last.fault_id: fault_row(h, by.get(h.last.fault_id)) for h in open_faults[:MAX_OPEN]
+        },
         "over": {h.last.fault_id: fault_row(h) for h in view.faults.over()[:MAX_OVER]},
         "health": {part.name: asdict(part) for part in health},
     }

@@ -16,6 +16,7 @@ WORDS: Final = {
     "state": "state",
     "verdict": "verdict",
     "fault": "other fault",
+    "note": "note",
     "other": "elsewhere",
 }
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~#!<>&])")
@@ -106,6 +107,8 @@ def details(one: Document) -> Iterator[str]:
         if not verdict["decided"]:
             names = (f"{c['component']} ({c['score']:.2f})" for c in verdict["candidates"])
             yield "undecided: " + ", ".join(names)
+    if one.get("action"):
+        yield one["action"]
     if one.get("disorder"):
         yield f"means {one['disorder']}"
     if one.get("detail"):

@@ -3,8 +3,10 @@
 from typing import Final
 
 from localizer.verdict.catalogue import KINDS
+from ops.view.cluster import ClusterView
 from ops.view.faults import FaultHistory
 from ops.web.pages.page import Document, without_none
+from schemas.enums import NoteAction
 from schemas.records import FaultEvent
 
 US_PER_MS: Final = 1_000
@@ -43,10 +45,17 @@ def event_row(event: FaultEvent) -> Document:
     )
 
 
-def fault_row(history: FaultHistory) -> Document:
+def acknowledged(view: ClusterView) -> dict[str, str]:
+    """Return who acknowledged which fault last, by fault id."""
+    notes = sorted(view.notes.values(), key=lambda note: (note.noted_at, note.note_id))
+    return {n.fault_id: n.author for n in notes if n.action is NoteAction.ACKNOWLEDGE}
+
+
+def fault_row(history: FaultHistory, acknowledged_by: str | None = None) -> Document:
     """Return what is known of a fault now, for a list of faults."""
     last = history.last
     return {
+        **without_none({"acknowledged_by": acknowledged_by}),
         "id": last.fault_id,
         "cluster": last.cluster,
         "open": history.open,

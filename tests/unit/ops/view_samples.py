@@ -18,6 +18,7 @@ from schemas.enums import (
     ComponentKind,
     FaultLifecycle,
     Layer,
+    NoteAction,
     PingListPhase,
     ProbingState,
     TargetOrigin,
@@ -34,6 +35,7 @@ from schemas.records import (
     FaultEvent,
     FaultState,
     Heartbeat,
+    IncidentNote,
     PathTrace,
     PathWindow,
     PingList,
@@ -197,6 +199,14 @@ def task() -> Task:
     )  # fmt: skip
 
 
+def note(action: NoteAction, text: str, at_ms: int, cause: str | None = None) -> IncidentNote:
+    """Return what somebody wrote about the fault."""
+    return IncidentNote(
+        cluster="c", fault_id="f-1", note_id=f"n-{at_ms}", action=action, noted_at=at_ms * US,
+        author="ada", text=text, cause=cause,
+    )  # fmt: skip
+
+
 def small_cluster(at_ms: int = START_MS) -> list[tuple[Topic, Any]]:
     """Return the records of two hosts that probe each other, all well at that time."""
     records: list[tuple[Topic, Any]] = [(t.TASK, task())]
@@ -299,6 +309,8 @@ def story() -> list[SeenRecord]:
                            fault_kind="packet_loss", severity="error", bad_paths=1)
             )  # fmt: skip
             told += [(t.FAULT_EVENT, event), (t.FAULT_STATE, state_of(event))]
+        if second == 12:
+            told += [(t.INCIDENT_NOTE, note(NoteAction.ACKNOWLEDGE, "on my way", at_ms))]
         if second == 20:
             end = anomaly(at_ms=at_ms, state=AnomalyState.CLEARED)
             told += [(t.ANOMALY, replace(end, onset_at=(START_MS + 5_000) * 1_000))]

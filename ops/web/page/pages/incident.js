@@ -14,6 +14,7 @@ const KINDS = {
   state: ["▣", "state"],
   verdict: ["★", "verdict"],
   fault: ["▲", "other fault"],
+  note: ["✎", "note"],
   other: ["·", "elsewhere"],
 };
 
@@ -33,6 +34,7 @@ function Incident({ document: shown, params, at, source }) {
         <${Severity} of=${fault.severity} />
         <span><${Name} text=${fault.kind} /> of ${visible(fault.component_kind).toLowerCase()}</span>
         <span>${fault.open ? `open for ${duration(time - fault.opened_ms)}` : `over after ${duration((fault.resolved_ms ?? fault.at_ms) - fault.onset_ms)}`}</span>
+      ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
         <span>id <${Name} text=${fault.id} /></span>
       </p>
       <p><${Name} text=${fault.summary} long /></p>
@@ -96,7 +98,7 @@ function Line({ one, start }) {
   return html`<li class=${`entry ${one.what}`}>
     <time datetime=${new Date(one.at_ms).toISOString()} title=${`${utc(one.at_ms)} UTC`}>${clock(one.at_ms)}${" "}
       <span class="after">${after < 0 ? "−" : "+"}${Math.abs(after).toFixed(1)} s</span></time>
-    <span class="kind"><span aria-hidden="true">${sign}</span> ${word}${one.verdict ? ` ${visible(one.verdict.state).toLowerCase()}` : ""}</span>
+    <span class="kind"><span aria-hidden="true">${sign}</span> ${word}${one.action ? ` ${visible(one.action)}` : ""}${one.verdict ? ` ${visible(one.verdict.state).toLowerCase()}` : ""}</span>
     <div class="said">
       ${one.fault_id
         ? html`<a href=${to("incident", { fault: one.fault_id })}><${Name} text=${one.text} long /></a>${one.state === "RESOLVED" ? " (resolved)" : ""}`

@@ -41,11 +41,13 @@ def test_the_line_runs_from_the_first_symptom_to_the_end() -> None:
         ("verdict", 6),
         ("verdict", 7),
         ("verdict", 9),
+        ("note", 12),
         ("symptom", 20),
         ("verdict", 25),
     ]
     assert LINK in found[1]["names"][0]
     assert found[2]["disorder"] == "port_down"
+    assert (found[6]["text"], found[6]["action"]) == ("ada: on my way", "acknowledge")
 
 
 def test_each_verdict_says_what_was_known_then() -> None:
