@@ -91,6 +91,16 @@ class LogReader:
     def _remember(self, error: KafkaError) -> None:
         self._last_error = error
 
+    @property
+    def away(self) -> str | None:
+        """Why no broker can be reached, as long as nothing has come since; None: nothing is wrong.
+
+        The client goes on by itself once one is back.
+        """
+        error = self._last_error
+        down = error is not None and error.code() == KafkaError._ALL_BROKERS_DOWN
+        return str(self._unreachable(KafkaException(error))) if down else None
+
     def topics(self) -> dict[str, int]:
         """Return all topics of the broker and their partition counts."""
         try:
@@ -99,6 +109,7 @@ class LogReader:
         except KafkaException as error:
             self._consumer.poll(0)
             raise self._unreachable(error) from error
+        self._last_error = None
         return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -173,6 +184,7 @@ class LogReader:
             error = message.error()
             if error is None or step_over(cimpl, self._consumer, self._settings, message):
                 self._ended.discard(place)
+                self._last_error = None
                 entries.append((place, _entry(message)))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(place)

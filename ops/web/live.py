@@ -33,6 +33,7 @@ BATCH_S: Final = 0.05
 # Records folded before somebody who wants to look gets a turn.
 TURN: Final = 200
 RETRY_S: Final = 2.0
+AWAY: Final = "is the broker up, and --bootstrap right? It is tried again"
 # Nothing came for so long: is the broker there, and are topics that were missing?
 QUIET_MS: Final = 2_000
 
@@ -91,7 +92,7 @@ class LiveSource:
                 with LogReader(self._settings) as reader:
                     self._follow(reader, codec)
             except (ConnectionError, RegistryError, OSError) as error:
-                self._say(str(error), "is the broker up, and --bootstrap right? It is tried again")
+                self._say(str(error), AWAY)
                 self._stopping.wait(RETRY_S)
 
     def _say(self, what: str, todo: str) -> None:
@@ -132,6 +133,8 @@ class LiveSource:
                 self._changed()
                 if not missing:
                     self._well()
+            elif reader.away is not None:
+                self._say(reader.away, AWAY)
             if missing or now_ms() - quiet_ms > QUIET_MS:
                 # Raises if the broker is away.
                 there = reader.topics()
