@@ -35,7 +35,10 @@ class IndexCache:
         agents, endpoints = self._roster.pop_changes()
         keys = self._paths.pop_changes()
         moved = self._topology.pop_moved_ends()
-        if self._topology.fabric_version != self._version or self._wastes_numbers():
+        anew = self._topology.fabric_version != self._version or self._wastes_numbers()
+        if not (anew or agents or endpoints or keys or moved):
+            return self._index
+        if anew:
             self._version = self._topology.fabric_version
             self._begin()
             agents, endpoints, keys, moved = (

@@ -35,6 +35,11 @@ class LastSeen:
         self._names: list[str] = []
         # Time of the last sign, interval and time of the first sign by row, shape (3, capacity).
         self._times: Int64s = np.ones((3, FIRST), np.int64)
+        # The usual interval, unless it may have changed; whether no agent is new any more.
+        self._usual_ns: int | None = None
+        self._settled = False
+        # By a number of intervals, until when certainly no agent is silent for longer.
+        self._calm_until_ns: dict[float, int] = {}
 
     def record_sign(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
         """Record when an agent was last seen, and its interval."""
@@ -44,6 +49,12 @@ class LastSeen:
             if place == self._times.shape[1]:
                 self._times = np.concatenate([self._times, np.ones_like(self._times)], axis=1)
             self._times[2, place] = heard_ns
+            self._times[1, place] = 0
+        if self._times[1, place] != interval_ns:
+            self._usual_ns = None
+            self._calm_until_ns.clear()
+        elif not self._settled:
+            self._usual_ns = None
         self._times[0, place] = heard_ns
         self._times[1, place] = interval_ns
 
@@ -52,6 +63,7 @@ class LastSeen:
         place = self._places.pop(agent_id, None)
         if place is None:
             return
+        self._usual_ns = None
         last = self._names.pop()
         if last != agent_id:
             self._names[place], self._places[last] = last, place
@@ -67,15 +79,27 @@ class LastSeen:
     @property
     def usual_interval_ns(self) -> int:
         """Return the median interval of agents known for long, or of all; a second if of none."""
+        if self._usual_ns is None:
+            self._usual_ns = self._median_interval_ns()
+        return self._usual_ns
+
+    def _median_interval_ns(self) -> int:
         heard_ns, interval_ns, first_ns = self._times[:, : len(self._names)]
         members = heard_ns - first_ns >= MEMBER_NS
+        self._settled = bool(members.all())
         interval_ns = interval_ns[members] if members.any() else interval_ns
         return int(np.median(interval_ns)) if len(interval_ns) else SECOND_NS
 
     def silent_for(self, now_ns: int, intervals: float) -> list[str]:
         """Return the agents that are silent for more than this many of their intervals."""
+        if now_ns <= self._calm_until_ns.get(intervals, 0):
+            return []
         heard_ns, interval_ns, _ = self._times[:, : len(self._names)]
         late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
+        if not len(late):
+            # Later signs only put it off.
+            until_ns = (heard_ns + intervals * interval_ns).min(initial=now_ns + SECOND_NS)
+            self._calm_until_ns[intervals] = int(until_ns)
         return [self._names[place] for place in late.tolist()]
 
 

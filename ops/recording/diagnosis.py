@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from arena.detecting import PublishedAnomaly
 from arena.direct import DirectRun
 from localizer.config import CoreConfig
 from ops.recording.order import between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
+from schemas.columns.records import RecordReader
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 from schemas.topics import (
@@ -142,14 +145,14 @@ def diagnose(
     found = Diagnosis()
     run = _ObservedRun(core.cluster, detection, core)
     run.observe = observe
+    heartbeats = RecordReader(CODEC, HEARTBEAT)
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
     for slot in slots(rounds, others, SLOT_MS):
         if stop():
             found.stopped = True
             return found
-        for item in slot.others:
-            _take(item, run, found)
+        _take_others(slot.others, run, found, heartbeats)
         _take_rounds(slot.rounds, run, found)
         found.event_ms = slot.start_ms
         found.events += run.pass_time((slot.start_ms + SLOT_MS) * MS_NS)
@@ -174,17 +177,31 @@ def _take_rounds(items: Sequence[Item], run: DirectRun, found: Diagnosis) -> Non
         run.messages(partition, messages, timestamp_ms=own[-1].at_ms)
 
 
-def _take(item: Item, run: DirectRun, found: Diagnosis) -> None:
+def _take_others(
+    items: Sequence[Item], run: DirectRun, found: Diagnosis, heartbeats: RecordReader
+) -> None:
+    """Take the other records of a slot; nearly all are heartbeats, read together."""
+    beats = [item for item in items if item.topic is HEARTBEAT and item.entry.value is not None]
+    arrivals_ns = np.array([_timestamp_ms(item) * MS_NS for item in beats], np.int64)
+    read = iter(heartbeats.read([item.entry.value or b"" for item in beats], arrivals_ns))
+    for item in items:
+        beat = item.topic is HEARTBEAT and item.entry.value is not None
+        _take(item, run, found, next(read) if beat else None)
+
+
+def _timestamp_ms(item: Item) -> int:
+    return item.entry.timestamp_ms or item.at_ms
+
+
+def _take(item: Item, run: DirectRun, found: Diagnosis, record: Any) -> None:
+    """Take a record, which may have been read already."""
     topic, entry = item.topic, item.entry
     found.records[topic.name] += 1
-    timestamp_ms = entry.timestamp_ms or item.at_ms
+    timestamp_ms = _timestamp_ms(item)
     try:
         key = (entry.key or b"").decode()
-        record = (
-            None
-            if entry.value is None
-            else CODEC.decode(topic, entry.value, arrival_ns=timestamp_ms * MS_NS)
-        )
+        if record is None and entry.value is not None:
+            record = CODEC.decode(topic, entry.value, arrival_ns=timestamp_ms * MS_NS)
     except ValueError:
         found.refused["undecodable"] += 1
         return

@@ -139,6 +139,28 @@ def read_part(
 
 
 @compiled
+def read_whole(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    plan: Plan,
+    out: NDArray[np.int64],
+    whole: NDArray[np.bool_],
+) -> None:
+    """Read datums without an array and without a key, and note which could be read.
+
+    Parameters
+    ----------
+    data : uint8, padded; datum n is data[starts[n]:ends[n]]
+    out : (columns, n) int64, written
+    whole : (n,) bool, written
+    """
+    for number in range(len(starts)):
+        at = read_part(data, starts[number], ends[number], plan, 0, len(plan.program), out, number)
+        whole[number] = at == ends[number]
+
+
+@compiled
 def key_end(data: NDArray[np.uint8], at: int, end: int, plan: Plan) -> int:
     """Return the position behind the fields of a key, BAD where there is none."""
     for is_text in plan.key:

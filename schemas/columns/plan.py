@@ -41,6 +41,10 @@ class Kind(Enum):
     ENUM = auto()
     # Where the text begins in the data; the next column holds its length in bytes.
     TEXT = auto()
+    # The same, or both columns as they were.
+    NULLABLE_TEXT = auto()
+    # 0: false, -1: true; any other number is none.
+    BOOLEAN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,15 @@ class Compiler:
         kind, column = type_of(node), wanted.column
         if wanted.kind is Kind.TEXT and kind == "string":
             self.add(Op.TEXT, column)
+        elif wanted.kind is Kind.NULLABLE_TEXT and kind == "union":
+            null, other = _nullable(node)
+            if type_of(other) != "string":
+                raise PlanError(f"{name} is of type {type_of(other)!r}")
+            self.add(Op.SKIP_NULL, 1, null)
+            self.add(Op.TEXT, column)
+        elif wanted.kind is Kind.BOOLEAN and kind == "boolean":
+            # One byte, 0 or 1.
+            self.add(Op.LONG, column)
         elif wanted.kind is Kind.ENUM and kind == "enum":
             self.add(Op.ENUM, column, self._symbols(node["symbols"], wanted.values))
         elif wanted.kind in (Kind.LONG, Kind.NULLABLE_LONG) and kind in ("int", "long"):
