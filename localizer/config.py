@@ -34,7 +34,7 @@ class CoreConfig:
     refine_ns : how long a fault is young, and its component may still be refined
     update_gap_ns : least distance of updates that change nothing essential
     aftermath_ns : how long latency after a fault counts as its aftermath
-    path_keep_ns : how long the path of a 5-tuple that is not traced again is known
+    path_keep_ns : how long the path of a 5-tuple is known that is not probed or traced again
     max_agents, max_endpoints, max_flows, max_components : what is known at once; more is refused
     max_waiting : records that wait for the worker's progress; of more the oldest are dropped
     """
@@ -65,8 +65,8 @@ class CoreConfig:
 
 
 SECTION: Final = "localizer"
-# A path that was not traced again is known for this many look-backs: a little longer than a process
-# that starts again would know it.
+# A path that is neither probed nor traced again is known for this many look-backs: a little longer
+# than a process that starts again would know it.
 PATH_KEEP: Final = 1.5
 
 

@@ -254,7 +254,7 @@ class BadFlows:
             # agent.
             long = symptom.kind in LOSSY or symptom.over_ns is not None
             if agent in troubled and sources.liveness.excused(
-                str(agent), symptom.onset_ns, now_ns, loss=long
+                str(agent), symptom.onset_ns, now_ns, prober=symptom.agent_id, loss=long
             ):
                 return False
         if family is AnomalyFamily.LOSS:

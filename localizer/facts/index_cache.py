@@ -5,6 +5,7 @@ fabric rebuilds everything.
 """
 
 from collections import defaultdict
+from collections.abc import Container
 from typing import Final
 
 from localizer.facts.roster import Roster
@@ -29,6 +30,11 @@ class IndexCache:
         self._topology = topology
         self._version: int | None = None
         self._begin()
+
+    @property
+    def probed(self) -> Container[FlowId]:
+        """The 5-tuples on ping lists at the last refresh."""
+        return self._owners.keys()
 
     def refresh(self) -> FlowIndex:
         """Apply all changes since the last call; return the index."""

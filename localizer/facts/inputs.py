@@ -280,7 +280,9 @@ class Housekeeper:
                 sources.reports.forget_agent(agent_id)
             self._forgotten.update(sources.roster.forget_departed(now_ns))
             self._forget_their_paths(now_ns)
-            sources.paths.forget_untraced(now_ns - self._config.path_keep_ns)
+            sources.paths.forget_untraced(
+                now_ns - self._config.path_keep_ns, now_ns, self._index.probed
+            )
             sources.topology.forget_lookups(len(sources.paths))
             sources.shrink_tables()
         sources.reports.expire(now_ns)

@@ -417,11 +417,20 @@ class Liveness:
         self._last_seen.shrink_tables()
         return found
 
-    def excused(self, agent_id: str, onset_ns: int, now_ns: int, *, loss: bool = False) -> bool:
+    def excused(
+        self,
+        agent_id: str,
+        onset_ns: int,
+        now_ns: int,
+        *,
+        prober: str | None = None,
+        loss: bool = False,
+    ) -> bool:
         """Return whether an anomaly at an agent's endpoint is attributed to the agent.
 
         It is while the agent is dead, and for some time after its return if the anomaly began
         during its silence; longer for `loss` (partial loss), which takes more answers to clear.
+        Only its prober can clear it: while that one is silent as well, this time does not pass.
         """
         if agent_id in self.dead:
             return True
@@ -430,11 +439,25 @@ class Liveness:
             return False
         if agent.leaving:
             return True
+        most_ns = LOSS_RECOVERY_NS if loss else RECOVERY_NS
         return any(
             silent_ns - ONSET_SLACK_NS <= onset_ns <= back_ns + agent.interval_ns
-            and now_ns < back_ns + (LOSS_RECOVERY_NS if loss else RECOVERY_NS)
+            and now_ns < self._heard_since_ns(prober, back_ns, now_ns, most_ns) + most_ns
             for silent_ns, back_ns in agent.silences
         )
+
+    def _heard_since_ns(
+        self, agent_id: str | None, since_ns: int, now_ns: int, within_ns: int
+    ) -> int:
+        """Return from when on an agent was heard for so long without a silence, at the earliest."""
+        agent = None if agent_id is None else self._agents.get(agent_id)
+        if agent is None:
+            return since_ns
+        for silent_ns, back_ns in agent.silences:
+            if silent_ns < since_ns + within_ns:
+                since_ns = max(since_ns, back_ns)
+        silent_now = self._silence(agent, now_ns) > PAUSED_INTERVALS
+        return now_ns if silent_now and agent.heard_ns < since_ns + within_ns else since_ns
 
     def excusable(self) -> set[str]:
         """Return the agents that anomalies may be attributed to."""

@@ -33,10 +33,6 @@ class Flow(Protocol):
         """Whether nothing gets through."""
 
     @property
-    def components(self) -> tuple[str, ...]:
-        """What it crosses."""
-
-    @property
     def open(self) -> bool:
         """Whether it is bad now."""
 
@@ -49,29 +45,24 @@ class Flow(Protocol):
         """When that was known."""
 
 
-def shown_by_now(
-    family: AnomalyFamily, bad: Sequence[Flow], *, now_ns: int, known: frozenset[str]
-) -> float:
+def shown_by_now(family: AnomalyFamily, fresh: Sequence[Flow], *, now_ns: int) -> float:
     """Return the share of truly bad 5-tuples that have been detected by now.
 
     Parameters
     ----------
     family
         Loss or latency: their detectors take different times.
-    bad
-        The bad 5-tuples.
+    fresh
+        The bad 5-tuples that no open fault accounts for: the clock starts with the first of them.
+        Without any, the upper bound is returned.
     now_ns
         Event time of the decision, nanoseconds.
-    known
-        Components of open faults. The clock starts with the first bad 5-tuple that crosses none
-        of them; without any such 5-tuple the upper bound is returned.
 
     Returns
     -------
     float
         From 0.05 to 0.98.
     """
-    fresh = [flow for flow in bad if known.isdisjoint(flow.components)]
     if not fresh:
         return MOST["latency" if family is AnomalyFamily.LATENCY else "cut"]
     if family is AnomalyFamily.LATENCY:

@@ -109,6 +109,7 @@ def gather(
     explained: frozenset[FlowId],
     resolved: ResolvedFaults,
     known: frozenset[str],
+    owned: frozenset[FlowId],
     allow_global: bool,
 ) -> Evidence | None:
     """Return the observations to explain; None if no bad 5-tuple crosses a candidate cause.
@@ -122,7 +123,9 @@ def gather(
     resolved
         What resolved faults account for: traces from before their resolution do not count.
     known
-        Components of open faults.
+        Components of decided open faults.
+    owned
+        5-tuples of open faults.
     allow_global
         Whether a cluster-wide disturbance is still accepted as a cause.
     """
@@ -147,7 +150,9 @@ def gather(
         return None
     column = Columns.of(causes)
     hints = _hints(sources, family, bad, priors)
-    lag = shown_by_now(family, bad, now_ns=now_ns, known=known)
+    # What open faults account for began with them. It dates nothing that began later.
+    fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]
+    lag = shown_by_now(family, fresh, now_ns=now_ns)
     if family is AnomalyFamily.LOSS:
         selective = selective_evidence(good, replies.shares, _through_switches(sources, bad), lag)
         hints = {c: hints.get(c, 0.0) + selective.get(c, 0.0) for c in {*hints, *selective}}
@@ -174,6 +179,7 @@ def gather(
             replies=replies,
             explained=explained,
             resolved=resolved,
+            onset_ns=min(flow.onset_ns for flow in fresh or bad),
             now_ns=now_ns,
         ),
         chance=CHANCE[family],

@@ -284,6 +284,7 @@ def hop_rows(
     replies: ReplyWays,
     explained: frozenset[FlowId],
     resolved: ResolvedFaults,
+    onset_ns: int,
     now_ns: int,
 ) -> Block:
     """Return single probes of traces as observations.
@@ -294,13 +295,15 @@ def hop_rows(
         5-tuples whose traces do not count.
     resolved
         What resolved faults account for.
+    onset_ns
+        Since when there is something to explain: what got through before says nothing about it.
 
     Returns
     -------
     Block
-        Probes since the onset of the first bad 5-tuple; their lag is 1.
+        Probes since the onset; their lag is 1.
     """
-    onset_ns = min(flow.onset_ns for flow in bad) - ONSET_SLACK_NS
+    onset_ns -= ONSET_SLACK_NS
     since_ns = max(onset_ns, now_ns - HOPS_NS)
     shifts = [s.shift_ns for flow in bad for s in flow.symptoms if s.shift_ns is not None]
     late_ns = HOP_LATE_SHARE * median(shifts) if shifts else 0.0

@@ -5,7 +5,7 @@ trace, or else from the topology as far as that determines the path.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Set
+from collections.abc import Container, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
@@ -53,6 +53,7 @@ MAX_STRANGERS: Final = 16_384
 
 @dataclass(slots=True)
 class _Flow:
+    # When it was last traced, or found to be still probed.
     seen_ns: int = 0
     complete: list[Trace] = field(default_factory=list)
     baseline: list[Trace] = field(default_factory=list)
@@ -143,13 +144,23 @@ class PathBook:
         for key in [k for k in self._flows if k[0] in gone or k[1] in gone]:
             self._forget_flow(key)
 
-    def forget_untraced(self, before_ns: int) -> None:
-        """Forget the 5-tuples that were last traced before a time."""
+    def forget_untraced(
+        self, before_ns: int, now_ns: int = 0, probed: Container[FlowId] = ()
+    ) -> None:
+        """Forget the 5-tuples that were last traced before a time, except those still probed.
+
+        An agent may trace again only what loses probes. If the others were forgotten, what a
+        component loses would be compared with nothing.
+        """
         while self._flows:
             key, flow = next(iter(self._flows.items()))
             if flow.seen_ns >= before_ns:
                 break
-            self._forget_flow(key)
+            if key in probed:
+                flow.seen_ns = now_ns
+                self._flows.move_to_end(key)
+            else:
+                self._forget_flow(key)
         # Paths of what departed stay in the cache otherwise.
         if len(self._untraced) > UNTRACED_LEAST + UNTRACED_EACH * len(self._flows):
             self._untraced = {}

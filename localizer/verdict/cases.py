@@ -6,6 +6,7 @@ In: `Evidence` and the `Explanation` found for it. Out: one `Case` per suspect.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from localizer.facts.anomalies import LOSSY
 from localizer.facts.bad_flows import BadFlow
@@ -13,6 +14,11 @@ from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import Evidence
 from localizer.inference.search import Explanation, Suspect
 from schemas.enums import AnomalyFamily
+from schemas.ids import FlowId
+from schemas.units import MS_NS
+
+# What a fault hits shows within a round and its retries.
+ROUND_NS: Final = 1_500 * MS_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,15 @@ class Case:
         ]
         return min(own or (flow.onset_ns for flow in self.bad))
 
+    def grown_ns(self, count: int) -> int:
+        """Return when so many 5-tuples were known to be bad; if there are fewer, when the first.
+
+        What waits for more evidence counts from then: a single 5-tuple that has been bad by chance
+        for long makes what joins it no older.
+        """
+        seen = sorted(flow.seen_ns for flow in self.bad)
+        return seen[count - 1] if len(seen) >= count else seen[0]
+
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Between which times each bad 5-tuple became bad (ns)."""
@@ -76,10 +91,41 @@ def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
         for component in flow.components:
             if component in blamed and component not in flow.passed_before:
                 through[component].append(flow)
+    if len(blamed) > 1:
+        through = without_earlier(through)
     return [
         _case(evidence, suspect, place, through)
         for suspect, place in zip(explanation.suspects, best, strict=True)
     ]
+
+
+def without_earlier(
+    through: Mapping[str, list[BadFlow]],
+) -> defaultdict[str, list[BadFlow]]:
+    """Leave what was bad before a suspect shows to the earlier suspects that it crosses.
+
+    A suspect shows from the first 5-tuple on that crosses no other suspect. What crosses it as well
+    as an older fault, and is bad since that one began, makes the suspect neither older nor larger.
+    """
+    suspects: defaultdict[FlowId, list[str]] = defaultdict(list)
+    for name, flows in through.items():
+        for flow in flows:
+            suspects[flow.key].append(name)
+    since_ns: dict[str, int] = {}
+    for name, flows in through.items():
+        alone = [flow.onset_ns for flow in flows if len(suspects[flow.key]) == 1]
+        if alone:
+            since_ns[name] = min(alone) - ROUND_NS
+    found: defaultdict[str, list[BadFlow]] = defaultdict(list)
+    for name, flows in through.items():
+        begin_ns = since_ns.get(name, 0)
+        found[name] = [
+            flow
+            for flow in flows
+            if flow.onset_ns >= begin_ns
+            or all(since_ns.get(other, begin_ns) >= begin_ns for other in suspects[flow.key])
+        ]
+    return found
 
 
 def _case(

@@ -9,7 +9,7 @@ from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
 from localizer.facts.reachability import Reachability
 from localizer.inference.causes import Cause, Reason
-from localizer.inference.evidence import gather
+from localizer.inference.evidence import Evidence, gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cadence import Cadence
@@ -171,6 +171,7 @@ class Decider:
                 if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
             ]
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
+        owned = self._owned(family)
         evidence = gather(
             self._sources,
             self._index.refresh(),
@@ -181,14 +182,14 @@ class Decider:
             explained=explained,
             resolved=resolved,
             known=self._known(family),
+            owned=owned,
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
         )
         if evidence is None:
             return []
         found = cases(evidence, explain(evidence.problem))
         if family is AnomalyFamily.LOSS:
-            self._note_echoes(found)
-        owned = self._owned(family)
+            self._note_echoes(evidence, found)
         claims = [
             self._judge.claim(
                 case,
@@ -218,13 +219,22 @@ class Decider:
         faults = self._lifecycle.open_faults()
         return [i for i in faults if i.group == LOSS and i.event.decided]
 
-    def _note_echoes(self, found: list[Case]) -> None:
+    def _note_echoes(self, evidence: Evidence, found: list[Case]) -> None:
         """Remember the 5-tuples that only lose replies because of open faults.
 
-        While a fault clears, the evidence for this fades.
+        While a fault clears, the evidence for this fades: what it hit itself may clear first.
         """
-        if not self._known(AnomalyFamily.LOSS):
-            self._echoes = frozenset()
+        bad = frozenset(flow.key for flow in evidence.bad)
+        self._echoes = self._echoes & bad if evidence.known else frozenset()
+        if evidence.known.isdisjoint(case.cause.name for case in found):
+            return
+        others = [
+            case
+            for case in found
+            if case.cause.reason is Reason.COMPONENT and case.cause.name not in evidence.known
+        ]
+        told = frozenset(flow.key for case in others for flow in case.bad)
+        self._echoes |= evidence.echoing - told
         for case in found:
             if case.cause.reason is Reason.REPLY:
                 self._echoes |= {flow.key for flow in case.bad}
@@ -308,7 +318,9 @@ class Decider:
     def _is_agents(self, agent: str | None, symptoms: tuple[Symptom, ...], now_ns: int) -> bool:
         """Return whether all symptoms are attributed to the target's agent."""
         excused = self._sources.liveness.excused
-        return agent is not None and all(excused(agent, s.onset_ns, now_ns) for s in symptoms)
+        return agent is not None and all(
+            excused(agent, s.onset_ns, now_ns, prober=s.agent_id) for s in symptoms
+        )
 
 
 def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:

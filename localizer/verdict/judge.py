@@ -24,7 +24,7 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
-from localizer.verdict.cases import Case, common_agents, hop_facts, loss_counts
+from localizer.verdict.cases import ROUND_NS, Case, common_agents, hop_facts, loss_counts
 from localizer.verdict.catalogue import CUT_SHARE, KINDS
 from localizer.verdict.claims import Claim, make_claim
 from localizer.verdict.kind_model import KindModel, Symptoms
@@ -38,8 +38,6 @@ TRACE_NS = 2_500 * MS_NS
 SECOND_TRACE_NS = 12 * SECOND_NS
 # From this share of bad 5-tuples at an agent, a stall of the agent explains them.
 STALL_SHARE = 0.9
-# A round and its retries: what is bad in a round has shown by then.
-ROUND_NS = 1_500 * MS_NS
 # An agent's lost probes to so many others that are well are not these others' pauses.
 LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
@@ -96,7 +94,7 @@ class Judge:
     ) -> Claim:
         config = self._config
         share = cut_share(case.open)
-        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        age_ns = now_ns - case.grown_ns(1)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
         count = len(case.open)
         if share >= CUT_SHARE:
@@ -143,7 +141,7 @@ class Judge:
 
     def _latency(self, case: Case, now_ns: int, others: frozenset[str]) -> Claim:
         config = self._config
-        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        age_ns = now_ns - case.grown_ns(config.min_flows)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
         wait_ns = config.latency_min_ns if decided else config.latency_settle_ns
         best_two = sum(share for _, share in case.shares[:2])
@@ -216,7 +214,7 @@ class Judge:
 
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
         """Return whether a process that paused for a moment explains the case as well."""
-        age_ns = now_ns - min(flow.seen_ns for flow in case.bad)
+        age_ns = now_ns - case.grown_ns(1)
         onset_ns = min(flow.onset_ns for flow in case.open)
         for agent in common_agents(case.open):
             well = case.evidence.well(agent)

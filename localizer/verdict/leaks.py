@@ -136,7 +136,9 @@ class Leaks:
                 continue
             if troubled and any(
                 agent in troubled
-                and sources.liveness.excused(agent, loss.lost_ns, now_ns, loss=True)
+                and sources.liveness.excused(
+                    agent, loss.lost_ns, now_ns, prober=loss.agent_id, loss=True
+                )
                 for agent in (loss.agent_id, responder)
             ):
                 continue

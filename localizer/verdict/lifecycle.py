@@ -13,11 +13,12 @@ from localizer.verdict.catalogue import (
     LATENCY,
     LOSS,
     OVERLAY,
+    PARTIAL,
     SELF_GROUPS,
     FaultKind,
 )
 from localizer.verdict.claims import Claim
-from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
+from localizer.verdict.incident import SPREAD_NS, Incident, Trigger, follow, opened, resolve
 from schemas.enums import ComponentKind, FaultLifecycle
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
@@ -216,8 +217,8 @@ class Lifecycle:
             )
             if incident.event.fault_id in matched or apart or not incident.keys:
                 continue
-            # An undecided fault stays open to a better answer.
-            if not young and incident.event.decided:
+            # An undecided fault stays open to a better answer, of what began with it.
+            if not young and (incident.event.decided or _began_later(incident, claim)):
                 continue
             near = incident.event.component_id in claim.near
             explained = claim.keys | echoes if near else claim.keys
@@ -340,6 +341,20 @@ def _is_same(incident: Incident, claim: Claim) -> bool:
         return True
     place = incident.event.component_id
     return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+
+
+def _began_later(incident: Incident, claim: Claim) -> bool:
+    """Return whether all that a claim accounts for became bad long after a fault had begun.
+
+    While a fault clears, what is left of it may be what a later fault hits as well. Partial loss
+    and latency show on one 5-tuple after another, so that nothing follows from their times.
+    """
+    event = incident.event
+    return (
+        incident.group == LOSS
+        and event.fault_kind not in PARTIAL
+        and claim.onset_ns > us_to_ns(event.onset_at) + SPREAD_NS
+    )
 
 
 def _is_flap(incident: Incident, claim: Claim) -> bool:

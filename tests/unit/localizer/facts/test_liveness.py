@@ -229,3 +229,21 @@ def test_a_death_is_remembered_over_a_restart_of_ours() -> None:
     assert liveness.excused("c", START, START + SECOND_NS)
     liveness.observe_heartbeat(heartbeat("c", START + 9 * SECOND_NS, 3), START + 9 * SECOND_NS)
     assert liveness.dead == {}
+
+
+def test_an_excuse_lasts_while_nobody_can_clear_it() -> None:
+    """The target is back, but the prober whose answered rounds would show it is away itself."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("b",), 5, 40)
+    onset = START + 9 * SECOND_NS // 2
+    go_on(liveness, ("c",), 8, 40)
+    go_on(liveness, ("a",), 15, 20)
+    back, soon = START + 8 * SECOND_NS, START + 17 * SECOND_NS
+    assert not liveness.excused("c", onset, soon, prober="b")
+    assert liveness.excused("c", onset, soon, prober="a")
+    # Silent again before three rounds were answered.
+    assert liveness.excused("c", onset, START + 26 * SECOND_NS, prober="a")
+    go_on(liveness, ("a",), 30, 40)
+    assert liveness.excused("c", onset, START + 37 * SECOND_NS, prober="a")
+    assert not liveness.excused("c", onset, START + 39 * SECOND_NS, prober="a")
+    assert liveness.excused("c", onset, back + SECOND_NS, prober="stranger")

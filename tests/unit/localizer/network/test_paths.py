@@ -201,3 +201,18 @@ def test_a_dual_homed_rnic_is_not_guessed() -> None:
     path = derived(topology, "e0", "e1")
     assert not path.whole
     assert "l0" not in path.components
+
+
+def test_the_path_of_what_is_still_probed_is_kept() -> None:
+    """Agents may trace again only what loses probes: the good ones must not be forgotten first."""
+    book = PathBook(small_fabric())
+    for flow in range(3):
+        book.add_trace(trace(FULL, flow=flow), START)
+    book.add_trace(trace(FULL, flow=2), START + 9 * SECOND_NS)
+    probed = {("e0", "e1", 0)}
+    book.forget_untraced(START + 5 * SECOND_NS, START + 20 * SECOND_NS, probed)
+    assert [flow for flow in range(3) if book.is_traced(("e0", "e1", flow))] == [0, 2]
+    book.forget_untraced(START + 15 * SECOND_NS, START + 30 * SECOND_NS)
+    assert [flow for flow in range(3) if book.is_traced(("e0", "e1", flow))] == [0]
+    book.forget_untraced(START + 25 * SECOND_NS, START + 40 * SECOND_NS)
+    assert len(book) == 0

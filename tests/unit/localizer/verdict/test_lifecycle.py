@@ -368,3 +368,28 @@ def test_a_shadow_next_door_is_no_second_fault() -> None:
     assert [e.component_id for e in life.step(claim("A", keys(4)), later)] == ["B"]
     far = replace(shadow, component_id="C", near=frozenset("Z"), keys=keys(4, first=20))
     assert [e.component_id for e in life.step(claim("A", keys(4)), later, far)] == ["C"]
+
+
+def test_what_began_later_is_no_better_answer_for_an_undecided_fault() -> None:
+    """While the old fault clears, the 5-tuples that are left are those a later one hits, too."""
+    life = Life()
+    unsure = replace(claim("A", keys(8)), decided=False, confidence=0.6)
+    (first,) = life.step(unsure)
+    life.step(unsure, seconds=200)
+    left = keys(3)
+    later = replace(claim("B", left), onset_ns=START + 190 * SECOND_NS)
+    assert life.step(later, bad=left) == []
+    since_then = replace(later, onset_ns=START + SECOND_NS)
+    (better,) = life.step(since_then, bad=left)
+    assert (better.fault_id, better.component_id) == (first.fault_id, "B")
+
+
+def test_partial_loss_shows_late_and_is_a_better_answer_all_the_same() -> None:
+    """It hits one 5-tuple after another."""
+    life = Life()
+    unsure = replace(claim("A", kind="packet_loss"), decided=False, confidence=0.6)
+    (first,) = life.step(unsure)
+    life.step(unsure, seconds=200)
+    later = replace(claim("B", kind="packet_loss"), onset_ns=START + 190 * SECOND_NS)
+    (better,) = life.step(later)
+    assert (better.fault_id, better.component_id) == (first.fault_id, "B")
