@@ -12,7 +12,7 @@ from math import log
 from typing import Final
 
 from localizer.facts.overlay import FlowTables
-from localizer.facts.states import Finding, StateBook
+from localizer.facts.states import SELECTIVE, Finding, StateBook
 from localizer.network.topology import Topology
 from schemas.enums import AnomalyFamily, ComponentKind
 from schemas.units import SECOND_NS
@@ -100,15 +100,24 @@ class Findings:
     def end_hints(self, link_id: str, family: AnomalyFamily, spans: Iterable[Span]) -> list[Hint]:
         """Return fresh findings at the switches that a cable joins.
 
-        A counter of a whole switch does not say of which cable it is.
+        A counter of a whole switch does not say of which cable it is. What a rule of the switch
+        drops is no cable's.
         """
         at = set(spans)
         return [
             replace(hint, evidence=max(0.0, hint.evidence - ENDS))
             for end in self._near(link_id)
             for hint in self.hints(end, family, at)
-            if hint.fresh
+            if hint.fresh and hint.finding.kind not in SELECTIVE
         ]
+
+    def rule_hints(
+        self, switch_id: str, family: AnomalyFamily, spans: Iterable[Span]
+    ) -> list[Hint]:
+        """Return fresh findings of rules of a switch that drop single pairs."""
+        found = (f for f in self.of(switch_id, family) if f.kind in SELECTIVE)
+        at = set(spans)
+        return [hint for f in found if (hint := hint_of(f, at)).fresh]
 
     def evidence(self, component_id: str, family: AnomalyFamily, spans: Iterable[Span]) -> float:
         """Return how much the findings say that a component is at fault; 0: nothing.

@@ -10,7 +10,8 @@ kinds that it makes as well (`FaultKind.explains`). So a port that is down names
 once, one that has flapped names it better, and CRC errors do not name a cable that is cut off.
 
 States are read where packets pass the same way: at a cable and the RNIC at its end probes see the
-same, so there the component follows from the states, too.
+same, so there the component follows from the states, too. So it does where a switch drops single
+pairs by a rule: whichever component few others cross, probes cannot tell it from that rule.
 """
 
 from collections.abc import Iterable, Sequence
@@ -203,7 +204,29 @@ class KindModel:
                 for h in self._findings.end_hints(component_id, family, spans)
                 if h.finding.component_id not in others
             ]
+        if kind is not ComponentKind.SWITCH:
+            found += self._at_rules(symptoms, others, crossed)
         return found
+
+    def _at_rules(
+        self, symptoms: Symptoms, others: frozenset[str], crossed: Iterable[frozenset[str]]
+    ) -> list[tuple[str, Hint, float]]:
+        """Return what switches drop by a rule, if all bad 5-tuples may cross them.
+
+        A rule for one pair looks like a fault of the component that few others cross: mostly the
+        pair's RNIC or its cable.
+        """
+        ways = iter(crossed)
+        rules = {
+            switch: hints
+            for switch in next(ways, frozenset())
+            if switch not in others
+            and self._topology.kind(switch) is ComponentKind.SWITCH
+            and (hints := self._findings.rule_hints(switch, symptoms.family, symptoms.spans))
+        }
+        for way in ways if rules else ():
+            rules = {switch: hints for switch, hints in rules.items() if switch in way}
+        return [(s, hint, hint.evidence) for s, hints in sorted(rules.items()) for hint in hints]
 
     def _at_cables(
         self,

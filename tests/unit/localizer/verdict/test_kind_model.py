@@ -247,3 +247,32 @@ def test_families_are_apart() -> None:
     slow = state("rnic", "transport", "udp")
     assert model(slow).find("rnic", lost()).kind.name == "rnic_unreachable"
     assert AnomalyFamily.LOSS is LOSS
+
+
+def test_what_a_rule_of_a_switch_drops_is_the_switchs_fault() -> None:
+    """A rule for one pair looks like a fault of its cable, which few others cross."""
+    crossed = frozenset({"rnic", "cable", "tor"})
+    made = model(state("tor", "acl_denied_per_s", 0.0, at=NOW - 20 * SECOND_NS),
+                 state("tor", "acl_denied_per_s", 500.0))  # fmt: skip
+    seen = lost(bad=0.1)
+    for blamed in ("cable", "rnic"):
+        found = made.find(blamed, seen, crossed=[crossed, crossed])
+        assert (*told(found), found.fresh) == ("acl_error", "tor", True)
+    # A 5-tuple that does not cross it, a switch with another fault, a rule of long before.
+    beside = made.find("cable", seen, crossed=[crossed, frozenset({"rnic", "cable"})])
+    assert told(beside) == ("connectivity", "cable")
+    assert told(made.find("cable", seen, frozenset({"tor"}), [crossed]))[1] == "cable"
+    later = lost(bad=0.1, at=NOW + 3600 * SECOND_NS)
+    assert told(made.find("cable", later, crossed=[crossed])) == ("connectivity", "cable")
+
+
+def test_a_rule_of_a_switch_is_no_evidence_for_its_cables() -> None:
+    """Pause frames may be of any of its ports; an access list is of none."""
+    topology = graph()
+    spans = [(BEGIN, BEGIN)]
+    for attribute, speaks in (("pause_frames_per_s", True), ("acl_denied_per_s", False)):
+        known = book(state("tor", attribute, 0.0, at=NOW - 20 * SECOND_NS),
+                     state("tor", attribute, 50_000.0))  # fmt: skip
+        findings = Findings(topology, known, FlowTables(topology))
+        assert (findings.evidence("cable", LOSS, spans) > 0) is speaks
+        assert findings.evidence("tor", LOSS, spans) > 0
