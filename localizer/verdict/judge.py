@@ -167,7 +167,10 @@ class Judge:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
         symptoms = Symptoms(family=AnomalyFamily.LATENCY, sudden=sudden, spans=case.spans)
         claim = self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
-        if claim.kind.name in BURST_KINDS and age_ns < BURST_NS and not self._shifted(case):
+        # Of two bursts soon after another some 5-tuples are in both. Most are in one.
+        most = max(config.min_flows, (len(case.bad) + 1) // 2)
+        lasts = now_ns - case.grown_ns(most) >= BURST_NS
+        if claim.kind.name in BURST_KINDS and not lasts and not self._shifted(case):
             return replace(claim, ready=False)
         return claim
 
