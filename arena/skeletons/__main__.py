@@ -9,6 +9,7 @@ from arena.skeletons.baselines import BASELINES
 from arena.skeletons.bench import bench
 from arena.skeletons.calibration import calibrate
 from arena.skeletons.report import measure, summary, table
+from arena.skeletons.sealed import measure_dev
 from arena.skeletons.suites import FIRST_SEED, case, cases
 
 
@@ -23,6 +24,9 @@ def main() -> int:
     parser.add_argument("--each", action="store_true", help="print every job that is not right")
     parser.add_argument(
         "--calibrate", action="store_true", help="fit the weights of the confidence, and print them"
+    )
+    parser.add_argument(
+        "--sealed-seeds", type=int, default=0, help="seeds of the other generator to fit to as well"
     )
     parser.add_argument("--bench", action="store_true", help="time 2,048 RNICs x 300 s x 10 Hz")
     options = parser.parse_args()
@@ -49,7 +53,8 @@ def main() -> int:
         elif sys.stderr.isatty():
             print(f"\r{number + 1}/{len(chosen)}", end="", file=sys.stderr)
     if options.calibrate:
-        print(json.dumps(asdict(calibrate(outcomes)), indent=1))
+        others = measure_dev(options.sealed_seeds)
+        print(json.dumps(asdict(calibrate(outcomes, others)), indent=1))
         return 0
     found = summary(outcomes)
     print(json.dumps(found, indent=1) if options.json else table(found))

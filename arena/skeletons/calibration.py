@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from arena.skeletons.report import LEVELS, Outcome
+from arena.skeletons.scoring import JobScore
 from schemas.columns.arrays import Floats
 
 RIDGE: Final = 1.0
@@ -40,18 +41,23 @@ class Fit:
     levels: list[tuple[float, int, float]]
 
 
-def calibrate(outcomes: Sequence[Outcome]) -> Fit:
+def calibrate(outcomes: Sequence[Outcome], others: Sequence[Sequence[JobScore]] = ()) -> Fit:
     """Fit weights to the jobs of captures.
+
+    Parameters
+    ----------
+    others : the jobs of further captures, from another generator
 
     Raises
     ------
     ValueError
         If no job was inferred.
     """
+    captures = [*(outcome.scores.get("ours", []) for outcome in outcomes), *others]
     said = [
         (number, score.signs, score.figures["dp+pp"])
-        for number, outcome in enumerate(outcomes)
-        for score in outcome.scores.get("ours", [])
+        for number, scores in enumerate(captures)
+        for score in scores
         if score.signs
     ]
     if not said:

@@ -22,6 +22,9 @@ from skeleton_job.offline.table import infer_table
 # from 1,000 on were on 2026-11-25.
 FIRST_SEED: Final = 1_010
 LONG_LIST: Final = 10.0
+# Captures of seeds below 1,000 are for developing.
+DEV_SEED: Final = 100
+MAX_DEV_SEEDS: Final = 900
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,20 @@ def measure(seed: int, family: str) -> SealedScore:
     capture = draw(seed, family)
     document = infer_table(capture.table, parse_meta(capture.meta))
     return SealedScore(name=capture.name, family=family, jobs=tuple(score(document, capture)))
+
+
+def measure_dev(seeds: int) -> list[list[JobScore]]:
+    """Return the scores of the jobs of each capture for developing, of so many seeds.
+
+    Raises
+    ------
+    ValueError
+        If there are not so many.
+    """
+    if not 0 <= seeds <= MAX_DEV_SEEDS:
+        raise ValueError(f"sealed seeds={seeds}: 0 to {MAX_DEV_SEEDS}")
+    chosen = range(DEV_SEED, DEV_SEED + seeds)
+    return [list(measure(seed, family).jobs) for seed in chosen for family in FAMILIES]
 
 
 def draws(runs: int) -> list[tuple[int, str]]:
@@ -100,7 +117,9 @@ def _score_job(
         true = [frozenset(map(_place, stage)) for stage in job.stages]
         either = "direction" in job.unobservable and found == true[::-1]
         figures["order"] = float(found == true or either)
-    return JobScore(figures, 0.0 if task is None else float(task["confidence"]))
+    if task is None:
+        return JobScore(figures, 0.0)
+    return JobScore(figures, float(task["confidence"]), task.get("signs", {}))
 
 
 def _place(name: str) -> Place:

@@ -279,8 +279,11 @@ def block_iterations(
 # From this one-way share on, blocks are ends of a ring through hosts or of a pipeline: on generated
 # jobs it is below 0.2 for rings inside blocks, above 0.5 for rings through hosts.
 MIN_ONE_WAY: Final = 0.3
+# An end of a ring sends more in all than it receives, or less, by this share; stages do not, since
+# a pipeline returns as many bytes as it brings.
+MIN_UNEQUAL: Final = 0.1
 # Blocks together are balanced if their one-way share falls to this part of it.
-BALANCED: Final = 0.5
+BALANCED: Final = 0.4
 
 
 def find_cells(blocks: Blocks) -> Labels:
@@ -293,10 +296,10 @@ def find_cells(blocks: Blocks) -> Labels:
     n = blocks.known.size
     alone = np.arange(n, dtype=np.int64)
     inside = n // (int(blocks.hosts.max(initial=0)) + 1)
-    if not blocks.replicas or inside == 1:
+    if inside == 1:
         return alone
     ends = one_way(blocks, alone)
-    if ends < MIN_ONE_WAY:
+    if ends < MIN_ONE_WAY and unequal(blocks, alone) < MIN_UNEQUAL:
         return alone
     for steps in divisors(inside)[-2::-1]:
         cells: Labels = blocks.hosts * steps + alone % inside % steps
@@ -305,20 +308,79 @@ def find_cells(blocks: Blocks) -> Labels:
     return alone
 
 
-def of_cells(blocks: Blocks, cells: Labels) -> tuple[Floats, Bools]:
-    """Return each cell's mean iteration, and whether it is known.
+# A ring turns all the time if its usual one-way traffic is this part of the most; a gradient sum
+# lasts a small part of an iteration.
+LASTING: Final = 0.2
+# Share of the hosts through which it must turn the same way.
+SAME_WAY: Final = 0.9
+
+
+def lasting_rings(blocks: Blocks, cells: Labels) -> bool:
+    """Return whether rings turn through the hosts all the time, as those of context groups do.
+
+    The same block of each host then receives more than it sends, and another one the opposite, in
+    most of the iteration. A ring of gradients does so in a burst only, and popular experts in some
+    hosts only. A fully sharded model gathers its parameters all the time, too, but then each RNIC
+    is a rank; context groups split what tensor groups in a host share.
+    """
+    size = cells.size // (int(cells.max()) + 1)
+    if size == 1 or blocks.width == 1:
+        return False
+    net = np.where(blocks.known[:, None], blocks.tx - blocks.rx, 0.0)
+    lasting = np.abs(net).sum(axis=0)
+    members = np.argsort(cells, kind="stable").reshape(-1, size)
+    known = blocks.known[members].all(axis=1)
+    if not known.any() or float(np.median(lasting)) < LASTING * float(lasting.max()):
+        return False
+    surplus = net.mean(axis=1)[members[known]]
+    way = np.sign(surplus[:, -1] - surplus[:, 0])
+    opposite = surplus[:, -1] * surplus[:, 0] < 0
+    return bool(np.abs((way * opposite).mean()) >= SAME_WAY)
+
+
+def unequal(blocks: Blocks, places: Labels) -> float:
+    """Return by what share of their traffic places send more in all than they receive, or less.
+
+    Parameters
+    ----------
+    places : (n_blocks,) place of each block
+    """
+    tx, rx = (
+        np.bincount(places[blocks.known], rates[blocks.known].mean(axis=1))
+        for rates in (blocks.tx, blocks.rx)
+    )
+    return float(np.linalg.norm(tx - rx) / max(float(np.linalg.norm(tx + rx)), 1e-300))
+
+
+def steadiness(blocks: Blocks) -> float:
+    """Return the usual traffic over the highest, 0 (bursts) to 1 (an even flow).
+
+    Where all traffic is gradient sums and activations, most of an iteration is nearly silent.
+    """
+    total = (blocks.tx + blocks.rx)[blocks.known].mean(axis=0)
+    return float(np.median(total)) / max(float(total.max()), 1e-300)
+
+
+def of_cells(blocks: Blocks, cells: Labels) -> tuple[Floats, Bools, tuple[Floats, Floats]]:
+    """Return each cell's mean iteration, whether it is known, and its odd and even iterations.
 
     Returns
     -------
     profiles : (n_cells, 2 * points), tx and rx side by side, in the unit of the blocks
     known : (n_cells,) bool; a cell with an unknown block would look like one end of a ring
+    halves : as the profiles, of every other iteration
     """
-    profiles = np.hstack([blocks.tx, blocks.rx])
     whole = _whole(blocks, cells)
     count = np.bincount(cells[whole], minlength=int(cells.max()) + 1)
-    total = np.zeros((count.size, profiles.shape[1]))
-    np.add.at(total, cells[whole], profiles[whole])
-    return total / np.maximum(count, 1)[:, None], count > 0
+
+    def mean(rates: Floats) -> Floats:
+        total = np.zeros((count.size, rates.shape[1]))
+        np.add.at(total, cells[whole], rates[whole])
+        out: Floats = total / np.maximum(count, 1)[:, None]
+        return out
+
+    odd, even = (mean(half) for half in blocks.halves)
+    return mean(np.hstack([blocks.tx, blocks.rx])), count > 0, (odd, even)
 
 
 def _whole(blocks: Blocks, cells: Labels) -> Bools:

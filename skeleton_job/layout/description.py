@@ -51,6 +51,8 @@ class Evidence:
     floor : norm of a meaningless difference
     max_shift : largest clock offset, in points
     one_way : share of the hosts' traffic that goes one way at a time, see `blocks.one_way`
+    replicas : whether blocks of one host may share a class
+    halves : each (n_blocks, 2 * points), mean odd and even iteration; None: flows are not looked at
     """
 
     profiles: Floats
@@ -59,6 +61,13 @@ class Evidence:
     floor: float
     max_shift: float
     one_way: float = 0.02
+    replicas: bool = False
+    halves: tuple[Floats, Floats] | None = None
+
+    @property
+    def apart(self) -> Labels:
+        """Blocks with one number are in different classes, (n_blocks,)."""
+        return np.arange(self.known.size, dtype=np.int64) if self.replicas else self.hosts
 
     @cached_property
     def axes(self) -> Floats:

@@ -16,7 +16,8 @@ from scipy.special import gammaln
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
-from skeleton_job.layout.single_pipeline import ENDS, one_pipeline, upper_level
+from skeleton_job.layout.flows import pipelines_of
+from skeleton_job.layout.single_pipeline import ENDS, half_at_ends, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
 # One-way share that separates collectives from pipelines; nats for each factor e beyond it, and the
@@ -45,6 +46,10 @@ class Choice:
     margin : nats by which the best layout with another number of classes is worse
     uneven : whether blocks differ in what they send and receive at once, as in a tree
     length : description length, nats
+    units : classes that were joined to one, since they exchange nothing with each other
+    searched : whether layouts that do not follow the platform's order were compared, or need not be
+    agreed : whether the net flows alone, without collectives, are described shortest by as many
+        classes
     """
 
     labels: Labels
@@ -53,6 +58,9 @@ class Choice:
     margin: float
     uneven: bool = False
     length: float = 0.0
+    units: int = 1
+    searched: bool = True
+    agreed: bool = True
 
 
 def regular_layouts(n: int) -> list[tuple[int, int]]:
@@ -75,7 +83,7 @@ def choose(evidence: Evidence) -> Choice:
     n = evidence.known.size
     if not evidence.known.any():
         raise ValueError("no block has data")
-    n_hosts = np.unique(evidence.hosts).size
+    n_hosts = np.unique(evidence.apart).size
     allowed = [k for k in divisors(n) if n // k <= n_hosts and k <= int(evidence.known.sum())]
     if not allowed:
         raise ValueError(f"{n} blocks on {n_hosts} hosts: no equal classes without two of a host")
@@ -84,11 +92,12 @@ def choose(evidence: Evidence) -> Choice:
     at = np.arange(n)
     for k, q in shapes:
         labels = at // q % k
-        if _host_twice(labels, evidence.hosts):
+        if _host_twice(labels, evidence.apart):
             continue
         found += _described(evidence, Choice(labels, k, q, 0.0), float(np.log(len(shapes))))
     net = replace(evidence, profiles=_net(evidence.profiles))
-    if n <= MAX_FREE and not _settled(evidence, found):
+    settled = _settled(evidence, found)
+    if n <= MAX_FREE and not settled:
         for k in allowed:
             if not 1 < k <= max(MAX_FREE_CLASSES, n_hosts // 2) or k > MAX_FREE_CLASSES * 2:
                 continue
@@ -102,15 +111,58 @@ def choose(evidence: Evidence) -> Choice:
         raise ValueError(f"{n} blocks on {n_hosts} hosts: no layout obeys the rules")
     found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
     found = _at_levels(evidence, found)
-    best = min(found, key=lambda c: c.length)
+    shortest = {c.count: c for c in sorted(found, key=lambda c: -c.length)}
+    joined = [_pipelines(evidence, choice) for choice in shortest.values()]
+    best = min(joined, key=lambda c: c.length)
     if best.regular is None:
-        # Prefer the same split as a regular layout.
-        best = next(
-            (c for c in found if c.regular is not None and _same_split(c.labels, best.labels)), best
-        )
-    others = [c.length for c in found if c.count != best.count]
+        best = _as_regular(best, shapes)
+    others = [c.length for c in joined if c.count != best.count]
     margin = min(others) - best.length if others else np.inf
-    return replace(best, margin=float(margin))
+    return replace(
+        best,
+        margin=float(margin),
+        searched=settled or n <= MAX_FREE,
+        agreed=best.count == _count_by_flows(net, found),
+    )
+
+
+def _count_by_flows(net: Evidence, found: list[Choice]) -> int:
+    """Return the number of classes that describes the net flows shortest.
+
+    Parameters
+    ----------
+    net : as the evidence of the layouts, with net flows for profiles
+    """
+    best, shortest = 1, np.inf
+    for choice in {(c.labels.tobytes(), c.regular is None): c for c in found}.values():
+        n = choice.labels.size
+        cost = 0.0 if choice.regular is not None else _free_cost(n, choice.count)
+        length = cost + description(net, choice.labels, uneven=False)
+        if length < shortest:
+            best, shortest = choice.count, length
+    return best
+
+
+def _as_regular(choice: Choice, shapes: list[tuple[int, int]]) -> Choice:
+    """Return a layout as the regular one that has the same split, if there is one."""
+    for k, q in shapes:
+        labels = np.arange(choice.labels.size) // q % k
+        if k == choice.count and _same_split(labels, choice.labels):
+            return replace(choice, labels=labels, regular=q)
+    return choice
+
+
+def _pipelines(evidence: Evidence, choice: Choice) -> Choice:
+    """Return a layout whose classes exchange bytes; see `skeleton_job.layout.flows`."""
+    if evidence.halves is None:
+        return choice
+    labels, count = pipelines_of(
+        choice.labels, choice.count, evidence.halves, evidence.known, evidence.hosts
+    )
+    if count == choice.count:
+        return choice
+    units = choice.count // count
+    return replace(choice, labels=labels, count=count, regular=None, units=units)
 
 
 def _at_levels(evidence: Evidence, found: list[Choice]) -> list[Choice]:
@@ -118,6 +170,9 @@ def _at_levels(evidence: Evidence, found: list[Choice]) -> list[Choice]:
 
     Layouts of one or two stages stay: a tree of gradient sums has inner nodes and leaves, too.
     """
+    if half_at_ends(evidence.profiles, evidence.known):
+        alone = [choice for choice in found if choice.count == evidence.known.size]
+        return alone or found
     upper = upper_level(evidence.profiles, evidence.known)
     if upper is None or not one_pipeline(upper):
         return found
@@ -200,7 +255,7 @@ def free_layout(evidence: Evidence, count: int, *, uneven: bool) -> Labels | Non
         for _ in range(MAX_ROUNDS):
             cost = np.zeros((evidence.known.size, count))
             cost[evidence.known] = cost_of(centres)
-            new = assign(cost, evidence.hosts, count)
+            new = assign(cost, evidence.apart, count)
             if new is None or (labels is not None and np.array_equal(new, labels)):
                 break
             labels = new

@@ -18,6 +18,7 @@ from skeleton_job.rhythm.chains import (
 )
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.rhythm.lockstep import find_lockstep
+from skeleton_job.rhythm.rings import equal_groups, likeness_of_hosts, ring_size
 from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
@@ -136,13 +137,20 @@ class Inner:
     groups: tuple[tuple[int, ...], ...]
 
 
-def find_inner(stage_iterations: StageIterations) -> Inner:
+def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
     """Return expert or context groups, if all stages show groups of one size.
 
     Blocks of one host share its clock, so they cannot be told apart in this way.
+
+    Parameters
+    ----------
+    rings : whether rings turn through hosts all the time, see `blocks.lasting_rings`; then a
+        group holds all blocks of its hosts
     """
     none = Inner(None, 1, ())
     stages, blocks = stage_iterations.stages, stage_iterations.blocks
+    if rings:
+        return _ring_groups(stage_iterations)
     if any(np.unique(blocks.hosts[s]).size < s.size for s in stages):
         return none
     found = [find_lockstep(tx, rx) for tx, rx in stage_iterations.pieces]
@@ -156,6 +164,37 @@ def find_inner(stage_iterations: StageIterations) -> Inner:
     )
     uneven = 2 * sum(f.uneven for f in found) > len(found)
     return Inner("ep" if uneven else "cp", sizes.pop(), groups)
+
+
+def _ring_groups(stage_iterations: StageIterations) -> Inner:
+    """Return the context groups of rings through hosts."""
+    none = Inner(None, 1, ())
+    stages, blocks = stage_iterations.stages, stage_iterations.blocks
+    hosts_of = [np.unique(blocks.hosts[stage], return_inverse=True) for stage in stages]
+    sizes = {(hosts.size, stage.size) for (hosts, _), stage in zip(hosts_of, stages, strict=True)}
+    if len(sizes) > 1:
+        return none
+    ((n_hosts, n_blocks),) = sizes
+    if n_hosts < 2 or n_blocks % n_hosts:
+        return none
+    stage_likeness = []
+    for stage, (_, of_host), (tx, rx) in zip(
+        stages, hosts_of, stage_iterations.pieces, strict=True
+    ):
+        leaves = blocks.tx[stage].mean(axis=1) > blocks.rx[stage].mean(axis=1)
+        flows = np.zeros((n_hosts, tx.shape[1], 2 * tx.shape[2]))
+        for way, half in ((leaves, slice(None, tx.shape[2])), (~leaves, slice(tx.shape[2], None))):
+            np.add.at(flows[:, :, half], of_host[way], (tx - rx)[way])
+        likeness = likeness_of_hosts(flows)
+        if likeness is None:
+            return none
+        stage_likeness.append(likeness)
+    size = ring_size(stage_likeness)
+    groups = []
+    for stage, (_, of_host), likeness in zip(stages, hosts_of, stage_likeness, strict=True):
+        ring = equal_groups(likeness, size)[of_host]
+        groups += [tuple(stage[ring == g].tolist()) for g in range(n_hosts // size)]
+    return Inner("cp", size * n_blocks // n_hosts, tuple(groups))
 
 
 def positions(stages: list[Labels], groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:

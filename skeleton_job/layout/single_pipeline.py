@@ -2,7 +2,8 @@
 
 Its first and last stage have a neighbour on one side only, and an embedding each. So they move less
 than the stages between them, or more, and both the same amount: bytes per iteration have two
-levels, and exactly two blocks are at that of the ends.
+levels, and exactly two blocks are at that of the ends. Where nothing else is sent, the ends move
+half of what the others do.
 """
 
 from typing import Final
@@ -19,6 +20,8 @@ MIN_GAP: Final = 0.01
 ENDS: Final = 2
 # With fewer blocks the two could be one replica of three that is a leaf of a tree.
 MIN_BLOCKS: Final = 7
+# Blocks move the same bytes if they differ by less than this share.
+SAME_BYTES: Final = 0.03
 
 
 def upper_level(profiles: Floats, known: Bools) -> Bools | None:
@@ -36,9 +39,7 @@ def upper_level(profiles: Floats, known: Bools) -> Bools | None:
     n = known.size
     if n <= ENDS or not known.all():
         return None
-    points = profiles.shape[1] // 2
-    # The lesser of both ways: storage adds to one of them.
-    moved = np.minimum(profiles[:, :points].mean(axis=1), profiles[:, points:].mean(axis=1))
+    moved = _moved(profiles)
     order = np.argsort(moved, kind="stable")
     gaps = np.diff(moved[order])
     widest = int(np.argmax(gaps))
@@ -48,6 +49,33 @@ def upper_level(profiles: Floats, known: Bools) -> Bools | None:
     upper = np.zeros(n, dtype=np.bool_)
     upper[order[widest + 1 :]] = True
     return upper
+
+
+def _moved(profiles: Floats) -> Floats:
+    """Return the bytes per second of each block, the lesser of both ways: storage adds to one."""
+    points = profiles.shape[1] // 2
+    out: Floats = np.minimum(profiles[:, :points].mean(axis=1), profiles[:, points:].mean(axis=1))
+    return out
+
+
+def half_at_ends(profiles: Floats, known: Bools) -> bool:
+    """Return whether two blocks move half the bytes of each of the others, so nothing is summed.
+
+    Gradient sums add to all blocks, so that the ends of a pipeline with replicas move more than
+    half.
+
+    Parameters
+    ----------
+    profiles : (n_blocks, 2 * points) mean iteration, tx and rx
+    known : (n_blocks,) bool
+    """
+    if known.size <= ENDS + 1 or not known.all():
+        return False
+    moved = np.sort(_moved(profiles))
+    ends, between = 2 * moved[:ENDS], moved[ENDS:]
+    usual = float(np.median(between))
+    both = np.concatenate([ends, between])
+    return bool(np.all(np.abs(both - usual) <= SAME_BYTES * usual))
 
 
 def one_pipeline(upper: Bools) -> bool:

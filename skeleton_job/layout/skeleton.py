@@ -16,9 +16,11 @@ from skeleton_job.layout.blocks import (
     Blocks,
     find_cells,
     find_part,
+    lasting_rings,
     make_blocks,
     of_cells,
     one_way,
+    steadiness,
 )
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
@@ -189,14 +191,16 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     blocks = make_blocks(part, matrix, profiles, rhythm)
     flow = one_way(blocks, blocks.hosts)
     cells = find_cells(blocks)
-    profiles_of, known = of_cells(blocks, cells)
+    profiles_of, known, halves = of_cells(blocks, cells)
     try:
         choice = choose(
             Evidence(
                 profiles=profiles_of,
                 known=known,
+                hosts=blocks.hosts[np.unique(cells, return_index=True)[1]],
                 # Replicas may share a host: no rule keeps them apart.
-                hosts=np.arange(known.size) if blocks.replicas else blocks.hosts,
+                replicas=blocks.replicas or known.size < cells.size,
+                halves=halves,
                 floor=blocks.floor,
                 one_way=flow,
                 max_shift=MAX_CLOCK_NS / matrix.bin_ns * blocks.tx.shape[1] / rhythm.period_bins,
@@ -214,7 +218,8 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     by_index = _follows_index(blocks, choice)
     stage_iterations = StageIterations(stages, blocks, matrix, rhythm)
     joints = find_joints(stage_iterations, by_index=by_index) if placed else Joints(seen=False)
-    inner = find_inner(stage_iterations) if placed else Inner(None, 1, ())
+    rings = lasting_rings(blocks, cells)
+    inner = find_inner(stage_iterations, rings=rings) if placed else Inner(None, 1, ())
     sums = _rails(stages, blocks)
     cp = inner.size if inner.kind == "cp" else 1
     inside = _rails(inner.groups, blocks)
@@ -234,7 +239,13 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         joined=joined,
     )
     weakest = min(parts, key=lambda p: p.value)
-    signs = signs_of(choice, order, one_way=flow, doubtful=part.doubtful, joined=joined)
+    signs = signs_of(
+        choice,
+        order,
+        period_bins=rhythm.period_bins,
+        steadiness=steadiness(blocks),
+        rings=rings,
+    )
     usual = calibrated(signs)
     confidence = min(weakest.value, usual)
     replicas = choice.labels.size // choice.count // cp

@@ -12,8 +12,10 @@ import polars as pl
 
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair, Rnic, ordered
+from skeleton_job.layout.blocks import MIN_PART
 from skeleton_job.layout.distances import DEFAULT_MAX_PEERS
 from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
+from skeleton_job.lists.halves import pairs_between_parts
 from skeleton_job.lists.pinglists import basic_pairs
 from skeleton_job.offline.meta import Meta
 from skeleton_job.offline.ownership import with_whole_hosts
@@ -174,7 +176,9 @@ def infer_table(table: pl.DataFrame, meta: Meta) -> dict[str, Any]:
                 listed: Set[Pair] = _loaded_pairs(part, matrix)
                 rest |= set(part.rnics)
             else:
-                listed = _listed(part, inference, still)
+                listed = _listed(part, inference, still) | pairs_between_parts(
+                    part, _faint(part, matrix)
+                )
                 tasks.append(_task(part.task_id, part.ordered, inference))
                 rest |= {by_id[e] for e in inference.idle}
             pairs += [[*_place(by_id[a]), *_place(by_id[b])] for a, b in sorted(listed)]
@@ -204,6 +208,20 @@ def _still(matrix: RateMatrix) -> set[str]:
     """Return the RNICs whose counters show no traffic to speak of."""
     quiet = matrix.usable & (matrix.level < BUSY_BYTES_PER_S)
     return {e for e, is_quiet in zip(matrix.endpoints, quiet, strict=True) if is_quiet}
+
+
+def _faint(job: Job, matrix: RateMatrix) -> set[str]:
+    """Return the RNICs of a job that carry too little to take part in its traffic."""
+    mine = {r.endpoint_id for r in job.rnics}
+    level = {
+        e: float(rate)
+        for e, rate, usable in zip(matrix.endpoints, matrix.level, matrix.usable, strict=True)
+        if usable and e in mine
+    }
+    if not level:
+        return set()
+    busy = float(np.quantile(list(level.values()), 0.9))
+    return {e for e, rate in level.items() if rate < MIN_PART * busy}
 
 
 def _unread(meta: Meta, there: Set[tuple[str, int]]) -> Iterator[str]:
@@ -295,7 +313,8 @@ def _loaded_pairs(job: Job, matrix: RateMatrix) -> set[Pair]:
             for a, b in combinations(rnics, 2)
             if a.host != b.host
         }
-    return basic_pairs(replace(job, rnics=rnics))
+    silent = {r.endpoint_id for r in job.rnics} - heavy
+    return basic_pairs(replace(job, rnics=rnics)) | pairs_between_parts(job, silent)
 
 
 def _place(rnic: Rnic) -> list[Any]:

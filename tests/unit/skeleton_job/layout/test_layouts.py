@@ -9,7 +9,7 @@ from schemas.columns.arrays import Floats
 from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Rnic
 from skeleton_job.layout.description import Evidence, description
-from skeleton_job.layout.layouts import choose, regular_layouts
+from skeleton_job.layout.layouts import MAX_FREE, choose, regular_layouts
 from skeleton_job.layout.pairs import group_pairs
 from skeleton_job.rhythm.chains import own_delays
 from skeleton_job.rhythm.clusters import divisors
@@ -191,3 +191,11 @@ def test_rnics_that_are_read_one_after_the_other_are_one_group_still() -> None:
     assert width() == rails
     tx[2:] = np.roll(tx[2:], 1, axis=1)
     assert width() == 2
+
+
+@pytest.mark.parametrize(("n", "searched"), [(12, True), (MAX_FREE + 2, False)])
+def test_a_choice_says_if_layouts_were_left_out(n: int, searched: bool) -> None:
+    """Of many blocks only layouts along the platform's order are compared."""
+    profiles = np.abs(np.random.default_rng(1).standard_normal((n, 48)))
+    found = choose(Evidence(profiles, np.ones(n, dtype=np.bool_), np.arange(n), 0.3, 0.5))
+    assert found.searched is searched

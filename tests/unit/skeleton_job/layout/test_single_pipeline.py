@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.single_pipeline import one_pipeline, upper_level
+from skeleton_job.layout.single_pipeline import half_at_ends, one_pipeline, upper_level
 
 POINTS = 24
 
@@ -59,3 +59,15 @@ def test_neither_the_order_of_blocks_nor_which_level_is_upper_counts(upper: list
     levels = np.array(upper)
     found = one_pipeline(levels)
     assert found == one_pipeline(~levels) == one_pipeline(levels[::-1])
+
+
+@pytest.mark.parametrize("stages", [4, 8])
+def test_ends_with_half_the_bytes_sum_no_gradients(stages: int) -> None:
+    """They have one neighbour instead of two; what is summed adds to all."""
+    known = np.ones(stages, np.bool_)
+    alone = np.array([0.5, *[1.0] * (stages - 2), 0.5])
+    assert half_at_ends(_profiles(alone), known)
+    assert not half_at_ends(_profiles(alone + 0.2), known)
+    assert not half_at_ends(_profiles(np.ones(stages)), known)
+    known[0] = False
+    assert not half_at_ends(_profiles(alone), known)
