@@ -11,11 +11,14 @@ import typer
 from ops.cli.errors import DAMAGED, USAGE, CliError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ops.log.tail import Shown
     from ops.recording.manifest import Manifest
     from ops.recording.replayer import Report
     from ops.recording.source import Source
     from ops.recording.verdicts import Stand
+    from schemas.topics import Topic
 
 
 class Line:
@@ -81,8 +84,8 @@ def print_manifest(folder: Path, manifest: "Manifest", *, as_json: bool) -> None
     typer.echo(f"{manifest.records:>10,}  records in {folder}")
 
 
-def open_recording(folder: Path) -> "Source":
-    """Open a recording; print which of its files are broken, and where.
+def open_recording(folder: Path, only: "Collection[Topic] | None" = None) -> "Source":
+    """Open a recording, or some topics of it; print which of its files are broken, and where.
 
     Raises
     ------
@@ -91,9 +94,10 @@ def open_recording(folder: Path) -> "Source":
     """
     from ops.recording.container import DamageError
     from ops.recording.source import Source
+    from schemas.topics import TOPICS
 
     try:
-        source = Source(folder)
+        source = Source(folder, TOPICS if only is None else only)
     except FileNotFoundError as error:
         raise CliError(f"{folder} holds no recording (no manifest.json)", USAGE) from error
     except DamageError as error:

@@ -1,5 +1,6 @@
 """`web` and `review`: the operator's page, live or of a recording, and reports of incidents."""
 
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,11 @@ from ops.cli.errors import DAMAGED, FOUND, STOPPED, USAGE, CliError
 from ops.cli.recording_output import open_recording
 
 if TYPE_CHECKING:
-    from ops.recording.source import Source as Recording
+    from collections.abc import Iterator, Sequence
+
     from ops.web.recorded import RecordedSource
     from ops.web.source import Source
+    from schemas.topics import Topic
 
 PORT = 8440
 
@@ -66,8 +69,9 @@ def web(
     from schemas.kafka.connection import load_settings
 
     if recording is not None:
-        with open_recording(recording) as opened:
-            recorded = _recorded(opened, config)
+        from ops.web.recorded import WANTED
+
+        with _recorded(recording, WANTED, config) as recorded:
             _serve(recorded, listen, tls_cert, tls_key, token_file)
         return
     try:
@@ -128,51 +132,65 @@ def review(
 
     Example: skeletonhunter review incident-42 --out incident.html
     """
+    from ops.view.texts import counted
     from ops.web.pages.page import UnknownItemError
     from ops.web.pages.report import to_html, to_markdown
+    from ops.web.recorded import OF_INCIDENTS
     from ops.web.review import incidents
 
     if out.suffix not in (".html", ".md"):
         raise CliError(f"--out {out}: give a name that ends with .html or .md", USAGE)
-    with open_recording(recording) as opened:
-        source = _recorded(opened, config)
+    with _recorded(recording, OF_INCIDENTS, config) as source:
         try:
             found = incidents(source, fault or [])
         except UnknownItemError as error:
             raise CliError(f"{error}; {error.todo}", USAGE) from error
-        damaged = bool(opened.damages)
     written = to_html if out.suffix == ".html" else to_markdown
     try:
         out.write_text(written(found.documents, found.commands), encoding="utf-8")
     except OSError as error:
         raise CliError(f"--out {out}: {error.strerror}", USAGE) from error
-    typer.echo(f"{out}: {len(found.documents)} incidents")
-    if damaged:
+    typer.echo(f"{out}: {counted(len(found.documents), 'incident')}")
+    if source.trouble is not None:
         raise typer.Exit(DAMAGED)
     if found.documents:
         raise typer.Exit(FOUND)
 
 
-def _recorded(recording: "Recording", config: Path | None) -> "RecordedSource":
-    """Return the pages' source for a recording, with verdicts made anew if it holds none."""
+@contextmanager
+def _recorded(
+    folder: Path, only: "Sequence[Topic]", config: Path | None
+) -> "Iterator[RecordedSource]":
+    """Open a recording for the pages, with verdicts made anew if it holds none."""
     from localizer.config import build_config as localizer_config
     from ops.recording.container import DamageError
-    from ops.web.anew import verdicts_of
+    from ops.web.anew import holds_verdicts, verdicts_of
     from ops.web.recorded import RecordedSource
     from schemas.process.settings import read_table
     from schemas.process.signals import stop_flag
     from streams.config import build_config as worker_config
 
-    detection = worker_config({}, read_table(config, "worker")).detection()
-    core = localizer_config({}, read_table(config, "localizer")).core(recording.manifest.cluster)
-    with stop_flag() as stop:
-        try:
-            made = verdicts_of(recording, detection, core, stop)
-        except DamageError as error:
-            raise CliError(str(error), DAMAGED) from error
-        if stop():
-            raise typer.Exit(STOPPED)
-    return RecordedSource(recording, made)
+    # What is missing or damaged is said by `open_recording`.
+    told = False
+    with suppress(FileNotFoundError, DamageError):
+        told = holds_verdicts(folder)
+    if told:
+        with open_recording(folder, only) as recording:
+            yield RecordedSource(recording, only=only)
+        return
+    with open_recording(folder) as recording:
+        detection = worker_config({}, read_table(config, "worker")).detection()
+        localizer = localizer_config({}, read_table(config, "localizer"))
+        typer.echo("no verdicts in the recording: they are made anew, as by `diagnose`", err=True)
+        with stop_flag() as stop:
+            try:
+                core = localizer.core(recording.manifest.cluster)
+                made = verdicts_of(recording, detection, core, stop)
+            except DamageError as error:
+                raise CliError(str(error), DAMAGED) from error
+            if stop():
+                raise typer.Exit(STOPPED)
+        yield RecordedSource(recording, made, only)
 
 
 def _token(file: Path) -> str:

@@ -41,7 +41,7 @@ class Item(NamedTuple):
 
 
 class Source:
-    """An opened recording.
+    """An opened recording; `only`: of these topics, so that large files are not read for nothing.
 
     `summaries` tells what the files really hold, whatever the manifest says;
     `damages` what is wrong with them.
@@ -54,16 +54,17 @@ class Source:
         If the manifest cannot be read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, only: Collection[Topic] = TOPICS) -> None:
         self.folder = folder
         self.manifest: Manifest = manifests.load(folder)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="recording")
-        paths = {name: folder / told.file for name, told in self.manifest.topics.items()}
+        files = {n: told for n, told in self.manifest.topics.items() if BY_NAME[n] in only}
+        paths = {name: folder / told.file for name, told in files.items()}
         size = sum(path.stat().st_size for path in paths.values() if path.exists())
         kernels = size >= KERNELS_FROM_BYTES
         self._files = [
             IndexedFile(BY_NAME[name], paths[name], told.partitions, self._pool, kernels=kernels)
-            for name, told in self.manifest.topics.items()
+            for name, told in files.items()
         ]
 
     def __enter__(self) -> Self:

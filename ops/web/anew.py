@@ -1,12 +1,14 @@
 """Verdicts made anew of a recording that holds none, as records for the pages."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 from arena.detecting import PublishedAnomaly
 from localizer.config import CoreConfig
 from ops.log.decoding import SeenRecord
 from ops.recording.diagnosis import Stop, diagnose
+from ops.recording.manifest import load
 from ops.recording.source import Source
 from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
@@ -16,17 +18,27 @@ from streams.config import DetectionConfig
 US_PER_MS: Final = 1_000
 
 
+def holds_verdicts(folder: Path) -> bool:
+    """Return whether a recording holds transitions of faults; it is then told as it was.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no manifest.
+    DamageError
+        If the manifest cannot be read.
+    """
+    held = load(folder).topics.get(FAULT_EVENT.name)
+    return held is not None and held.records > 0
+
+
 def verdicts_of(
     recording: Source, detection: DetectionConfig, core: CoreConfig, stop: Stop
 ) -> list[SeenRecord]:
     """Return anomalies and transitions as worker and localizer would have published them.
 
-    Each counts from its event time on: when it would have arrived is not known. A recording that
-    holds transitions is told as it was.
+    Each counts from its event time on: when it would have arrived is not known.
     """
-    held = recording.summaries.get(FAULT_EVENT.name)
-    if held is not None and held.records:
-        return []
     made = _Made()
     found = diagnose(recording, detection, core, stop, lambda _: None, observe=made.add_anomaly)
     for event in found.events:

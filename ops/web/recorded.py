@@ -25,10 +25,14 @@ T = TypeVar("T")
 # Of messages that are made here and taken here.
 CODEC: Final = Codec()
 WANTED: Final[tuple[Topic, ...]] = tuple(topic for topic in FOLDED if topic is not t.PROBE_ROUND)
+# Of an incident alone; heartbeats and windows are most of a recording's records.
+OF_INCIDENTS: Final[tuple[Topic, ...]] = tuple(
+    topic for topic in WANTED if topic not in (t.HEARTBEAT, t.PROBE_WINDOW)
+)
 # Copies of the view to go on from: a jump back folds no more than so many records anew.
 STEP: Final = 20_000
 MAX_COPIES: Final = 64
-US_PER_MS: Final = 1_000
+DAMAGED: Final = "what stands before the damage is shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Due:
     item: Item
 
 
-def in_time(recording: Recording, only: Sequence[Topic] = WANTED) -> Iterator[Due]:
+def in_time(recording: Recording, only: Sequence[Topic]) -> Iterator[Due]:
     """Yield the records of a recording by the time at which readers had them.
 
     That is their Kafka timestamp, but never before that of one which stands before it in its
@@ -66,10 +70,18 @@ class RecordedSource:
     made
         Records to show beside those in it, by the time at which they count: verdicts made anew
         where it holds none.
+    only
+        Topics that are read.
     """
 
-    def __init__(self, recording: Recording, made: Sequence[SeenRecord] = ()) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        made: Sequence[SeenRecord] = (),
+        only: Sequence[Topic] = WANTED,
+    ) -> None:
         self._recording = recording
+        self._only = only
         self._made = made
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
@@ -112,17 +124,20 @@ class RecordedSource:
             return use(self._view, time_ms)
 
     def _run(self) -> None:
+        damages = list(self._recording.damages)
         try:
             for at_ms, record in self._all():
                 if self._stopping.is_set():
                     return
                 self._times_ms.append(at_ms)
                 self._records.append(record)
-        except DamageError as error:
-            self.trouble = Trouble(
-                what=str(error), todo="what stands before the damage is shown", since_ms=0
-            )
+        except DamageError as damage:
+            damages.append(damage)
         self.span_ms = self._bounds()
+        if damages:
+            self.trouble = Trouble(
+                what="; ".join(map(str, damages)), todo=DAMAGED, since_ms=self.span_ms[1]
+            )
         with self._lock:
             while self._place < len(self._records) and not self._stopping.is_set():
                 self._fold(min(len(self._records), self._place + STEP))
@@ -130,7 +145,7 @@ class RecordedSource:
         self._changed()
 
     def _all(self) -> Iterator[tuple[int, Item | SeenRecord]]:
-        recorded = ((due.at_ms, due.item) for due in in_time(self._recording))
+        recorded = ((due.at_ms, due.item) for due in in_time(self._recording, self._only))
         made = ((record.timestamp_ms or 0, record) for record in self._made)
         return merge(recorded, made, key=lambda pair: pair[0])
 

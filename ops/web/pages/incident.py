@@ -105,7 +105,7 @@ def _fault(view: ClusterView, params: Params) -> FaultHistory:
     if history is None:
         raise UnknownItemError(
             f"no fault {fault_id!r} is known here",
-            "is the id whole, and the fault not older than --faults-from? `skeletonhunter tail "
+            "is the id whole? Live, only faults of --faults-from are known: `skeletonhunter tail "
             "fault.event.v1 --from beginning --to end` lists all",
         )
     return history

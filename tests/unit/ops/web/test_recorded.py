@@ -75,6 +75,8 @@ def test_a_damaged_recording_shows_what_stands_before(tmp_path: Path) -> None:
         source = RecordedSource(recording)
         source.read()
         assert source.ready
+        assert source.trouble is not None
+        assert "component.state.v1.avro: damaged at byte" in source.trouble.what
         assert len(source.look(lambda view, _: view.faults.over())) == 1
 
 

@@ -1,0 +1,64 @@
+"""`web` and `review`: what they refuse, and how they end."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.web import register
+from tests.unit.ops.view_samples import record_all, story
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Run a command; return its exit code, and what it says is wrong."""
+    app = typer.Typer()
+    register(app)
+    done = CliRunner().invoke(app, list(arguments))
+    if isinstance(done.exception, CliError):
+        return done.exception.exit_code, str(done.exception)
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--listen", "everywhere"), "give HOST:PORT"),
+        (("--listen", "127.0.0.1:70000"), "give HOST:PORT"),
+        (("--listen", "0.0.0.0:8440"), "needs --tls-cert and --tls-key"),
+        (("--listen", "0.0.0.0:8440"), "needs --token-file"),
+        (("--tls-cert", "x"), "go together"),
+        (("--token-file", "/nowhere"), "--token-file /nowhere"),
+        (("--faults-from", "yesterday"), "is no time"),
+        (("--recording", "/nowhere"), "holds no recording"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(arguments: tuple[str, ...], words: str) -> None:
+    """Before anything is read; the sentence says what is missing."""
+    code, said = run("web", "--bootstrap", "127.0.0.1:1", *arguments)
+    assert code == USAGE
+    assert words in said
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    """As for a second server."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, said = run("web", "--bootstrap", "127.0.0.1:1", "--listen", address)
+    assert code == 3
+    assert f"--listen {address}" in said
+
+
+def test_a_review_ends_with_the_code_of_a_fault(tmp_path: Path) -> None:
+    """In both forms; another form is refused."""
+    record_all(tmp_path, story())
+    for name in ("r.html", "r.md"):
+        code, said = run("review", str(tmp_path), "--out", str(tmp_path / name))
+        assert code == FOUND
+        assert said.endswith("1 incident\n")
+        assert "nothing gets through" in (tmp_path / name).read_text(encoding="utf-8")
+    code, said = run("review", str(tmp_path), "--out", str(tmp_path / "r.pdf"))
+    assert (code, "ends with .html or .md" in said) == (USAGE, True)
