@@ -55,6 +55,7 @@ FOLDED: Final[tuple[Topic, ...]] = (
 )  # fmt: skip
 
 Place = tuple[str, int]  # topic of the contract, partition
+AnomalyKey = tuple[str, int, AnomalyKind, int]  # path, flow, kind, onset
 R = TypeVar("R")
 
 
@@ -118,7 +119,7 @@ class ClusterView:
         self.notes: Newest[str, IncidentNote] = Newest(MAX_NOTES)
         self.states: dict[str, dict[str, ComponentState]] = {}
         self.windows: dict[str, AgentWindows] = {}
-        self.anomalies: Newest[str, AnomalySpan] = Newest(MAX_ANOMALIES)
+        self.anomalies: Newest[AnomalyKey, AnomalySpan] = Newest(MAX_ANOMALIES)
         self.traces: Newest[tuple[str, int, int], PathTrace] = Newest(MAX_TRACES)
         self.changes: Newest[tuple[str, str, int], StateChange] = Newest(MAX_CHANGES)
         self.rounds_ms: dict[int, int] = {}
@@ -229,8 +230,10 @@ class ClusterView:
                 idle=record.state is AnomalyState.IDLE,
             )
         elif record.kind not in POOLED:
-            span = AnomalySpan.after(self.anomalies.get(record.anomaly_id), record)
-            self.anomalies.put(record.anomaly_id, span.onset_at // US_PER_MS, span)
+            # Each record has an id of its own; an anomaly is what began on a 5-tuple at a time.
+            key = (record.path_id, record.flow, record.kind, record.onset_at)
+            span = AnomalySpan.after(self.anomalies.get(key), record)
+            self.anomalies.put(key, span.onset_at // US_PER_MS, span)
 
     def _trace(self, seen: SeenRecord, _at_ms: int) -> None:
         trace = _record(seen, PathTrace)

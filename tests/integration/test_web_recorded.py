@@ -12,7 +12,16 @@ from playwright.sync_api import Browser, expect
 from schemas import topics as t
 from tests.integration.web_harness import chromium, needs_browser, open_page, site
 from tests.unit.ops.recording_samples import START_MS
-from tests.unit.ops.view_samples import LINK, Log, fault, heartbeat, record_all, story
+from tests.unit.ops.view_samples import (
+    LINK,
+    Log,
+    fault,
+    heartbeat,
+    record_all,
+    skeleton,
+    small_cluster,
+    story,
+)
 
 pytestmark = needs_browser
 
@@ -65,6 +74,30 @@ def test_any_moment_of_a_recording_can_be_looked_at(browser: Browser, tmp_path: 
         watched.shoot("incident-narrow")
         wider = page.evaluate("document.documentElement.scrollWidth > innerWidth")
         assert not wider
+        assert (watched.errors, watched.strangers) == ([], [])
+
+
+def test_a_job_shows_its_skeleton(browser: Browser, tmp_path: Path) -> None:
+    """By host and rail; an endpoint that is chosen shows who probes it."""
+    log = Log()
+    told = [*small_cluster(), (t.SKELETON_TOPIC, skeleton()), (t.FAULT_EVENT, fault(1))]
+    record_all(
+        tmp_path, log.all([*told, (t.FAULT_EVENT, fault(1, fault_id="g", component_id="h1"))])
+    )
+    with (
+        site("--recording", str(tmp_path)) as running,
+        open_page(browser, running.url, "/job") as watched,
+    ):
+        page = watched.page
+        expect(page.get_by_text("bursts of 24 windows agree")).to_be_visible(timeout=20_000)
+        page.get_by_role("button", name="stage 1, group 1").press("Enter")
+        expect(page.get_by_text("h0/r0 → h1/r0")).to_be_visible()
+        expect(page.locator("td.ill")).to_have_count(1)
+        assert watched.axe() == []
+        watched.shoot("job-light")
+        page.emulate_media(color_scheme="dark")
+        assert watched.axe() == []
+        watched.shoot("job-dark")
         assert (watched.errors, watched.strangers) == ([], [])
 
 

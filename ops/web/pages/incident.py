@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ops.log.tail import duration
 from ops.view.cluster import ClusterView
 from ops.view.crossing import FlowPath, paths
 from ops.view.faults import FaultHistory
@@ -29,6 +30,8 @@ MAX_LINES: Final = 2_000
 MAX_FLOWS: Final = 200
 NAMED: Final = 8
 CHART_POINTS: Final = 240
+# What no round trip takes; neither does infinity.
+MAX_NS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +270,24 @@ def _worst(members: Iterable[AnomalySpan]) -> str | None:
     worst = max(members, key=lambda m: m.worst.value or 0.0).worst
     parts = []
     if worst.value is not None:
-        limit = "" if worst.threshold is None else f", threshold {worst.threshold:.6g}"
-        usual = "" if worst.reference is None else f", usually {worst.reference:.6g}"
-        parts.append(f"at worst {worst.value:.6g} {worst.unit or ''}".rstrip() + limit + usual)
+        unit = worst.unit or ""
+        limit = "" if worst.threshold is None else f", threshold {_quantity(worst.threshold, unit)}"
+        usual = "" if worst.reference is None else f", usually {_quantity(worst.reference, unit)}"
+        parts.append(f"at worst {_quantity(worst.value, unit)}{limit}{usual}")
     if worst.sent:
         parts.append(f"{worst.lost} of {worst.sent} lost")
     return "; ".join(parts) or None
+
+
+def _quantity(value: float, unit: str) -> str:
+    """Return a measured value for people.
+
+    >>> _quantity(6_132_760.0, "ns"), _quantity(3.0, "probes")
+    ('6.13ms', '3 probes')
+    """
+    if unit == "ns" and abs(value) < MAX_NS:
+        return duration(round(value))
+    return f"{value:.6g} {unit}".rstrip()
 
 
 def _traces(

@@ -4,7 +4,8 @@ from typing import Final
 
 from ops.web.pages.agents import AGENTS
 from ops.web.pages.incident import INCIDENT
+from ops.web.pages.job import JOB
 from ops.web.pages.now import NOW
 from ops.web.pages.page import Page
 
-PAGES: Final[dict[str, Page]] = {page.name: page for page in (NOW, INCIDENT, AGENTS)}
+PAGES: Final[dict[str, Page]] = {page.name: page for page in (NOW, INCIDENT, JOB, AGENTS)}

@@ -40,6 +40,9 @@ from schemas.records import (
     PathWindow,
     PingList,
     PingTarget,
+    Skeleton,
+    SkeletonMember,
+    SkeletonPair,
     Task,
     TaskEndpoint,
     TraceHop,
@@ -196,6 +199,18 @@ def task() -> Task:
                          agent_id=f"agent-{h}", rail=0)
             for h in ("h0", "h1")
         ),
+    )  # fmt: skip
+
+
+def skeleton() -> Skeleton:
+    """Return the skeleton of the job."""
+    return Skeleton(
+        cluster="c", task_id="job-1", version=2, window_start_at=(START_MS - 900_000) * US,
+        window_end_at=(START_MS - 60_000) * US, confidence=0.9,
+        reason="bursts of 24 windows agree", period_ns=2 * 10**9, dp=1, pp=2, tp=1,
+        members=(SkeletonMember(endpoint_id="h0/r0", group=0, stage=0),
+                 SkeletonMember(endpoint_id="h1/r0", group=1, stage=1)),
+        pairs=(SkeletonPair(a="h0/r0", b="h1/r0"),),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import { Scroll } from "../lib/scroll.js";
 import { counted, Name, visible } from "../lib/text.js";
 import { clock, duration, useNow, utc } from "../lib/time.js";
 
+const FLOWS_SHOWN = 20;
 const KINDS = {
   symptom: ["◇", "symptom"],
   trace: ["⋯", "trace"],
@@ -24,6 +25,7 @@ function Incident({ document: shown, params, at, source }) {
   const time = useNow(at);
   const { fault, span } = shown;
   const lines = Object.entries(shown.line).sort(([a], [b]) => (a < b ? -1 : 1));
+  const flows = Object.entries(shown.flows);
   const verdicts = lines.filter(([, one]) => one.what === "verdict").map(([, one]) => one.at_ms);
   const [hidden, setHidden] = useState([]);
   const asked = new URLSearchParams({ ...params, ...(at === null ? {} : { at }) });
@@ -77,19 +79,25 @@ function Incident({ document: shown, params, at, source }) {
     </section>
     <section aria-labelledby="flows">
       <h2 id="flows">5-tuples that show it</h2>
-      ${Object.keys(shown.flows).length === 0
+      ${flows.length === 0
         ? html`<p class="none">None is known here.</p>`
-        : html`<${Scroll} label="5-tuples that show it"><table>
-          <thead><tr><th scope="col">5-tuple</th><th scope="col">what</th><th scope="col">from (UTC)</th><th scope="col">to</th><th scope="col">crosses</th></tr></thead>
-          <tbody>${Object.entries(shown.flows).map(
-            ([name, flow]) => html`<tr key=${name}><th scope="row"><${Name} text=${name} /></th>
-              <td>${[...new Set(flow.spans.map((s) => s.kind))].join(", ")}</td>
-              <td>${clock(flow.spans[0].from_ms)}</td>
-              <td>${flow.spans.some((s) => s.to_ms === undefined) ? "open" : clock(Math.max(...flow.spans.map((s) => s.to_ms)))}</td>
-              <td><${Name} text=${flow.route.join(" · ") || "not known"} long />${!flow.traced && " (not traced)"}</td></tr>`,
-          )}</tbody></table><//>`}
+        : html`<${Flows} flows=${flows.slice(0, FLOWS_SHOWN)} />`}
+      ${flows.length > FLOWS_SHOWN && html`<details><summary>${counted(flows.length - FLOWS_SHOWN, "more 5-tuple")}</summary>
+        <${Flows} flows=${flows.slice(FLOWS_SHOWN)} /></details>`}
       ${shown.flows_left > 0 && html`<p class="note">${counted(shown.flows_left, "more 5-tuple")} not shown.</p>`}
     </section>`;
+}
+
+function Flows({ flows }) {
+  return html`<${Scroll} label="5-tuples that show it"><table>
+    <thead><tr><th scope="col">5-tuple</th><th scope="col">what</th><th scope="col">from (UTC)</th><th scope="col">to</th><th scope="col">crosses</th></tr></thead>
+    <tbody>${flows.map(
+      ([name, flow]) => html`<tr key=${name}><th scope="row"><${Name} text=${name} /></th>
+        <td>${[...new Set(flow.spans.map((s) => s.kind))].join(", ")}</td>
+        <td>${clock(flow.spans[0].from_ms)}</td>
+        <td>${flow.spans.some((s) => s.to_ms === undefined) ? "open" : clock(Math.max(...flow.spans.map((s) => s.to_ms)))}</td>
+        <td class="wide"><${Name} text=${flow.route.join(" · ") || "not known"} long />${!flow.traced && " (not traced)"}</td></tr>`,
+    )}</tbody></table><//>`;
 }
 
 function Line({ one, start }) {

@@ -1,6 +1,7 @@
 // All pages, in the order of the links on top: a further one is a module here and a line below.
 import { agents } from "./agents.js";
 import { incident } from "./incident.js";
+import { job } from "./job.js";
 import { now } from "./now.js";
 
-export const PAGES = [now, incident, agents];
+export const PAGES = [now, incident, job, agents];

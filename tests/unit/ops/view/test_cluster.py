@@ -79,8 +79,15 @@ def test_an_anomaly_lasts_from_onset_to_end() -> None:
     view, log = ClusterView(), Log()
     onset = anomaly(value=3.0)
     later = anomaly(at_ms=START_MS + 5_000, state=AnomalyState.ONGOING, value=9.0, sent=9, lost=9)
-    later = replace(later, onset_at=onset.onset_at)
-    end = replace(later, state=AnomalyState.CLEARED, event_at=later.event_at + 10**6, value=0.0)
+    # Each record has an id of its own.
+    later = replace(later, onset_at=onset.onset_at, anomaly_id="b")
+    end = replace(
+        later,
+        state=AnomalyState.CLEARED,
+        event_at=later.event_at + 10**6,
+        value=0.0,
+        anomaly_id="c",
+    )
     stray = anomaly(anomaly_id="s", kind=AnomalyKind.STRAY_LOSS)
     for record in (onset, later, end, stray):
         view.apply(log.seen(t.ANOMALY, record))

@@ -1,5 +1,6 @@
 """One fault on one time line."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ def test_a_storm_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     for flow in range(50):
         onset = anomaly(flow=flow, at_ms=START_MS + flow // 10 * 1_000)
         records.append(log.seen(t.ANOMALY, onset))
-        end = anomaly(flow=flow, at_ms=onset.event_at // 1_000, state=AnomalyState.CLEARED)
+        end = replace(onset, state=AnomalyState.CLEARED)
         records.append(log.seen(t.ANOMALY, end))
     found = document(view_of(records), {"fault": "f-1"}, NOW_MS)
     assert (len(found["line"]), found["lines_left"]) == (5, 6)
