@@ -42,7 +42,7 @@ RESERVED: Final = frozenset({"at", "after"})
 
 def build(source: Source, access: Access) -> Starlette:
     """Return the application; it begins to send when it starts, and ends with the server."""
-    index = (FILES / "index.html").read_text(encoding="utf-8")
+    index = _index(live=source.folder is None)
     hub = Hub(source)
 
     @contextlib.asynccontextmanager
@@ -75,6 +75,21 @@ def build(source: Source, access: Access) -> Starlette:
     )
     app.add_middleware(Guard, access=access, policy=content_security_policy(index))
     return app
+
+
+def _index(*, live: bool) -> str:
+    """Return the page's frame: it says what is shown, and names all modules.
+
+    A browser then fetches them side by side, and not each when the one before asks for it.
+    """
+    modules = [*sorted(FILES.glob("lib/*.js")), *sorted(FILES.glob("pages/*.js"))]
+    links = "".join(
+        f'<link rel="modulepreload" href="/static/{path.relative_to(FILES).as_posix()}">\n'
+        for path in modules
+    )
+    told = f'<meta name="source" content="{"live" if live else "recording"}">\n'
+    text = (FILES / "index.html").read_text(encoding="utf-8")
+    return text.replace("</head>", f"{told}{links}</head>")
 
 
 class _Handlers:

@@ -3,10 +3,13 @@ import { useEffect, useState } from "preact/hooks";
 
 const RETRY_MS = 1000;
 
+const LIVE = document.querySelector("meta[name=source]")?.content === "live" ? { live: true } : null;
+
 /** Give what the server's source is, once it says so; null before. */
 export function useSource() {
-  const [source, setSource] = useState(null);
+  const [source, setSource] = useState(LIVE);
   useEffect(() => {
+    if (LIVE) return undefined;
     let timer = 0;
     let gone = false;
     async function ask() {
@@ -17,7 +20,7 @@ export function useSource() {
         if (answer.ok) setSource(told);
         // Without a token the server answers with the form that asks for it.
         if (answer.status === 401) location.reload();
-        if (answer.ok && (told.live || told.ready)) return;
+        if (answer.ok && told.ready) return;
       } catch {
         // The server is away: tried again.
       }

@@ -50,6 +50,8 @@ export function useStream(page, params) {
     async function reopen() {
       try {
         const answer = await fetch(`/api/pages/${page}?${new URLSearchParams(params)}`);
+        // Without a token the server answers with the form that asks for it.
+        if (answer.status === 401) location.reload();
         if (!answer.ok) {
           const refused = await answer.json();
           setState((old) => ({ ...old, refused: { ...refused, status: answer.status } }));

@@ -1,4 +1,5 @@
 // Now: is it the network? The open faults, and the health of all that watches it.
+import { useState } from "preact/hooks";
 import { html } from "../lib/html.js";
 import { bySeverity, Severity, Status } from "../lib/marks.js";
 import { to } from "../lib/router.js";
@@ -6,12 +7,15 @@ import { Scroll } from "../lib/scroll.js";
 import { counted, Name, visible } from "../lib/text.js";
 import { duration, useNow, utc } from "../lib/time.js";
 
+// The worst first; more is there when somebody wants it.
+const CARDS = 60;
 const ANSWERS = { yes: "Yes", no: "No", unknown: "Cannot tell" };
 
 export const now = { name: "now", title: "Now", render: Now };
 
 function Now({ document, at }) {
   const time = useNow(at);
+  const [all, setAll] = useState(false);
   const open = Object.values(document.open).sort(
     (a, b) => bySeverity(a.severity, b.severity) || b.opened_ms - a.opened_ms || (a.id < b.id ? -1 : 1),
   );
@@ -26,7 +30,9 @@ function Now({ document, at }) {
       <h2 id="open">Open faults <span class="count">${document.open_total.toLocaleString("en")}</span></h2>
       ${open.length === 0
         ? html`<p class="none">None.</p>`
-        : html`<ul class="faults">${open.map((f) => html`<${Fault} key=${f.id} fault=${f} time=${time} />`)}</ul>`}
+        : html`<ul class="faults">${(all ? open : open.slice(0, CARDS)).map((f) => html`<${Fault} key=${f.id} fault=${f} time=${time} />`)}</ul>`}
+      ${!all && open.length > CARDS &&
+      html`<p class="actions"><button type="button" onClick=${() => setAll(true)}>Show ${counted(open.length - CARDS, "more open fault")}</button></p>`}
       ${document.open_total > open.length &&
       html`<p>${counted(document.open_total - open.length, "older fault")} not shown.</p>`}
     </section>

@@ -35,7 +35,17 @@ def test_the_policy_allows_the_pages_own_files_only() -> None:
     digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
     assert f"'sha256-{digest}'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert not re.search(r"<script(?! type=)|style=|\son\w+=", index)
+    assert not re.search(r"<script(?! type=)|style=|\son\w+=", answer.text)
+
+
+def test_all_modules_are_fetched_side_by_side() -> None:
+    """The frame names each module of the page, and each that they import by name."""
+    told = client().get("/").text
+    named = set(re.findall(r'modulepreload" href="/static/([^"]+)"', told))
+    own = {path.relative_to(FILES).as_posix() for path in FILES.rglob("*.js")}
+    assert own - named == {"app.js"}
+    mapped = re.findall(r'"/static/(vendor/[^"]+)"', re.search(r"importmap.*", told)[0])  # type: ignore[index]
+    assert set(mapped) <= named
 
 
 def test_every_address_of_a_page_is_the_page() -> None:
