@@ -24,6 +24,8 @@ GROUPS: Final = (
     "tail",
     "recording",
     "diagnose",
+    "silence",
+    "incident",
     "arena",
     "import_csv",
     "doctor",

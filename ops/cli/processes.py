@@ -1,4 +1,4 @@
-"""`agent`, `worker`, `localizer`: become that process, with its own options."""
+"""`agent`, `worker`, `localizer`, `bridge`: become that process, with its own options."""
 
 import os
 import sys
@@ -40,3 +40,11 @@ def register(app: typer.Typer) -> None:
         Example: skeletonhunter localizer --bootstrap 127.0.0.1:9092
         """
         run_room("localizer", context.args)
+
+    @app.command("bridge", context_settings=PASS_ON)
+    def bridge(context: typer.Context) -> None:
+        """Run the bridge: faults to Alertmanager, PagerDuty and webhooks.
+
+        Example: skeletonhunter bridge --config skeletonhunter.toml --dry-run
+        """
+        run_room("ops.bridge", context.args)

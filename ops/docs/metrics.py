@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from localizer.edge import exposed as localizer
+from ops.bridge import exposed as bridge
 from schemas.metrics.exposition import BUILD
 from schemas.metrics.family import Metric
 from skeleton_job.edge import exposed as skeleton
@@ -13,6 +14,7 @@ PROCESSES: Final[Mapping[str, tuple[str, tuple[Metric, ...]]]] = {
     "worker": ("Stream worker", worker.METRICS),
     "localizer": ("Localizer", localizer.METRICS),
     "skeleton": ("Skeleton job", skeleton.METRICS),
+    "bridge": ("Bridge", bridge.METRICS),
 }
 
 INTRODUCTION: Final = """\

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from localizer.config import LocalizerConfig
+from ops.bridge.config import BridgeSettings
 from probers.config.settings import OPTIONS
 from schemas.metrics.settings import MetricsConfig
 from schemas.process.settings import Setting, settings_of
@@ -33,7 +34,8 @@ def page() -> str:
         ("Stream worker", "worker", settings_of(WorkerConfig)),
         ("Skeleton job", "skeleton", settings_of(SkeletonConfig)),
         ("Localizer", "localizer", settings_of(LocalizerConfig)),
-        ("Metrics of worker, skeleton job and localizer", "metrics", settings_of(MetricsConfig)),
+        ("Bridge", "bridge", settings_of(BridgeSettings)),
+        ("Metrics of all but the agent", "metrics", settings_of(MetricsConfig)),
         ("Agent", "agent", OPTIONS),
     ):
         parts.append("\n".join(_table(title, section, settings)) + "\n")
@@ -42,7 +44,8 @@ def page() -> str:
         "[namespaces](../guide/agent.md#probes-from-another-network-namespace),\n"
         "[states](host-states.md#settings)), `--rnic rail=0,address=…` flags, or\n"
         "`SKELETONHUNTER_AGENT_RNIC`. Overlay tables are an `[agent.overlay]` table\n"
-        "([overlay](../guide/overlay.md)).\n"
+        "([overlay](../guide/overlay.md)). Targets of the bridge are `[[bridge.target]]` tables\n"
+        "([paging](../guide/paging.md)).\n"
     )
     return "\n".join(parts)
 

@@ -24,6 +24,7 @@ from ops.topics.plan import wanted_topics
 from schemas.metrics.exposition import BUILD
 from schemas.metrics.family import INFO, TOTAL
 from tests import ROOT
+from tests.receivers import Receiver, receiving
 from tests.scraping import scrape
 
 pytestmark = [pytest.mark.broker, pytest.mark.lab, pytest.mark.slow]
@@ -56,8 +57,12 @@ def pipeline(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> 
         prefix=f"t{uuid.uuid4().hex[:10]}.",
         tables={**LAB_TABLES, "metrics": {"listen": "0"}},
     )
-    with Pipeline(config) as running:
+    with receiving(Receiver()) as people, Pipeline(config) as running:
+        with running.config_path.open("a") as settings:
+            settings.write(f'[[bridge.target]]\ntype = "webhook"\nurl = "{people.url}"\n')
+        bridge = running.start("bridge", "ops.bridge")
         running.wait_ready()
+        until("the bridge", lambda: bridge.events("bridge.ready"))
         with Lab(LabConfig(settings=running.settings, shape=SMALL)) as lab:
             until("probes", lambda: value(running, "worker", "skeletonhunter_probes_total") > 100)
             lab.fault("link-cut", CUT)

@@ -1,0 +1,96 @@
+"""The bridge's process: `python -m ops.bridge`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ops.bridge.config import SECTION, BridgeConfig, BridgeSettings, build_config
+from ops.bridge.exposed import Exposed
+from ops.bridge.service import PROCESS, Service
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import codec_for
+from schemas.metrics.exposition import exposed
+from schemas.metrics.settings import add_option, read_listen
+from schemas.process.command import Command, Flags, Table
+from schemas.process.errors import CannotRunError
+from schemas.process.eventlog import EventLog
+from schemas.process.settings import settings_of
+from schemas.process.signals import call_on_stop
+
+COMMAND: Final = Command(
+    prog="skeletonhunter bridge",
+    section=SECTION,
+    description="""\
+Bring faults to Alertmanager, PagerDuty and webhooks: each paged once, and
+resolved once.
+
+Reads fault.event.v1, silence.v1 and incident.note.v1. What a target has taken is
+remembered in Kafka, so a restart loses and doubles nothing. Run one process for
+a cluster. docs/guide/paging.md explains targets, silences, storms and flapping.
+""",
+    epilog="""\
+targets are tables of the config file; secrets come from files or variables:
+
+  [[bridge.target]]
+  type = "alertmanager"          # or "pagerduty", "webhook"
+  url = "http://alertmanager:9093"
+
+example:
+  skeletonhunter bridge --config /etc/skeletonhunter/skeletonhunter.toml --dry-run
+
+exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry
+""",
+    settings=settings_of(BridgeSettings),
+)
+
+
+class _Built(NamedTuple):
+    config: BridgeConfig
+    listen: str
+    dry_run: bool
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser with all options."""
+    found = add_option(COMMAND.parser())
+    found.add_argument(
+        "--dry-run", action="store_true", help="print what would be sent, send nothing, and end"
+    )
+    return found
+
+
+def _build(flags: Flags, table: Table) -> _Built:
+    return _Built(build_config(flags, table), read_listen(flags), bool(flags["dry_run"]))
+
+
+def _start(settings: KafkaSettings, built: _Built) -> int:
+    if not built.config.targets:
+        raise CannotRunError(
+            "no [[bridge.target]] in the config file: nobody would be told; see --help"
+        )
+    service = Service(settings, codec_for(settings), built.config)
+    call_on_stop(service.stop)
+    if built.dry_run:
+        for post in service.preview():
+            print(json.dumps(post))
+        return 0
+    log = EventLog(PROCESS)
+    log.info(
+        "bridge.started",
+        cluster=settings.cluster,
+        targets=[f"{target.name} ({target.kind})" for target in built.config.targets],
+    )
+    with exposed(built.listen, PROCESS, Exposed(service).families, log):
+        service.run()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the bridge until SIGTERM or SIGINT; return the exit code."""
+    return COMMAND.run(arguments, _build, _start, parser())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Which faults page whom, and when: a function of the topics alone."""

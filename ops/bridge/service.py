@@ -1,0 +1,301 @@
+"""The bridge's loop: topics in, the pager, targets out."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ops.bridge.config import (
+    ALERTMANAGER,
+    PAGERDUTY,
+    BridgeConfig,
+    TargetConfig,
+)
+from ops.bridge.delivery import Delivery, StateDelivery, StreamDelivery
+from ops.bridge.http import Answer, Client, Outcome
+from ops.bridge.inbox import INPUTS, Inbox, Received, Refused
+from ops.bridge.paging.page import Notification, Page, Position
+from ops.bridge.paging.pager import Pager
+from ops.bridge.positions import Positions
+from ops.bridge.targets import alertmanager, pagerduty, webhook
+from ops.bridge.targets.text import Links
+from ops.log.writing import LogWriter
+from schemas import topics
+from schemas.codec import Codec
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
+from schemas.process.eventlog import EventLog
+from schemas.process.lag import LogLag
+
+PROCESS: Final = "bridge"
+STATUS_S: Final = 10.0
+US_PER_S: Final = 1_000_000
+# Holds and silences end so much later: a record that the broker took before must not come after,
+# also where its clock is behind ours.
+EDGES_US: Final = 5 * US_PER_S
+MASK: Final = "***"
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A target that is told one thing after the other, and where it was at the start.
+
+    None: it never took anything; where it begins is known when all has been read.
+    """
+
+    delivery: StreamDelivery
+    begun: Position | None
+
+
+class Service:
+    """Runs the pager between the topics and the targets until told to stop."""
+
+    def __init__(self, settings: KafkaSettings, codec: Codec, config: BridgeConfig) -> None:
+        self.pager = Pager(config.pager())
+        self.lag = LogLag()
+        self.records = Counter({topic.name: 0 for topic in INPUTS})
+        self.dead_letters = Counter({topic.name: 0 for topic in INPUTS})
+        self.deliveries: list[Delivery] = []
+        self._settings = settings
+        self._codec = codec
+        self._config = config
+        self._log = EventLog(PROCESS)
+        self._links = Links(page=config.settings.page_url, runbook=config.settings.runbook_url)
+        self._streams: list[_Stream] = []
+        self._states: list[StateDelivery] = []
+        # For the thread of a scrape.
+        self.open_pages = self.silenced = 0
+        # What follows from what was there at the start, for targets that are new.
+        self._history: list[Notification] = []
+        self._next_offset = 0
+        self._stopping = False
+        self._ready = False
+
+    def stop(self) -> None:
+        """Ask the loop to end; safe in a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Run until `stop`.
+
+        Raises
+        ------
+        BrokerError
+            If Kafka cannot be read.
+        ConfigError
+            If a target's certificates cannot be used.
+        """
+        positions = Positions(self._settings)
+        for target in self._config.targets:
+            self._add(target, positions)
+        inbox = Inbox(self._settings, self._codec, self.lag)
+        letters = LogWriter(self._settings)
+        try:
+            inbox.start()
+            for delivery in self.deliveries:
+                delivery.start()
+            self._loop(inbox, letters)
+        finally:
+            for delivery in self.deliveries:
+                delivery.stop()
+            inbox.close()
+            letters.flush()
+            self._log.info("bridge.stopped", **self._status())
+
+    def preview(self) -> list[dict[str, Any]]:
+        """Return what would be sent now, without sending it; nothing secret is in it.
+
+        Raises
+        ------
+        BrokerError
+            If Kafka cannot be read.
+        """
+        positions = Positions(self._settings)
+        begun = {target.name: positions.read(target.name) for target in self._config.targets}
+        told: list[Notification] = []
+        inbox = Inbox(self._settings, self._codec, self.lag)
+        try:
+            inbox.start()
+            while not (self._stopping or inbox.caught_up):
+                inbox.poll()
+                for received in inbox.settled():
+                    told += self._apply(received)
+            told += self.pager.advance(inbox.settled_us - EDGES_US)
+        finally:
+            inbox.close()
+        found: list[dict[str, Any]] = []
+        for target in self._config.targets:
+            if target.kind == ALERTMANAGER:
+                bodies = list(self._alerts(self.pager.firing() + self.pager.ended()))
+            else:
+                position = begun[target.name] or self._first_position()
+                due = [n for n in told if n.position > position]
+                masked = TargetConfig(
+                    name=target.name, kind=target.kind, url=target.url, mode=target.mode,
+                    secret=MASK if target.kind == PAGERDUTY else None,
+                )  # fmt: skip
+                posts = (self._post_of(masked, notification) for notification in due)
+                bodies = [post[0] for post in posts if post is not None]
+            found += [
+                {"target": target.name, "url": target.url, "body": json.loads(body)}
+                for body in bodies
+            ]
+        return found
+
+    def _loop(self, inbox: Inbox, letters: LogWriter) -> None:
+        next_status_s = time.monotonic() + STATUS_S
+        while not self._stopping:
+            for refused in inbox.poll():
+                self._refuse(refused, letters)
+            told: list[Notification] = []
+            for received in inbox.settled():
+                told += self._apply(received)
+            if inbox.caught_up:
+                told += self.pager.advance(inbox.settled_us - EDGES_US)
+            self._tell(told)
+            if inbox.caught_up and not self._ready:
+                self._begin()
+            if time.monotonic() >= next_status_s:
+                next_status_s = time.monotonic() + STATUS_S
+                self._log.info("bridge.metrics", **self._status())
+
+    def _apply(self, received: Received) -> list[Notification]:
+        self.records[received.topic] += 1
+        record = received.record
+        if received.topic == topics.SILENCE.name:
+            return self.pager.apply_silence(received.key, record, received.at_us)
+        if record is None:
+            return []
+        if received.topic == topics.INCIDENT_NOTE.name:
+            return self.pager.apply_note(record, received.at_us)
+        self._next_offset = received.offset + 1
+        return self.pager.apply_fault(record, received.at_us)
+
+    def _tell(self, told: Sequence[Notification]) -> None:
+        """Hand notifications to the targets that have not taken them before."""
+        for notification in told:
+            page, action = notification.page, notification.action
+            if self._ready and page is not None and action is not None:
+                self._log.info(
+                    f"page.{action.value}",
+                    page_id=page.page_id,
+                    faults=len(page.faults),
+                    severity=page.labels["severity"],
+                    reason=page.end_reason,
+                )
+        for stream in self._streams:
+            if stream.begun is not None:
+                due = [n for n in told if n.position > stream.begun]
+                if due:
+                    stream.delivery.put(due)
+        if any(stream.begun is None for stream in self._streams):
+            self._history += told
+        if told:
+            self.open_pages, self.silenced = len(self.pager.firing()), self.pager.silenced()
+        if self._ready and told:
+            self._set_state(changed=any(n.page is not None for n in told))
+
+    def _begin(self) -> None:
+        """All is read: tell Alertmanager what is open, and new targets since the oldest of it."""
+        self._ready = True
+        for stream in self._streams:
+            if stream.begun is None:
+                stream.begun = self._first_position()
+                # Before anything is sent: a crash must not make it new once more.
+                stream.delivery.begin(stream.begun)
+                stream.delivery.put([n for n in self._history if n.position > stream.begun])
+        self._history.clear()
+        self._set_state(changed=True)
+        self._log.info("bridge.ready", pages=len(self.pager.firing()), **self.records)
+
+    def _first_position(self) -> Position:
+        """Return where a new target begins: before the oldest page that is open."""
+        begun = [page.since_us for page in self.pager.firing()]
+        return Position(min(begun, default=self.pager.now_us), 0)
+
+    def _set_state(self, *, changed: bool) -> None:
+        pages = self.pager.firing() + self.pager.ended()
+        for state in self._states:
+            state.put(pages, self.pager.now_us, changed=changed)
+
+    def _add(self, target: TargetConfig, positions: Positions) -> None:
+        client = Client(timeout_s=self._config.settings.timeout_s, ca_file=target.ca_file)
+        given = self._config.settings
+        if target.kind == ALERTMANAGER:
+            url, headers = alertmanager.endpoint(target.url), _headers(target)
+
+            def post_all(pages: Sequence[Page]) -> Answer:
+                answer = Answer(Outcome.DELIVERED)
+                for body in self._alerts(pages):
+                    answer = client.post(url, body, headers)
+                    if answer.outcome is not Outcome.DELIVERED:
+                        return answer
+                return answer
+
+            state = StateDelivery(target.name, self._log, post_all, given.resend_s)
+            self._states.append(state)
+            self.deliveries.append(state)
+            return
+        stream = StreamDelivery(
+            target.name,
+            self._log,
+            self._poster(client, target),
+            lambda position: positions.write(
+                target.name, position, max(0, self._next_offset - stream.pending)
+            ),
+        )
+        self._streams.append(_Stream(stream, positions.read(target.name)))
+        self.deliveries.append(stream)
+
+    def _poster(
+        self, client: Client, target: TargetConfig
+    ) -> Callable[[Notification], Answer | None]:
+        def post(notification: Notification) -> Answer | None:
+            made = self._post_of(target, notification)
+            if made is None:
+                return None
+            body, headers = made
+            return client.post(target.url, body, {**_headers(target), **headers})
+
+        return post
+
+    def _post_of(
+        self, target: TargetConfig, notification: Notification
+    ) -> tuple[bytes, dict[str, str]] | None:
+        """Return what a target is sent of a notification; None: nothing."""
+        if target.kind == PAGERDUTY:
+            body = pagerduty.body(notification, target.secret or "", self._links)
+            return None if body is None else (body, {"content-type": "application/json"})
+        now_s = int(time.time())
+        return webhook.post_of(notification, target.mode, target.secret, now_s, self._links)
+
+    def _alerts(self, pages: Sequence[Page]) -> list[bytes]:
+        keep_us = round(alertmanager.KEPT * self._config.settings.resend_s * US_PER_S)
+        now_us = time.time_ns() // 1_000
+        return list(alertmanager.bodies(pages, now_us, keep_us, self._links))
+
+    def _refuse(self, refused: Refused, letters: LogWriter) -> None:
+        message, error = refused
+        name = str(message.topic())
+        self.dead_letters[name.removeprefix(self._settings.topic_prefix)] += 1
+        self._log.warning("record.refused", place=str(error)[:300])
+        letter = dead_letter_of(error, message, process=PROCESS)
+        headers = tuple((k, v.encode() if isinstance(v, str) else v) for k, v in letter.headers)
+        letters.write(
+            dead_letter_topic(name), key=letter.key, value=letter.value, timestamp_ms=None,
+            headers=headers,
+        )  # fmt: skip
+
+    def _status(self) -> dict[str, int]:
+        found = {"pages": self.open_pages, "silenced": self.silenced}
+        for delivery in self.deliveries:
+            found[f"{delivery.name}_pending"] = delivery.pending
+            found |= {f"{delivery.name}_{o}": n for o, n in delivery.outcomes.items()}
+        return found
+
+
+def _headers(target: TargetConfig) -> dict[str, str]:
+    found = {"content-type": "application/json"}
+    return found | ({"authorization": f"Bearer {target.token}"} if target.token else {})

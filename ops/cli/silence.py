@@ -1,0 +1,195 @@
+"""`silence add | list | expire`: faults of which nobody is to be paged for a while."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ops.cli import options
+from ops.cli.errors import USAGE, CliError
+from schemas import topics
+from schemas.kafka.connection import load_settings
+
+if TYPE_CHECKING:
+    from ops.bridge.operator_topics import OperatorTopics
+    from schemas.records import Matcher, Silence
+
+US_PER_MS: Final = 1_000
+# A longer one is a decision, not a silence: change what is paged.
+MAX_DAYS: Final = 90
+MAX_US: Final = MAX_DAYS * 86_400 * 1_000_000
+
+Author = Annotated[
+    str | None, typer.Option("--author", metavar="NAME", help="Who [default: user@host]")
+]
+
+
+def add(
+    matches: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="LABEL=PATTERN…", help="What is silenced; all of them must fit"),
+    ] = None,
+    *,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for people")],
+    begin: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="ISO time, or +30m from now")
+    ] = "+0s",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="ISO time, or +2h from now")
+    ] = "+1h",
+    everything: Annotated[bool, typer.Option("--all", help="Silence every fault")] = False,
+    author: Author = None,
+    bootstrap: options.Bootstrap = None,
+    config: options.Config = None,
+    prefix: options.Prefix = None,
+    as_json: options.Json = False,
+) -> None:
+    """Page nobody of some faults for a while; the faults themselves are found as ever.
+
+    Labels are component, component_kind, kind, layer, severity, task and
+    fault_id. In a pattern * stands for any characters and ? for one.
+
+    Example: skeletonhunter silence add 'component=link:leaf:p0-1--*' --reason "new optics"
+    """
+    from ops.bridge.operator_topics import OperatorTopics, new_id, whoami
+    from schemas.records import Silence
+
+    matchers = tuple(_matcher(text) for text in matches or ())
+    if bool(matchers) is everything:
+        raise CliError("name what is silenced (LABEL=PATTERN), or --all", USAGE)
+    now_us = time.time_ns() // 1_000
+    from_at, until_at = _time(begin, now_us), _time(until, now_us)
+    if until_at <= max(from_at, now_us):
+        raise CliError(f"--until {until} must be after --from and after now", USAGE)
+    if until_at - from_at > MAX_US:
+        raise CliError(f"a silence lasts at most {MAX_DAYS} days", USAGE)
+    topic = OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
+    silence = Silence(
+        **topic.stamp, silence_id=new_id("s"), matchers=matchers, from_at=from_at,
+        until_at=until_at, created_at=now_us, author=author or whoami(), reason=reason,
+    )  # fmt: skip
+    topic.write(topics.SILENCE, silence)
+    _show([silence], now_us, as_json=as_json)
+
+
+def list_silences(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that have ended")] = False,
+    bootstrap: options.Bootstrap = None,
+    config: options.Config = None,
+    prefix: options.Prefix = None,
+    as_json: options.Json = False,
+) -> None:
+    """List the silences that are in force, or will be.
+
+    Example: skeletonhunter silence list --all --json
+    """
+    now_us = time.time_ns() // 1_000
+    found = _topic(config, bootstrap, prefix).silences()
+    _show([s for s in found if everything or s.until_at > now_us], now_us, as_json=as_json)
+
+
+def expire(
+    silence_id: Annotated[str, typer.Argument(metavar="ID", help="Silence")],
+    *,
+    author: Author = None,
+    bootstrap: options.Bootstrap = None,
+    config: options.Config = None,
+    prefix: options.Prefix = None,
+    as_json: options.Json = False,
+) -> None:
+    """End a silence now; what is still open is paged. The record stays, with who ended it.
+
+    Example: skeletonhunter silence expire s-1f6c2a9d0b3e
+    """
+    from ops.bridge.operator_topics import UnknownNameError, whoami
+
+    topic = _topic(config, bootstrap, prefix)
+    try:
+        silence = topic.silence(silence_id)
+    except UnknownNameError as error:
+        raise CliError(str(error), USAGE) from error
+    now_us = time.time_ns() // 1_000
+    if silence.until_at > now_us:
+        silence = replace(
+            silence,
+            from_at=min(silence.from_at, now_us),
+            until_at=now_us,
+            ended_by=author or whoami(),
+        )
+        topic.write(topics.SILENCE, silence)
+    _show([silence], now_us, as_json=as_json)
+
+
+def _topic(config: Path | None, bootstrap: str | None, prefix: str | None) -> "OperatorTopics":
+    from ops.bridge.operator_topics import OperatorTopics
+
+    return OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
+
+
+def _matcher(text: str) -> "Matcher":
+    from ops.bridge.paging.labels import SILENCE_LABELS
+    from schemas.records import Matcher
+
+    label, equals, pattern = text.partition("=")
+    if not equals or not pattern or label not in SILENCE_LABELS:
+        raise CliError(
+            f"{text!r} must be LABEL=PATTERN; labels are {', '.join(SILENCE_LABELS)}", USAGE
+        )
+    return Matcher(label=label, pattern=pattern)
+
+
+def _time(text: str, now_us: int) -> int:
+    from ops.log.timespan import parse_bound
+
+    try:
+        bound = parse_bound(text, now_us // US_PER_MS)
+    except ValueError as error:
+        raise CliError(str(error), USAGE) from error
+    if bound.place != "time":
+        raise CliError(f"{text!r} is no time", USAGE)
+    return bound.at_ms * US_PER_MS
+
+
+def _row(silence: "Silence", now_us: int) -> dict[str, Any]:
+    from ops.log.timespan import iso_ms
+
+    begun, over = silence.from_at <= now_us, silence.until_at <= now_us
+    return {
+        "silence_id": silence.silence_id,
+        "state": "ended" if over else "in force" if begun else "planned",
+        "matchers": [f"{m.label}={m.pattern}" for m in silence.matchers],
+        "from": iso_ms(silence.from_at // US_PER_MS),
+        "until": iso_ms(silence.until_at // US_PER_MS),
+        "author": silence.author,
+        "reason": silence.reason,
+        "ended_by": silence.ended_by,
+    }
+
+
+def _show(silences: list["Silence"], now_us: int, *, as_json: bool) -> None:
+    rows = [_row(silence, now_us) for silence in silences]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        what = " ".join(row["matchers"]) or "every fault"
+        by = f", ended by {row['ended_by']}" if row["ended_by"] else ""
+        typer.echo(
+            f"{row['silence_id']}: {row['state']}, {row['from']} to {row['until']}, {what}; "
+            f"{row['reason']} ({row['author']}{by})"
+        )
+    if not rows:
+        typer.echo("no silence")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Faults of which nobody is paged for a while.", no_args_is_help=True)
+    group.command()(add)
+    group.command("list")(list_silences)
+    group.command()(expire)
+    app.add_typer(group, name="silence")
