@@ -21,7 +21,7 @@ as one that is not.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from localizer.config import GRID_NS
@@ -121,7 +121,13 @@ class Merge:
             self._unmarked[partition] = []
             self._forget_silent_keys(at_ns)
             until_ns = self._progress[partition].at_ns + GRID_NS
-            return [replace(e, at_ns=min(max(e.at_ns, after_ns), until_ns)) for e in unmarked]
+            return [
+                Event(
+                    min(max(e.at_ns, after_ns), until_ns),
+                    e.topic, e.key, e.partition, e.offset, e.record,
+                )
+                for e in unmarked
+            ]  # fmt: skip
         if topic not in UNORDERED:
             arrived_ns = self._in_order((topic, partition), key, arrived_ns)
         return [Event(arrived_ns, topic, key, partition, offset, record)]

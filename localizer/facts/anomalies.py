@@ -139,6 +139,8 @@ class OpenAnomalies:
             f: {} for f in AnomalyFamily
         }
         self._order: dict[AnomalyFamily, list[FlowId] | None] = dict.fromkeys(AnomalyFamily)
+        # What `set_pooled` was called with last.
+        self._pooled: dict[AnomalyKind, Mapping[FlowId, Symptom]] = {}
         # Lower bound of when any open anomaly was last reported, except by the frozen agents.
         self._oldest_ns = 0
         self._frozen: frozenset[str] = frozenset()
@@ -216,9 +218,13 @@ class OpenAnomalies:
         for key in [key for key, kinds in self._open.items() if kind in kinds]:
             if key not in symptoms:
                 self._clear(key, self._open[key][kind], 0)
+        before, self._pooled[kind] = self._pooled.get(kind, {}), symptoms
         for key, symptom in symptoms.items():
             kinds = self._open.setdefault(key, {})
             known = kinds.get(kind)
+            if known is not None and before.get(key) is symptom:
+                # It was not reported again since.
+                continue
             if known is None:
                 self._note_change(kind)
             kinds[kind] = symptom if known is None else replace(symptom, seen_ns=known.seen_ns)

@@ -5,7 +5,7 @@ prober, a stalled responder, a starved host, a lost reply, a cluster-wide distur
 one column of the observation tables in `localizer.inference.tables`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -13,6 +13,9 @@ from typing import Final
 
 # A storm makes a hundred thousand components candidates, and the same ones again at the next step.
 REMEMBERED: Final = 1 << 18
+# Sets of causes whose columns are remembered: while all stays, decisions of both families have the
+# same candidates each time.
+REMEMBERED_COLUMNS: Final = 2
 # Pairs (column, probability that the observation crosses it).
 PossibleColumns = tuple[tuple[int, float], ...]
 
@@ -59,9 +62,14 @@ class Columns:
     global_cause: int | None
     reply: int | None = None
     starved: dict[str, int] = field(default_factory=dict)
+    # What `certain_columns` has returned.
+    _certain: dict[tuple[tuple[str, ...], str, str | None], tuple[int, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
-    def of(cls, causes: list[Cause]) -> "Columns":
+    @lru_cache(maxsize=REMEMBERED_COLUMNS)
+    def of(cls, causes: tuple[Cause, ...]) -> "Columns":
         """Return the columns of causes that are numbered in the given order."""
         found: dict[Reason, dict[str, int]] = {reason: {} for reason in Reason}
         for place, cause in enumerate(causes):
@@ -87,9 +95,18 @@ class Columns:
         )
 
     def certain_columns(
-        self, components: Iterable[str], prober: str, responder: str | None
+        self, components: tuple[str, ...], prober: str, responder: str | None
     ) -> tuple[int, ...]:
         """Return the columns of everything that can make an observation with this path bad."""
+        key = components, prober, responder
+        known = self._certain.get(key)
+        if known is None:
+            known = self._certain[key] = self._columns(components, prober, responder)
+        return known
+
+    def _columns(
+        self, components: tuple[str, ...], prober: str, responder: str | None
+    ) -> tuple[int, ...]:
         places = self.components
         found = [places[c] for c in components if c in places]
         if prober in self.probers:

@@ -148,7 +148,7 @@ def gather(
         causes.append(Cause.of(Reason.GLOBAL))
     if not causes:
         return None
-    column = Columns.of(causes)
+    column = Columns.of(tuple(causes))
     hints = _hints(sources, family, bad, priors)
     # What open faults account for began with them. It dates nothing that began later.
     fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]

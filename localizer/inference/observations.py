@@ -7,7 +7,7 @@ share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from statistics import median
 from typing import Final
 
@@ -34,10 +34,10 @@ from schemas.units import SECOND_NS
 LATE_CHANCE: Final = 0.1
 
 
-def certain_components(flow: BadFlow) -> Sequence[str]:
+def certain_components(flow: BadFlow) -> tuple[str, ...]:
     """Return what a 5-tuple crosses, without components that had let it pass before."""
     return (
-        [c for c in flow.components if c not in flow.passed_before]
+        tuple([c for c in flow.components if c not in flow.passed_before])
         if flow.passed_before
         else flow.components
     )
@@ -351,7 +351,9 @@ def hop_rows(
                 rows.weights[well[ends]] += 1.0
                 continue
             if ends not in known:
-                certain = [c for c in probe.components if c not in passed_before]
+                certain = probe.components
+                if passed_before:
+                    certain = tuple([c for c in certain if c not in passed_before])
                 known[ends] = column.certain_columns(certain, prober, target)
             if not outcome:
                 well[ends] = rows.place(known[ends], bad=False)

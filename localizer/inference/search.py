@@ -32,7 +32,7 @@ from typing import Final
 
 import numpy as np
 
-from localizer.inference.table_likelihood import TableLikelihood, upper_bound
+from localizer.inference.table_likelihood import Snapshot, TableLikelihood, upper_bound
 from localizer.inference.tables import Block, Table
 from schemas.columns.arrays import Bools, Floats, Int64s
 
@@ -206,9 +206,10 @@ class _Search:
         found = []
         for column in sorted(self._chosen):
             flow, hop = self._chosen[column]
+            marks = [each.snapshot(column) for each in self._likelihoods]
             self._remove(column)
             rivals = np.where(self._selectable(), self._gains(), -np.inf)
-            self._add(column, (flow, hop))
+            self._put_back(column, (flow, hop), marks)
             top = max(float(rivals.max(initial=-np.inf)), 0.0)
             belief = np.exp(rivals - top)
             doubt = float(np.exp(-top))
@@ -272,6 +273,12 @@ class _Search:
             likelihood.remove_fault(column)
         self._touch(column)
 
+    def _put_back(self, column: int, places: tuple[int, int], marks: list[Snapshot]) -> None:
+        """Undo the removal of a column since the snapshots."""
+        for likelihood, mark in zip(self._likelihoods, marks, strict=True):
+            likelihood.restore(mark)
+        self._chosen[column], self._totals = places, None
+
     def _touch(self, column: int) -> None:
         """Note that a column came or went: columns that share a row with it are unsettled."""
         self._totals = None
@@ -304,9 +311,7 @@ class _Search:
             keep = mine >= gain - TIE
             best = self._places(column) if keep else new_places
             if keep and best == places:
-                for likelihood, mark in zip(self._likelihoods, marks, strict=True):
-                    likelihood.restore(mark)
-                self._chosen[column], self._totals = places, None
+                self._put_back(column, places, marks)
                 self._settled = {**settled, column: mine}
             else:
                 self._add(column if keep else other, best)

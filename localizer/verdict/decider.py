@@ -8,7 +8,7 @@ from localizer.facts.bad_flows import BadFlow, BadFlows
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
 from localizer.facts.reachability import Reachability
-from localizer.inference.causes import Cause, Reason
+from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.evidence import Evidence, gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
@@ -105,6 +105,7 @@ class Decider:
             self._index.prepare()
             # What the last storm left behind goes.
             Cause.of.cache_clear()
+            Columns.of.cache_clear()
             self.silences.forget()
             self._lifecycle.observe([], self._situation([], now_ns), now_ns)
             return []

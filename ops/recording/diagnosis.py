@@ -10,7 +10,7 @@ import numpy as np
 from arena.detecting import PublishedAnomaly
 from arena.direct import DirectRun
 from localizer.config import CoreConfig
-from ops.recording.order import between, slots
+from ops.recording.order import SLOT_MS, between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
 from schemas.columns.records import RecordReader
@@ -47,10 +47,6 @@ INPUTS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND, HEARTBEAT, PATH_TRACE, ENDPOINT, TASK, PINGLIST, TOPOLOGY, OVERLAY_FLOWS,
     COMPONENT_STATE,
 )  # fmt: skip
-
-# Event time that is judged at a time. What is done for each partition and slot, however little is
-# in it, is a tenth of the work in slots of a second; progress is shown at their ends.
-SLOT_MS: Final = 10_000
 
 Stop = Callable[[], bool]
 Progress = Callable[["Diagnosis"], None]
@@ -136,7 +132,7 @@ def diagnose(
     to_ms: int | None = None,
     observe: Observe = _nothing,
 ) -> Diagnosis:
-    """Run detection and localization over a recording, slot by slot of its event time.
+    """Run detection and localization over a recording, second by second of its event time.
 
     Records of another cluster than `core` names, and those that could not be decoded
     when they were recorded, are counted and left out. `observe` is called with what the worker
@@ -148,7 +144,7 @@ def diagnose(
     heartbeats = RecordReader(CODEC, HEARTBEAT)
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
-    for slot in slots(rounds, others, SLOT_MS):
+    for slot in slots(rounds, others):
         if stop():
             found.stopped = True
             return found
