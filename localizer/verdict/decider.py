@@ -50,6 +50,8 @@ class Decider:
         self._chains = ChainClaims(sources, self._flows)
         self._cadence = Cadence()
         self._echoes: frozenset[FlowId] = frozenset()
+        # 5-tuples of which the latest explanation says that only their replies are lost.
+        self._replyless: frozenset[FlowId] = frozenset()
         self._index = IndexCache(sources.roster, sources.paths, sources.topology)
         reach = Reachability(self._index, sources.liveness, sources.anomalies)
         self._tidier = Housekeeper(config, sources, self._index, reach)
@@ -138,6 +140,7 @@ class Decider:
         )
 
     def _claims(self, now_ns: int) -> list[Claim]:
+        self._replyless = frozenset()
         claims = self.silences.find(now_ns)
         if not self._sources.reports.all_well:
             claims += self_claims(self._config.cluster, self._sources, now_ns)
@@ -190,6 +193,9 @@ class Decider:
             return []
         found = cases(evidence, explain(evidence.problem))
         if family is AnomalyFamily.LOSS:
+            self._replyless = frozenset(
+                flow.key for case in found if case.cause.reason is Reason.REPLY for flow in case.bad
+            )
             self._note_echoes(evidence, found)
         claims = [
             self._judge.claim(
@@ -235,10 +241,7 @@ class Decider:
             if case.cause.reason is Reason.COMPONENT and case.cause.name not in evidence.known
         ]
         told = frozenset(flow.key for case in others for flow in case.bad)
-        self._echoes |= evidence.echoing - told
-        for case in found:
-            if case.cause.reason is Reason.REPLY:
-                self._echoes |= {flow.key for flow in case.bad}
+        self._echoes |= evidence.echoing - told | self._replyless
 
     def _owned(self, family: AnomalyFamily) -> frozenset[FlowId]:
         """Return the 5-tuples of open faults of a family; few remain bad while a fault clears."""
@@ -295,6 +298,7 @@ class Decider:
             ),
             unexplained=len((loss | latency) - covered),
             echoes=self._echoes,
+            replyless=self._replyless,
         )
 
     def _crossing(

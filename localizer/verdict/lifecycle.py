@@ -62,6 +62,8 @@ class Situation:
         Number of bad 5-tuples that no claim accounts for.
     echoes
         5-tuples that only lose replies because of open faults.
+    replyless
+        5-tuples of which the claims say that only their replies are lost.
     """
 
     bad_loss: frozenset[FlowId]
@@ -69,6 +71,7 @@ class Situation:
     crossing: Callable[[frozenset[str], str], frozenset[FlowId]]
     unexplained: int
     echoes: frozenset[FlowId] = frozenset()
+    replyless: frozenset[FlowId] = frozenset()
 
     def bad(self, group: str) -> frozenset[FlowId]:
         """Return the bad 5-tuples that can be evidence of a fault of a group."""
@@ -155,7 +158,7 @@ class Lifecycle:
                 changed += self._update(known, claim, now_ns)
         for claim in fresh:
             young = self._replaced(claim, matched) or self._young(
-                claim, matched, situation.echoes, now_ns
+                claim, matched, situation.replyless, now_ns
             )
             if young is not None:
                 matched.add(young.event.fault_id)
@@ -203,7 +206,7 @@ class Lifecycle:
         )
 
     def _young(
-        self, claim: Claim, matched: set[str], echoes: frozenset[FlowId], now_ns: int
+        self, claim: Claim, matched: set[str], replyless: frozenset[FlowId], now_ns: int
     ) -> Incident | None:
         """Return the open fault for which the claim is only a better answer.
 
@@ -221,7 +224,7 @@ class Lifecycle:
             if not young and (incident.event.decided or _began_later(incident, claim)):
                 continue
             near = incident.event.component_id in claim.near
-            explained = claim.keys | echoes if near else claim.keys
+            explained = claim.keys | replyless if near else claim.keys
             if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None

@@ -48,7 +48,7 @@ class Life:
         *claims: Claim,
         seconds: float = 1.0,
         bad: frozenset[FlowId] | None = None,
-        echoes: frozenset[FlowId] = frozenset(),
+        replyless: frozenset[FlowId] = frozenset(),
     ) -> list[FaultEvent]:
         """Return the transitions of one decision; what is bad is what is claimed, unless given."""
         self.now += round(seconds * SECOND_NS)
@@ -56,7 +56,7 @@ class Life:
         situation = Situation(
             bad_loss=wrong, bad_latency=wrong,
             crossing=lambda components, group: wrong if components and group else frozenset(),
-            unexplained=0, echoes=echoes,
+            unexplained=0, replyless=replyless,
         )  # fmt: skip
         return self.lifecycle.step(list(claims), situation, self.now)
 
@@ -146,11 +146,11 @@ def test_a_young_switch_becomes_the_cable_where_its_replies_are_lost() -> None:
     lost, own = keys(6), keys(13, first=100)
     (first,) = life.step(claim("switch", lost))
     cable = claim("cable", own)
-    assert life.step(cable, bad=lost | own, echoes=lost)[0].state is OPEN
+    assert life.step(cable, bad=lost | own, replyless=lost)[0].state is OPEN
     life = Life()
     (first,) = life.step(claim("switch", lost))
     near = replace(cable, near=frozenset({"switch"}))
-    (second,) = life.step(near, bad=lost | own, echoes=lost)
+    (second,) = life.step(near, bad=lost | own, replyless=lost)
     assert (second.fault_id, second.component_id) == (first.fault_id, "cable")
 
 
