@@ -56,13 +56,8 @@ def pipelines_of(
     labels : (n_blocks,) int64
     count : number of classes that are left, a divisor of the former number
     """
-    # Inside a host, messages may be relayed from rail to rail, so that a rail only sends.
-    of_host = np.unique(hosts, return_inverse=True)[1]
-    hosts_one_sign = _one_sign(_net_flows(of_host, int(of_host.max()) + 1, halves, known)[0])
     while count > 1:
         net, traffic = _net_flows(labels, count, halves, known)
-        if _one_sign(net) and hosts_one_sign:
-            return np.zeros_like(labels), 1
         groups = _closed_groups(net, traffic)
         if len(groups) == 1 or not _own_hosts(groups, labels, hosts):
             return labels, count
@@ -75,6 +70,18 @@ def pipelines_of(
             stage[np.array(group)[columns]] = rows
         labels, count = stage[labels], len(first)
     return labels, count
+
+
+def one_sign(labels: Labels, count: int, halves: Halves, known: Bools, hosts: Labels) -> bool:
+    """Return whether net flows of classes, and of hosts, keep their sign: they are no stages.
+
+    Inside a host, messages may be relayed from rail to rail, so that a rail only sends; so hosts
+    must show it, too. For the arguments see `pipelines_of`.
+    """
+    of_host = np.unique(hosts, return_inverse=True)[1]
+    return _one_sign(_net_flows(labels, count, halves, known)[0]) and _one_sign(
+        _net_flows(of_host, int(of_host.max()) + 1, halves, known)[0]
+    )
 
 
 def _net_flows(labels: Labels, count: int, halves: Halves, known: Bools) -> tuple[Halves, float]:

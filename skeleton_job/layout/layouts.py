@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
-from skeleton_job.layout.flows import pipelines_of
+from skeleton_job.layout.flows import one_sign, pipelines_of
 from skeleton_job.layout.single_pipeline import ENDS, half_at_ends, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
@@ -111,6 +111,7 @@ def choose(evidence: Evidence) -> Choice:
         raise ValueError(f"{n} blocks on {n_hosts} hosts: no layout obeys the rules")
     found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
     found = _at_levels(evidence, found)
+    found = [choice for choice in found if not _lasting(evidence, choice)] or found
     shortest = {c.count: c for c in sorted(found, key=lambda c: -c.length)}
     joined = [_pipelines(evidence, choice) for choice in shortest.values()]
     best = min(joined, key=lambda c: c.length)
@@ -150,6 +151,13 @@ def _as_regular(choice: Choice, shapes: list[tuple[int, int]]) -> Choice:
         if k == choice.count and _same_split(labels, choice.labels):
             return replace(choice, labels=labels, regular=q)
     return choice
+
+
+def _lasting(evidence: Evidence, choice: Choice) -> bool:
+    """Return whether classes are told apart by flows that keep their sign, as experts' do."""
+    if evidence.halves is None or choice.count == 1:
+        return False
+    return one_sign(choice.labels, choice.count, evidence.halves, evidence.known, evidence.hosts)
 
 
 def _pipelines(evidence: Evidence, choice: Choice) -> Choice:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.flows import Halves, pipelines_of
+from skeleton_job.layout.flows import Halves, one_sign, pipelines_of
 
 POINTS = 40
 
@@ -78,8 +78,11 @@ def test_classes_without_net_flow_are_one_stage() -> None:
 def test_popular_experts_are_no_stages() -> None:
     """One host receives more tokens than it sends, all the time."""
     flows = [np.full(POINTS, way) + 0.1 * _link(0) for way in (1.0, -1.0)]
-    _, count = pipelines_of(np.arange(2), 2, _halves(flows), np.ones(2, bool), np.arange(2))
-    assert count == 1
+    known, each = np.ones(2, bool), np.arange(2)
+    assert one_sign(each, 2, _halves(flows), known, each)
+    assert not one_sign(each, 2, _halves(_pipeline(2)), known, each)
+    # What is relayed inside a host is no surplus of the host.
+    assert not one_sign(each, 2, _halves(flows), known, np.zeros(2, np.int64))
 
 
 def test_stages_beside_each_other_in_hosts_are_not_joined() -> None:
