@@ -111,6 +111,8 @@ def choose(evidence: Evidence) -> Choice:
         raise ValueError(f"{n} blocks on {n_hosts} hosts: no layout obeys the rules")
     found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
     found = _at_levels(evidence, found)
+    by_flows = _count_by_flows(net, found)
+    # Without a layout of one stage, all may be such.
     found = [choice for choice in found if not _lasting(evidence, choice)] or found
     shortest = {c.count: c for c in sorted(found, key=lambda c: -c.length)}
     joined = [_pipelines(evidence, choice) for choice in shortest.values()]
@@ -123,7 +125,7 @@ def choose(evidence: Evidence) -> Choice:
         best,
         margin=float(margin),
         searched=settled or n <= MAX_FREE,
-        agreed=best.count == _count_by_flows(net, found),
+        agreed=best.count == by_flows,
     )
 
 
