@@ -12,7 +12,7 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience soak fuzz fuzz-properties docs lock vendor clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs lock vendor clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
 	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (25 minutes)"
 	@echo "make bench-resilience  wrong clocks, absurd records, garbage, kills, floods"
+	@echo "make bench-operator  the page: delay, first paint, what its server takes, reports, hostile names"
 	@echo "make soak            one agent for an hour, its broker restarted: its memory may not grow"
 	@echo "make fuzz            a million mutated probe packets and lines of flow dumps, 10,000 mutated files (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
@@ -97,6 +98,9 @@ bench-throughput: setup
 
 bench-resilience: setup
 	$(BIN)/python -m ops.bench resilience
+
+bench-operator: setup
+	$(BIN)/python -m ops.bench operator
 
 soak: setup
 	$(BIN)/python -m ops.bench soak

@@ -11,6 +11,7 @@ from typing import Final
 from ops.bench import labs
 from ops.bench.accuracy import accuracy
 from ops.bench.agent import agent, soak
+from ops.bench.operator import operator
 from ops.bench.pipeline import pipeline
 from ops.bench.resilience import resilience
 from ops.bench.rig.report import (
@@ -35,6 +36,7 @@ BENCHES: Final = {
     "soak": soak,
     "throughput": throughput,
     "resilience": resilience,
+    "operator": operator,
 }
 # The soak's table stands beside the agent's others.
 PAGES: Final = {name: Path("docs/figures") / f"{name}.md" for name in BENCHES} | {

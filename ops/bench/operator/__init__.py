@@ -1,0 +1,1 @@
+"""What the operator's side is measured by."""

@@ -1,0 +1,20 @@
+"""`make bench-operator`: what the operator's side takes, and how soon it shows a fault."""
+
+from typing import Final
+
+from ops.bench.operator import page
+from ops.bench.rig.report import Parts
+
+COMMAND: Final = "make bench-operator"
+RUNS: Final = 5
+DEFAULT_RUNS: Final[dict[str, int]] = {"latency": 1, "process": 1, "review": 3, "hostile": 1}
+NOTES: Final = (
+    "First paint: from navigation until sixty cards stand there, in Chromium's software rendering; "
+    "the others are drawn when somebody asks for them.",
+    "Web process: rounds are not written, since the page does not read them; the share is its CPU "
+    "time for each second of the cluster.",
+    "Report: 256 5-tuples are bad for an hour, told again every five seconds and traced every ten. "
+    "Heartbeats and windows are not read for it. Where a recording holds no verdicts they are made "
+    "anew first, which takes as long as `diagnose`.",
+)
+PARTS: Final[Parts] = {**page.PARTS}
