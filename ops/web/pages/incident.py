@@ -86,7 +86,10 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
     span, own = case.span, case.symptoms
     shown = sorted(_lines(view, case), key=lambda one: (one["at_ms"], one["rank"], one["text"]))
     return {
-        "fault": fault_row(history, acknowledged(view).get(history.last.fault_id)),
+        "fault": {
+            **fault_row(view, history, now_ms),
+            **acknowledged(view).get(history.last.fault_id, {}),
+        },
         "span": {"from_ms": span.from_ms, "to_ms": span.to_ms},
         "until_now": history.open,
         "missing": history.missing,

@@ -57,7 +57,7 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
         "rails": sorted({e.rail for e in task.endpoints}),
         "probing": _probing(view, task),
         "targets": _targets(view, task, params.get("endpoint")),
-        "faults": {h.last.fault_id: fault_row(h) for h in faults[:MAX_HOSTS]},
+        "faults": {h.last.fault_id: fault_row(view, h, now_ms) for h in faults[:MAX_HOSTS]},
     }
 
 

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Final
 
 from ops.view.cluster import ClusterView
+from ops.view.faults import FaultHistory
 from ops.view.health import headline, parts
 from ops.web.pages.page import Document, Page, Params
 from ops.web.pages.rows import acknowledged, fault_row
@@ -18,13 +19,15 @@ def document(view: ClusterView, _params: Params, now_ms: int) -> Document:
     health = parts(view, now_ms)
     open_faults = view.faults.open()
     by = acknowledged(view)
+
+    def row(history: FaultHistory) -> Document:
+        return {**fault_row(view, history, now_ms), **by.get(history.last.fault_id, {})}
+
     return {
         "headline": asdict(headline(view, health)),
         "open_total": len(open_faults),
-        "open": {
-            h.last.fault_id: fault_row(h, by.get(h.last.fault_id)) for h in open_faults[:MAX_OPEN]
-        },
-        "over": {h.last.fault_id: fault_row(h) for h in view.faults.over()[:MAX_OVER]},
+        "open": {h.last.fault_id: row(h) for h in open_faults[:MAX_OPEN]},
+        "over": {h.last.fault_id: row(h) for h in view.faults.over()[:MAX_OVER]},
         "health": {part.name: asdict(part) for part in health},
     }
 

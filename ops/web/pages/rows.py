@@ -3,6 +3,7 @@
 from typing import Final
 
 from localizer.verdict.catalogue import KINDS
+from ops.bridge.paging.labels import is_silenced
 from ops.view.cluster import ClusterView
 from ops.view.faults import FaultHistory
 from ops.web.pages.page import Document, without_none
@@ -45,17 +46,36 @@ def event_row(event: FaultEvent) -> Document:
     )
 
 
-def acknowledged(view: ClusterView) -> dict[str, str]:
-    """Return who acknowledged which fault last, by fault id."""
+def acknowledged(view: ClusterView) -> dict[str, Document]:
+    """Return who acknowledged which fault last, by fault id, to put beside its row."""
     notes = sorted(view.notes.values(), key=lambda note: (note.noted_at, note.note_id))
-    return {n.fault_id: n.author for n in notes if n.action is NoteAction.ACKNOWLEDGE}
+    return {
+        n.fault_id: {"acknowledged_by": n.author}
+        for n in notes
+        if n.action is NoteAction.ACKNOWLEDGE
+    }
 
 
-def fault_row(history: FaultHistory, acknowledged_by: str | None = None) -> Document:
-    """Return what is known of a fault now, for a list of faults."""
+def silenced(view: ClusterView, fault: FaultEvent, now_ms: int) -> Document:
+    """Return the silence that hides a fault's page for longest; nothing if none does."""
+    hiding = [s for s in view.silences.values() if is_silenced(fault, s, now_ms * US_PER_MS)]
+    if not hiding:
+        return {}
+    last = max(hiding, key=lambda s: (s.until_at, s.silence_id))
+    return {
+        "silenced": {
+            "until_ms": last.until_at // US_PER_MS,
+            "author": last.author,
+            "reason": last.reason,
+        }
+    }
+
+
+def fault_row(view: ClusterView, history: FaultHistory, now_ms: int) -> Document:
+    """Return what is known of a fault now, for a list of faults; `acknowledged` apart."""
     last = history.last
     return {
-        **without_none({"acknowledged_by": acknowledged_by}),
+        **(silenced(view, last, now_ms) if history.open else {}),
         "id": last.fault_id,
         "cluster": last.cluster,
         "open": history.open,

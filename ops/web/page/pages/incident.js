@@ -36,6 +36,7 @@ function Incident({ document: shown, params, at, source }) {
         <${Severity} of=${fault.severity} />
         <span><${Name} text=${fault.kind} /> of ${visible(fault.component_kind).toLowerCase()}</span>
         <span>${fault.open ? `open for ${duration(time - fault.opened_ms)}` : `over after ${duration((fault.resolved_ms ?? fault.at_ms) - fault.onset_ms)}`}</span>
+      ${fault.silenced && html`<span class="mark undecided"><span aria-hidden="true">⊘</span> pages nobody until ${utc(fault.silenced.until_ms)} UTC (<${Name} text=${fault.silenced.author} />: <${Name} text=${fault.silenced.reason} long />)</span>`}
       ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
         <span>id <${Name} text=${fault.id} /></span>
       </p>

@@ -73,6 +73,7 @@ function Fault({ fault, time }) {
       <span><${Name} text=${fault.kind} /> of ${visible(fault.component_kind).toLowerCase()}</span>
       <span title=${`since ${utc(fault.onset_ms)} UTC`}>for ${duration(time - fault.onset_ms)}</span>
       ${!fault.decided && html`<span class="mark undecided"><span aria-hidden="true">≈</span> undecided among ${fault.candidates.length}</span>`}
+      ${fault.silenced && html`<span class="mark undecided"><span aria-hidden="true">⊘</span> pages nobody until ${utc(fault.silenced.until_ms)} UTC (<${Name} text=${fault.silenced.author} />: <${Name} text=${fault.silenced.reason} long />)</span>`}
       ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
       ${fault.flaps > 0 && html`<span>came back ${counted(fault.flaps, "time")}</span>`}
     </p>

@@ -1,0 +1,57 @@
+"""Now: open faults with what people said of them."""
+
+from ops.view.cluster import ClusterView
+from ops.web.pages import now
+from ops.web.pages.now import document
+from schemas import topics as t
+from schemas.enums import NoteAction
+from schemas.records import Matcher, Silence
+from tests.unit.ops.recording_samples import START_MS
+from tests.unit.ops.view_samples import Log, fault, note, resolved
+
+
+def silence(until_ms: int) -> Silence:
+    """Return a silence of all links until a time."""
+    return Silence(
+        cluster="c", silence_id="s", matchers=(Matcher(label="component", pattern="link:*"),),
+        from_at=START_MS * 1_000, until_at=until_ms * 1_000, created_at=START_MS * 1_000,
+        author="ada", reason="cable day",
+    )  # fmt: skip
+
+
+def test_a_silence_hides_the_page_never_the_fault() -> None:
+    """As long as it lasts; who and why is said."""
+    view, log = ClusterView(), Log()
+    view.apply(log.seen(t.FAULT_EVENT, fault()))
+    view.apply(log.seen(t.SILENCE, silence(START_MS + 60_000)))
+    shown = document(view, {}, START_MS + 1_000)["open"]["f-1"]
+    assert shown["silenced"] == {
+        "until_ms": START_MS + 60_000,
+        "author": "ada",
+        "reason": "cable day",
+    }
+    assert "silenced" not in document(view, {}, START_MS + 60_000)["open"]["f-1"]
+
+
+def test_who_acknowledged_is_said() -> None:
+    """The last one who did."""
+    view, log = ClusterView(), Log()
+    view.apply(log.seen(t.FAULT_EVENT, fault()))
+    view.apply(log.seen(t.INCIDENT_NOTE, note(NoteAction.COMMENT, "hm", START_MS)))
+    assert "acknowledged_by" not in document(view, {}, START_MS)["open"]["f-1"]
+    view.apply(log.seen(t.INCIDENT_NOTE, note(NoteAction.ACKNOWLEDGE, "mine", START_MS + 1)))
+    assert document(view, {}, START_MS)["open"]["f-1"]["acknowledged_by"] == "ada"
+
+
+def test_a_storm_is_counted_beyond_the_bound() -> None:
+    """The latest are listed."""
+    view, log = ClusterView(), Log()
+    for number in range(now.MAX_OPEN + 5):
+        event = fault(1, START_MS, fault_id=f"f-{number}", opened_at=(START_MS + number) * 1_000)
+        view.apply(log.seen(t.FAULT_EVENT, event))
+    for number in range(now.MAX_OVER + 5):
+        view.apply(log.seen(t.FAULT_EVENT, resolved(1, START_MS + number, fault_id=f"r-{number}")))
+    found = document(view, {}, START_MS)
+    assert (found["open_total"], len(found["open"])) == (now.MAX_OPEN + 5, now.MAX_OPEN)
+    assert "f-0" not in found["open"]
+    assert (len(found["over"]), "r-0" in found["over"]) == (now.MAX_OVER, False)
