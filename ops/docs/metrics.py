@@ -57,7 +57,7 @@ def _table(title: str, metrics: Iterable[Metric]) -> Iterator[str]:
     yield "| metric | type | unit | what it says | when it moves |"
     yield "|---|---|---|---|---|"
     for one in metrics:
-        labels = f"`{{{','.join(one.labels)}}}`" if one.labels else ""
+        labels = f"{{{','.join(one.labels)}}}" if one.labels else ""
         yield (
-            f"| `{one.name}`{labels} | {one.kind} | {one.unit or '–'} | {one.doc} | {one.action} |"
+            f"| `{one.name}{labels}` | {one.kind} | {one.unit or '–'} | {one.doc} | {one.action} |"
         )
