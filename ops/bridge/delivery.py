@@ -12,8 +12,9 @@ from ops.bridge.paging.page import Notification, Page, Position
 from schemas.metrics.family import Histogram
 from schemas.process.eventlog import EventLog
 
-# Tried again after so long, then half as long again each time, up to the greatest. Doubling would
-# cost a target that fails half of the time as much again for each length: most of a second a post.
+# Tried again at once, then after so long, then half as long again each time, up to the greatest.
+# Doubling would cost a target that fails half of the time as much again for each length: most of a
+# second a post.
 FIRST_WAIT_S: Final = 0.05
 GROWTH: Final = 1.5
 MAX_WAIT_S: Final = 30.0
@@ -30,9 +31,11 @@ def wait_s(failures: int) -> float:
     """Return how long to wait after so many failures in a row.
 
     >>> [round(wait_s(n), 2) for n in (1, 2, 3, 1000)]
-    [0.05, 0.08, 0.11, 30.0]
+    [0.0, 0.05, 0.08, 30.0]
     """
-    return min(MAX_WAIT_S, FIRST_WAIT_S * GROWTH ** min(failures - 1, 32))
+    if failures == 1:
+        return 0.0
+    return min(MAX_WAIT_S, FIRST_WAIT_S * GROWTH ** min(failures - 2, 32))
 
 
 class Delivery(ABC):

@@ -50,6 +50,10 @@ def web(
         Path | None,
         typer.Option("--recording", metavar="DIR", help="Show a recording instead of live topics"),
     ] = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option("--metrics-listen", metavar="HOST:PORT", help="[metrics] listen"),
+    ] = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -65,8 +69,13 @@ def web(
     """
     from ops.log.reading import now_ms
     from ops.log.timespan import parse_bound
+    from ops.web.exposed import Exposed
     from ops.web.live import LiveSource
     from schemas.kafka.connection import load_settings
+    from schemas.metrics.exposition import exposed
+    from schemas.metrics.settings import read_listen
+    from schemas.process.errors import CannotRunError
+    from schemas.process.eventlog import EventLog
 
     if recording is not None:
         from ops.web.recorded import WANTED
@@ -80,7 +89,15 @@ def web(
         raise CliError(f"--faults-from: {error}", USAGE) from error
     back_ms = 0 if back.place == "end" else now_ms() - back.at_ms
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
-    _serve(LiveSource(settings, faults_back_ms=back_ms), listen, tls_cert, tls_key, token_file)
+    source = LiveSource(settings, faults_back_ms=back_ms)
+    metrics = read_listen({"config": config, "metrics_listen": metrics_listen})
+    try:
+        with exposed(metrics, "web", Exposed(source).families, EventLog("web")) as address:
+            if address is not None:
+                typer.echo(f"metrics: http://{address}/metrics")
+            _serve(source, listen, tls_cert, tls_key, token_file)
+    except CannotRunError as error:
+        raise CliError(str(error), error.exit_code) from error
 
 
 def _serve(

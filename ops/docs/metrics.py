@@ -5,6 +5,7 @@ from typing import Final
 
 from localizer.edge import exposed as localizer
 from ops.bridge import exposed as bridge
+from ops.web import exposed as web
 from schemas.metrics.exposition import BUILD
 from schemas.metrics.family import Metric
 from skeleton_job.edge import exposed as skeleton
@@ -15,6 +16,7 @@ PROCESSES: Final[Mapping[str, tuple[str, tuple[Metric, ...]]]] = {
     "localizer": ("Localizer", localizer.METRICS),
     "skeleton": ("Skeleton job", skeleton.METRICS),
     "bridge": ("Bridge", bridge.METRICS),
+    "web": ("Live page", web.METRICS),
 }
 
 INTRODUCTION: Final = """\

@@ -1,10 +1,10 @@
 """Follows the topics of a running cluster: one reader for all who look."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ops.log.decoding import decode
+from ops.log.decoding import SeenRecord, decode
 from ops.log.reading import LogReader, Place, Range, now_ms
 from ops.log.timespan import Bound
 from ops.view.cluster import FOLDED, ClusterView
@@ -14,6 +14,7 @@ from schemas import topics as t
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import RegistryError, codec_for
+from schemas.process.lag import LogLag
 from schemas.topics import Topic
 
 T = TypeVar("T")
@@ -61,6 +62,9 @@ class LiveSource:
         self._changed: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._targets: dict[Place, int] = {}
+        self.lag = LogLag()
+        self.records = {topic.name: 0 for topic in FOLLOWED}
+        self.unreadable = dict(self.records)
         self.ready = False
         self.trouble: Trouble | None = None
 
@@ -121,12 +125,16 @@ class LiveSource:
         quiet_ms = now_ms()
         while not self._stopping.is_set():
             entries = reader.batch(BATCH_S)
+            self.lag.note_poll()
             for first in range(0, len(entries), TURN):
                 turn = entries[first : first + TURN]
                 seen = [(place, decode(wanted[place[0]], entry, codec)) for place, entry in turn]
                 with self._lock:
                     for _, record in seen:
                         self._view.apply(record)
+                self._count(record for _, record in seen)
+            for name, partition in reader.ended:
+                self.lag.note_end(wanted[name].name, partition)
             self._note_targets(reader)
             if entries:
                 quiet_ms = now_ms()
@@ -143,6 +151,13 @@ class LiveSource:
                     return
                 if not missing:
                     self._well()
+
+    def _count(self, seen: Iterable[SeenRecord]) -> None:
+        for record in seen:
+            self.records[record.topic.name] += 1
+            self.unreadable[record.topic.name] += record.refused is not None
+            if record.timestamp_ms is not None:
+                self.lag.note_record(record.topic.name, record.partition, record.timestamp_ms)
 
     def _well(self) -> None:
         if self.trouble is not None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -33,6 +34,10 @@ RULES = ROOT / "ops" / "deploy" / "prometheus" / "rules.yml"
 SMALL = LabShape(hosts=2, rails=2, pods=2, leaves=1, spines=2)
 CUT = "link:leaf:p0-0--spine:0"
 TIMEOUT_S = 120.0
+CLI = [sys.executable, "-u", "-c", "from ops.cli.app import main; main()"]
+WEB = [*CLI, "web", "--listen", "127.0.0.1:0"]
+# A command for people says it in words.
+METRICS_AT = re.compile(r"metrics: http://(\S+)/metrics")
 # Turns a condition into 0 or 1, and what is absent into a number.
 CONDITION = re.compile(r"(?<=[^<>=!])(==|>|<)(?= )")
 ABSENT = re.compile(r"\babsent\b")
@@ -63,6 +68,8 @@ def pipeline(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> 
         bridge = running.start("bridge", "ops.bridge")
         running.wait_ready()
         until("the bridge", lambda: bridge.events("bridge.ready"))
+        running.group.start("web", [*WEB, "--config", str(running.config_path)])
+        until("the page", lambda: METRICS_AT.search(running.group.child("web").log.read_text()))
         with Lab(LabConfig(settings=running.settings, shape=SMALL)) as lab:
             until("probes", lambda: value(running, "worker", "skeletonhunter_probes_total") > 100)
             lab.fault("link-cut", CUT)
@@ -73,7 +80,12 @@ def pipeline(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def address(pipeline: Pipeline, process: str) -> str:
     """Return where a process exposes its metrics."""
-    (said,) = pipeline.group.child(process).events("metrics.listening")
+    child = pipeline.group.child(process)
+    if process == "web":
+        found = METRICS_AT.search(child.log.read_text())
+        assert found is not None
+        return found[1]
+    (said,) = child.events("metrics.listening")
     return str(said["address"])
 
 
