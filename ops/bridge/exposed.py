@@ -27,6 +27,12 @@ POSTS: Final = Metric(
     action="refused: the log's `bridge.refused` says why; the receiver understands another form.",
     labels=("target", "outcome"),
 )
+READ: Final = Metric(
+    name="skeletonhunter_bridge_read_timestamp_seconds",
+    kind=Kind.GAUGE,
+    doc="Time up to which all transitions, silences and notes were read, seconds since the epoch",
+    action="Older than a minute: Kafka does not answer the bridge, and no new fault is paged.",
+)
 PENDING: Final = Metric(
     name="skeletonhunter_bridge_pending",
     kind=Kind.GAUGE,
@@ -49,7 +55,7 @@ DELAY: Final = Metric(
     action="Above two seconds in the median: a slow target.",
     labels=("target",),
 )
-METRICS: Final = metrics_of(LOG_METRICS, (PAGES, SILENCED, POSTS, PENDING, OLDEST, DELAY))
+METRICS: Final = metrics_of(LOG_METRICS, (PAGES, SILENCED, READ, POSTS, PENDING, OLDEST, DELAY))
 
 US_PER_S: Final = 1_000_000
 
@@ -66,6 +72,7 @@ class Exposed:
         yield from log_families(service.records, service.dead_letters, service.lag, now_ns)
         yield one(PAGES, service.open_pages)
         yield one(SILENCED, service.silenced)
+        yield one(READ, service.read_us / US_PER_S)
         targets = service.deliveries
         yield Family(
             POSTS,

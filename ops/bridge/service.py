@@ -67,6 +67,7 @@ class Service:
         self._states: list[StateDelivery] = []
         # For the thread of a scrape.
         self.open_pages = self.silenced = 0
+        self.read_us = 0
         # What follows from what was there at the start, for targets that are new.
         self._history: list[Notification] = []
         self._next_offset = 0
@@ -152,6 +153,7 @@ class Service:
             told: list[Notification] = []
             for received in inbox.settled():
                 told += self._apply(received)
+            self.read_us = inbox.settled_us
             if inbox.caught_up:
                 told += self.pager.advance(inbox.settled_us - EDGES_US)
             self._tell(told)
