@@ -137,6 +137,24 @@ class Findings:
                     found.append(sum(sorted(h.evidence for h in cables)[-2:]))
         return max(found, default=0.0)
 
+    def rose_since(
+        self, component_id: str, family: AnomalyFamily, since_ns: int
+    ) -> tuple[int, float] | None:
+        """Return since when a component, or a switch that a cable joins, is out of order.
+
+        Only what went out of order after a time counts. Returns the earliest time at which it may
+        have, and how much less than usual that says, as a log-likelihood ratio; None: nothing did.
+        """
+        found = [(f, 0.0) for f in self.of(component_id, family)]
+        if self._topology.kind(component_id) is ComponentKind.LINK:
+            found += [(f, ENDS) for near in self._near(component_id) for f in self.of(near, family)]
+        rose = [
+            (f.before_ns, doubt + (DISPUTED if f.disputed else 0.0))
+            for f, doubt in found
+            if f.since_ns >= since_ns
+        ]
+        return min(rose, default=None)
+
     def cable_hints(
         self, switch_id: str, family: AnomalyFamily, spans: Iterable[Span]
     ) -> list[Hint]:

@@ -82,6 +82,8 @@ NOISE_PRIOR: Final = {
     (AnomalyFamily.LATENCY, Reason.GLOBAL): -6.0,
 }
 # Added to the prior of a component with an open fault: it explains further bad observations first.
+# And to that of one that leaks: chance is excluded already, by a test of much more than which
+# 5-tuples lost anything. All that might be the one at fault get it, so it does not say which.
 KNOWN_BONUS: Final = 6.0
 # Grid of (probability that a 5-tuple is bad by chance, log weight). Detectors keep below the first;
 # the higher rates describe a machine in trouble.
@@ -110,6 +112,7 @@ def gather(
     resolved: ResolvedFaults,
     known: frozenset[str],
     owned: frozenset[FlowId],
+    leaking: frozenset[str] = frozenset(),
     allow_global: bool,
 ) -> Evidence | None:
     """Return the observations to explain; None if no bad 5-tuple crosses a candidate cause.
@@ -126,6 +129,8 @@ def gather(
         Components of decided open faults.
     owned
         5-tuples of open faults.
+    leaking
+        Components that lose more than chance explains, by all their losses together.
     allow_global
         Whether a cluster-wide disturbance is still accepted as a cause.
     """
@@ -163,7 +168,10 @@ def gather(
         log_prior=np.array(
             [
                 priors[cause.name]
-                + max(KNOWN_BONUS * (cause.name in known), hints.get(cause.name, 0.0))
+                + max(
+                    KNOWN_BONUS * (cause.name in known or cause.name in leaking),
+                    hints.get(cause.name, 0.0),
+                )
                 if cause.reason is Reason.COMPONENT
                 else _noise_prior(family, cause, starved)
                 for cause in causes

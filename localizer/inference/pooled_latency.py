@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from math import log
 from typing import Final
 
-from localizer.inference.pooled_loss import MONTH_NS, divergence
+from localizer.inference.pooled_loss import MONTH_NS
 
 # The share that is late without a fault, however few are late: at least twice the rate that the
 # detector states (`streams.detectors.weak_latency.STATED_RATE`), which is one of independent
@@ -73,3 +73,20 @@ def find_slow(
         if log_chance <= bound:
             found[component] = log_chance
     return found
+
+
+def divergence(hits: int, trials: int, chance: float) -> float:
+    """Return trials times the Kullback-Leibler divergence of hits / trials from a lower chance.
+
+    Examples
+    --------
+    >>> round(divergence(6, 12, 0.01), 1)
+    19.4
+    >>> divergence(1, 12, 0.5)
+    0.0
+    """
+    share = hits / trials
+    if share <= chance:
+        return 0.0
+    rest = (trials - hits) * log((1 - share) / (1 - chance)) if hits < trials else 0.0
+    return hits * log(share / chance) + rest

@@ -1,41 +1,87 @@
 """Find components that lose a small share of all packets: losses pooled over the 5-tuples.
 
-A cable that loses 0.5 % makes each of its 5-tuples lose a probe every few minutes. The test of a
-single 5-tuple cannot tell that from chance; all of a component's together can.
+A cable that loses 0.5 % makes each of its 5-tuples lose a probe every few minutes; one that loses
+nearly all for a third of a second, once a minute, makes many of them lose one probe at the same
+time. The test of a single 5-tuple cannot tell either from chance; all of a component's together
+can.
 
-Test. Time is cut into bins of `BIN_NS`. Without a fault, a component that is crossed by n probes a
-second has a loss in a bin with probability p = 1 - exp(-e * n * bin), e being the rate at which
-all other 5-tuples lose probes. k of the last m bins have one. By Chernoff's bound
+Moments. Time is cut into bins of `BIN_NS`. Losses of one bin have one cause and count once: they
+are a moment. A moment is weak, or strong: it holds two losses without a host in common. Without a
+fault, a component that n probes cross in a bin has a loss in it with probability
+p = 1 - exp(-e n), e being the share of all probes that is lost; two or more with probability
+1 - exp(-e n) (1 + e n). Besides, anything may lose packets for a moment, for instance when routing
+changes: a strong moment of each component every `BLIP_NS` is no leak.
 
-    P(k or more | no fault) <= exp(-m * KL(k / m, p))
+Test. Let k of the last m bins be moments. A leak is found when a bin is a moment and k - 1 others
+are. With independent bins the expected number of such events is
 
-where KL is the divergence of two Bernoulli distributions. Bins, not losses, are counted: losses of
-one moment have one cause, and a link that flaps once is no cable that leaks. The bound is compared
-with the false alarms that are accepted, divided by the number of tests (Bonferroni). A counter of
-the component that went out of order at the same time (CRC errors, discards) makes chance less
-likely by its own evidence: then fewer losses are enough. It names nobody alone.
+    bins * p * P(Binomial(m - 1, p) >= k - 1)
+
+in any stretch of time, so this bounds the false alarms. It is summed over a month, all components,
+the spans `SPANS` and the two strengths, and must not exceed one (a scan statistic; Naus 1965,
+Wallenstein and Neff 1987). What e is, is known by what is lost elsewhere in ten minutes: where that
+is a dozen losses, false alarms are a few a month.
+
+A counter of the component that went out of order (CRC errors, discards) makes it a suspect by
+itself, and names it with few losses since then: as few as chance puts on the components whose
+counters are out of order for no reason, once a month. It names nobody alone.
+
+Losses must also lie where they would if the component lost them, rather than anywhere: on
+5-tuples that cross it, or whose replies may. What open faults lose of replies is expected, and
+what the component itself may lose of them says nothing about the network elsewhere.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import expm1, log
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import expm1, log, log1p
 from typing import Final
+
+from scipy.special import bdtrc, pdtrc
 
 from schemas.units import SECOND_NS
 
 BIN_NS: Final = 5 * SECOND_NS
 # Bins of the spans that are tested. The short ones find 1 % and more, the longest 0.05 %.
-SPANS: Final = (12, 24, 60, 120)
-# Fewer bins with a loss, or losses between fewer pairs of endpoints, are no component's.
-MIN_BINS: Final = 4
+SPANS: Final = (3, 6, 12, 24, 48, 120)
+LONGEST_NS: Final = SPANS[-1] * BIN_NS
+# A moment of one loss, or of two losses without a host in common.
+STRENGTHS: Final = (1, 2)
+# Fewer moments, or losses between fewer pairs of endpoints, are no component's.
+MIN_BINS: Final = 3
 MIN_PAIRS: Final = 2
-# With a counter that points at the component, so few bins: one may always be chance.
+# The last moment is so new: nothing is found because losses elsewhere were forgotten. A lost probe
+# is known after its timeout, and its round.
+FRESH_BINS: Final = 2
+# With a counter this is longer: it is read once a minute, and repeated.
+READ_NS: Final = 120 * SECOND_NS
+# With a counter that points at the component, so few: one may always be chance.
 MIN_BINS_COUNTED: Final = 2
-# The network loses at least this share without a fault, however few losses were seen.
-LEAST_RATE: Final = 1e-5
+# What the network usually loses, as if so many probes had been watched and one of them lost: data
+# centres report 1e-5 to 1e-4 of all packets (Guo et al., Pingmesh, SIGCOMM 2015). Much less than
+# is watched in ten minutes, so that what a cluster really loses counts, as soon as it is known.
+USUAL_PROBES: Final = 1e4
+# Less likely than this is certain not to be chance.
+LEAST_FLOAT: Final = 1e-300
+# A component loses several packets at one moment once in so long for reasons that are over then.
+BLIP_NS: Final = 86_400 * SECOND_NS
 # False alarms that are accepted: one a month, over all components.
 MONTH_NS: Final = 30 * 86_400 * SECOND_NS
+# The losses must be so much likelier at the component than anywhere that, with the priors of
+# `localizer.inference.evidence`, it is twenty times likelier that a cable loses them (-6.9) than
+# that everything does (-9).
+LOG_PLACE: Final = log(20) - (9.0 - 6.9)
+# Share of the losses that a leaking component accounts for, at least: alternatives.
+ITS_SHARES: Final = (0.5, 0.9)
+
+# If losses elsewhere hit more of the bins, all are counted.
+ALL_HIT: Final = 0.5
+# Losses elsewhere that are counted one by one, and components for which they are: in a storm the
+# surest of them tell enough.
+MOST_COUNTED: Final = 2_048
+MAX_TESTED: Final = 64
+
+Shares = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +92,53 @@ class PooledLoss:
     ----------
     pair
         Source and destination.
+    hosts
+        Who probes and who answers.
+    replies
+        By component the probability that the reply would have crossed it, see
+        `localizer.network.replies`.
+    explained
+        Whether an open fault may have lost the reply.
     """
 
     lost_ns: int
     components: Sequence[str]
     pair: tuple[str, str]
+    hosts: tuple[str, str]
+    replies: Shares = field(default_factory=dict)
+    explained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Losses at a component that open faults explain: replies that they lose.
+
+    Attributes
+    ----------
+    share
+        Of the component's probes.
+    bins
+        Share of the bins in which these faults lose anything, 0 to 1.
+    """
+
+    share: float
+    bins: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A counter of a component that went out of order.
+
+    Attributes
+    ----------
+    since_ns
+        Since when it may be out of order.
+    log_rate
+        Log of how many such counters go out of order in a month for no reason, over all components.
+    """
+
+    since_ns: int
+    log_rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +150,7 @@ class Leak:
     since_ns
         Begin of the span that shows it.
     log_chance
-        Upper bound of the log-probability that chance looks like it.
+        Log of the number of false alarms a month that chance makes with this evidence, at most 0.
     """
 
     component: str
@@ -70,97 +158,225 @@ class Leak:
     log_chance: float
 
 
+NO_FAULTS: Final = Expected(0.0, 0.0)
+
+
 def find_leaks(
     losses: Sequence[PooledLoss],
     crossing: Callable[[str], int],
     *,
     flows: int,
+    components: int,
     rate_hz: float,
-    step_ns: int,
+    watched_ns: int,
     now_ns: int,
-    counted: Callable[[str], float] = lambda _: 0.0,
+    expected: Callable[[str], Expected] = lambda _: NO_FAULTS,
+    counted: Callable[[str], Counted | None] = lambda _: None,
 ) -> dict[str, Leak]:
     """Return the components that leak.
 
     Parameters
     ----------
     losses
-        Of the last `max(SPANS)` bins.
+        Of the last `LONGEST_NS`.
     crossing
         Gives the number of 5-tuples that cross a component.
-    flows
-        Number of all 5-tuples.
+    flows, components
+        Number of all 5-tuples, and of all that they cross.
     rate_hz
         Probes of a 5-tuple a second.
-    step_ns
-        How often this is called.
+    watched_ns
+        For how long losses have been known.
     now_ns
         Present event time.
+    expected
+        Gives what open faults lose at a component.
     counted
-        Gives the evidence of a component's counters, as a log-likelihood ratio; 0: there is none.
+        Gives a counter that names a component; None: there is none.
 
     Examples
     --------
     Forty 5-tuples, four of them over a cable; a loss of it every ten seconds.
 
-    >>> lost = [PooledLoss(s * 10**9, ("cable",), ("a", f"b{s % 4}")) for s in range(0, 120, 10)]
-    >>> found = find_leaks(lost, lambda _: 4, flows=40, rate_hz=1.0, step_ns=5 * 10**9,
-    ...                    now_ns=120 * 10**9)
+    >>> lost = [PooledLoss(s * 10**9, ("cable",), ("a", f"b{s % 4}"), ("a", f"b{s % 4}"))
+    ...         for s in range(0, 120, 10)]
+    >>> found = find_leaks(lost, lambda _: 4, flows=40, components=100, rate_hz=1.0,
+    ...                    watched_ns=120 * 10**9, now_ns=120 * 10**9)
     >>> list(found)
     ['cable']
     """
-    last = now_ns // BIN_NS
-    # By component, bins with a loss and the pairs of endpoints that lost.
-    bins: defaultdict[str, set[int]] = defaultdict(set)
-    pairs: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-    counts: defaultdict[str, int] = defaultdict(int)
+    pools: defaultdict[str, list[PooledLoss]] = defaultdict(list)
     for loss in losses:
-        number = loss.lost_ns // BIN_NS
         for component in loss.components:
-            bins[component].add(number)
-            pairs[component].add(loss.pair)
-            counts[component] += 1
-    tests = max(1, len(bins)) * len(SPANS) * MONTH_NS / step_ns
-    span_s = SPANS[-1] * BIN_NS / SECOND_NS
+            pools[component].append(loss)
+    trials = log(max(components, 1) * len(SPANS) * len(STRENGTHS) * MONTH_NS / BIN_NS)
+    watched_s = min(max(watched_ns, BIN_NS), LONGEST_NS) / SECOND_NS
+
+    def test(component: str, elsewhere: float) -> Leak:
+        """Return the leak if so many losses elsewhere are by chance."""
+        pool, through = pools[component], max(1, crossing(component))
+        known, through_hz = expected(component), through * rate_hz
+        probes = max(1, flows - through) * rate_hz * watched_s
+        # Not less than is seen, however little the network loses usually.
+        share = max((elsewhere + 1) / (probes + USUAL_PROBES), elsewhere / probes)
+        usual_hz, known_hz = share * through_hz, known.share * through_hz
+        log_chance, span_ns = _scan(pool, usual_hz, known_hz, known.bins, now_ns)
+        log_chance += trials
+        counter = counted(component)
+        if counter is not None and log_chance > 0:
+            span_ns = now_ns - counter.since_ns
+            lost = [loss for loss in pool if loss.lost_ns >= counter.since_ns]
+            if not lost or now_ns - max(loss.lost_ns for loss in lost) > READ_NS:
+                lost = []
+            span_s = span_ns / SECOND_NS
+            log_chance = counter.log_rate + _log_more(lost, (usual_hz + known_hz) * span_s)
+        return Leak(
+            component=component, since_ns=max(0, now_ns - span_ns), log_chance=min(log_chance, 0.0)
+        )
+
+    # First as if nothing were lost elsewhere, which is quick and leaves few.
+    maybe = [
+        test(component, 0.0)
+        for component in sorted(pools)
+        if len({loss.pair for loss in pools[component]}) >= MIN_PAIRS
+    ]
+    maybe = sorted((leak for leak in maybe if leak.log_chance < 0), key=lambda k: k.log_chance)
     found = {}
-    for component in sorted(bins):
-        if len(bins[component]) < MIN_BINS_COUNTED or len(pairs[component]) < MIN_PAIRS:
-            continue
-        evidence = counted(component)
-        least = MIN_BINS_COUNTED if evidence > 0 else MIN_BINS
-        if len(bins[component]) < least:
-            continue
-        through = max(1, crossing(component))
-        probes = max(flows - through, 1) * rate_hz * span_s
-        rate = max(LEAST_RATE, (len(losses) - counts[component] + 1) / probes)
-        chance = -expm1(-rate * through * rate_hz * BIN_NS / SECOND_NS)
-        best: tuple[float, int] | None = None
-        for span in SPANS:
-            hit = sum(last - span < number <= last for number in bins[component])
-            bound = -divergence(hit, span, chance) if hit >= least else 0.0
-            if best is None or bound < best[0]:
-                best = bound, span
-        if best is not None and best[0] - evidence <= -log(tests):
-            found[component] = Leak(
-                component=component,
-                since_ns=max(0, (last - best[1] + 1) * BIN_NS),
-                log_chance=best[0],
-            )
+    for name in [leak.component for leak in maybe[:MAX_TESTED]]:
+        leak = test(name, _elsewhere(name, pools[name], losses))
+        if leak.log_chance < 0 and _placed(name, losses, leak.since_ns, crossing(name), flows):
+            found[name] = leak
     return found
 
 
-def divergence(hits: int, trials: int, chance: float) -> float:
-    """Return trials times the Kullback-Leibler divergence of hits / trials from a lower chance.
+def _elsewhere(component: str, own: Sequence[PooledLoss], losses: Sequence[PooledLoss]) -> float:
+    """Return how many losses there were that a component has nothing to do with.
+
+    As many as chance would need to hit as many bins: what is lost at one moment elsewhere, by a
+    fault that nobody knows yet, is one loss and not many. A component loses replies about as often
+    as probes: of 5-tuples whose replies may cross it, as many losses as its own may be its doing.
+    """
+    step = 1 + len(losses) // MOST_COUNTED
+    others = [
+        loss for loss in losses[::step] if not loss.explained and component not in loss.components
+    ]
+    bins = {loss.lost_ns // BIN_NS for loss in others}
+    share = len(bins) / SPANS[-1]
+    if share >= ALL_HIT or step > 1:
+        replies = sum(component in loss.replies for loss in others)
+        return max(0, len(others) * step - min(replies * step, len(own)))
+    count = -SPANS[-1] * log1p(-share)
+    replied = {loss.lost_ns // BIN_NS for loss in others if component in loss.replies}
+    return max(0.0, count - min(len(replied), len({loss.lost_ns // BIN_NS for loss in own})))
+
+
+def _scan(
+    losses: Sequence[PooledLoss],
+    usual_hz: float,
+    known_hz: float,
+    known_bins: float,
+    now_ns: int,
+) -> tuple[float, int]:
+    """Return the least log-chance of a new moment over spans and strengths, and its span."""
+    bins: defaultdict[int, list[PooledLoss]] = defaultdict(list)
+    last = now_ns // BIN_NS
+    for loss in losses:
+        bins[last - loss.lost_ns // BIN_NS].append(loss)
+    best, best_span = 0.0, 0
+    for strength in STRENGTHS:
+        ages = sorted(age for age, lost in bins.items() if age >= 0 and _strong(lost, strength))
+        if len(ages) < MIN_BINS or ages[0] > FRESH_BINS:
+            continue
+        chance = moment_chance(strength, usual_hz, known_hz, known_bins)
+        for span in SPANS:
+            hits = sum(age < span for age in ages)
+            if hits < MIN_BINS:
+                continue
+            log_chance = log_false_onsets(hits, span, chance)
+            if log_chance < best:
+                best, best_span = log_chance, span
+    return best, best_span * BIN_NS
+
+
+def moment_chance(strength: int, usual_hz: float, known_hz: float, known_bins: float) -> float:
+    """Return the probability that a bin is a moment although the component is well.
+
+    Parameters
+    ----------
+    strength
+        Of `STRENGTHS`.
+    usual_hz
+        Losses a second by chance.
+    known_hz, known_bins
+        Losses a second that open faults explain, and the share of the bins that they fall into.
+    """
+    bin_s = BIN_NS / SECOND_NS
+    quiet = _poisson_tail(strength, usual_hz * bin_s)
+    if known_hz > 0:
+        known_bins = min(max(known_bins, BIN_NS / LONGEST_NS), 1.0)
+        struck = _poisson_tail(strength, (usual_hz + known_hz / known_bins) * bin_s)
+        quiet += known_bins * (struck - quiet)
+    return min(1.0, quiet + (BIN_NS / BLIP_NS if strength > 1 else 0.0))
+
+
+def _poisson_tail(least: int, mean: float) -> float:
+    """Return P(Poisson(mean) >= least) for 1 or 2, without loss of digits."""
+    return -expm1(-mean) if least == 1 else float(pdtrc(least - 1, mean))
+
+
+def log_false_onsets(hits: int, span: int, chance: float) -> float:
+    """Return the log of the expected number of false alarms for each bin that goes by.
+
+    That is of bins that are moments, and of whose `span - 1` predecessors `hits - 1` are.
 
     Examples
     --------
-    >>> round(divergence(6, 12, 0.01), 1)
-    19.4
-    >>> divergence(1, 12, 0.5)
-    0.0
+    >>> round(exp(log_false_onsets(2, 3, 0.01)), 6)
+    0.000199
     """
-    share = hits / trials
-    if share <= chance:
+    tail = float(bdtrc(hits - 2, span - 1, chance)) if hits >= 2 else 1.0
+    return log(chance) + log(max(tail, LEAST_FLOAT))
+
+
+def _strong(lost: Sequence[PooledLoss], strength: int) -> bool:
+    """Return whether losses of a bin are a moment of that strength."""
+    if strength == 1:
+        return bool(lost)
+    hosts = {frozenset(loss.hosts) for loss in lost}
+    return any(one.isdisjoint(other) for one in hosts for other in hosts)
+
+
+def _log_more(lost: Sequence[PooledLoss], mean: float) -> float:
+    """Return the log of the chance that so many or more are lost since a counter rose."""
+    bins = {loss.lost_ns // BIN_NS for loss in lost}
+    if len(bins) < MIN_BINS_COUNTED or len({loss.pair for loss in lost}) < MIN_PAIRS:
         return 0.0
-    rest = (trials - hits) * log((1 - share) / (1 - chance)) if hits < trials else 0.0
-    return hits * log(share / chance) + rest
+    # Losses of a moment between the same ends have one cause.
+    count = len({(loss.lost_ns // BIN_NS, loss.pair) for loss in lost})
+    return log(max(float(pdtrc(count - 1, mean)), LEAST_FLOAT))
+
+
+def _placed(
+    component: str, losses: Sequence[PooledLoss], since_ns: int, through: int, flows: int
+) -> bool:
+    """Return whether the losses lie as if the component lost them, and not anywhere.
+
+    Under the one hypothesis a share of the losses (`ITS_SHARES`) hits 5-tuples that cross the
+    component, or, as often, those whose replies do; under the other all 5-tuples are hit alike.
+    """
+    recent = [
+        loss
+        for loss in losses
+        if loss.lost_ns >= since_ns and (component in loss.components or not loss.explained)
+    ]
+    weights = [
+        1.0 if component in loss.components else loss.replies.get(component, 0.0) for loss in recent
+    ]
+    replies = any(component in loss.replies for loss in recent)
+    # Replies cross it about as often as probes.
+    hit = max(through, 1) * (2 if replies else 1)
+    best = max(
+        sum(log1p(share * (max(flows, hit) * weight / hit - 1)) for weight in weights)
+        for share in ITS_SHARES
+    )
+    return best >= LOG_PLACE

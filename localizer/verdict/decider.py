@@ -92,6 +92,7 @@ class Decider:
         self._leaks.observe_time(
             now_ns,
             index,
+            self._index.replies,
             self._resolved(),
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
@@ -187,6 +188,7 @@ class Decider:
             resolved=resolved,
             known=self._known(family),
             owned=owned,
+            leaking=self._leaks.components if family is AnomalyFamily.LOSS else frozenset(),
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
         )
         if evidence is None:

@@ -5,23 +5,47 @@ then count as lossy until the leak is over: it is over when no loss follows for 
 usual gap.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import log
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple, Self
+
+import numpy as np
 
 from localizer.facts.anomalies import Symptom
+from localizer.facts.findings import CHANCE_NS
 from localizer.facts.inputs import Sources
-from localizer.facts.stray_losses import StrayLoss
+from localizer.facts.stray_losses import HORIZON_NS, StrayLoss
 from localizer.inference.observations import ResolvedFaults
-from localizer.inference.pooled_loss import PooledLoss, find_leaks
-from localizer.network.flow_index import FlowIndex
+from localizer.inference.pooled_loss import (
+    BIN_NS,
+    LONGEST_NS,
+    MONTH_NS,
+    NO_FAULTS,
+    Counted,
+    Expected,
+    Leak,
+    PooledLoss,
+    find_leaks,
+)
+from localizer.network.flow_index import NOTHING, FlowIndex
+from localizer.network.replies import ReplyWays
 from localizer.verdict.incident import Incident
 from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, us_to_ns
 
-STEP_NS: Final = 5 * SECOND_NS
+STEP_NS: Final = SECOND_NS
+# In a storm the test takes long, and finds nothing that a second more would not.
+MANY_LOSSES: Final = 1_024
+MANY_STEP_NS: Final = 5 * SECOND_NS
+# More leaks than this at once are one larger fault, or noise.
+MAX_LEAKS: Final = 8
+# 5-tuples of a component that tell how often replies cross an open fault.
+SAMPLED_FLOWS: Final = 64
 # A leak is over after so many usual gaps without a loss. One in ten thousand gaps is as long by
 # chance (exp(-9)), and a leak that goes on has hundreds of them.
 QUIET_GAPS: Final = 9
@@ -44,6 +68,14 @@ class _Leak:
         return now_ns - self.losses_ns[-1] > quiet_ns
 
 
+class _Crossing(NamedTuple):
+    """A loss, what its probe crossed, and the hosts of prober and responder."""
+
+    loss: StrayLoss
+    components: tuple[str, ...]
+    hosts: tuple[str, str]
+
+
 class Leaks:
     """The components that lose a small share of all packets now."""
 
@@ -51,44 +83,38 @@ class Leaks:
         self._sources = sources
         self._leaks: dict[str, _Leak] = {}
         self._next_ns = 0
+        # Since when losses are known. A process that starts again has read back the longest span.
+        self._since_ns = 0
 
     def observe_time(
         self,
         now_ns: int,
         index: FlowIndex,
+        replies: Callable[[], ReplyWays],
         resolved: ResolvedFaults,
         open_faults: Sequence[Incident],
     ) -> None:
         """Look for leaks every `STEP_NS`; let their 5-tuples count as lossy."""
         if now_ns < self._next_ns:
             return
-        # At multiples of it, so that a process that starts again tests when the former one would.
-        self._next_ns = (now_ns // STEP_NS + 1) * STEP_NS
         sources = self._sources
+        self._since_ns = self._since_ns or now_ns
+        # At multiples of it, so that a process that starts again tests when the former one would.
+        step_ns = STEP_NS if len(sources.strays) <= MANY_LOSSES else MANY_STEP_NS
+        self._next_ns = (now_ns // step_ns + 1) * step_ns
         sources.strays.expire(now_ns)
         if not len(sources.strays) and not self._leaks:
             return
         self._leave_to(resolved)
         crossed = self._crossed(now_ns)
-        blamed = frozenset[str]().union(*(fault.components for fault in open_faults))
-        free = [(loss, components) for loss, components in crossed if blamed.isdisjoint(components)]
-        found = find_leaks(
-            [PooledLoss(loss.lost_ns, components, loss.key[:2]) for loss, components in free],
-            lambda component: int(index.crossing[index.components.get(component, 0)]),
-            flows=len(index),
-            rate_hz=_rate_hz([loss for loss, _ in free]),
-            step_ns=STEP_NS,
-            now_ns=now_ns,
-            counted=lambda component: self._counted(component, free),
-        )
-        for component, leak in found.items():
+        for component, leak in self._find(now_ns, crossed, index, replies(), open_faults).items():
             self._leaks.setdefault(component, _Leak(leak.since_ns, []))
         symptoms: dict[FlowId, Symptom] = {}
         for component, leak_now in list(self._leaks.items()):
             mine = [
-                loss
-                for loss, components in crossed
-                if component in components and loss.lost_ns >= leak_now.since_ns
+                one.loss
+                for one in crossed
+                if component in one.components and one.loss.lost_ns >= leak_now.since_ns
             ]
             leak_now.losses_ns = sorted(loss.lost_ns for loss in mine) or leak_now.losses_ns
             if not leak_now.losses_ns or leak_now.is_over(now_ns):
@@ -98,6 +124,53 @@ class Leaks:
                 known = symptoms.get(loss.key)
                 symptoms[loss.key] = _symptom(loss, known, now_ns)
         sources.anomalies.set_pooled(AnomalyKind.STRAY_LOSS, symptoms)
+
+    @property
+    def components(self) -> frozenset[str]:
+        """What leaks, and what crosses the same 5-tuples so that it might be that instead."""
+        return frozenset(self._leaks)
+
+    def _find(
+        self,
+        now_ns: int,
+        crossed: Sequence[_Crossing],
+        index: FlowIndex,
+        replies: ReplyWays,
+        open_faults: Sequence[Incident],
+    ) -> dict[str, Leak]:
+        """Return the leaks, the surest first, and of the others what it does not explain.
+
+        Replies that it loses are losses of other 5-tuples, on components that are well.
+        """
+        rate_hz = _rate_hz([one.loss for one in crossed])
+        measure = partial(
+            _Lossy.of, crossed=crossed, crossing=index.count, rate_hz=rate_hz, now_ns=now_ns
+        )
+        lossy = [measure(f.components, onset_ns=us_to_ns(f.event.onset_at)) for f in open_faults]
+        leaks: dict[str, Leak] = {}
+        for _ in range(MAX_LEAKS):
+            beside = _Beside(lossy, index, replies)
+            free = list(beside.losses(crossed))
+            found = find_leaks(
+                free,
+                index.count,
+                flows=len(index),
+                components=len(index.components),
+                rate_hz=rate_hz,
+                watched_ns=now_ns - self._since_ns,
+                now_ns=now_ns,
+                expected=beside.expected,
+                counted=lambda component: self._counted(component, now_ns, len(index.components)),
+            )
+            if not found:
+                break
+            best = min(found.values(), key=lambda leak: (leak.log_chance, leak.component))
+            # They begin and end together: the same losses say all that is known of them.
+            alike = _alike(best.component, found, free)
+            since_ns = min(found[name].since_ns for name in alike)
+            leaks |= {name: replace(found[name], since_ns=since_ns) for name in alike}
+            lossy.append(measure(frozenset((best.component,)), onset_ns=best.since_ns))
+        return leaks
 
     def _leave_to(self, resolved: ResolvedFaults) -> None:
         """Let the losses that resolved faults account for never count again.
@@ -113,17 +186,18 @@ class Leaks:
             if loss.lost_ns <= until_ns[loss.key]:
                 strays.explain(loss.key, until_ns[loss.key])
 
-    def _counted(
-        self, component: str, losses: Sequence[tuple[StrayLoss, tuple[str, ...]]]
-    ) -> float:
-        """Return the evidence of a counter that went out of order when the losses began."""
+    def _counted(self, component: str, now_ns: int, components: int) -> Counted | None:
+        """Return the counter that went out of order at a component of late."""
         findings = self._sources.findings
         if not findings.any_near(component, AnomalyFamily.LOSS):
-            return 0.0
-        spans = {(loss.lost_ns, loss.lost_ns) for loss, crossed in losses if component in crossed}
-        return findings.evidence(component, AnomalyFamily.LOSS, spans)
+            return None
+        rose = findings.rose_since(component, AnomalyFamily.LOSS, now_ns - HORIZON_NS)
+        if rose is None:
+            return None
+        since_ns, doubt = rose
+        return Counted(since_ns, log(components * MONTH_NS / CHANCE_NS) + doubt)
 
-    def _crossed(self, now_ns: int) -> list[tuple[StrayLoss, tuple[str, ...]]]:
+    def _crossed(self, now_ns: int) -> list[_Crossing]:
         """Return the losses that the network may be responsible for, with what they crossed."""
         sources = self._sources
         troubled = sources.liveness.excusable()
@@ -143,8 +217,98 @@ class Leaks:
             ):
                 continue
             path = sources.paths.path(loss.key, before_ns=loss.lost_ns)
-            found.append((loss, tuple(path.components)))
+            hosts = self._host(loss.agent_id), self._host(responder)
+            found.append(_Crossing(loss, tuple(path.components), hosts))
         return found
+
+    def _host(self, agent_id: str) -> str:
+        agent = self._sources.liveness.get(agent_id)
+        return agent.host_id if agent is not None and agent.host_id else agent_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Lossy:
+    """A fault that loses packets.
+
+    Attributes
+    ----------
+    share
+        Of the probes that cross it, which are lost.
+    bins
+        Share of the bins in which any is.
+    """
+
+    components: frozenset[str]
+    share: float
+    bins: float
+
+    @classmethod
+    def of(
+        cls,
+        components: frozenset[str],
+        crossed: Sequence[_Crossing],
+        *,
+        crossing: Callable[[str], int],
+        rate_hz: float,
+        onset_ns: int,
+        now_ns: int,
+    ) -> Self:
+        """Measure a fault by the losses of 5-tuples that cross it."""
+        times_ns = [
+            one.loss.lost_ns
+            for one in crossed
+            if one.loss.lost_ns >= onset_ns - BIN_NS and not components.isdisjoint(one.components)
+        ]
+        span_ns = min(max(now_ns - onset_ns, BIN_NS), LONGEST_NS)
+        probes = max(1, *map(crossing, components)) * rate_hz * span_ns / SECOND_NS
+        bins = len({at_ns // BIN_NS for at_ns in times_ns})
+        return cls(components, min(1.0, len(times_ns) / probes), min(1.0, bins * BIN_NS / span_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What is lost beside faults that are known, and what these lose of replies."""
+
+    faults: Sequence[_Lossy]
+    index: FlowIndex
+    replies: ReplyWays
+
+    def losses(self, crossed: Sequence[_Crossing]) -> Iterator[PooledLoss]:
+        """Yield the losses of 5-tuples that cross none of the faults."""
+        blamed = frozenset[str]().union(*(fault.components for fault in self.faults))
+        for one in crossed:
+            if blamed.isdisjoint(one.components):
+                pair = one.loss.key[:2]
+                ways = self.replies.shares(*pair)
+                explained = not blamed.isdisjoint(ways)
+                yield PooledLoss(one.loss.lost_ns, one.components, pair, one.hosts, ways, explained)
+
+    def expected(self, component: str) -> Expected:
+        """Return the losses of a component's 5-tuples whose replies the faults lose."""
+        if not self.faults:
+            return NO_FAULTS
+        rows = self.index.rows_with(self.index.components.get(component, NOTHING))
+        # A few of them tell the mean; in order, so that they are always the same.
+        rows = np.sort(rows)[:: max(1, len(rows) // SAMPLED_FLOWS)]
+        ways = [self.replies.shares(*self.index.key(row)[:2]) for row in rows.tolist()]
+        share, bins = 0.0, 0.0
+        for fault in self.faults:
+            through = sum(max((w.get(c, 0.0) for c in fault.components), default=0.0) for w in ways)
+            if through > 0:
+                share += fault.share * through / len(ways)
+                bins += fault.bins
+        return Expected(share, min(bins, 1.0))
+
+
+def _alike(best: str, found: Mapping[str, Leak], losses: Sequence[PooledLoss]) -> list[str]:
+    """Return the components that leak by the same losses as one: it may be any of them."""
+    both: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    for loss in losses:
+        own.update(loss.components)
+        if best in loss.components:
+            both.update(loss.components)
+    return [name for name in found if 2 * both[name] >= own[name]]
 
 
 def _rate_hz(losses: Sequence[StrayLoss]) -> float:

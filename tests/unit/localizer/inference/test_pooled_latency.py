@@ -4,8 +4,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import rel_entr
+from scipy.stats import binom
 
-from localizer.inference.pooled_latency import LOG_CHANCE_OVER, find_slow
+from localizer.inference.pooled_latency import LOG_CHANCE_OVER, divergence, find_slow
 from schemas.units import SECOND_NS
 
 CABLES, FLOWS = 40, 16
@@ -50,3 +54,18 @@ def test_a_known_one_is_over_later_than_it_began() -> None:
 
     assert found(frozenset()) == {}
     assert found(frozenset({"cable"}))["cable"] <= LOG_CHANCE_OVER
+
+
+@given(
+    trials=st.integers(1, 200), share=st.floats(0, 1), chance=st.floats(1e-6, 1 - 1e-6)
+)  # fmt: skip
+def test_the_bound_holds(trials: int, share: float, chance: float) -> None:
+    """Never below the exact tail, and n times the divergence of the textbooks."""
+    hits = round(share * trials)
+    bound = divergence(hits, trials, chance)
+    assert bound >= 0
+    assert np.exp(-bound) >= binom.sf(hits - 1, trials, chance) * (1 - 1e-9)
+    part = hits / trials
+    if part > chance:
+        slow = trials * (rel_entr(part, chance) + rel_entr(1 - part, 1 - chance))
+        assert bound == pytest.approx(slow)
