@@ -12,7 +12,7 @@ from schemas.process.settings import settings_of
 from streams.config import SECTION, WorkerConfig, build_config
 
 # Libraries say more than an operator wants to read.
-LOUD: Final = ("faust", "mode", "aiokafka", "asyncio", "streams.faust_app")
+LOUD: Final = ("faust", "mode", "asyncio", "streams.faust_app")
 
 COMMAND: Final = Command(
     prog="skeletonhunter worker",

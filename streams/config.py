@@ -112,9 +112,7 @@ class WorkerConfig:
         "5-tuples that a partition holds; rounds with more new ones are refused",
         (1, 10_000_000),
     )
-    group: str = setting(
-        "skeletonhunter-worker", "consumer group of the batch source; that of Faust adds -quiet"
-    )
+    group: str = setting("skeletonhunter-worker", "consumer group of the workers")
     instance_id: str = setting(
         "",
         "static membership: one for each worker that a supervisor restarts, so that a restart "
@@ -123,6 +121,10 @@ class WorkerConfig:
     # The broker's own least value is 6 s unless its settings say otherwise.
     session_timeout_s: float = setting(
         6, "silence after which the broker gives a worker's partitions to others", (6, 300)
+    )
+    # A worker that joins waits for others that rebuild partitions, up to ten minutes.
+    start_s: float = setting(
+        300, "a worker that has not joined its group for so long ends, and says why", (10, 3600)
     )
     commit_s: float = setting(1, "distance of offset commits", (0.05, 60))
     stall_s: float = setting(

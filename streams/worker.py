@@ -15,6 +15,7 @@ from schemas.kafka.errors import BrokerError
 from schemas.kafka.registry import codec_for
 from schemas.metrics.exposition import exposed
 from schemas.process import memory
+from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
@@ -26,10 +27,9 @@ from streams.edge.publisher import Publisher
 from streams.edge.session import Restorer
 from streams.edge.source import Source
 from streams.edge.watchdog import Watchdog
-from streams.faust_app import FAILED_EXIT_CODE, Wiring, forget_group, make_app, quiet_group
+from streams.faust_app import FAILED_EXIT_CODE, Wiring, make_app
 from streams.warm import warm
 
-NEEDED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY, topics.ENDPOINT)
 COPARTITIONED: Final = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY)
 
 
@@ -41,7 +41,7 @@ def check_topics(admin: AdminClient, settings: KafkaSettings) -> None:
     BrokerError
         If the broker does not answer or a topic is not as it must be.
     """
-    found = partitions_of(admin, settings, NEEDED)
+    found = partitions_of(admin, settings, COPARTITIONED)
     partitions = {t.name: len(found[settings.topic(t.name)]) for t in COPARTITIONED}
     if len(set(partitions.values())) > 1:
         shown = ", ".join(f"{settings.topic(n)}: {c}" for n, c in partitions.items())
@@ -72,8 +72,8 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig, metrics_listen: st
 
     Raises
     ------
-    BrokerError
-        If it cannot start.
+    CannotRunError
+        If it cannot start or go on, and a new process might.
     """
     memory.use_one_arena()
     memory.return_large_arrays()
@@ -87,15 +87,14 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig, metrics_listen: st
     engine = Engine(settings, codec, log, metrics, config.commit_s)
     background = Background()
     restorer = Restorer(settings, config.detection(), codec, log, background, engine.waiting)
-    group = quiet_group(settings, config)
-    app = make_app(settings, group)
-    wiring = Wiring(app, settings, codec, log, metrics)
+    app = make_app()
+    wiring = Wiring(app, log, metrics)
 
     def connect() -> tuple[RoundConsumer, Publisher]:
         consumer = RoundConsumer(config, restorer, engine, log, metrics)
         return consumer, Publisher(settings, session_timeout_s=config.session_timeout_s)
 
-    source = Source(connect, engine, wiring.announce, log, metrics)
+    source = Source(connect, engine, wiring.announce, log, metrics, start_s=config.start_s)
     watchdog = Watchdog(
         admin,
         settings.topic(topics.PROBE_ROUND.name),
@@ -119,6 +118,7 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig, metrics_listen: st
         code = _run(worker)
     source.shut_down()
     background.shut_down()
-    forget_group(admin, group)
     log.info("worker.stopped", **wiring.report())
-    return FAILED_EXIT_CODE if wiring.failed else code
+    if isinstance(wiring.failure, CannotRunError):
+        raise wiring.failure
+    return code if wiring.failure is None else FAILED_EXIT_CODE

@@ -5,7 +5,7 @@ from confluent_kafka import Consumer, TopicPartition
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
-from schemas.kafka.clients import METADATA_TIMEOUT_S, read_to_end
+from schemas.kafka.clients import partitions_of, read_to_end
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
 from schemas.records import FaultEvent
@@ -20,13 +20,12 @@ def published(settings: KafkaSettings, codec: Codec) -> tuple[list[FaultEvent], 
 
     Raises
     ------
-    KafkaException
+    KafkaException, BrokerError
         If the topic cannot be read.
     """
     name = settings.topic(FAULT_EVENT.name)
     options = reader_options(
         settings,
-        "localizer-history",
         defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES},
         fixed={"isolation.level": "read_committed"},
     )
@@ -34,10 +33,8 @@ def published(settings: KafkaSettings, codec: Codec) -> tuple[list[FaultEvent], 
     events: list[FaultEvent] = []
     undecodable = 0
     try:
-        found = consumer.list_topics(name, timeout=METADATA_TIMEOUT_S).topics[name]
-        for message in read_to_end(
-            consumer, settings, [TopicPartition(name, p, 0) for p in found.partitions]
-        ):
+        found = partitions_of(consumer, settings, [FAULT_EVENT])[name]
+        for message in read_to_end(consumer, settings, [TopicPartition(name, p, 0) for p in found]):
             value = message.value()
             try:
                 if isinstance(value, bytes):

@@ -11,11 +11,12 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
+from schemas.kafka.access import TOPIC_REFUSED, AccessError, named, refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.kafka.errors import FatalProducerError
@@ -24,6 +25,7 @@ from schemas.process.eventlog import EventLog
 from schemas.records import FaultEvent, FaultState
 
 PROCESS: Final = "localizer"
+WRITTEN: Final = (topics.FAULT_EVENT, topics.FAULT_STATE)
 TRANSACTION_TIMEOUT_S: Final = 20.0
 FLUSH_TIMEOUT_S: Final = 10.0
 ATTEMPTS: Final = 5
@@ -60,7 +62,7 @@ class Outbox:
 
     Raises
     ------
-    FatalProducerError
+    FatalProducerError, AccessError
         By every method, when no producer can do what is asked.
     """
 
@@ -69,8 +71,9 @@ class Outbox:
         self._codec = codec
         self._log = log
         fixed = {"linger.ms": 0}
+        self._transactional_id = f"{settings.topic_prefix}{PROCESS}-{settings.cluster}"
         transactions = {
-            "transactional.id": f"{settings.topic_prefix}{PROCESS}-{settings.cluster}",
+            "transactional.id": self._transactional_id,
             "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
         }
         self._transitions = Producer(producer_options(settings, fixed=fixed | transactions))
@@ -85,7 +88,9 @@ class Outbox:
             except KafkaException as error:
                 cause = error.args[0]
                 if attempt == ATTEMPTS or not cause.retriable():
-                    raise FatalProducerError(f"no transactions: {cause.str()}") from error
+                    raise self._refused(cause) or FatalProducerError(
+                        f"no transactions: {cause.str()}"
+                    ) from error
             else:
                 return
 
@@ -99,6 +104,9 @@ class Outbox:
                 self._commit()
             except KafkaException as error:
                 cause = error.args[0]
+                access = self._refused(cause)
+                if access is not None:
+                    raise access from error
                 if attempt == ATTEMPTS or cause.fatal() or not cause.txn_requires_abort():
                     raise FatalProducerError(
                         f"{len(events)} transitions not written: {cause.str()}"
@@ -107,6 +115,12 @@ class Outbox:
                 self._transitions.abort_transaction(TRANSACTION_TIMEOUT_S)
             else:
                 return
+
+    def _refused(self, cause: KafkaError) -> AccessError | None:
+        of_topic = cause.code() == TOPIC_REFUSED
+        topics_named = named("topic", [self._settings.topic(t.name) for t in WRITTEN])
+        resource = topics_named if of_topic else f"transactional id {self._transactional_id}"
+        return refusal(self._settings, cause, "Write", resource)
 
     def _commit(self) -> None:
         for attempt in range(1, ATTEMPTS + 1):

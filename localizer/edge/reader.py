@@ -28,6 +28,7 @@ from schemas.kafka.clients import (
     ask_until_answered,
     offsets_at,
     partitions_of,
+    refusal_of,
 )
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
@@ -120,13 +121,27 @@ class Reader:
     def _since(self, places: list[Place], at_ms: int) -> list[TopicPartition]:
         return self._patiently("offsets by time", lambda: offsets_at(self._consumer, places, at_ms))
 
-    @staticmethod
-    def _patiently(what: str, ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    def _patiently(
+        self, what: str, ask: Callable[[], list[TopicPartition]]
+    ) -> list[TopicPartition]:
         """Ask until there is an answer: a broker that has just started has no coordinator yet."""
         try:
-            return ask_until_answered(ask, patience_s=PATIENCE_S, retry_s=POLL_S, passing=None)
+            return ask_until_answered(
+                ask,
+                patience_s=PATIENCE_S,
+                retry_s=POLL_S,
+                passing=None,
+                stopping=self._hears_refusal,
+            )
         except KafkaException as error:
             raise BrokerError(f"{what}: {error.args[0].str()}") from error
+
+    def _hears_refusal(self) -> bool:
+        """Raise AccessError if the group is refused: the client tells it to whoever polls alone."""
+        for message in self._consumer.consume(BATCH, POLL_S):
+            if (access := refusal_of(self._settings, message, self._group)) is not None:
+                raise access
+        return False
 
     def poll(self) -> list[Message]:
         """Return what has come; errors that pass by themselves are left out.
@@ -139,7 +154,8 @@ class Reader:
         good: list[Message] = []
         newest: dict[Place, Message] = {}
         self._lag.note_poll()
-        for message in reported_once(cimpl, self._consumer.consume(BATCH, POLL_S)):
+        heard = self._consumer.consume(BATCH, POLL_S)
+        for message in reported_once(cimpl, heard, in_group=True):
             error = message.error()
             place = (str(message.topic()), int(message.partition() or 0))
             if error is None or step_over(cimpl, self._consumer, self._settings, message):
@@ -150,6 +166,8 @@ class Reader:
                 self.read[place] = max(self.read.get(place, 0), int(message.offset() or 0))
                 newest.pop(place, None)
                 self._lag.note_end(self._names[place[0]].name, place[1])
+            elif (access := refusal_of(self._settings, message, self._group)) is not None:
+                raise access
             elif error.fatal():
                 raise BrokerError(f"Kafka: {error.str()}")
         for (topic, partition), message in newest.items():

@@ -1,7 +1,8 @@
 """`topics plan | apply | describe`: the cluster's topics against the contract's."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -57,7 +58,7 @@ def plan(
 
     Example: skeletonhunter topics plan --bootstrap kafka:9092 --partitions 12
     """
-    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    settings = _settings(config, bootstrap, prefix)
     wanted = _options(replication_factor, partitions, keep_all=keep_all)
     found = _plan(settings, wanted)
     if as_json:
@@ -88,7 +89,7 @@ def apply(
     """
     from ops.topics.admin import TopicAdmin
 
-    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    settings = _settings(config, bootstrap, prefix)
     wanted = _options(replication_factor, partitions, keep_all=keep_all)
     found = _plan(settings, wanted)
     if not as_json:
@@ -122,7 +123,7 @@ def describe(
 
     if topic is not None and topic not in BY_NAME:
         raise CliError(f"no topic {topic!r} in the contract; there are {', '.join(BY_NAME)}", USAGE)
-    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    settings = _settings(config, bootstrap, prefix)
     topics = TOPICS if topic is None else (BY_NAME[topic],)
     found = TopicAdmin(settings).found(settings.topic(t.name) for t in topics)
     rows = [_described(t, settings, found.get(settings.topic(t.name))) for t in topics]
@@ -131,6 +132,10 @@ def describe(
         return
     for row in rows:
         typer.echo(_as_text(row))
+
+
+def _settings(config: Path | None, bootstrap: str | None, prefix: str | None) -> KafkaSettings:
+    return replace(load_settings(config, bootstrap=bootstrap, prefix=prefix), role="operator")
 
 
 def _options(

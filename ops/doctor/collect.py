@@ -10,7 +10,7 @@ from ops.log.entry import Entry
 from ops.log.positions import GroupPositions
 from ops.log.reading import LogReader, Place, Range, now_ms
 from ops.log.timespan import Bound
-from ops.topics.admin import TopicAdmin
+from ops.topics.admin import TopicAdmin, TopicsRefusedError
 from ops.topics.plan import Create, Options, plan, wanted_topics
 from ops.view.cluster import ClusterView
 from schemas import avro
@@ -63,6 +63,8 @@ class Collector:
         try:
             with LogReader(self._settings) as reader:
                 return self._snapshot(reader)
+        except TopicsRefusedError as error:
+            return Snapshot(now_ms=now_ms(), bootstrap=self._settings.bootstrap, refused=str(error))
         except ConnectionError as error:
             return Snapshot(
                 now_ms=now_ms(), bootstrap=self._settings.bootstrap, unreachable=str(error)

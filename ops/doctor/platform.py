@@ -6,6 +6,13 @@ from ops.view.texts import counted, some
 
 def broker(s: Snapshot) -> Check:
     """Check that the broker answers."""
+    if s.refused is not None:
+        return Check(
+            name="access",
+            status=Status.FAIL,
+            found=s.refused,
+            todo="let a super user run it, or use the login of a principal that may read",
+        )
     if s.unreachable is not None:
         return Check(
             name="broker",

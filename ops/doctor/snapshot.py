@@ -42,8 +42,8 @@ class Snapshot:
 
     Attributes
     ----------
-    unreachable
-        Why the broker could not be asked; all else is empty then.
+    unreachable, refused
+        Why the broker could not be asked; what it refused; all else is empty then.
     missing_topics, topic_differences
         Topics that are not there; lines of the plan about those that are.
     registry_url, registry_error, unregistered
@@ -63,6 +63,7 @@ class Snapshot:
     now_ms: int
     bootstrap: str
     unreachable: str | None = None
+    refused: str | None = None
     missing_topics: tuple[str, ...] = ()
     topic_differences: tuple[str, ...] = ()
     registry_url: str | None = None

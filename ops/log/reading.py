@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
-from uuid import uuid4
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -18,7 +17,8 @@ from confluent_kafka import (
 
 from ops.log.entry import Entry
 from ops.log.timespan import Bound
-from schemas.kafka.clients import ask_until_answered
+from schemas.kafka.access import named, refused
+from schemas.kafka.clients import ask_until_answered, hidden_topics, refusal_of, unreachable
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, reader_options
 from schemas.kafka.unreadable import reported_once, step_over
@@ -72,8 +72,6 @@ class LogReader:
         self._consumer = Consumer(
             reader_options(
                 settings,
-                # Without subscribe() no group comes to be.
-                f"skeletonhunter-reader-{uuid4().hex}",
                 fixed={
                     "queued.max.messages.kbytes": QUEUE_KB,
                     **QUIET,
@@ -98,17 +96,16 @@ class LogReader:
         The client goes on by itself once one is back.
         """
         error = self._last_error
-        down = error is not None and error.code() == KafkaError._ALL_BROKERS_DOWN
-        return str(self._unreachable(KafkaException(error))) if down else None
+        if error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            return None
+        return str(self._failed(KafkaException(error)))
 
     def topics(self) -> dict[str, int]:
         """Return all topics of the broker and their partition counts."""
         try:
-            # The answer is delivered by events of the consumer: errors before it are kept.
             metadata = self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            self._consumer.poll(0)
-            raise self._unreachable(error) from error
+            raise ConnectionError(unreachable(self._settings)) from error
         self._last_error = None
         return {
             name: len(topic.partitions)
@@ -126,6 +123,10 @@ class LogReader:
         """
         counts = self.topics()
         missing = [t for t in topics if t not in counts]
+        if missing and (hidden := hidden_topics(self._settings, missing)):
+            raise ConnectionError(
+                str(refused(self._settings, f"Describe of {named('topic', hidden)}"))
+            )
         if missing:
             raise UnknownTopicError(missing, self._settings.bootstrap)
         return {
@@ -165,7 +166,7 @@ class LogReader:
         try:
             return ask_until_answered(ask, patience_s=REQUEST_TIMEOUT_S, retry_s=RETRY_S)
         except KafkaException as error:
-            raise self._unreachable(error) from error
+            raise self._failed(error) from error
 
     def start(self, offsets: Mapping[Place, int]) -> None:
         """Read these partitions from these offsets, instead of what was read before."""
@@ -188,8 +189,10 @@ class LogReader:
                 entries.append((place, _entry(message)))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(place)
+            elif (access := refusal_of(self._settings, message)) is not None:
+                raise ConnectionError(str(access))
             elif error.fatal() or not error.retriable():
-                raise self._unreachable(KafkaException(error))
+                raise self._failed(KafkaException(error))
         return entries
 
     def read_to(
@@ -233,10 +236,8 @@ class LogReader:
         """Partitions whose end was reached, with no record since."""
         return frozenset(self._ended)
 
-    def _unreachable(self, error: KafkaException) -> ConnectionError:
-        reason = self._last_error or error.args[0]
-        text = reason.str() if isinstance(reason, KafkaError) else str(reason)
-        return ConnectionError(f"Kafka at {self._settings.bootstrap}: {text}")
+    def _failed(self, error: KafkaException) -> ConnectionError:
+        return ConnectionError(f"Kafka at {self._settings.bootstrap}: {error.args[0].str()}")
 
 
 def _entry(message: "Message[bytes, bytes]") -> Entry:

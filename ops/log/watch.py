@@ -42,9 +42,7 @@ class Watch:
         self._settings = settings
         self._codec: Codec = codec_for(settings)
         self._topics = {settings.topic(t.name): t for t in topics}
-        self._consumer = Consumer(
-            reader_options(settings, "skeletonhunter-watch", fixed={"fetch.wait.max.ms": 20})
-        )
+        self._consumer = Consumer(reader_options(settings, fixed={"fetch.wait.max.ms": 20}))
         self.undecodable = 0
         self._consumer.assign(
             [

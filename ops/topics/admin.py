@@ -1,7 +1,7 @@
 """Looks at a cluster's topics and changes them, by confluent-kafka's AdminClient."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,7 +20,10 @@ from ops.topics.plan import (
     plan,
     wanted_topics,
 )
+from schemas.kafka.access import named, refused
+from schemas.kafka.clients import hidden_topics, unreachable
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 
 REQUEST_TIMEOUT_S: Final = 30.0
 # A cluster that is there answers in milliseconds; someone waits at the terminal.
@@ -34,6 +37,10 @@ api: Final[Any] = _admin
 
 class TopicsError(ConnectionError):
     """The cluster cannot be asked, or refuses a change; the message says which."""
+
+
+class TopicsRefusedError(TopicsError):
+    """Topics that this principal may not see, there or not; the message says who grants it."""
 
 
 class TopicAdmin:
@@ -50,19 +57,25 @@ class TopicAdmin:
         try:
             return self._client.list_topics(timeout=METADATA_TIMEOUT_S)
         except KafkaException as error:
-            raise TopicsError(
-                f"no broker answers at {self._settings.bootstrap}: {error.args[0].str()}"
-            ) from error
+            raise TopicsError(unreachable(self._settings)) from error
 
     def brokers(self) -> int:
         """Return how many brokers the cluster has."""
         return len(self._metadata().brokers)
 
     def found(self, names: Iterable[str]) -> dict[str, FoundTopic]:
-        """Return those of the topics that exist, with their settings."""
+        """Return those of the topics that exist, with their settings.
+
+        Raises
+        ------
+        TopicsRefusedError
+            If some may not be seen: they are not missing for that.
+        """
         asked = set(names)
         metadata = self._metadata().topics
         there = [name for name in metadata if name in asked]
+        if asked > set(there):
+            self._check_hidden(asked - set(there))
         if not there:
             return {}
         resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in there]
@@ -79,6 +92,15 @@ class TopicAdmin:
             )
             for name in there
         }
+
+    def _check_hidden(self, names: Collection[str]) -> None:
+        try:
+            hidden = hidden_topics(self._settings, names)
+        except BrokerError as error:
+            raise TopicsError(str(error)) from error
+        if hidden:
+            access = refused(self._settings, f"Describe of {named('topic', hidden)}")
+            raise TopicsRefusedError(str(access))
 
     def apply(self, changes: Sequence[Change], replication_factor: int | None = None) -> None:
         """Make the changes; what another process has just made as well is no error.

@@ -10,6 +10,7 @@ from typing import Any, Final
 from probers.clock import Clock
 from probers.lists.inbox import Record
 from probers.publish import kafka_client
+from schemas.kafka.access import refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
@@ -65,10 +66,12 @@ class TopicReader:
         self._ask_ns = 0
         self._said: str | None = None
         self._restarts = 0
+        # Whether all was read once, and topics whose absence was looked into.
+        self._was_read = False
+        self._asked_for: set[str] = set()
         self._consumer = self._client.Consumer(
             reader_options(
                 settings,
-                client_id,
                 defaults={
                     "socket.keepalive.enable": True,
                     "reconnect.backoff.max.ms": 1_000,
@@ -94,7 +97,13 @@ class TopicReader:
         return self._assigned and not any(self._unread.values())
 
     def poll(self) -> list[Record]:
-        """Return what has come, at most some hundred records."""
+        """Return what has come, at most some hundred records.
+
+        Raises
+        ------
+        AccessError
+            If Kafka refuses a topic before all was read once.
+        """
         if not self._assigned and not self._assign():
             return []
         try:
@@ -164,12 +173,28 @@ class TopicReader:
                 if code in self._not_there and partition > 0:
                     return range(partition)
                 if code in self._not_there:
+                    self._raise_refusal(name)
                     self._say("topic.missing", topic=name, hint="skeletonhunter topics apply")
                     return None
                 if code != self._client.KafkaError.NOT_LEADER_FOR_PARTITION:
                     self._say("broker.unreachable", error=error.args[0].str())
                     return None
         return range(MAX_PARTITIONS)
+
+    def _raise_refusal(self, name: str) -> None:
+        """Raise AccessError if a topic only seems missing: Kafka hides what it refuses.
+
+        The answer loads what `_partitions` does not want to load, so it is asked for once.
+        """
+        if name in self._asked_for:
+            return
+        self._asked_for.add(name)
+        try:
+            found = self._consumer.list_topics(name, ASK_TIMEOUT_S).topics[name].error
+        except self._client.KafkaException:
+            return
+        if access := refusal(self._settings, found, "Read", f"topic {name}"):
+            raise access
 
     def _record(self, message: Any) -> Record | None:
         error = message.error()
@@ -180,8 +205,14 @@ class TopicReader:
         if error is not None and not stepped:
             if error.code() == self._client.KafkaError._PARTITION_EOF:
                 self._unread.get(name, set()).discard(partition)
+                self._was_read = self._was_read or self.read_to_end
             elif error.code() == self._client.KafkaError._AUTO_OFFSET_RESET:
                 self._restart(name, partition)
+            elif access := refusal(self._settings, error, "Read", f"topic {name}"):
+                if not self._was_read:
+                    raise access
+                # Taken away from an agent that works: it goes on answering the others' probes.
+                self._say("access.refused", reason=str(access))
             elif error.code() != self._client.KafkaError._ALL_BROKERS_DOWN:
                 self._say("consumer.error", error=error)
             return None

@@ -17,6 +17,7 @@ from probers.publish.backlog import Backlog, Message
 from probers.publish.clock_offset import ClockOffset
 from schemas import topics
 from schemas.codec import Codec, DecodeError
+from schemas.kafka.access import TELLING, AccessError, reason, refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import Headers, dead_letter, dead_letter_topic
 from schemas.kafka.options import producer_options
@@ -93,6 +94,10 @@ class Publisher:
         self._serial = 0
         self._all_down = False
         self._fatal = False
+        self._confirmed = False
+        self._access: AccessError | None = None
+        # What was logged last of each: it comes again and again.
+        self._said: dict[str, str] = {}
         self.counts = PublishCounts()
         self.clock_offset = ClockOffset()
         self._client = kafka_client.load()
@@ -151,8 +156,17 @@ class Publisher:
         )
 
     def poll(self) -> None:
-        """Serve acknowledgements and hand over what waits."""
+        """Serve acknowledgements and hand over what waits.
+
+        Raises
+        ------
+        AccessError
+            If Kafka refuses what is published, and never took anything. Of an agent that works
+            some topics may be refused: it goes on, and says so.
+        """
         self._producer.poll(0)
+        if self._access is not None and not self._confirmed:
+            raise self._access
         if self._fatal:
             self._rebuild()
         self._hand_over()
@@ -263,11 +277,16 @@ class Publisher:
             return
         if error is None:
             self._all_down = False
+            self._confirmed = True
             if sent is not None:
                 self._observe_confirmation(sent, confirmed)
             if message.kind == topics.PROBE_ROUND.name:
                 self.counts.rounds_sent += 1
                 self.counts.results_sent += message.results
+        elif access := refusal(self._settings, error, "Write", f"topic {message.topic}"):
+            self._access = access
+            self._count_dropped(message)
+            self._say("access.refused", message.topic, str(access))
         elif message.state:
             self._backlog.put_back(message)
         else:
@@ -298,7 +317,15 @@ class Publisher:
             self.counts.rounds_dropped += 1
             self.counts.results_dropped += message.results
 
+    def _say(self, event: str, about: str, reason: str) -> None:
+        """Log a trouble unless it is what was said of the same last."""
+        if self._said.get(about) != reason:
+            self._said[about] = reason
+            self._log.warning(event, reason=reason)
+
     def _on_error(self, error: Any) -> None:
+        if error.code() in TELLING:
+            self._say("broker.unreachable", "broker", reason(error))
         if error.code() == self._client.KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
         if error.fatal():

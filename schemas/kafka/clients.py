@@ -5,6 +5,7 @@ Beside it only `schemas.kafka.registry` of this package needs a Kafka client.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
@@ -13,18 +14,33 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
     cimpl,
 )
+from confluent_kafka import admin as _admin
 
+from schemas.kafka.access import (
+    TOPIC_REFUSED,
+    AccessError,
+    ConnectionErrors,
+    named,
+    refusal,
+    refused,
+)
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
+from schemas.kafka.options import QUIET
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.topics import Topic
 
 Answer = TypeVar("Answer")
 
 METADATA_TIMEOUT_S: Final = 10.0
+# To hear why there is no connection: the first attempt fails within a round trip or two.
+REASON_TIMEOUT_S: Final = 3.0
+# The package's annotations hide the names that it documents as public.
+_api: Final[Any] = _admin
 READ_BATCH: Final = 1_000
 READ_POLL_S: Final = 0.2
 # Errors of a topic that was created a moment ago, or whose leader is moving.
@@ -101,20 +117,69 @@ def partitions_of(
     ------
     BrokerError
         If the broker does not answer or topics are missing.
+    AccessError
+        If this principal may not know whether they are there.
     """
     try:
         found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
-        raise BrokerError(
-            f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
-        ) from error
+        raise BrokerError(unreachable(settings)) from error
     names = [settings.topic(t.name) for t in topics]
     missing = sorted(n for n in names if n not in found or not found[n].partitions)
     if missing:
+        if hidden := hidden_topics(settings, missing):
+            raise refused(settings, f"Describe of {named('topic', hidden)}")
         raise BrokerError(
             f"missing topics: {', '.join(missing)}; run `skeletonhunter topics apply`"
         )
     return {name: sorted(found[name].partitions) for name in names}
+
+
+def unreachable(settings: KafkaSettings) -> str:
+    """Return why no broker answers, after asking once more with a client whose errors are heard."""
+    errors = ConnectionErrors()
+    client = _api.AdminClient({**settings.librdkafka(), **QUIET, "error_cb": errors})
+    with suppress(KafkaException):
+        client.list_topics(timeout=REASON_TIMEOUT_S)
+    client.poll(0)
+    return f"no Kafka broker answers at {settings.bootstrap}: {errors.reason(settings)}"
+
+
+def hidden_topics(settings: KafkaSettings, names: Collection[str]) -> list[str]:
+    """Return those of the topics that this principal may not see, there or not.
+
+    Raises
+    ------
+    BrokerError
+        If the broker does not answer.
+    """
+    # In a variable: a temporary client is collected before its futures end.
+    client = _api.AdminClient({**settings.librdkafka(), **QUIET})
+    asked = client.describe_topics(
+        TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S
+    )
+    hidden = []
+    for name, future in asked.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() == TOPIC_REFUSED:
+                hidden.append(name)
+            elif error.args[0].code() not in UNSETTLED:
+                raise BrokerError(f"{settings.bootstrap}: {error.args[0].str()}") from error
+    return hidden
+
+
+def refusal_of(settings: KafkaSettings, message: Message, group: str = "") -> AccessError | None:
+    """Return what a message of a consumer says is refused; None: it says something else.
+
+    `group` is the group that the consumer is in.
+    """
+    error = message.error()
+    about_topic = error is not None and error.code() == TOPIC_REFUSED
+    return refusal(
+        settings, error, "Read", f"topic {message.topic()}" if about_topic else f"group {group}"
+    )
 
 
 def offsets_at(
@@ -139,6 +204,8 @@ def read_to_end(
     ------
     KafkaException
         On a fatal error.
+    AccessError
+        If this principal may not read a topic.
     """
     starts = list(starts)
     waiting = {(place.topic, place.partition) for place in starts}
@@ -150,5 +217,7 @@ def read_to_end(
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 waiting.discard((str(message.topic()), int(message.partition() or 0)))
+            elif (access := refusal_of(settings, message)) is not None:
+                raise access
             elif error.fatal():
                 raise KafkaException(error)

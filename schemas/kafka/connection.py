@@ -1,4 +1,4 @@
-"""How a process reaches the topics: one `[kafka]` table, translated for each client.
+"""How a process reaches the topics: one `[kafka]` table for all clients.
 
 Keys of the table are librdkafka's own, passed through as they are, beside a few
 of ours. No Kafka client is imported here.
@@ -28,7 +28,7 @@ OWN_KEYS: Final = frozenset(
     }
 )
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-AIOKAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 MAX_PREFIX_CHARS: Final = 64
 
 
@@ -71,6 +71,8 @@ class KafkaSettings:
     registry_user: str | None = None
     registry_password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # As which process this one asks (`skeletonhunter acl`): said where Kafka refuses something.
+    role: str = "reader"
 
     def topic(self, name: str) -> str:
         """Return the topic's name on the broker."""
@@ -79,36 +81,6 @@ class KafkaSettings:
     def librdkafka(self) -> dict[str, Any]:
         """Return the settings for a confluent-kafka client."""
         return {"bootstrap.servers": self.bootstrap, **self.options}
-
-    def aiokafka(self) -> dict[str, Any]:
-        """Return security settings as aiokafka names them.
-
-        Keys: `security_protocol`, and where they apply `ssl_context`,
-        `sasl_mechanism`, `sasl_plain_username`, `sasl_plain_password`.
-
-        Raises
-        ------
-        ConfigError
-            If aiokafka cannot do what the table asks for.
-        """
-        protocol = self.options.get("security.protocol", "PLAINTEXT").upper()
-        out: dict[str, Any] = {"security_protocol": protocol}
-        if protocol.endswith("SSL"):
-            # Only here: the module costs an agent 1.2 MB, and librdkafka brings its own TLS.
-            from schemas.kafka.tls import tls_context  # noqa: PLC0415
-
-            out["ssl_context"] = tls_context(self.options)
-        if protocol.startswith("SASL"):
-            mechanism = self.options.get("sasl.mechanism", "").upper()
-            if mechanism not in AIOKAFKA_MECHANISMS:
-                raise ConfigError(
-                    f"sasl.mechanism={mechanism!r}: the stream worker takes "
-                    f"{', '.join(AIOKAFKA_MECHANISMS)}"
-                )
-            out["sasl_mechanism"] = mechanism
-            out["sasl_plain_username"] = self.options.get("sasl.username", "")
-            out["sasl_plain_password"] = self.options.get("sasl.password", "")
-        return out
 
 
 def load_settings(
@@ -198,13 +170,13 @@ def _security_faults(plain: Mapping[str, str]) -> list[str]:
     protocol = plain.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         wrong.append(f"security.protocol={protocol!r}: one of {', '.join(PROTOCOLS)}")
-    # librdkafka knows the setting by two names. Its default is Kerberos, aiokafka's is a
-    # password in clear: whoever logs in says how.
+    # librdkafka knows the setting by two names, and its default is Kerberos: whoever logs in
+    # says how.
     mechanisms = {plain[k] for k in ("sasl.mechanism", "sasl.mechanisms") if k in plain}
     if protocol.startswith("SASL") and len(mechanisms) != 1:
         wrong.append(
             f"security.protocol={protocol!r} needs one sasl.mechanism, such as "
-            f"{', '.join(AIOKAFKA_MECHANISMS)}"
+            f"{', '.join(MECHANISMS)}"
         )
     if "@" in plain.get("schema.registry.url", ""):
         wrong.append(

@@ -15,6 +15,9 @@ NONE: Final[Options] = {}
 
 # Where Java's producer puts a key: all writers of a topic must agree.
 PARTITIONER: Final = "murmur2_random"
+# Of all clients that read by assignment and join no group. Librdkafka wants a name all the same,
+# and looks for its coordinator: with one name there is one resource to grant.
+READER_GROUP: Final = "skeletonhunter-reader"
 # After a fetch that failed, half a second by default: a poison batch holds nobody up for so long.
 RETRY: Final[Options] = {"fetch.error.backoff.ms": 100}
 # A tool reports errors by itself; the client's own lines would repeat them.
@@ -43,7 +46,7 @@ def consumer_options(
 ) -> dict[str, Any]:
     """Return the options of a consumer that commits nothing by itself.
 
-    `group` is its group, or any name where it joins none: librdkafka wants one all the same.
+    `group` is its group on the broker.
     """
     return {
         **RETRY,
@@ -57,16 +60,20 @@ def consumer_options(
 
 
 def reader_options(
-    settings: KafkaSettings, name: str, *, defaults: Options = NONE, fixed: Options = NONE
+    settings: KafkaSettings,
+    group: str | None = None,
+    *,
+    defaults: Options = NONE,
+    fixed: Options = NONE,
 ) -> dict[str, Any]:
-    """Return the options of a consumer that is assigned partitions, in no group.
+    """Return the options of a consumer that is assigned partitions, and joins no group.
 
-    It reports the end of each partition, and goes on at a log's beginning where the offset that
-    it was given is gone.
+    `group` is the one under which it commits; None: it commits nothing. It reports the end of each
+    partition, and goes on at a log's beginning where the offset that it was given is gone.
     """
     return consumer_options(
         settings,
-        name,
+        group or settings.topic(READER_GROUP),
         defaults=defaults,
         fixed={"enable.partition.eof": True, "auto.offset.reset": "earliest", **fixed},
     )

@@ -8,12 +8,13 @@ No client is imported here: the agent loads only the compiled part of it.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
+from schemas.kafka.access import GROUP_REFUSED
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, reader_options
 
-NAME: Final = "skeletonhunter-unreadable"
 POLL_S: Final = 5.0
 # After an error the client waits for so long before it asks again.
 RETRY_MS: Final = 1
@@ -23,8 +24,10 @@ class NoAnswerError(Exception):
     """The broker did not tell where a batch ends."""
 
 
-def reported_once(client: Any, messages: Iterable[Any]) -> Iterator[Any]:
+def reported_once(client: Any, messages: Iterable[Any], *, in_group: bool = False) -> Iterator[Any]:
     """Yield what one call of `consume` returned, each unreadable batch once.
+
+    A client that is `in_group` hears that its group is refused; to others that does not matter.
 
     The client asks for such a batch again every `fetch.error.backoff.ms` until `step_over` has
     moved it on, so one call can return the same report several times.
@@ -32,6 +35,8 @@ def reported_once(client: Any, messages: Iterable[Any]) -> Iterator[Any]:
     reported = set()
     for message in messages:
         error = message.error()
+        if error is not None and error.code() == GROUP_REFUSED and not in_group:
+            continue
         if error is not None and error.code() == client.KafkaError._BAD_COMPRESSION:
             place = (message.topic(), message.partition(), message.offset())
             if place in reported:
@@ -67,7 +72,7 @@ def step_over(client: Any, consumer: Any, settings: KafkaSettings, message: Any)
         return False
     place = client.TopicPartition(message.topic(), message.partition(), message.offset())
     reader = client.Consumer(
-        reader_options(settings, NAME, fixed={**QUIET, "fetch.error.backoff.ms": RETRY_MS})
+        reader_options(settings, fixed={**QUIET, "fetch.error.backoff.ms": RETRY_MS})
     )
     try:
         place.offset = _end_of_batch(client, reader, place)
@@ -86,7 +91,10 @@ def _end_of_batch(client: Any, reader: Any, place: Any) -> int:
 
     def is_within(offset: int) -> bool:
         reader.assign([client.TopicPartition(place.topic, place.partition, offset)])
-        for message in reader.consume(1, POLL_S):
+        # The first may be what does not matter here: that the group is refused.
+        for message in chain.from_iterable(
+            reported_once(client, reader.consume(1, POLL_S)) for _ in range(2)
+        ):
             error = message.error()
             unreadable = error is not None and error.code() == client.KafkaError._BAD_COMPRESSION
             return unreadable and message.offset() == first

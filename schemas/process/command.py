@@ -6,7 +6,7 @@ Exit codes: 0 stopped, 2 wrong settings, 3 something around the process is missi
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,7 +31,7 @@ class Command:
     prog
         The command as a user types it.
     section
-        The process's table in the config file.
+        The process's table in the config file, and its role for `skeletonhunter acl`.
     """
 
     prog: str
@@ -94,7 +94,7 @@ class Command:
             )
             config = build(vars(given), table)
             settings = load_settings(given.config, bootstrap=given.bootstrap, prefix=given.prefix)
-            return start(settings, config)
+            return start(replace(settings, role=self.section), config)
         except (ConfigError, CannotRunError) as error:
             print(f"{self.prog}: {error}", file=sys.stderr)
             return error.exit_code

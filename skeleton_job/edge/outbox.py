@@ -6,6 +6,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.codec import DecodeError
+from schemas.kafka.access import AccessError, refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.kafka.errors import FatalProducerError
@@ -30,6 +31,7 @@ class Outbox:
         self._process = process
         self._log = log
         self.not_delivered = 0
+        self._access: AccessError | None = None
         self._producer = Producer(
             producer_options(settings, defaults={"linger.ms": 5, "compression.type": "lz4"})
         )
@@ -72,8 +74,16 @@ class Outbox:
         )
 
     def poll(self) -> None:
-        """Let delivery reports come in."""
+        """Let delivery reports come in.
+
+        Raises
+        ------
+        AccessError
+            If Kafka refused a record.
+        """
         self._producer.poll(0)
+        if self._access is not None:
+            raise self._access
 
     def flush(self) -> int:
         """Wait for what is under way; return how many records are not delivered."""
@@ -91,6 +101,7 @@ class Outbox:
     ) -> None:
         def delivered(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
+                self._access = refusal(self._settings, error, "Write", f"topic {topic}")
                 self._lost(topic, error.str(), failed)
 
         try:

@@ -29,6 +29,7 @@ from schemas.kafka.clients import (
     ask_until_answered,
     offsets_at,
     partitions_of,
+    refusal_of,
 )
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
@@ -62,6 +63,8 @@ BATCH: Final = 500
 COUNTS_EVERY_S: Final = 60.0
 # All jobs are looked at for it.
 STATUS_EVERY_S: Final = 5.0
+# A broker that gives nothing for so long while the topics are being read gives nothing any more.
+START_S: Final = 60.0
 # What is in the making when the service is told to end has this long to end: an inference of
 # a large job takes two seconds.
 LAST_ANSWERS_S: Final = 5.0
@@ -80,6 +83,8 @@ class Service:
     counts: Counts = field(default_factory=lambda: Counts(topic.name for topic in INPUTS))
     _stopping: bool = False
     _ready: bool = False
+    # What the client complained of last.
+    _trouble: str | None = None
     _behind: set[tuple[str, int]] = field(default_factory=set)
     _names: dict[str, Topic] = field(default_factory=dict)
     _waiting: dict[str, DueInference] = field(default_factory=dict)
@@ -98,16 +103,13 @@ class Service:
         Raises
         ------
         BrokerError
-            If the broker cannot be reached at the start, or lacks topics.
+            If the broker cannot be reached at the start, lacks topics, refuses something, or does
+            not give what is there.
         FatalProducerError
             If the producer has come to its end.
         """
         consumer = Consumer(
-            reader_options(
-                self.settings,
-                "skeleton-job",
-                defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES},
-            )
+            reader_options(self.settings, defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES})
         )
         outbox = Outbox(self.settings, PROCESS, self.log)
         inferring = Inferring(self.workers)
@@ -123,13 +125,18 @@ class Service:
             self.log.info("skeleton.stopped", not_delivered=left)
 
     def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
-        next_counts_s = time.monotonic() + COUNTS_EVERY_S
+        heard_s = time.monotonic()
+        next_counts_s = heard_s + COUNTS_EVERY_S
         next_status_s = 0.0
         refusals = RefusalLog(self.log)
         while not self._stopping:
             self.counts.lag.note_poll()
             for message in reported_once(cimpl, consumer.consume(BATCH, POLL_S)):
                 self._take(consumer, message, outbox)
+                if message.error() is None:
+                    heard_s = time.monotonic()
+            if not self._ready and time.monotonic() - heard_s > START_S:
+                raise BrokerError(self._why_not_ready())
             if self._ready:
                 self._take_answers(inferring, outbox)
                 self._infer(inferring)
@@ -143,6 +150,14 @@ class Service:
             if time.monotonic() >= next_counts_s:
                 next_counts_s += COUNTS_EVERY_S
                 self._log_counts(outbox)
+
+    def _why_not_ready(self) -> str:
+        behind = ", ".join(sorted({topic for topic, _ in self._behind}))
+        said = f"; the last error was: {self._trouble}" if self._trouble else ""
+        return (
+            f"not ready: {self.settings.bootstrap} has given nothing for {START_S:.0f} s, and "
+            f"topics are not read to their ends: {behind}{said}"
+        )
 
     def _assign(self, consumer: Consumer) -> None:
         self._names = {self.settings.topic(t.name): t for t in INPUTS}
@@ -208,6 +223,10 @@ class Service:
                 self._ready = True
                 self.log.info("skeleton.ready", bootstrap=self.settings.bootstrap)
             return
+        access = refusal_of(self.settings, message)
+        if access is not None:
+            raise access
+        self._trouble = error.str()
         self.core.counts["consumer_errors"] += 1
         self.log.warning("skeleton.consumer_error", error=error.str(), topic=message.topic())
 

@@ -24,8 +24,6 @@ Metric = Literal[
     "commits",
     "commit_errors",
     "sessions_lost",
-    "endpoints_registered",
-    "endpoints_left",
 ]
 NAMES: Final[tuple[Metric, ...]] = get_args(Metric)
 # What a round that goes to the dead letters is counted as.

@@ -22,7 +22,7 @@ from confluent_kafka import (
 )
 
 from schemas import topics
-from schemas.kafka.clients import PASSING
+from schemas.kafka.clients import PASSING, refusal_of
 from schemas.kafka.options import consumer_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.eventlog import EventLog
@@ -62,6 +62,9 @@ class RoundConsumer:
         self._log = log
         self._metrics = metrics
         self._topic = settings.topic(topics.PROBE_ROUND.name)
+        self._group = settings.topic(config.group)
+        # What the client complained of last.
+        self._trouble: str | None = None
         self._epochs: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._epoch = 0
@@ -79,7 +82,7 @@ class RoundConsumer:
         session_ms = int(config.session_timeout_s * 1000)
         options = consumer_options(
             settings,
-            settings.topic(config.group),
+            self._group,
             defaults=QUEUE_BACKOFF,
             fixed={
                 "client.id": "skeletonhunter-worker",
@@ -108,6 +111,8 @@ class RoundConsumer:
         ------
         SessionLostError
             If the group or the broker makes it impossible to go on.
+        AccessError
+            If Kafka refuses group or topic.
         """
         self._given_up.clear()
         self._engine.beat()
@@ -124,7 +129,7 @@ class RoundConsumer:
             raise SessionLostError("a partition was taken and given back at once")
         if self._lost_at is not None and time.monotonic() - self._lost_at > self._rejoin_s:
             raise SessionLostError(f"lost its partitions, got none for {self._rejoin_s:.0f} s")
-        reported = reported_once(cimpl, messages)
+        reported = reported_once(cimpl, messages, in_group=True)
         good = [m for m in reported if m.error() is None or self._passes(m)]
         return self._batch(good) if good else None
 
@@ -170,6 +175,14 @@ class RoundConsumer:
         if partitions:
             (self._consumer.pause if paused else self._consumer.resume)(partitions)
 
+    def why_not_joined(self, after_s: float) -> str:
+        """Return the sentence for an operator: the group did not answer for so long."""
+        said = f"; the last error was: {self._trouble}" if self._trouble else ""
+        return (
+            f"not ready after {after_s:.0f} s: the group {self._group} at "
+            f"{self._settings.bootstrap} gave no partitions{said}"
+        )
+
     def close(self) -> None:
         """Leave the group; partitions are released on the way."""
         self._consumer.close()
@@ -202,6 +215,10 @@ class RoundConsumer:
         error = message.error()
         if error is None or step_over(cimpl, self._consumer, self._settings, message):
             return True
+        access = refusal_of(self._settings, message, self._group)
+        if access is not None:
+            raise access
+        self._trouble = error.str()
         if error.code() in PASSING or error.retriable():
             self._log.warning("consumer.error", reason=error.str())
             return False

@@ -13,7 +13,7 @@ from confluent_kafka import (
     cimpl,
 )
 
-from schemas.kafka.clients import ask_until_answered
+from schemas.kafka.clients import ask_until_answered, refusal_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
@@ -31,8 +31,6 @@ FETCH_WAIT_MS: Final = 10
 # Once its queue is full the client asks for no more during this time, a second by default: what
 # it holds is taken in less, and whoever takes it stands still for the rest.
 QUEUE_BACKOFF: Final = {"fetch.queue.backoff.ms": 10}
-# A group is asked for by the client library; nothing is ever committed to it.
-UNUSED_GROUP: Final = "skeletonhunter-worker-lookback"
 
 
 class LogReader:
@@ -46,7 +44,6 @@ class LogReader:
         self._settings = settings
         options = reader_options(
             settings,
-            UNUSED_GROUP,
             defaults=QUEUE_BACKOFF,
             # A broker answers one request of a connection after the other: what is asked for
             # next would wait for a fetch at the end of a partition.
@@ -87,6 +84,8 @@ class LogReader:
         ------
         SessionLostError
             If the broker does not give them.
+        AccessError
+            If Kafka refuses them.
         """
         for messages in self.read_many(topic, partition, start, end):
             yield from messages
@@ -133,7 +132,7 @@ class LogReader:
             # The end can come before `end`: records vanish by retention.
             if error.code() == KafkaError._PARTITION_EOF:
                 return self._until(messages[:place], end, where)[0], True
-            raise SessionLostError(f"{where}: {error.str()}")
+            raise refusal_of(self._settings, message) or SessionLostError(f"{where}: {error.str()}")
         if not messages or (messages[-1].offset() or 0) < end - 1:
             return messages, False
         return [m for m in messages if (m.offset() or 0) < end], True

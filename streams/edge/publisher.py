@@ -22,6 +22,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from schemas.kafka.access import AccessError, refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import Headers
 from schemas.kafka.options import producer_options
@@ -135,6 +136,8 @@ class Publisher:
         self._receipt = Receipt()
         self._lots: deque[_Lot] = deque()
         self._failure: str | None = None
+        self._settings = settings
+        self._access: AccessError | None = None
         options = producer_options(
             settings,
             fixed={
@@ -165,6 +168,8 @@ class Publisher:
         ------
         SessionLostError
             If the queue stays full, or an earlier message was given up.
+        AccessError
+            If Kafka refused an earlier one.
         """
         deadline = time.monotonic() + self._timeout_s
         produce = partial(
@@ -258,6 +263,9 @@ class Publisher:
             offset = UNKNOWN_OFFSET if place is None else int(place)
             if error is not None:
                 why = error.str()
+                self._access = self._access or refusal(
+                    self._settings, error, "Write", f"topic {message.topic()}"
+                )
             elif span is not None and not span.holds(offset):
                 why = f"of {span.count} messages some are missing"
             if why is not None:
@@ -338,6 +346,8 @@ class Publisher:
             return
         why = self._failure
         self.abandon()
+        if self._access is not None:
+            raise self._access
         if why is None:
             raise SessionLostError("the process stood still; its partitions may be another's")
         raise SessionLostError(f"an output was not confirmed: {why}")

@@ -1,8 +1,8 @@
 """The batch source: librdkafka consumes rounds, a Faust channel announces them, with back-pressure.
 
 Faust's own consumer takes some 10,000 messages a second, this way some hundred thousand. Batches
-wait in an outbox; only their numbers travel through the channel, since Faust empties its channels
-whenever its own consumer rebalances. The Faust agent then takes each batch by its number.
+wait in an outbox, which is emptied when partitions are given up; only their numbers travel through
+the channel. The Faust agent then takes each batch by its number.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
+from schemas.kafka.errors import BrokerError
 from schemas.process.eventlog import EventLog
 from streams.core.metrics import Metrics
 from streams.edge.consumer import RoundConsumer
@@ -67,8 +68,16 @@ class Source:
     """Runs the consumer in a thread of its own; independent of Faust."""
 
     def __init__(
-        self, connect: Connect, engine: Engine, announce: Announce, log: EventLog, metrics: Metrics
+        self,
+        connect: Connect,
+        engine: Engine,
+        announce: Announce,
+        log: EventLog,
+        metrics: Metrics,
+        *,
+        start_s: float = 300.0,
     ) -> None:
+        self._start_s = start_s
         self._connect = connect
         self._engine = engine
         self._announce = announce
@@ -87,7 +96,13 @@ class Source:
         self._done = asyncio.Event()
 
     async def run(self, stopping: Callable[[], bool]) -> None:
-        """Take batches until stopped; on trouble take the partitions anew."""
+        """Take batches until stopped; on trouble take the partitions anew.
+
+        Raises
+        ------
+        BrokerError
+            If the group does not answer, or Kafka refuses something: to go on is of no use.
+        """
         try:
             await self._run(stopping)
         finally:
@@ -157,6 +172,7 @@ class Source:
         if consumer is None:
             raise SessionLostError("no consumer")
         announced_at = ticked_at = 0.0
+        opened_at = time.monotonic()
         while not stopping():
             batch = await self._in_thread(consumer.poll)
             if self._broken is not None:
@@ -172,6 +188,8 @@ class Source:
             if consumer.joined and not self._ready:
                 self._ready = True
                 self._log.info("worker.ready", partitions=list(self._engine.partitions()))
+            if not consumer.joined and now - opened_at > self._start_s:
+                raise BrokerError(consumer.why_not_joined(self._start_s))
             # Not behind a batch, which may wait for windows: polling goes on, or nobody hears
             # that partitions were lost.
             if not self.outbox and not self._works and now - ticked_at >= TICK_S:
@@ -191,7 +209,7 @@ class Source:
         return len(self.outbox) >= MAX_WAITING
 
     def _announce_soon(self, number: int) -> None:
-        """Announce without waiting: Faust holds announcements back while it rebalances."""
+        """Announce without waiting: the channel is full while the agent works on a batch."""
         if self._announcing is None or self._announcing.done():
             self._announcing = asyncio.ensure_future(self._announce(number))
 

@@ -1,14 +1,11 @@
-"""One `[kafka]` table logs both clients in, over TLS and without."""
+"""One `[kafka]` table logs a client in, over TLS and without."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import aiokafka
 import confluent_kafka
 import pytest
-from aiokafka.errors import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from ops.broker.embedded import EmbeddedKafka
@@ -55,31 +52,15 @@ def topics_by_librdkafka(settings: KafkaSettings, timeout_s: float = TIMEOUT_S) 
     return set(admin.list_topics(timeout=timeout_s).topics)
 
 
-def topics_by_aiokafka(settings: KafkaSettings) -> set[str]:
-    """Return the topics that aiokafka sees; raises KafkaError where it may not."""
-
-    async def topics() -> set[str]:
-        consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=settings.bootstrap, **settings.aiokafka()
-        )
-        await consumer.start()
-        try:
-            return set(await consumer.topics())
-        finally:
-            await consumer.stop()
-
-    return asyncio.run(asyncio.wait_for(topics(), TIMEOUT_S))
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_both_clients_log_in_by_one_table(
+def test_the_table_logs_in(
     tls_broker: EmbeddedKafka, certificates: Certificates, mechanism: str
 ) -> None:
-    """TLS trust, user, password and mechanism of the table reach both clients alike."""
+    """TLS trust, user, password and mechanism of the table reach the client."""
     settings = settings_from_table(
         tls_broker.login_bootstrap, table(certificates.ca, sasl__mechanism=mechanism)
     )
-    assert topics_by_librdkafka(settings) == topics_by_aiokafka(settings)
+    topics_by_librdkafka(settings)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +72,15 @@ def test_both_clients_log_in_by_one_table(
     ],
     ids=["wrong password", "unknown authority", "no TLS"],
 )
-def test_neither_client_gets_in_by_a_wrong_table(
+def test_a_wrong_table_does_not_get_in(
     tls_broker: EmbeddedKafka, certificates: Certificates, change: dict[str, str]
 ) -> None:
-    """What one client refuses the other refuses too: none is laxer."""
+    """A wrong password, an authority that is not trusted, and plain text are refused."""
     wrong = {k: v for k, v in table(certificates.ca, **change).items() if v}
     settings = settings_from_table(tls_broker.login_bootstrap, wrong)
     with pytest.raises(confluent_kafka.KafkaException):
         # It goes on trying for all of its time.
         topics_by_librdkafka(settings, timeout_s=3)
-    with pytest.raises(KafkaError):
-        topics_by_aiokafka(settings)
 
 
 def test_login_without_tls() -> None:
@@ -117,4 +96,4 @@ def test_login_without_tls() -> None:
                 "sasl.password": PASSWORD,
             },
         )
-        assert topics_by_librdkafka(settings) == topics_by_aiokafka(settings)
+        topics_by_librdkafka(settings)

@@ -137,7 +137,7 @@ def test_topics_of_an_older_version_get_the_time_of_arrival(empty: KafkaSettings
         arrived_ms = sent_at(empty, rounds, claimed_ms)
         assert begin_ms < arrived_ms < time.time() * 1000 + MAX_AHEAD_NS // MS_NS
     assert sent_at(empty, windows, 7) == 7
-    consumer = Consumer(reader_options(empty, "reader"))
+    consumer = Consumer(reader_options(empty))
     try:
         (found,) = offsets_at(consumer, [(rounds, 0)], round(begin_ms))
         assert [m.offset() for m in read_to_end(consumer, empty, [found])] == [1, 2]

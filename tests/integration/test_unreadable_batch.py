@@ -58,7 +58,7 @@ def test_readers_of_the_log_go_on_right_behind_it(kafka: KafkaSettings, behind: 
 
 def test_a_reader_to_the_end_goes_on(kafka: KafkaSettings, behind: int) -> None:
     """It reaches the end."""
-    consumer = Consumer(reader_options(kafka, "reader"))
+    consumer = Consumer(reader_options(kafka))
     try:
         start = TopicPartition(kafka.topic(ENDPOINT.name), PARTITION, 0)
         offsets = [m.offset() for m in read_to_end(consumer, kafka, [start])]

@@ -62,7 +62,7 @@ class WorkerLag:
         self._positions = GroupPositions(settings)
         self._group = worker_group(settings, {})
         self._topic = settings.topic(PROBE_ROUND.name)
-        self._reader = Consumer(reader_options(settings, "skeletonhunter-bench-lag", fixed=QUIET))
+        self._reader = Consumer(reader_options(settings, fixed=QUIET))
         found = self._reader.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
         self._partitions = sorted(found.partitions)
         self._clock = LagClock()

@@ -129,7 +129,7 @@ class Thrower:
 def dead_letters(settings: KafkaSettings, topic: Topic) -> Iterator[Consumer]:
     """Give a reader of a topic's dead letters from now on."""
     name = settings.topic(topic.dlq)
-    reader = Consumer(reader_options(settings, "skeletonhunter-bench-letters"))
+    reader = Consumer(reader_options(settings))
     try:
         found = reader.list_topics(name, timeout=FLUSH_S).topics[name].partitions
         places = [TopicPartition(name, p) for p in found]

@@ -12,9 +12,7 @@ from typing import Any, Final
 import faust
 
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS, Windows, decode
-from schemas.kafka.connection import settings_from_table
 from schemas.topics import PROBE_ROUND
-from streams.faust_app import make_app
 
 COMMIT_S: Final = 0.25
 
@@ -27,9 +25,18 @@ def main() -> int:
     parser.add_argument("--group", required=True)
     parser.add_argument("--rounds", action="store_true")
     options = parser.parse_args()
-    settings = settings_from_table(options.bootstrap, {"topic.prefix": options.prefix})
-    app = make_app(settings, options.prefix + options.group)
-    app.conf.broker_commit_interval = COMMIT_S
+    app = faust.App(
+        options.prefix + options.group,
+        broker=f"kafka://{options.bootstrap}",
+        broker_commit_interval=COMMIT_S,
+        consumer_auto_offset_reset="earliest",
+        store="memory://",
+        # The bench makes the topics.
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        stream_wait_empty=False,
+        web_enabled=False,
+    )
 
     def topic(name: str) -> Any:
         return app.topic(

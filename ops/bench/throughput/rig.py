@@ -151,9 +151,7 @@ class Rig:
             self.group = stack.enter_context(ProcessGroup(self.folder / "logs"))
             # One client of each kind as long as the broker is there: they go before it does.
             settings = settings_from_table(self.kafka.bootstrap, {})
-            self._reader = Consumer(
-                reader_options(settings, "skeletonhunter-bench-ends", fixed=QUIET)
-            )
+            self._reader = Consumer(reader_options(settings, fixed=QUIET))
             stack.callback(self._reader.close)
             self._admin = api.AdminClient({**settings.librdkafka(), **QUIET})
             self._positions = GroupPositions(settings)

@@ -30,7 +30,7 @@ def test_librdkafka_knows_all_of_them() -> None:
     plain = settings_from_table("127.0.0.1:1", {})
     Producer(producer_options(plain, fixed=QUIET))
     Consumer(consumer_options(plain, "g", fixed=QUIET)).close()
-    Consumer(reader_options(plain, "r", fixed=QUIET)).close()
+    Consumer(reader_options(plain, fixed=QUIET)).close()
 
 
 def test_a_broker_is_asked_again_while_it_is_not_settled() -> None:

@@ -102,7 +102,7 @@ def test_what_waits_behind_a_message_that_was_given_up_is_given_up(publisher: An
     receipt = publisher.receipt()
     publisher.send("windows", b"second", partition=3)
     first, _ = publisher._producer.reports
-    first(SimpleNamespace(str=lambda: "timed out"), report(None))
+    first(SimpleNamespace(str=lambda: "timed out", code=lambda: -192), report(None))
     with pytest.raises(SessionLostError, match=r"windows\[3\]: timed out"):
         publisher.wait(receipt)
     assert publisher._producer.purged

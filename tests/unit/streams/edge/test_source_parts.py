@@ -10,14 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
 from streams.columns.rounds import OK_CODE
-from streams.config import WorkerConfig
 from streams.core.metrics import NAMES, Metrics, Tally
 from streams.edge.engine import Batch
 from streams.edge.source import MAX_WAITING, TICK_S, Outbox, Source
-from streams.faust_app import credentials, quiet_group
 
 
 def batch(number: int) -> Batch:
@@ -52,28 +49,6 @@ def test_metrics_take_and_empty_a_partitions_counts() -> None:
     assert set(metrics.totals()) == {*NAMES, "anomalies"}
     with pytest.raises(KeyError):
         metrics.move_from(Tally(Counter({"nonsense": 1})))
-
-
-def test_quiet_group_is_each_processs_own() -> None:
-    """Two processes never share Faust's group, and the prefix is kept."""
-    settings = KafkaSettings(bootstrap="x:1", topic_prefix="p.")
-    first, second = (quiet_group(settings, WorkerConfig()) for _ in range(2))
-    assert first != second
-    assert first.startswith("p.skeletonhunter-worker-quiet-")
-
-
-def test_login_reaches_faust() -> None:
-    """SASL settings of the [kafka] table become Faust's credentials; plain text has none."""
-    assert credentials(KafkaSettings(bootstrap="x:1")) is None
-    options = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "u",
-        "sasl.password": "p",
-    }
-    found = credentials(KafkaSettings(bootstrap="x:1", options=options))
-    assert (found.username, found.password, found.mechanism.value) == ("u", "p", "SCRAM-SHA-512")
-    assert found.protocol.value == "SASL_PLAINTEXT"
 
 
 def test_polling_goes_on_while_a_batch_waits() -> None:

@@ -1,0 +1,125 @@
+"""What Kafka's refusals and failed connections say, in words that tell what to do.
+
+Codes are those of Kafka's protocol and of librdkafka, so that no client is imported here.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
+
+# Errors of org.apache.kafka.common.protocol.Errors that mean: this principal may not.
+TOPIC_REFUSED: Final = 29
+GROUP_REFUSED: Final = 30
+CLUSTER_REFUSED: Final = 31
+TRANSACTIONAL_ID_REFUSED: Final = 53
+REFUSALS: Final = frozenset(
+    {TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED}
+)
+# Librdkafka's own (rdkafka.h): why there is no connection, the most telling first.
+_AUTHENTICATION: Final = -169
+_SSL: Final = -181
+_RESOLVE: Final = -193
+_TRANSPORT: Final = -195
+TELLING: Final = (_AUTHENTICATION, _SSL, _RESOLVE, _TRANSPORT)
+ADVICE: Final = {
+    _AUTHENTICATION: "check sasl.mechanism, sasl.username and the password",
+    _SSL: "check ssl.ca.location, and the certificates on both sides",
+}
+# A client that speaks another protocol than the listener hears nothing but the end of it.
+NO_REASON: Final = (
+    "the connection was closed or not answered, without a reason: perhaps the listener does not "
+    "speak security.protocol={protocol}"
+)
+# How long it took, and what librdkafka advises those who build it; the rest says what happened.
+_ASIDES: Final = (" (after ", ": broker certificate could not be verified, verify that")
+
+
+class AccessError(BrokerError):
+    """The broker does not let this principal do what the process must do."""
+
+
+def refusal(
+    settings: KafkaSettings, error: Any, operation: str, resource: str
+) -> AccessError | None:
+    """Return what a client's error refuses; None where it is another error, or none.
+
+    Parameters
+    ----------
+    error
+        Has the method `code`, as confluent-kafka's KafkaError.
+    operation, resource
+        As Kafka names them, such as `Read` of `topic anomaly.v1`.
+    """
+    if error is None or error.code() not in REFUSALS:
+        return None
+    return refused(settings, f"{operation} of {resource}")
+
+
+def refused(settings: KafkaSettings, what: str) -> AccessError:
+    """Return the error that says who may not do what, and how it is granted."""
+    return AccessError(
+        f"Kafka at {settings.bootstrap} refuses {principal(settings)}: {what}. A super user grants "
+        f"it by `{grant(settings)}`"
+    )
+
+
+def grant(settings: KafkaSettings) -> str:
+    """Return the command that grants what the process of these settings needs."""
+    prefix = f" --prefix {settings.topic_prefix}" if settings.topic_prefix else ""
+    return f"skeletonhunter acl apply --for {settings.role}={principal(settings)}{prefix}"
+
+
+def principal(settings: KafkaSettings) -> str:
+    """Return the principal under which Kafka knows a client with these settings.
+
+    What only the broker knows (a certificate's subject by its mapping rules, a token's owner) is
+    named by what it is made from.
+    """
+    options = settings.options
+    protocol = options.get("security.protocol", "PLAINTEXT").upper()
+    if protocol.startswith("SASL"):
+        mechanism = options.get("sasl.mechanism", "SASL")
+        return f"User:{options.get('sasl.username', f'<of the {mechanism} login>')}"
+    certificate = options.get("ssl.certificate.location")
+    if protocol == "SSL" and certificate is not None:
+        return f"User:<subject of {certificate}>"
+    return "User:ANONYMOUS"
+
+
+class ConnectionErrors:
+    """A client's `error_cb` that keeps the most telling reason for which it has no connection."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, str] = {}
+
+    def __call__(self, error: Any) -> None:
+        """Take an error of the client."""
+        if error.code() in TELLING:
+            self._found[error.code()] = reason(error)
+
+    def reason(self, settings: KafkaSettings) -> str:
+        """Return the most telling reason so far, with what to look at."""
+        told = next((self._found[code] for code in TELLING if code in self._found), None)
+        protocol = settings.options.get("security.protocol", "PLAINTEXT")
+        return told or NO_REASON.format(protocol=protocol)
+
+
+def reason(error: Any) -> str:
+    """Return an error's text and, where it is one of login or TLS, which settings to look at."""
+    text = str(error.str())
+    for aside in _ASIDES:
+        text = text.split(aside, maxsplit=1)[0]
+    advice = ADVICE.get(error.code())
+    return text if advice is None else f"{text} ({advice})"
+
+
+def named(kind: str, names: Iterable[str]) -> str:
+    """Return resources of a kind in one phrase.
+
+    >>> named("topic", ["b", "a"])
+    'topics a, b'
+    """
+    listed = sorted(names)
+    return f"{kind}{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
