@@ -37,6 +37,8 @@ AGENT, WORKER, SKELETON, LOCALIZER, OPS = (
     "localizer",
     "ops",
 )
+# Outsiders: who starts jobs, who knows the network, who reads states of switches and the like.
+SCHEDULER, INVENTORY, COLLECTOR = "scheduler", "inventory", "state reader"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Topic:
     key, the writer sets the partition itself: windows and anomalies stay in the
     partition of the rounds they come from, so that one worker owns a path and
     the progress marks in `anomaly.v1` cover it.
+
+    `read_back`: its writer reads it at a start, to go on where a former process stopped.
 
     `timestamp_type` is LogAppendTime wherever a process acts on the time of a record: the arrival
     is the one time in the log that no writer can set.
@@ -63,6 +67,7 @@ class Topic:
     partitioned_by: str = "the key"
     partitions: int = DEFAULT_PARTITIONS
     timestamp_type: str = LOG_APPEND_TIME
+    read_back: bool = False
 
     @property
     def dlq(self) -> str:
@@ -92,6 +97,7 @@ def _topic(
     partitioned_by: str = "the key",
     partitions: int = DEFAULT_PARTITIONS,
     timestamp_type: str = LOG_APPEND_TIME,
+    read_back: bool = False,
 ) -> Topic:
     return Topic(
         name=name,
@@ -105,6 +111,7 @@ def _topic(
         partitioned_by=partitioned_by,
         partitions=partitions,
         timestamp_type=timestamp_type,
+        read_back=read_back,
     )
 
 
@@ -125,7 +132,7 @@ PATH_TRACE: Final = _topic(
 )  # fmt: skip
 TASK: Final = _topic(
     "task.v1", rec.Task, "task id", "compact",
-    flow=((OPS,), (SKELETON, LOCALIZER)),
+    flow=((SCHEDULER,), (SKELETON, LOCALIZER)),
     doc="Training jobs: endpoints, submission, end.", partitions=1,
 )  # fmt: skip
 ENDPOINT: Final = _topic(
@@ -141,26 +148,26 @@ HEARTBEAT: Final = _topic(
 PINGLIST: Final = _topic(
     "pinglist.v1", rec.PingList, "agent id", "compact",
     flow=((SKELETON,), (AGENT, LOCALIZER)),
-    doc="Whom each agent probes.",
+    doc="Whom each agent probes.", read_back=True,
 )  # fmt: skip
 SKELETON_TOPIC: Final = _topic(
     "skeleton.v1", rec.Skeleton, "task id", "compact",
     flow=((SKELETON,), (OPS,)),
-    doc="Inferred traffic skeletons of the jobs.", partitions=1,
+    doc="Inferred traffic skeletons of the jobs.", partitions=1, read_back=True,
 )  # fmt: skip
 TOPOLOGY: Final = _topic(
     "topology.v1", rec.Component, "component id", "compact",
-    flow=((OPS,), (LOCALIZER,)),
+    flow=((INVENTORY,), (LOCALIZER,)),
     doc="Components of the network and how they are joined.", partitions=1,
 )  # fmt: skip
 OVERLAY_FLOWS: Final = _topic(
     "overlay.flows.v1", rec.FlowTable, "host id", "compact",
-    flow=((AGENT, OPS), (SKELETON, LOCALIZER)),
+    flow=((AGENT, INVENTORY), (SKELETON, LOCALIZER)),
     doc="Forwarding tables of the hosts' virtual components.",
 )  # fmt: skip
 COMPONENT_STATE: Final = _topic(
     "component.state.v1", rec.ComponentState, "state id", "compact",
-    flow=((AGENT, OPS), (LOCALIZER,)),
+    flow=((AGENT, COLLECTOR), (LOCALIZER,)),
     doc="States of components as readers on the spot see them; open to any writer.",
 )  # fmt: skip
 PROBE_WINDOW: Final = _topic(
@@ -169,18 +176,19 @@ PROBE_WINDOW: Final = _topic(
     doc="Statistics per 5-tuple and window: the topic to tap first.", days=30,
     partitioned_by="agent id, as the rounds",
     # The worker looks windows up after a restart by the arrival that closed them, also in a replay.
-    timestamp_type=CREATE_TIME,
+    timestamp_type=CREATE_TIME, read_back=True,
 )  # fmt: skip
 ANOMALY: Final = _topic(
     "anomaly.v1", rec.Anomaly, "path id", "delete",
     flow=((WORKER,), (LOCALIZER,)),
     doc="What the detectors saw, and progress marks.", days=30,
-    partitioned_by="agent id, as the rounds",
+    partitioned_by="agent id, as the rounds", read_back=True,
 )  # fmt: skip
 FAULT_EVENT: Final = _topic(
     "fault.event.v1", rec.FaultEvent, "fault id", "delete",
     flow=((LOCALIZER,), (OPS,)),
     doc="Every transition of every fault, append-only.", days=90, partitions=1,
+    read_back=True,
 )  # fmt: skip
 FAULT_STATE: Final = _topic(
     "fault.state.v1", rec.FaultState, "fault id", "compact",

@@ -16,6 +16,7 @@ GROUPS: Final = (
     "demo",
     "broker",
     "topics",
+    "acl",
     "schemas",
     "task",
     "processes",

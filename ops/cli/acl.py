@@ -1,0 +1,151 @@
+"""`acl plan | apply`: what each principal may do on the cluster, and no more."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ops.cli import options
+from ops.cli.errors import USAGE, CliError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ops.acl.plan import Grant
+    from schemas.kafka.connection import KafkaSettings
+
+For = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--for",
+        metavar="ROLE[=PRINCIPAL]",
+        help="A role and its principal, such as worker=User:alice; may be repeated "
+        "[default: every role, as User:skeletonhunter-ROLE]",
+    ),
+]
+
+
+def plan(
+    *,
+    wanted: For = None,
+    strimzi: Annotated[
+        str | None,
+        typer.Option(metavar="KAFKA", help="Print Strimzi KafkaUsers for that Kafka resource"),
+    ] = None,
+    authentication: Annotated[
+        str, typer.Option(metavar="TYPE", help="Of Strimzi's users: scram-sha-512 or tls")
+    ] = "scram-sha-512",
+    bootstrap: options.Bootstrap = None,
+    config: options.Config = None,
+    prefix: options.Prefix = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the least access that each role needs, as kafka-acls commands; asks no broker.
+
+    Roles: agent, worker, skeleton, localizer; scheduler, inventory and states, who
+    publish what the platform knows; web, bridge, reader; operator, who makes topics.
+
+    Example: skeletonhunter acl plan --for worker=User:alice --for localizer=User:bob
+    """
+    from ops.acl import render
+
+    settings = _settings(config, bootstrap, prefix)
+    grants = _grants(wanted, settings, config)
+    if as_json:
+        typer.echo(json.dumps(render.as_data(grants), indent=2))
+        return
+    lines = (
+        render.commands(grants, settings.bootstrap)
+        if strimzi is None
+        else render.strimzi(grants, strimzi, authentication)
+    )
+    for line in lines:
+        typer.echo(line)
+
+
+def apply(
+    *,
+    wanted: For = None,
+    bootstrap: options.Bootstrap = None,
+    config: options.Config = None,
+    prefix: options.Prefix = None,
+    as_json: options.Json = False,
+) -> None:
+    """Add the ACLs of the plan that the cluster lacks, and say which; by the login of a super user.
+
+    Doing it again changes nothing. Nothing is taken away: what a principal holds beyond
+    the plan is named.
+
+    Example: skeletonhunter acl apply --for worker=User:alice --config admin.toml
+    """
+    from dataclasses import asdict
+
+    from ops.acl.admin import AclAdmin
+    from ops.acl.render import by_operations
+    from schemas.kafka.connection import load_settings
+
+    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    admin = AclAdmin(settings)
+    differences = admin.differences(_grants(wanted, settings, config))
+    added = admin.add(differences)
+    if as_json:
+        shown = [asdict(difference) for difference in differences]
+        typer.echo(json.dumps({"differences": shown, "added": added}, indent=2))
+        return
+    for one in differences:
+        for operations, kind, names in by_operations(one.missing):
+            typer.echo(f"+ {one.principal}: {', '.join(operations)} of {kind} {', '.join(names)}")
+        for extra in one.beyond:
+            typer.echo(f"! {one.principal} has more than the plan: {extra}")
+    typer.echo(
+        f"{added} ACLs added on {settings.bootstrap}"
+        if added
+        else f"all principals of the plan have their ACLs on {settings.bootstrap}"
+    )
+
+
+def _settings(config: "Path | None", bootstrap: str | None, prefix: str | None) -> "KafkaSettings":
+    """Return the settings; a plan needs no broker, so its address may be unknown."""
+    from schemas.kafka.connection import NoBrokerError, load_settings
+
+    try:
+        return load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    except NoBrokerError:
+        return load_settings(config, bootstrap="BOOTSTRAP:9092", prefix=prefix)
+
+
+def _grants(
+    wanted: list[str] | None, settings: "KafkaSettings", config: "Path | None"
+) -> "tuple[Grant, ...]":
+    from ops.acl.plan import DEFAULT_PRINCIPAL, Names, default_principals, grants
+    from schemas.process.settings import read_table
+    from streams.config import WorkerConfig
+
+    principals = default_principals()
+    if wanted:
+        principals = {}
+        for pair in wanted:
+            role, _, who = pair.partition("=")
+            principals[role] = who or DEFAULT_PRINCIPAL.format(role=role)
+    names = Names(
+        prefix=settings.topic_prefix,
+        cluster=settings.cluster,
+        worker_group=str(read_table(config, "worker").get("group", WorkerConfig().group)),
+    )
+    for who in principals.values():
+        if ":" not in who:
+            raise CliError(f"--for: {who!r} is no principal; write User:{who}", USAGE)
+    try:
+        return grants(principals, names)
+    except KeyError as error:
+        raise CliError(f"--for: {error.args[0]}", USAGE) from None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(
+        help="Least privilege: what each principal may do on the cluster.", no_args_is_help=True
+    )
+    group.command()(plan)
+    group.command()(apply)
+    app.add_typer(group, name="acl")

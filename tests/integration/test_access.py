@@ -1,0 +1,246 @@
+"""Every process works with its planned ACLs alone, over TLS and SCRAM; refusals say what to do."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from ops.acl.admin import AclAdmin, Difference
+from ops.acl.plan import ROLES, Names, default_principals, grants
+from ops.running.processes import Child, ProcessGroup
+from ops.topics.admin import apply_topics
+from schemas.topics import TOPICS
+from tests.integration.secure_kafka import CLUSTER, SecureKafka, secure_kafka
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+MODULES = {
+    "worker": "streams",
+    "localizer": "localizer",
+    "skeleton": "skeleton_job",
+    "agent": "probers",
+}
+READY = {
+    "worker": "worker.ready",
+    "localizer": "localizer.ready",
+    "skeleton": "skeleton.ready",
+    "agent": "topics.assigned",
+}
+TASK = """
+task_id = "job1"
+containers = [
+  { container_id = "w1", host_id = "h1", agent_id = "agent-h1", rails = 1 },
+  { container_id = "w2", host_id = "h2", agent_id = "agent-h2", rails = 1 },
+]
+"""
+WAIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Run the broker with all topics, and with the planned ACLs of every role."""
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as secure:
+        apply_topics(secure.super_user)
+        command(secure, "acl", "apply")
+        yield secure
+
+
+def command(kafka: SecureKafka, *arguments: str, user: str | None = None) -> tuple[int, str]:
+    """Run a command by a user, None: a super user; return exit code and output."""
+    if user is None:
+        config = kafka.folder / "super.toml"
+        config.write_text(
+            f'[kafka]\n"bootstrap.servers" = "{kafka.broker.bootstrap}"\ncluster = "{CLUSTER}"\n'
+        )
+    else:
+        config = kafka.config(user)
+    argv = [sys.executable, "-m", "ops.cli.start", *arguments, "--config", str(config)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def start(group: ProcessGroup, kafka: SecureKafka, role: str, user: str, number: int = 1) -> Child:
+    """Start a process by the login of a user; agents have numbers."""
+    argv = [sys.executable, "-m", MODULES[role], "--config", str(kafka.config(user)), "--log-json"]
+    if role != "agent":
+        return group.start(role, argv)
+    where = ["--host-id", f"h{number}", "--container-id", f"w{number}"]
+    return group.start(f"agent{number}", [*argv, *where, "--rnic", "rail=0,address=127.0.0.1"])
+
+
+def wait(condition: Callable[[], object], what: str, *children: Child) -> None:
+    """Wait until it holds; fail when a process ends or it takes too long."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        for child in children:
+            assert child.running, f"{child.name} ended:\n{child.log_tail()}"
+        assert time.monotonic() < deadline, what + "\n".join(c.log_tail() for c in children)
+        time.sleep(0.1)
+
+
+def refused_topics(kafka: SecureKafka, user: str) -> set[str]:
+    """Return the topics, dead letters among them, to which a user may not write."""
+    names = [name for topic in TOPICS for name in (topic.name, topic.dlq)]
+    refused: set[str] = set()
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, error.str()
+            refused.add(str(message.topic()))
+
+    producer = Producer({**kafka.settings(user).librdkafka(), "log_level": 0})
+    for name in names:
+        producer.produce(name, value=None, key="probe", on_delivery=delivered)
+    assert producer.flush(WAIT_S) == 0
+    return refused
+
+
+def test_every_process_works_with_its_planned_acls(kafka: SecureKafka, tmp_path: Path) -> None:
+    """Agent, worker, skeleton job and localizer get ready, and nothing is refused to them."""
+    task = tmp_path / "task.toml"
+    task.write_text(TASK, encoding="utf-8")
+    with ProcessGroup(tmp_path) as group:
+        processes = {r: start(group, kafka, r, f"skeletonhunter-{r}") for r in MODULES}
+        processes["agent2"] = start(group, kafka, "agent", "skeletonhunter-agent", 2)
+        children = tuple(processes.values())
+        for role, event in READY.items():
+            child = processes[role]
+            wait(partial(child.events, event), f"{role} ready", *children)
+        code, said = command(kafka, "task", "submit", str(task), user="skeletonhunter-scheduler")
+        assert code == 0, said
+
+        def decided() -> bool:
+            worker = processes["worker"].events("worker.metrics")
+            localizer = processes["localizer"].events("localizer.metrics")
+            rounds = any(event["rounds"] for event in worker)
+            return rounds and any(event["behind_ms"] is not None for event in localizer)
+
+        # The skeleton job's lists reach the agents, their rounds the worker, its marks the
+        # localizer.
+        wait(decided, "rounds are decided", *children)
+        for child in children:
+            text = child.log.read_text(encoding="utf-8")
+            assert "uthorization" not in text, child.log_tail()
+            assert "refuse" not in text.replace('"refused_components": 0', ""), child.log_tail()
+            assert group.stop(child.name, timeout_s=30) == 0, child.log_tail()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_forbidden_writes_are_refused(kafka: SecureKafka, role: str) -> None:
+    """A principal writes to the topics of its plan, and to no other."""
+    (grant,) = grants({role: default_principals()[role]}, Names(cluster=CLUSTER))
+    allowed = {r.name for r in grant.rules if r.operation == "Write" and r.kind == "topic"}
+    every = {name for topic in TOPICS for name in (topic.name, topic.dlq)}
+    refused = refused_topics(kafka, f"skeletonhunter-{role}")
+    assert refused == every - allowed
+
+
+@pytest.mark.parametrize("role", MODULES)
+def test_a_refused_process_ends_and_says_what_to_do(
+    kafka: SecureKafka, tmp_path: Path, role: str
+) -> None:
+    """Without ACLs a process names principal, operation, resource and command; exit code 3."""
+    with ProcessGroup(tmp_path) as group:
+        child = start(group, kafka, role, "stranger")
+        assert child.process.wait(WAIT_S) == 3, child.log_tail()
+        said = child.log.read_text(encoding="utf-8").splitlines()[-1]
+    assert f"Kafka at {kafka.broker.login_bootstrap} refuses User:stranger: " in said
+    assert "of topic" in said
+    assert f"`skeletonhunter acl apply --for {role}=User:stranger`" in said
+
+
+LACKING = [
+    ("worker", "--remove-group", "Read of group skeletonhunter-worker"),
+    ("localizer", "--remove-group", f"Read of group localizer-{CLUSTER}"),
+    ("localizer", "--remove-transactional-id", f"Write of transactional id localizer-{CLUSTER}"),
+]
+
+
+@pytest.mark.parametrize(("role", "what", "expected"), LACKING)
+def test_a_group_or_transactional_id_that_is_refused_is_named(
+    kafka: SecureKafka, tmp_path: Path, role: str, what: str, expected: str
+) -> None:
+    """All topics are granted, one thing is not: the process does not stand still, but ends."""
+    kind = what.removeprefix("--remove-")
+    user = f"{role}-without-{kind}"
+    (grant,) = grants({role: f"User:{user}"}, Names(cluster=CLUSTER))
+    rules = tuple(r for r in grant.rules if r.kind != kind)
+    AclAdmin(kafka.super_user).add([Difference(principal=f"User:{user}", missing=rules, beyond=())])
+    with ProcessGroup(tmp_path) as group:
+        child = start(group, kafka, role, user)
+        assert child.process.wait(WAIT_S) == 3, child.log_tail()
+        said = child.log.read_text(encoding="utf-8").splitlines()[-1]
+    assert f"refuses User:{user}: {expected}. " in said
+
+
+def test_apply_again_changes_nothing_and_names_what_is_beyond(kafka: SecureKafka) -> None:
+    """It says what it added, and what a principal has that the plan does not give."""
+    arguments = ("acl", "apply", "--for", "bridge=User:b", "--for", "states=User:b")
+    code, said = command(kafka, *arguments)
+    assert code == 0
+    assert "+ User:b: Read of topic fault.event.v1, fault.state.v1" in said
+    assert "5 ACLs added" in said
+    assert command(kafka, *arguments)[1].startswith("all principals of the plan have their ACLs")
+    code, said = command(kafka, "acl", "apply", "--for", "bridge=User:b", "--json")
+    found = json.loads(said)
+    assert (code, found["added"]) == (0, 0)
+    assert found["differences"][0]["beyond"] == [
+        "ALLOW WRITE on TOPIC component.state.v1 (LITERAL) from *"
+    ]
+    code, said = command(kafka, *arguments, user="stranger")
+    assert code == 3
+    assert "refuses User:stranger: Alter of the cluster" in said
+
+
+def test_refused_is_not_absent(kafka: SecureKafka) -> None:
+    """`topics plan` offers to create nothing, and `doctor` does not advise to start a broker."""
+    code, said = command(kafka, "topics", "plan", user="stranger")
+    assert code == 3
+    assert "+ " not in said
+    assert "refuses User:stranger: Describe of topics agent.heartbeat.v1, " in said
+    assert "`skeletonhunter acl apply --for operator=User:stranger`" in said
+    code, said = command(kafka, "doctor", "--json", user="stranger")
+    (check,) = json.loads(said)["checks"]
+    assert (code, check["name"], check["status"]) == (1, "access", "fail")
+    assert "acl apply --for reader=User:stranger" in check["found"]
+
+
+def test_readers_and_operators_get_along_with_their_plan(kafka: SecureKafka) -> None:
+    """`doctor` and `tail` run as a reader, `topics plan` and `apply` as an operator."""
+    code, said = command(kafka, "doctor", "--listen-s", "0", "--json", user="skeletonhunter-reader")
+    assert code in {0, 1}, said
+    checks = {check["name"]: check for check in json.loads(said)["checks"]}
+    assert checks["topics"]["found"] == "all there, as the contract says"
+    reader = "skeletonhunter-reader"
+    code, said = command(
+        kafka, "tail", "task.v1", "--from", "beginning", "--no-follow", user=reader
+    )
+    assert code == 0, said
+    code, said = command(kafka, "topics", "apply", user="skeletonhunter-operator")
+    assert (code, said.strip()) == (0, "all topics are as the contract wants them")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sasl__password": "wrong"}, "invalid credentials"),
+        ({"ssl__ca__location": "/etc/ssl/certs/ca-certificates.crt"}, "SSL handshake failed"),
+        ({"security__protocol": "SASL_PLAINTEXT"}, "does not speak security.protocol=SASL_PLAIN"),
+    ],
+    ids=["wrong password", "unknown authority", "no TLS"],
+)
+def test_why_there_is_no_connection_is_said(
+    kafka: SecureKafka, changes: dict[str, str], expected: str
+) -> None:
+    """The reason of TLS or SASL reaches the user, of a process and of a command."""
+    config = str(kafka.config("stranger", **changes))
+    for arguments in (["localizer"], ["topics", "plan"]):
+        argv = [sys.executable, "-m", "ops.cli.start", *arguments, "--config", config]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == 3
+        assert expected in done.stderr, done.stderr
