@@ -13,7 +13,6 @@ from probers.host.netns import located
 from probers.publish import kafka_client
 from schemas import avro, topics
 from schemas.codec import Codec
-from schemas.framing import ConfluentFramer
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.command import Command, Flags, Table
 from schemas.process.eventlog import EventLog
@@ -110,13 +109,13 @@ def make_codec(settings: KafkaSettings) -> Codec:
     """
     if settings.registry_url is None:
         return Codec()
-    from schemas.kafka.registry import Registry  # noqa: PLC0415 - see above
+    from schemas.kafka.registry import Registry, framer_of  # noqa: PLC0415 - see above
 
     registry = Registry(settings.registry_url, settings.registry_user, settings.registry_password)
     for topic in topics.TOPICS:
         if topics.AGENT in topic.producers + topic.consumers:
             registry.id_of(avro.current(topic.name))
-    return Codec(ConfluentFramer(registry))
+    return Codec(framer_of(settings, registry))
 
 
 def _run(config: AgentConfig, settings: KafkaSettings) -> int:

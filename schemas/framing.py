@@ -1,7 +1,8 @@
 """How a value says which schema wrote it.
 
-Confluent's wire format where a registry is configured, Avro single-object
-encoding where none is (Avro spec 1.12, "Single-object encoding").
+Two framings: Confluent's wire format, and Avro single-object encoding (Avro spec 1.12,
+"Single-object encoding"). A writer has one; a reader tells them apart by their first bytes, so that
+records of both stand in one topic, as they do after a registry came or went.
 """
 
 import struct
@@ -32,29 +33,6 @@ class Framer(Protocol):
         ...
 
 
-class SingleObjectFramer:
-    """C3 01, the 8-byte CRC-64-AVRO fingerprint, the datum."""
-
-    def header(self, schema: SchemaVersion) -> bytes:
-        """Return marker and fingerprint."""
-        return SINGLE_OBJECT_MARKER + schema.fingerprint
-
-    def parse(self, topic: str, value: bytes) -> tuple[SchemaVersion, int]:
-        """Find the version by its fingerprint."""
-        if len(value) < SINGLE_OBJECT_HEADER_BYTES:
-            raise FramingError(
-                f"{len(value)} bytes; a single-object header has {SINGLE_OBJECT_HEADER_BYTES}"
-            )
-        if value[:2] != SINGLE_OBJECT_MARKER:
-            hint = " (Confluent framing? set schema.registry.url)" if value[0] == 0 else ""
-            raise FramingError(f"marker {value[:2].hex()} instead of c301{hint}")
-        wanted = value[2:SINGLE_OBJECT_HEADER_BYTES]
-        for version in avro.versions(topic):
-            if version.fingerprint == wanted:
-                return version, SINGLE_OBJECT_HEADER_BYTES
-        raise FramingError(f"unknown schema fingerprint {wanted.hex()} for {topic}")
-
-
 class SchemaIds(Protocol):
     """Ids that a registry gave to schemas."""
 
@@ -67,8 +45,26 @@ class SchemaIds(Protocol):
         ...
 
 
+class SingleObjectFramer:
+    """Writes C3 01, the 8-byte CRC-64-AVRO fingerprint, the datum.
+
+    With a registry's `ids` it reads Confluent's framing as well.
+    """
+
+    def __init__(self, ids: SchemaIds | None = None) -> None:
+        self._ids = ids
+
+    def header(self, schema: SchemaVersion) -> bytes:
+        """Return marker and fingerprint."""
+        return SINGLE_OBJECT_MARKER + schema.fingerprint
+
+    def parse(self, topic: str, value: bytes) -> tuple[SchemaVersion, int]:
+        """Find the version by its fingerprint, or by its id."""
+        return _parse(topic, value, self._ids)
+
+
 class ConfluentFramer:
-    """00, the 4-byte big-endian id, the datum."""
+    """Writes 00, the 4-byte big-endian id, the datum; reads single-object encoding as well."""
 
     def __init__(self, ids: SchemaIds) -> None:
         self._ids = ids
@@ -78,17 +74,39 @@ class ConfluentFramer:
         return struct.pack(">bI", CONFLUENT_MAGIC, self._ids.id_of(schema))
 
     def parse(self, topic: str, value: bytes) -> tuple[SchemaVersion, int]:
-        """Find the schema by its id."""
-        if len(value) < CONFLUENT_HEADER_BYTES:
-            raise FramingError(
-                f"{len(value)} bytes; a Confluent header has {CONFLUENT_HEADER_BYTES}"
-            )
-        if value[0] != CONFLUENT_MAGIC:
-            hint = (
-                " (single-object encoding? unset schema.registry.url)"
-                if value[:2] == SINGLE_OBJECT_MARKER
-                else ""
-            )
-            raise FramingError(f"first byte {value[0]:#04x} instead of 0x00{hint}")
-        schema_id = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
-        return self._ids.schema_of(topic, schema_id), CONFLUENT_HEADER_BYTES
+        """Find the schema by its id, or by its fingerprint."""
+        return _parse(topic, value, self._ids)
+
+
+def header_bytes(value: bytes) -> int:
+    """Return how long a value's header is, by its first byte; of what has none, any length."""
+    single = value[:1] == SINGLE_OBJECT_MARKER[:1]
+    return SINGLE_OBJECT_HEADER_BYTES if single else CONFLUENT_HEADER_BYTES
+
+
+def _parse(topic: str, value: bytes, ids: SchemaIds | None) -> tuple[SchemaVersion, int]:
+    if value[:2] == SINGLE_OBJECT_MARKER:
+        return _by_fingerprint(topic, value), SINGLE_OBJECT_HEADER_BYTES
+    if value[:1] != bytes([CONFLUENT_MAGIC]):
+        raise FramingError(
+            f"{len(value)} bytes, the first are {value[:2].hex() or 'none'}: neither c301 "
+            "(single-object encoding) nor 00 (Confluent framing)"
+        )
+    if ids is None:
+        raise FramingError("Confluent framing: set schema.registry.url to read it")
+    if len(value) < CONFLUENT_HEADER_BYTES:
+        raise FramingError(f"{len(value)} bytes; a Confluent header has {CONFLUENT_HEADER_BYTES}")
+    schema_id = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+    return ids.schema_of(topic, schema_id), CONFLUENT_HEADER_BYTES
+
+
+def _by_fingerprint(topic: str, value: bytes) -> SchemaVersion:
+    if len(value) < SINGLE_OBJECT_HEADER_BYTES:
+        raise FramingError(
+            f"{len(value)} bytes; a single-object header has {SINGLE_OBJECT_HEADER_BYTES}"
+        )
+    wanted = value[2:SINGLE_OBJECT_HEADER_BYTES]
+    for version in avro.versions(topic):
+        if version.fingerprint == wanted:
+            return version
+    raise FramingError(f"unknown schema fingerprint {wanted.hex()} for {topic}")

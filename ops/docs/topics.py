@@ -22,7 +22,7 @@ them from other languages and tools: [tapping](../guide/tapping.md).
 |---|---|
 | values | Avro. With `schema.registry.url` in the `[kafka]` table: Confluent's wire format (`00`, \
 4-byte schema id, datum; subject `<topic>-value`). Without: single-object encoding (`C3 01`, \
-8-byte CRC-64-AVRO fingerprint of the schema, datum). Null: a tombstone |
+8-byte CRC-64-AVRO fingerprint of the schema, datum). Readers take both. Null: a tombstone |
 | keys | UTF-8 text. *Latest per key*: compaction; a tombstone removes a key |
 | Kafka timestamp | the time of arrival, set by the broker (`LogAppendTime`); of \
 `probe.window.v1` the arrival that closed the window. A replay writes recorded timestamps into \

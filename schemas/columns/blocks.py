@@ -8,16 +8,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas import avro
 from schemas.avro import MAX_VALUE_BYTES, SchemaVersion
 from schemas.columns.arrays import Int64s
 from schemas.columns.compiled import compiled
 from schemas.columns.interpreter import PAD_BYTES
 from schemas.columns.plan import FieldTable, Plan, PlanError, make_plan
 from schemas.columns.wire import same_bytes
-from schemas.framing import Framer
+from schemas.framing import Framer, header_bytes
 
-# Headers remembered; there are as many as the topic's schema has versions.
+# Headers remembered; there are as many as the topic's schema has versions, in each framing.
 MAX_HEADERS: Final = 64
 
 
@@ -37,7 +36,7 @@ def _begin_alike(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, header_b
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive messages of one writer's schema.
+    """Consecutive messages of one writer's schema and framing.
 
     Attributes
     ----------
@@ -64,34 +63,34 @@ class Blocks:
         self._framer = framer
         self._table = table
         self._plans: dict[bytes, Plan | None] = {}
-        # By header. All headers of a framing have one length.
+        # By header, whose length its first byte tells.
         self._headers: dict[bytes, Plan | None] = {}
-        self._header_bytes = len(framer.header(avro.current(table.topic)))
 
     def make(self, values: Sequence[bytes]) -> list[Block]:
         """Return the messages in blocks, in order."""
-        whole = self._block(0, values)
-        if (plan := self._only_plan(values, whole)) is not None:
-            return [Block(0, plan, whole.data, whole.starts, whole.ends)]
+        if not values:
+            return []
+        header = values[0][: header_bytes(values[0])]
+        whole = _block(0, None, values, len(header))
+        if _begin_alike(whole.data, whole.starts, whole.ends, len(header)):
+            # They rarely have several headers.
+            plan = self._headers.get(header)
+            if plan is not None:
+                return [Block(0, plan, whole.data, whole.starts, whole.ends)]
         blocks = []
         at = 0
-        for _, group in groupby(map(self._plan_of, values), key=id):
-            plans = list(group)
-            part = self._block(at, values[at : at + len(plans)])
-            blocks.append(Block(at, plans[0], part.data, part.starts, part.ends))
-            at += len(plans)
+        for _, group in groupby(values, key=self._kind_of):
+            part = list(group)
+            blocks.append(_block(at, self._plan_of(part[0]), part, header_bytes(part[0])))
+            at += len(part)
         return blocks
 
-    def _only_plan(self, values: Sequence[bytes], whole: Block) -> Plan | None:
-        """Return the plan of all messages, None where they have several: they rarely do."""
-        if not values:
-            return None
-        if not _begin_alike(whole.data, whole.starts, whole.ends, self._header_bytes):
-            return None
-        return self._headers.get(values[0][: self._header_bytes])
+    def _kind_of(self, value: bytes) -> tuple[int, int]:
+        """Return what the messages of a block have in common."""
+        return id(self._plan_of(value)), header_bytes(value)
 
     def _plan_of(self, value: bytes) -> Plan | None:
-        header = value[: self._header_bytes]
+        header = value[: header_bytes(value)]
         plan = self._headers[header] if header in self._headers else self._learn(header, value)
         return plan if len(value) <= MAX_VALUE_BYTES else None
 
@@ -101,7 +100,7 @@ class Blocks:
         except ValueError:
             # Not remembered: anybody could fill the memory with such headers.
             return None
-        plan = self._planned(schema) if start == self._header_bytes else None
+        plan = self._planned(schema) if start == len(header) else None
         if len(self._headers) < MAX_HEADERS:
             self._headers[header] = plan
         return plan
@@ -115,8 +114,10 @@ class Blocks:
             self._plans[schema.fingerprint] = plan
         return self._plans[schema.fingerprint]
 
-    def _block(self, first: int, values: Sequence[bytes]) -> Block:
-        data = np.frombuffer(b"".join([*values, bytes(PAD_BYTES)]), np.uint8)
-        ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
-        starts = np.concatenate(([0], ends[:-1])) + self._header_bytes
-        return Block(first, None, data, starts, ends)
+
+def _block(first: int, plan: Plan | None, values: Sequence[bytes], header: int) -> Block:
+    """Return messages in one block; `header` is the number of bytes before each datum."""
+    data = np.frombuffer(b"".join([*values, bytes(PAD_BYTES)]), np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    starts = np.concatenate(([0], ends[:-1])) + header
+    return Block(first, plan, data, starts, ends)

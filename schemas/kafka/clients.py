@@ -155,9 +155,7 @@ def hidden_topics(settings: KafkaSettings, names: Collection[str]) -> list[str]:
     """
     # In a variable: a temporary client is collected before its futures end.
     client = _api.AdminClient({**settings.librdkafka(), **QUIET})
-    asked = client.describe_topics(
-        TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S
-    )
+    asked = client.describe_topics(TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S)
     hidden = []
     for name, future in asked.items():
         try:

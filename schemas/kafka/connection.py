@@ -24,12 +24,15 @@ OWN_KEYS: Final = frozenset(
         "schema.registry.url",
         "schema.registry.user",
         "schema.registry.password",
+        "schema.framing",
         "sasl.password.file",
     }
 )
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 MAX_PREFIX_CHARS: Final = 64
+FRAMINGS: Final = ("single-object", "confluent")
+SINGLE_OBJECT, CONFLUENT = FRAMINGS
 
 
 class NoBrokerError(ConfigError):
@@ -70,6 +73,8 @@ class KafkaSettings:
     registry_url: str | None = None
     registry_user: str | None = None
     registry_password: str | None = field(default=None, repr=False)
+    # What is written, one of FRAMINGS; None: Confluent's where there is a registry. Both are read.
+    framing: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     # As which process this one asks (`skeletonhunter acl`): said where Kafka refuses something.
     role: str = "reader"
@@ -148,6 +153,7 @@ def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettin
         registry_url=plain.get("schema.registry.url"),
         registry_user=plain.get("schema.registry.user"),
         registry_password=plain.get("schema.registry.password"),
+        framing=plain.get("schema.framing"),
         options={k: v for k, v in plain.items() if k not in OWN_KEYS},
     )
 
@@ -182,4 +188,9 @@ def _security_faults(plain: Mapping[str, str]) -> list[str]:
         wrong.append(
             "schema.registry.url holds a login: use schema.registry.user and .password instead"
         )
+    framing = plain.get("schema.framing", SINGLE_OBJECT)
+    if framing not in FRAMINGS:
+        wrong.append(f"schema.framing={framing!r}: one of {', '.join(FRAMINGS)}")
+    elif framing == CONFLUENT and plain.get("schema.registry.url") is None:
+        wrong.append(f"schema.framing={framing!r} needs schema.registry.url")
     return wrong

@@ -13,8 +13,8 @@ from typing import Any, Final
 from schemas import avro
 from schemas.avro import SchemaVersion
 from schemas.codec import Codec
-from schemas.framing import ConfluentFramer, FramingError
-from schemas.kafka.connection import KafkaSettings
+from schemas.framing import ConfluentFramer, Framer, FramingError, SingleObjectFramer
+from schemas.kafka.connection import SINGLE_OBJECT, KafkaSettings
 from schemas.process.errors import CannotRunError
 from schemas.process.settings import ConfigError
 
@@ -123,9 +123,12 @@ def codec_for(settings: KafkaSettings, *, bounded: bool = True) -> Codec:
     """Return the codec that the settings ask for; `bounded` as for `Codec`."""
     if settings.registry_url is None:
         return Codec(bounded=bounded)
-    return Codec(
-        ConfluentFramer(
-            Registry(settings.registry_url, settings.registry_user, settings.registry_password)
-        ),
-        bounded=bounded,
-    )
+    registry = Registry(settings.registry_url, settings.registry_user, settings.registry_password)
+    return Codec(framer_of(settings, registry), bounded=bounded)
+
+
+def framer_of(settings: KafkaSettings, registry: Registry) -> Framer:
+    """Return the framer that writes as the settings say, and reads both framings."""
+    if settings.framing == SINGLE_OBJECT:
+        return SingleObjectFramer(registry)
+    return ConfluentFramer(registry)
