@@ -53,7 +53,8 @@ FRAMERS = (SingleObjectFramer(Ids()), ConfluentFramer(Ids()))
 )
 def test_blocks_hold_every_datum_in_order(chosen: list[Any], framer: Any) -> None:
     """Each message of a known schema is found without its header, by a plan of its version."""
-    values, wanted = [], []
+    values: list[bytes] = []
+    wanted: list[bytes | None] = []
     for one in chosen:
         if isinstance(one, bytes):
             values.append(one)
