@@ -2,32 +2,53 @@
 
 import os
 import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from localizer.edge.outbox import cloud_event_headers
+from ops.broker.cache import cache_dir
+from ops.broker.fetch import fetch, fetch_artifacts
+from ops.broker.lock import KAFKA, LockedArtifact
 from ops.log.timespan import END
 from ops.recording.recorder import Recorder, Request
 from schemas.codec import Codec
 from schemas.enums import Transport
 from schemas.kafka.connection import KafkaSettings
-from schemas.records import PathWindow
-from schemas.topics import PROBE_ROUND, PROBE_WINDOW
+from schemas.kafka.options import producer_options
+from schemas.records import FaultEvent, PathWindow
+from schemas.topics import FAULT_EVENT, PROBE_ROUND, PROBE_WINDOW
 from tests import ROOT
 from tests.integration.data_tools import produce
 from tests.unit.ops.recording_samples import START_MS, round_entry
+from tests.unit.schemas.golden import all_goldens
 
 pytestmark = pytest.mark.broker
+# What the Java recipe needs beside the jars of the embedded Kafka.
+AVRO = LockedArtifact(
+    group="org.apache.avro",
+    name="avro",
+    version="1.12.1",
+    sha256="72600f057bfbe2efe35fa55433e7756d45667dc938934be38a6e2be368aca237",
+)
 
-MARK = "# run by tests/integration/test_tapping_recipes.py\n"
+MARK = "run by tests/integration/test_tapping_recipes.py\n"
+WAIT_S = 120
 
 
-def recipe(page: str) -> str:
-    """Return the one Python recipe of a page that says it is run here."""
+def recipe(page: str, language: str = "python") -> str:
+    """Return the one recipe of a page in that language that says it is run here."""
     text = (ROOT / "docs" / "guide" / page).read_text(encoding="utf-8")
     (code,) = (
-        block for block in re.findall(r"```python\n(.*?)```", text, re.S) if block.startswith(MARK)
+        block
+        for block in re.findall(rf"```{language}\n(.*?)```", text, re.S)
+        if MARK in block.splitlines(keepends=True)[0]
     )
     return str(code)
 
@@ -95,3 +116,73 @@ def test_polars_reads_a_recording_as_printed(
         ("c0/r0", "c1/r0", 10, 0, 16.183),
         ("c0/r0", "c2/r0", 10, 10, None),
     ]
+
+
+def fault(seq: int) -> FaultEvent:
+    """Return a transition of a fault."""
+    (golden,) = (g for g in all_goldens() if (g.topic, g.style) == (FAULT_EVENT.name, "full"))
+    record = Codec(bounded=False).decode(FAULT_EVENT, golden.framed)
+    return replace(record, fault_id="f1", seq=seq, summary=f"transition {seq}")
+
+
+def write_transitions(settings: KafkaSettings) -> None:
+    """Write two transitions, and between them one of a transaction that is given up."""
+    outbox = Producer(
+        producer_options(settings, fixed={"transactional.id": f"{settings.topic_prefix}tap"})
+    )
+    outbox.init_transactions(30)
+    for seq, commit in ((1, True), (2, False), (2, True)):
+        outbox.begin_transaction()
+        outbox.produce(
+            settings.topic(FAULT_EVENT.name),
+            key="f1",
+            value=Codec().encode(FAULT_EVENT, fault(seq if commit else 99)),
+            headers=cloud_event_headers(fault(seq)) if commit else [],
+        )
+        outbox.flush(30)
+        if commit:
+            outbox.commit_transaction(30)
+        else:
+            outbox.abort_transaction(30)
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no javac: install a JDK 17 or newer")
+def test_java_reads_committed_transitions_as_printed(kafka: KafkaSettings, tmp_path: Path) -> None:
+    """kafka-clients, Avro and the schema file are enough; what was given up is not seen."""
+    write_transitions(kafka)
+    (avro,) = fetch_artifacts([AVRO], cache_dir() / "avro")
+    jars = os.pathsep.join(map(str, (avro, *fetch(KAFKA))))
+    (tmp_path / "Tap.java").write_text(recipe("tapping.md", "java"), encoding="utf-8")
+    compiled = subprocess.run(
+        ["javac", "-cp", jars, "-d", str(tmp_path), str(tmp_path / "Tap.java")],
+        capture_output=True, text=True, timeout=WAIT_S, check=False,
+    )  # fmt: skip
+    assert compiled.returncode == 0, compiled.stderr
+    done = subprocess.run(
+        ["java", "-cp", os.pathsep.join([str(tmp_path), jars]), "Tap", kafka.bootstrap,
+         kafka.topic(FAULT_EVENT.name), f"{kafka.topic_prefix}java",
+         str(ROOT / "schemas" / "avsc" / FAULT_EVENT.name)],
+        capture_output=True, text=True, timeout=WAIT_S, check=False,
+    )  # fmt: skip
+    state = fault(1).state.value
+    assert done.stdout.splitlines() == [f"0 f1 {seq} {state} transition {seq}" for seq in (1, 2)], (
+        done.stderr
+    )
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="no kcat: apt install kcat")
+def test_kcat_shows_committed_transitions_as_printed(kafka: KafkaSettings) -> None:
+    """Its headers name the fault; what was given up is not seen."""
+    write_transitions(kafka)
+    line = recipe("tapping.md", "sh").splitlines()[1]
+    line = line.replace("127.0.0.1:9092", kafka.bootstrap)
+    line = line.replace(FAULT_EVENT.name, kafka.topic(FAULT_EVENT.name))
+    done = subprocess.run(
+        shlex.split(line), capture_output=True, text=True, timeout=WAIT_S, check=True
+    )
+    rows = done.stdout.splitlines()
+    assert len(rows) == 2
+    for seq, row in enumerate(rows, 1):
+        partition, _, key, headers = row.split(" ", 3)
+        assert (partition, key) == ("0", "f1")
+        assert f"ce_id=f1/{seq}," in headers

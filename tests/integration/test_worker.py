@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Message, Producer
 
 from ops.broker.embedded import EmbeddedKafka
+from ops.log.watch import Watch, WatchedRecord
+from ops.murmur2 import partition_of
 from ops.running.processes import ProcessGroup
 from ops.topics.admin import apply_topics
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
+from schemas.kafka.options import producer_options
 from schemas.topics import MAX_MESSAGE_BYTES
 from streams.edge.watchdog import STALLED_EXIT_CODE
 from tests.integration.worker_harness import Harness, assert_exact
@@ -339,3 +343,48 @@ def test_worker_that_rebuilds_hears_that_it_is_to_stop(harness: Harness) -> None
     harness.publish(log[len(log) // 2 :])
     harness.wait_processed(third)
     assert assert_exact(harness) > 500
+
+
+def test_where_the_records_of_a_path_stand(harness: Harness) -> None:
+    """As docs/guide/tapping.md says: rounds, windows and anomalies by agent, traces by path."""
+    worker = harness.start("worker")
+    harness.wait_ready(worker)
+    log = faulty_log(agents=8)
+    harness.publish(log)
+    harness.wait_processed(worker)
+    count = len(harness.partitions())
+    agent_of = {r["src"]: d["agent_id"] for d in log for r in d["results"]}
+    records: list[WatchedRecord] = []
+    wanted = (topics.PROBE_ROUND, topics.PROBE_WINDOW, topics.ANOMALY)
+    with Watch(harness.settings, wanted, from_start=True) as watch:
+        heard_s = time.monotonic()
+        while time.monotonic() - heard_s < 2:
+            found_now = list(watch.poll())
+            records += found_now
+            heard_s = time.monotonic() if found_now else heard_s
+    elsewhere = compared = 0
+    for found in records:
+        expected = found.key
+        if found.topic != topics.PROBE_ROUND.name:
+            if not found.record.path_id:
+                continue  # a mark of progress
+            assert found.key == found.record.path_id
+            expected = agent_of[found.record.src]
+            compared += 1
+            elsewhere += partition_of(found.key.encode(), count) != found.partition
+        assert found.partition == partition_of(expected.encode(), count), found
+    # Where their own key would put them they are by chance only.
+    assert 0 < elsewhere < compared
+    producer = Producer(producer_options(harness.settings))
+    paths = {found.key for found in records if found.topic == topics.PROBE_WINDOW.name}
+    wrong: list[str | bytes] = []
+
+    def landed(error: KafkaError | None, message: Message) -> None:
+        key = message.key() or b""
+        if error is not None or message.partition() != partition_of(key, count):
+            wrong.append(key)
+
+    for path_id in paths:
+        producer.produce(harness.name(topics.PATH_TRACE), b"", path_id, on_delivery=landed)
+    assert producer.flush(30) == 0
+    assert wrong == []
