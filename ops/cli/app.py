@@ -24,6 +24,7 @@ GROUPS: Final = (
     "lab",
     "tail",
     "recording",
+    "export",
     "diagnose",
     "silence",
     "incident",

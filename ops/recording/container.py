@@ -189,6 +189,14 @@ class ContainerReader:
         except (ValueError, zlib.error) as error:
             raise DamageError(self._path, span.position, _named(error)) from error
 
+    def header(self) -> bytes:
+        """Return the file's bytes before its first block."""
+        return os.pread(self._file.fileno(), self._first, 0)
+
+    def raw(self, span: BlockExtent) -> bytes:
+        """Return a block as it stands in the file, head and sync marker with it."""
+        return os.pread(self._file.fileno(), span.end - span.position, span.position)
+
     def records(self, span: BlockExtent, content: bytes) -> list[dict[str, Any]]:
         """Return the records of a block; raises DamageError, which holds those that are whole."""
         source, records = io.BytesIO(content), list[dict[str, Any]]()
