@@ -24,8 +24,13 @@ PROCESSES: Final = {
     "localizer": t.LOCALIZER,
 }
 # Who writes what the platform knows: the scheduler of jobs, the inventory of the network, readers
-# of switches and other components.
-PLATFORM: Final = {"scheduler": t.SCHEDULER, "inventory": t.INVENTORY, "states": t.COLLECTOR}
+# of switches and other components; and people who respond to faults.
+WRITERS: Final = {
+    "scheduler": t.SCHEDULER,
+    "inventory": t.INVENTORY,
+    "states": t.COLLECTOR,
+    "responder": t.OPS,
+}
 DOC: Final = {
     "agent": "probes on each host; one principal for all of them, or one each",
     "worker": "windows and anomalies",
@@ -37,11 +42,12 @@ DOC: Final = {
     "web": "the operator's page",
     "bridge": "passes verdicts on to alert routers, and commits how far it is",
     "reader": "people and tools that look on: `tail`, `record`, `doctor`",
+    "responder": "people who silence faults and write notes to them",
     "operator": "`topics plan` and `topics apply`",
 }
 ROLES: Final = tuple(DOC)
-# What a page and people look at; a bridge needs verdicts only.
-VERDICTS: Final = (t.FAULT_EVENT, t.FAULT_STATE)
+# What a bridge to alert routers needs: verdicts, and whether somebody wants to be paged.
+PAGED: Final = (t.FAULT_EVENT, t.FAULT_STATE, t.SILENCE, t.INCIDENT_NOTE)
 DEFAULT_PRINCIPAL: Final = "User:skeletonhunter-{role}"
 
 
@@ -139,14 +145,18 @@ def _rules(role: str, names: Names) -> Iterable[Rule]:
 
 
 def _topics(role: str) -> Iterable[tuple[str, str]]:
-    process = PROCESSES.get(role) or PLATFORM.get(role)
-    if process is not None:
-        yield from _topics_of(process)
+    if role in PROCESSES:
+        yield from _topics_of(PROCESSES[role])
+    if role in WRITERS:
+        yield from ((topic.name, WRITE) for topic in TOPICS if WRITERS[role] in topic.producers)
     if role == "scheduler":
         # `task end` writes the record again, with the time of its end.
         yield t.TASK.name, READ
     if role == "bridge":
-        yield from ((topic.name, READ) for topic in VERDICTS)
+        yield from ((topic.name, READ) for topic in PAGED)
+    if role == "responder":
+        # Whoever ends a silence writes it again; a note names a fault.
+        yield from ((topic.name, READ) for topic in PAGED)
     if role in {"reader", "web"}:
         for topic in TOPICS:
             yield from ((name, READ) for name in (topic.name, topic.dlq))

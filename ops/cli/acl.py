@@ -43,7 +43,8 @@ def plan(
     """Print the least access that each role needs, as kafka-acls commands; asks no broker.
 
     Roles: agent, worker, skeleton, localizer; scheduler, inventory and states, who
-    publish what the platform knows; web, bridge, reader; operator, who makes topics.
+    publish what the platform knows; web, bridge, reader; responder, who silences faults;
+    operator, who makes topics.
 
     Example: skeletonhunter acl plan --for worker=User:alice --for localizer=User:bob
     """

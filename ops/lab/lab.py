@@ -35,6 +35,7 @@ from ops.lab.faultboard import ActiveFault, describe, truth_of
 from ops.lab.faults import FaultError, FaultSpec, check_fault, near
 from ops.lab.folder import INFO_FILE, PIDS_FILE, LabFolder
 from ops.lab.kind import lab_kind
+from ops.lab.left_states import withdraw_states
 from ops.lab.preflight import missing_topics
 from ops.lab.publishing import LabPublisher
 from ops.lab.rxe.agents import MachineAgents
@@ -377,6 +378,10 @@ class Lab:
                     with suppress(LabError, ConnectionError):
                         self._agents.all_go_on()
                 group.stop_all()
+                if self._agents is not None:
+                    # Without a broker there is nothing to take back.
+                    with suppress(ConnectionError, LookupError):
+                        withdraw_states(self.config.settings, set(self.shape.agent_ids()))
             self._keep_truth(folder)
             self._keep_logs(folder)
         finally:

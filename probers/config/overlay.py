@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from probers.config.checks import checked_id, ipv4_address, whole_number
+from schemas.process.settings import no_such_setting
 from schemas.units import SECOND_NS
 
 OVS: Final = "ovs"
@@ -77,7 +78,9 @@ def checked_overlay(table: object, wrong: list[str]) -> OverlayConfig | None:
     if not isinstance(table, Mapping):
         wrong.append("the overlay tables are given as an [agent.overlay] table")
         return None
-    wrong.extend(f"[agent.overlay] {key}: there is no such setting" for key in table.keys() - _KEYS)
+    wrong.extend(
+        no_such_setting("agent.overlay", key, sorted(_KEYS)) for key in table.keys() - _KEYS
+    )
     source = table.get("source", NONE)
     if source not in (*COMMANDS, NONE):
         wrong.append(f"[agent.overlay] source={source!r} must be ovs, fdb or none")

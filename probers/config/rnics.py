@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from probers.config.checks import checked_id, ip_address, ipv4_address, whole_number
 from schemas.enums import Transport as TransportKind
-from schemas.process.settings import ConfigError
+from schemas.process.settings import ConfigError, no_such_setting
 from schemas.transports import BY_WORD, CAPABILITIES, AddressForm
 
 # Where the kernel shows RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband).
@@ -174,7 +174,7 @@ def checked_rnics(
 
 
 def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> RnicConfig:
-    wrong.extend(f"RNIC: there is no setting {key!r}" for key in table if key not in _KEYS)
+    wrong.extend(no_such_setting("agent.rnic", k, sorted(_KEYS)) for k in table if k not in _KEYS)
     if "rail" not in table or "address" not in table:
         wrong.append(f"RNIC {dict(table)!r}: rail and address are needed")
     rail = whole_number("RNIC rail", table.get("rail", 0), (0, MAX_RAIL), wrong)

@@ -101,11 +101,8 @@ def read_values(
     """
     settings = tuple(settings)
     known = [s.name for s in settings]
-    wrong.extend(
-        f"[{section}] {key}: no such setting; there are {', '.join(known)}"
-        for key in table
-        if key not in (*known, *more_keys, *LOG_KEYS)
-    )
+    keys = (*known, *more_keys, *LOG_KEYS)
+    wrong.extend(no_such_setting(section, key, keys) for key in table if key not in keys)
     values: dict[str, Any] = {}
     for one in settings:
         for source, raw in (
@@ -123,6 +120,16 @@ def read_values(
                 wrong.append(f"{source}={raw!r} must be a text")
             break
     return values
+
+
+def no_such_setting(section: str, key: str, known: Collection[str]) -> str:
+    """Return the sentence for a key that no setting has, with those that may be meant."""
+    # Only here: an agent whose settings are right does without it.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(key, known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    return f"[{section}] {key}: no such setting; {hint}"
 
 
 def build_config(

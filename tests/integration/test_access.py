@@ -183,8 +183,11 @@ def test_apply_again_changes_nothing_and_names_what_is_beyond(kafka: SecureKafka
     arguments = ("acl", "apply", "--for", "bridge=User:b", "--for", "states=User:b")
     code, said = command(kafka, *arguments)
     assert code == 0
-    assert "+ User:b: Read of topic fault.event.v1, fault.state.v1" in said
-    assert "5 ACLs added" in said
+    assert (
+        "+ User:b: Read of topic fault.event.v1, fault.state.v1, incident.note.v1, silence.v1"
+        in said
+    )
+    assert "7 ACLs added" in said
     assert command(kafka, *arguments)[1].startswith("all principals of the plan have their ACLs")
     code, said = command(kafka, "acl", "apply", "--for", "bridge=User:b", "--json")
     found = json.loads(said)

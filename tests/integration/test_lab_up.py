@@ -17,14 +17,17 @@ from confluent_kafka import Producer
 from ops.lab.faults import FaultError
 from ops.lab.folder import LabFolderError, command_line, is_up, lab_path
 from ops.lab.lab import Lab, LabConfig, LabError
+from ops.lab.left_states import withdraw_states
 from ops.lab.shape import LabShape
 from ops.log.watch import Watch, WatchedRecord
+from ops.log.writing import LogWriter
 from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import PingListPhase, ProbeStatus, TargetOrigin
 from schemas.kafka.connection import STATE_ENV, KafkaSettings
 from schemas.records import (
     Component,
+    ComponentState,
     CounterBatch,
     FlowTable,
     Heartbeat,
@@ -328,3 +331,32 @@ def test_real_agents_probe_through_the_fabric(kafka: KafkaSettings, state: Path)
 
 def _beat(seen: WatchedRecord, agent_id: str) -> bool:
     return isinstance(seen.record, Heartbeat) and seen.record.agent_id == agent_id
+
+
+def test_states_that_the_labs_agents_left_are_taken_back(kafka: KafkaSettings) -> None:
+    """Only those whose latest record is of one of them; what others say stays."""
+
+    def state(component: str, source: str) -> ComponentState:
+        return ComponentState(
+            cluster=kafka.cluster, state_id=f"{component}|port_state", component_id=component,
+            attribute="port_state", changed_at=1, observed_at=1, source=source, text="active",
+        )  # fmt: skip
+
+    writer, name = LogWriter(kafka), kafka.topic(topics.COMPONENT_STATE.name)
+    for one in (
+        state("rnic:h0/r0", "agent-h0"),
+        state("rnic:h1/r0", "agent-h1"),
+        state("leaf:0", "collector"),
+        state("rnic:h1/r0", "collector"),
+        state("rnic:h2/r0", "collector"),
+        state("rnic:h2/r0", "agent-h1"),
+    ):
+        value = Codec().encode(topics.COMPONENT_STATE, one)
+        writer.write(name, key=one.state_id.encode(), value=value, timestamp_ms=None)
+    writer.flush()
+    agents = {"agent-h0", "agent-h1"}
+    assert withdraw_states(kafka, agents) == 2
+    assert withdraw_states(kafka, agents) == 0
+    with Watch(kafka, (topics.COMPONENT_STATE,), from_start=True) as watch:
+        left = {"leaf:0|port_state", "rnic:h1/r0|port_state"}
+        latest(watch, lambda f: {key for _, key in f} == left)

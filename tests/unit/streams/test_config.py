@@ -78,3 +78,11 @@ def test_no_broker_is_an_environment_error(
     monkeypatch.setattr("schemas.kafka.clients.METADATA_TIMEOUT_S", 0.5)
     assert main(["--bootstrap", "127.0.0.1:1", "--log-level", "ERROR"]) == 3
     assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_setting_that_there_is_not_is_answered_with_those_that_may_be_meant() -> None:
+    """Of many settings the nearest are named; where none is near, all."""
+    with pytest.raises(ConfigError, match=r"window_sec: no such setting; did you mean window_s"):
+        build_config({}, {"window_sec": 3}, {})
+    with pytest.raises(ConfigError, match=r"colour: no such setting; there are window_s, allowed"):
+        build_config({}, {"colour": "red"}, {})

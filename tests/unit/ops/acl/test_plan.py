@@ -35,6 +35,8 @@ def test_the_registry_decides_who_writes() -> None:
         "anomaly.v1": {"worker"},
         "fault.event.v1": {"localizer"},
         "fault.state.v1": {"localizer"},
+        "silence.v1": {"responder"},
+        "incident.note.v1": {"responder"},
     }
     for role in PROCESSES:
         read = {n + ".dlq" for n in topics(role, "Read")}
@@ -70,7 +72,8 @@ def test_who_looks_on_writes_nothing() -> None:
     """Reader, page and bridge cannot change what others decide by."""
     for role in ("reader", "web", "bridge"):
         assert not topics(role, "Write")
-    assert topics("bridge", "Read") == {"fault.event.v1", "fault.state.v1"}
+    paged = {"fault.event.v1", "fault.state.v1", "silence.v1", "incident.note.v1"}
+    assert topics("bridge", "Read") == paged
 
 
 def test_an_unknown_role_is_named_with_those_there_are() -> None:

@@ -66,7 +66,7 @@ def test_without_a_table_or_a_source_nothing_is_read() -> None:
         ({"software_command": ["a\0b"]}, "must be a list"),
         ({"interval_s": 1}, "interval_s=1: a whole number from 5 to 3600"),
         ({"source": "fdb"}, "name the VXLAN devices"),
-        ({"shell": "sh"}, "there is no such setting"),
+        ({"shell": "sh"}, "[agent.overlay] shell: no such setting; there are "),
     ],
 )
 def test_what_is_wrong_is_told(change: dict[str, Any], told: str) -> None:

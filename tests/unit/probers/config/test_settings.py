@@ -128,7 +128,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         "rail=-1",
         "'nowhere'",
         "port=70000",
-        "'colour'",
+        "[agent.rnic] colour: no such setting",
         "rail and address are needed",
         "gateway",
     ):

@@ -49,5 +49,5 @@ def test_the_flag_comes_before_the_variable_before_the_file(
     assert read() == "2"
     assert read("--metrics-listen", "3") == "3"
     file.write_text('[metrics]\nlissten = "1"\n')
-    with pytest.raises(ConfigError, match="lissten: no such setting; there are listen"):
+    with pytest.raises(ConfigError, match="lissten: no such setting; did you mean listen"):
         read()
