@@ -1,6 +1,7 @@
 """`web` and `review`: the operator's page, live or of a recording, and reports of incidents."""
 
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +89,7 @@ def web(
     except ValueError as error:
         raise CliError(f"--faults-from: {error}", USAGE) from error
     back_ms = 0 if back.place == "end" else now_ms() - back.at_ms
-    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    settings = replace(load_settings(config, bootstrap=bootstrap, prefix=prefix), role="web")
     source = LiveSource(settings, faults_back_ms=back_ms)
     metrics = read_listen({"config": config, "metrics_listen": metrics_listen})
     try:

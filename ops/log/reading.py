@@ -20,6 +20,7 @@ from ops.log.timespan import Bound
 from schemas.kafka.access import named, refused
 from schemas.kafka.clients import ask_until_answered, hidden_topics, refusal_of, unreachable
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import QUIET, reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 
@@ -123,15 +124,23 @@ class LogReader:
         """
         counts = self.topics()
         missing = [t for t in topics if t not in counts]
-        if missing and (hidden := hidden_topics(self._settings, missing)):
-            raise ConnectionError(
-                str(refused(self._settings, f"Describe of {named('topic', hidden)}"))
-            )
         if missing:
+            if (access := self.refusal(missing)) is not None:
+                raise ConnectionError(access)
             raise UnknownTopicError(missing, self._settings.bootstrap)
         return {
             (t, p): self.range_of((t, p)) for t in dict.fromkeys(topics) for p in range(counts[t])
         }
+
+    def refusal(self, topics: Collection[str]) -> str | None:
+        """Return what Kafka refuses of topics that seem to be missing; None: they are missing."""
+        try:
+            hidden = hidden_topics(self._settings, topics)
+        except BrokerError as error:
+            raise ConnectionError(str(error)) from error
+        if not hidden:
+            return None
+        return str(refused(self._settings, f"Describe of {named('topic', hidden)}"))
 
     def range_of(self, place: Place) -> Range:
         """Return the range of one partition."""

@@ -116,10 +116,12 @@ class LiveSource:
         self._targets = {place: r.high for place, r in ranges.items() if starts[place] < r.high}
         reader.start(starts)
         if missing:
-            self._say(
-                f"no topic {', '.join(missing)} on {self._settings.bootstrap}",
-                "run `skeletonhunter topics apply`; what they hold is missing on the pages",
-            )
+            what = reader.refusal(missing)
+            todo = "what they hold is missing on the pages"
+            if what is None:
+                what = f"no topic {', '.join(missing)} on {self._settings.bootstrap}"
+                todo = f"run `skeletonhunter topics apply`; {todo}"
+            self._say(what, todo)
         else:
             self._well()
         quiet_ms = now_ms()

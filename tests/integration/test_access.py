@@ -1,12 +1,15 @@
 """Every process works with its planned ACLs alone, over TLS and SCRAM; refusals say what to do."""
 
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -83,6 +86,12 @@ def wait(condition: Callable[[], object], what: str, *children: Child) -> None:
         time.sleep(0.1)
 
 
+def refusals(child: Child) -> list[str]:
+    """Return the sentences with which a process ended; librdkafka logs its own between them."""
+    text = child.log.read_text(encoding="utf-8")
+    return re.findall(r"skeletonhunter [a-z ]+: (Kafka at .*? refuses .*?`.*?`)", text)
+
+
 def refused_topics(kafka: SecureKafka, user: str) -> set[str]:
     """Return the topics, dead letters among them, to which a user may not write."""
     names = [name for topic in TOPICS for name in (topic.name, topic.dlq)]
@@ -148,7 +157,7 @@ def test_a_refused_process_ends_and_says_what_to_do(
     with ProcessGroup(tmp_path) as group:
         child = start(group, kafka, role, "stranger")
         assert child.process.wait(WAIT_S) == 3, child.log_tail()
-        said = child.log.read_text(encoding="utf-8").splitlines()[-1]
+        (said,) = refusals(child)
     assert f"Kafka at {kafka.broker.login_bootstrap} refuses User:stranger: " in said
     assert "of topic" in said
     assert f"`skeletonhunter acl apply --for {role}=User:stranger`" in said
@@ -174,7 +183,7 @@ def test_a_group_or_transactional_id_that_is_refused_is_named(
     with ProcessGroup(tmp_path) as group:
         child = start(group, kafka, role, user)
         assert child.process.wait(WAIT_S) == 3, child.log_tail()
-        said = child.log.read_text(encoding="utf-8").splitlines()[-1]
+        (said,) = refusals(child)
     assert f"refuses User:{user}: {expected}. " in said
 
 
@@ -226,6 +235,35 @@ def test_readers_and_operators_get_along_with_their_plan(kafka: SecureKafka) -> 
     assert code == 0, said
     code, said = command(kafka, "topics", "apply", user="skeletonhunter-operator")
     assert (code, said.strip()) == (0, "all topics are as the contract wants them")
+
+
+@pytest.mark.parametrize("user", ["skeletonhunter-web", "stranger"])
+def test_the_page_reads_with_its_plan_and_says_what_is_refused(
+    kafka: SecureKafka, tmp_path: Path, user: str
+) -> None:
+    """Its principal reads all topics; without, the page names what is refused, not missing."""
+    with ProcessGroup(tmp_path) as group:
+        argv = [sys.executable, "-m", "ops.cli.start", "web", "--listen", "127.0.0.1:0"]
+        page = group.start("web", [*argv, "--config", str(kafka.config(user))])
+        wait(lambda: "http://" in page.log_tail(), "the page's address", page)
+        url = page.log_tail().split("  (")[0].strip()
+
+        def is_ready() -> bool:
+            try:
+                with urlopen(f"{url}readyz", timeout=10) as response:  # noqa: S310
+                    return bool(response.status == 200)
+            except HTTPError:
+                return False
+
+        wait(is_ready, "ready", page)
+        with urlopen(f"{url}api/stream/now", timeout=10) as response:  # noqa: S310
+            while b"event: trouble" not in response.readline():
+                pass
+            trouble = json.loads(response.readline().decode().removeprefix("data: "))
+    if user == "stranger":
+        assert "acl apply --for web=User:stranger" in trouble["what"]
+    else:
+        assert "what" not in trouble
 
 
 @pytest.mark.parametrize(
