@@ -116,7 +116,8 @@ class AclAdmin:
 
 def _binding(who: str, rule: Rule) -> Any:
     return api.AclBinding(
-        getattr(api.ResourceType, KINDS[rule.kind]), rule.name, api.ResourcePatternType.LITERAL,
+        getattr(api.ResourceType, KINDS[rule.kind]), rule.name,
+        api.ResourcePatternType.PREFIXED if rule.prefixed else api.ResourcePatternType.LITERAL,
         who, ANY_HOST, getattr(api.AclOperation, OPERATIONS[rule.operation]),
         api.AclPermissionType.ALLOW,
     )  # fmt: skip

@@ -47,17 +47,18 @@ DOC: Final = {
 }
 ROLES: Final = tuple(DOC)
 # What a bridge to alert routers needs: verdicts, and whether somebody wants to be paged.
-PAGED: Final = (t.FAULT_EVENT, t.FAULT_STATE, t.SILENCE, t.INCIDENT_NOTE)
+PAGED: Final = (t.FAULT_EVENT, t.SILENCE, t.INCIDENT_NOTE)
 DEFAULT_PRINCIPAL: Final = "User:skeletonhunter-{role}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Rule:
-    """One operation that is allowed on one resource, named literally."""
+    """One operation that is allowed on one resource, or on all whose names begin so."""
 
     kind: str
     name: str
     operation: str
+    prefixed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,12 @@ class Names:
         return {
             "worker": self.prefix + self.worker_group,
             "localizer": f"{self.prefix}localizer-{self.cluster}",
-            "bridge": f"{self.prefix}skeletonhunter-bridge",
         }
+
+    @property
+    def bridge_groups(self) -> str:
+        """What the groups of a bridge begin with: each target has one, and its name at the end."""
+        return f"{self.prefix}bridge-{self.cluster}-"
 
     @property
     def reader_group(self) -> str:
@@ -133,13 +138,15 @@ def _rules(role: str, names: Names) -> Iterable[Rule]:
     )
     if role in names.groups:
         yield Rule(kind=GROUP, name=names.groups[role], operation=READ)
+    if role == "bridge":
+        yield Rule(kind=GROUP, name=names.bridge_groups, operation=READ, prefixed=True)
     if role == "localizer":
         for operation in (DESCRIBE, WRITE):
             yield Rule(kind=TRANSACTIONAL_ID, name=names.transactional_id, operation=operation)
     if role in {"reader", "web"}:
-        # How far workers and localizer are.
-        for own in ("worker", "localizer"):
-            yield Rule(kind=GROUP, name=names.groups[own], operation=DESCRIBE)
+        # How far they are.
+        for own in names.groups.values():
+            yield Rule(kind=GROUP, name=own, operation=DESCRIBE)
     if role not in {"states", "inventory", "operator"}:
         yield Rule(kind=GROUP, name=names.reader_group, operation=DESCRIBE)
 
@@ -153,10 +160,12 @@ def _topics(role: str) -> Iterable[tuple[str, str]]:
         # `task end` writes the record again, with the time of its end.
         yield t.TASK.name, READ
     if role == "bridge":
-        yield from ((topic.name, READ) for topic in PAGED)
+        for topic in PAGED:
+            yield topic.name, READ
+            yield topic.dlq, WRITE
     if role == "responder":
         # Whoever ends a silence writes it again; a note names a fault.
-        yield from ((topic.name, READ) for topic in PAGED)
+        yield from ((topic.name, READ) for topic in (*PAGED, t.FAULT_STATE))
     if role in {"reader", "web"}:
         for topic in TOPICS:
             yield from ((name, READ) for name in (topic.name, topic.dlq))

@@ -94,8 +94,8 @@ def apply(
         typer.echo(json.dumps({"differences": shown, "added": added}, indent=2))
         return
     for one in differences:
-        for operations, kind, names in by_operations(one.missing):
-            typer.echo(f"+ {one.principal}: {', '.join(operations)} of {kind} {', '.join(names)}")
+        for together in by_operations(one.missing):
+            typer.echo(f"+ {one.principal}: {together}")
         for extra in one.beyond:
             typer.echo(f"! {one.principal} has more than the plan: {extra}")
     typer.echo(

@@ -65,14 +65,18 @@ def test_groups_and_transactional_ids_carry_prefix_and_cluster() -> None:
         reader,
     }
     assert found["agent"] == {reader}
+    assert found["bridge"] == {("group", "p.bridge-c7-", "Read"), reader}
+    bridge = next(g for g in grants({"bridge": "User:b"}, names))
+    assert [r.name for r in bridge.rules if r.prefixed] == ["p.bridge-c7-"]
     assert found["states"] == set()
 
 
 def test_who_looks_on_writes_nothing() -> None:
     """Reader, page and bridge cannot change what others decide by."""
-    for role in ("reader", "web", "bridge"):
+    for role in ("reader", "web"):
         assert not topics(role, "Write")
-    paged = {"fault.event.v1", "fault.state.v1", "silence.v1", "incident.note.v1"}
+    assert all(name.endswith(".dlq") for name in topics("bridge", "Write"))
+    paged = {"fault.event.v1", "silence.v1", "incident.note.v1"}
     assert topics("bridge", "Read") == paged
 
 

@@ -10,12 +10,12 @@ from ops.acl.plan import Names, default_principals, grants
 from ops.acl.render import as_data, commands, strimzi
 
 PLAN = grants(default_principals(), Names(prefix="p."))
-Entry = tuple[str, str, str, str]
+Entry = tuple[str, str, str, str, bool]
 
 
 def expected() -> set[Entry]:
-    """Return all that is granted: principal, kind, name, operation."""
-    return {(g.principal, r.kind, r.name, r.operation) for g in PLAN for r in g.rules}
+    """Return all that is granted: principal, kind, name, operation, prefixed."""
+    return {(g.principal, r.kind, r.name, r.operation, r.prefixed) for g in PLAN for r in g.rules}
 
 
 def test_commands_grant_the_plan() -> None:
@@ -31,7 +31,7 @@ def test_commands_grant_the_plan() -> None:
         who = next(b for a, b in options if a == "--allow-principal")
         operations = [b for a, b in options if a == "--operation"]
         found |= {
-            (who, a[2:], b, operation)
+            (who, a[2:], b, operation, ("--resource-pattern-type", "prefixed") in options)
             for a, b in options
             if a in {"--topic", "--group", "--transactional-id"}
             for operation in operations
@@ -50,6 +50,7 @@ def test_strimzi_users_are_the_plan() -> None:
             or acl["resource"]["type"],
             acl["resource"]["name"],
             operation,
+            acl["resource"]["patternType"] == "prefix",
         )
         for user in users
         for acl in user["spec"]["authorization"]["acls"]
@@ -66,7 +67,13 @@ def test_strimzi_users_are_the_plan() -> None:
 def test_json_is_the_plan() -> None:
     """For machines."""
     found = {
-        (entry["principal"], acl["resource"], acl["name"], operation)
+        (
+            entry["principal"],
+            acl["resource"],
+            acl["name"],
+            operation,
+            acl["pattern"] == "prefixed",
+        )
         for entry in json.loads(json.dumps(as_data(PLAN)))
         for acl in entry["acls"]
         for operation in acl["operations"]
