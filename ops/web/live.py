@@ -1,7 +1,7 @@
 """Follows the topics of a running cluster: one reader for all who look."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ops.log.decoding import SeenRecord, decode
@@ -130,11 +130,7 @@ class LiveSource:
             self.lag.note_poll()
             for first in range(0, len(entries), TURN):
                 turn = entries[first : first + TURN]
-                seen = [(place, decode(wanted[place[0]], entry, codec)) for place, entry in turn]
-                with self._lock:
-                    for _, record in seen:
-                        self._view.apply(record)
-                self._count(record for _, record in seen)
+                self._take([decode(wanted[place[0]], entry, codec) for place, entry in turn])
             for name, partition in reader.ended:
                 self.lag.note_end(wanted[name].name, partition)
             self._note_targets(reader)
@@ -154,7 +150,10 @@ class LiveSource:
                 if not missing:
                     self._well()
 
-    def _count(self, seen: Iterable[SeenRecord]) -> None:
+    def _take(self, seen: Sequence[SeenRecord]) -> None:
+        with self._lock:
+            for record in seen:
+                self._view.apply(record)
         for record in seen:
             self.records[record.topic.name] += 1
             self.unreadable[record.topic.name] += record.refused is not None
