@@ -26,12 +26,13 @@ A counter of the component that went out of order (CRC errors, discards) makes i
 itself, and names it with few losses since then: as few as chance puts on the components whose
 counters are out of order for no reason, once a month. It names nobody alone.
 
-Losses must also lie where they would if the component lost them, rather than anywhere: on
-5-tuples that cross it, or whose replies may. What open faults lose of replies is expected, and
-what the component itself may lose of them says nothing about the network elsewhere.
+Losses must also lie where they would if the component lost them, rather than anywhere, or at one
+host, whose busy processes lose packets as well: on 5-tuples that cross it, or whose replies may.
+What open faults lose of replies is expected, and what the component itself may lose of them says
+nothing about the network elsewhere.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import expm1, log, log1p
@@ -172,6 +173,7 @@ def find_leaks(
     now_ns: int,
     expected: Callable[[str], Expected] = lambda _: NO_FAULTS,
     counted: Callable[[str], Counted | None] = lambda _: None,
+    at_host: Callable[[str], int] = lambda _: 0,
 ) -> dict[str, Leak]:
     """Return the components that leak.
 
@@ -193,6 +195,8 @@ def find_leaks(
         Gives what open faults lose at a component.
     counted
         Gives a counter that names a component; None: there is none.
+    at_host
+        Gives the number of 5-tuples that begin or end at a host; 0: not known.
 
     Examples
     --------
@@ -244,7 +248,14 @@ def find_leaks(
     found = {}
     for name in [leak.component for leak in maybe[:MAX_TESTED]]:
         leak = test(name, _elsewhere(name, pools[name], losses))
-        if leak.log_chance < 0 and _placed(name, losses, leak.since_ns, crossing(name), flows):
+        if leak.log_chance < 0 and _placed(
+            name,
+            losses,
+            since_ns=leak.since_ns,
+            through=crossing(name),
+            flows=flows,
+            at_host=at_host,
+        ):
             found[name] = leak
     return found
 
@@ -357,12 +368,19 @@ def _log_more(lost: Sequence[PooledLoss], mean: float) -> float:
 
 
 def _placed(
-    component: str, losses: Sequence[PooledLoss], since_ns: int, through: int, flows: int
+    component: str,
+    losses: Sequence[PooledLoss],
+    *,
+    since_ns: int,
+    through: int,
+    flows: int,
+    at_host: Callable[[str], int],
 ) -> bool:
-    """Return whether the losses lie as if the component lost them, and not anywhere.
+    """Return whether the losses lie as if the component lost them, and not anywhere or at a host.
 
     Under the one hypothesis a share of the losses (`ITS_SHARES`) hits 5-tuples that cross the
-    component, or, as often, those whose replies do; under the other all 5-tuples are hit alike.
+    component, or, as often, those whose replies do; under the others all 5-tuples are hit alike, or
+    a share of the losses hits those of one host. A host is as likely to lose packets as a cable.
     """
     recent = [
         loss
@@ -374,9 +392,27 @@ def _placed(
     ]
     replies = any(component in loss.replies for loss in recent)
     # Replies cross it about as often as probes.
-    hit = max(through, 1) * (2 if replies else 1)
-    best = max(
+    best = _log_gain(weights, max(through, 1) * (2 if replies else 1), flows)
+    if best < LOG_PLACE:
+        return False
+    # The host at most losses: another explains less.
+    counts = Counter(host for loss in recent for host in set(loss.hosts))
+    host = max(sorted(counts), key=counts.__getitem__)
+    own = at_host(host)
+    return not own or best >= _log_gain([float(host in loss.hosts) for loss in recent], own, flows)
+
+
+def _log_gain(weights: Sequence[float], hit: int, flows: int) -> float:
+    """Return how much likelier losses are if a share of them hits some 5-tuples only.
+
+    Parameters
+    ----------
+    weights
+        Of each loss, the probability that it is on one of these.
+    hit, flows
+        Number of these, and of all.
+    """
+    return max(
         sum(log1p(share * (max(flows, hit) * weight / hit - 1)) for weight in weights)
         for share in ITS_SHARES
     )
-    return best >= LOG_PLACE

@@ -161,6 +161,7 @@ class Leaks:
                 now_ns=now_ns,
                 expected=beside.expected,
                 counted=lambda component: self._counted(component, now_ns, len(index.components)),
+                at_host=partial(self._at_host, index),
             )
             if not found:
                 break
@@ -176,13 +177,15 @@ class Leaks:
         """Let the losses that resolved faults account for never count again.
 
         Faults are forgotten sooner than losses. Those of a cable that was healed would show the
-        leak once more.
+        leak once more. What crosses a leak that goes on is that leak's: a fault that is over may
+        have lost some of its replies, but ends no other.
         """
-        strays = self._sources.strays
+        strays, path = self._sources.strays, self._sources.paths.path
         until_ns: dict[FlowId, int] = {}
         for loss in strays.losses():
             if loss.key not in until_ns:
-                until_ns[loss.key] = resolved.until_ns(loss.key)
+                leaking = not self._leaks.keys().isdisjoint(path(loss.key).components)
+                until_ns[loss.key] = 0 if leaking else resolved.until_ns(loss.key)
             if loss.lost_ns <= until_ns[loss.key]:
                 strays.explain(loss.key, until_ns[loss.key])
 
@@ -220,6 +223,15 @@ class Leaks:
             hosts = self._host(loss.agent_id), self._host(responder)
             found.append(_Crossing(loss, tuple(path.components), hosts))
         return found
+
+    def _at_host(self, index: FlowIndex, host: str) -> int:
+        """Return how many 5-tuples begin or end at a host."""
+        return sum(
+            int(index.crossing[number])
+            for known in (index.probers, index.responders)
+            for agent, number in known.items()
+            if self._host(agent) == host
+        )
 
     def _host(self, agent_id: str) -> str:
         agent = self._sources.liveness.get(agent_id)

@@ -98,13 +98,14 @@ def leaks(
     *,
     expected: Callable[[str], Expected] = lambda _: Expected(0.0, 0.0),
     counted: Callable[[str], Counted | None] = lambda _: None,
+    at_host: Callable[[str], int] = lambda _: 0,
 ) -> dict[str, Leak]:
     """Return what leaks when the last loss is known."""
     return find_leaks(
         lost, lambda c: FLOWS if c.startswith("c") else FLOWS * CABLES // 4,
         flows=FLOWS * CABLES, components=CABLES + 4, rate_hz=RATE_HZ, watched_ns=LONGEST_NS,
         now_ns=max((loss.lost_ns for loss in lost), default=0) + SECOND_NS,
-        expected=expected, counted=counted,
+        expected=expected, counted=counted, at_host=at_host,
     )  # fmt: skip
 
 
@@ -158,6 +159,20 @@ def test_bursts_that_one_host_explains_are_no_leak() -> None:
         for n in range(4)
     ]
     assert leaks(lost) == {}
+
+
+def test_what_a_busy_host_loses_everywhere_is_no_leak_of_its_ways() -> None:
+    """Half of the losses of its 5-tuples cross one cable, the others several."""
+    lost = [
+        PooledLoss(s * SECOND_NS, (cable,), ("a", f"b{s % 7}"), ("a", f"b{s % 7}"))
+        for n, cable in enumerate(["c0", "c1", "c0", "c2", "c0", "c3"] * 4)
+        for s in [110 + 20 * n]
+    ]
+    assert list(leaks(lost)) == ["c0"]
+    assert leaks(lost, at_host=lambda host: FLOWS if host == "a" else 2) == {}
+    # One cable alone: it is no better explained by the host, of which it carries a part.
+    alone = [one for one in lost if one.components == ("c0",)]
+    assert list(leaks(alone, at_host=lambda host: 2 * FLOWS if host == "a" else 2)) == ["c0"]
 
 
 def test_a_burst_elsewhere_hides_no_leak() -> None:
