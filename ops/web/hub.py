@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ from ops.web.pages.page import Document, Page, UnknownItemError, merge_patch
 from ops.web.positions import to_text
 from ops.web.source import Source
 
+LOG: Final = logging.getLogger(__name__)
 # What is shown grows old without any record: agents fall silent.
 TICK_S: Final = 1.0
 # Bursts of records become one change: ten documents a second at most, and where documents take
@@ -60,6 +62,7 @@ class _Channel:
     page: Page
     params: dict[str, str]
     document: Document | None = None
+    text: str = ""
     id: str = ""
     changes: deque[tuple[str, StreamEvent]] = field(default_factory=deque)
     viewers: set[_Viewer] = field(default_factory=set)
@@ -141,7 +144,7 @@ class Hub:
                 if viewer.whole and channel.document is not None:
                     viewer.whole = False
                     viewer.waiting.clear()
-                    yield StreamEvent("state", _json(channel.document), channel.id)
+                    yield StreamEvent("state", channel.text, channel.id)
                 while viewer.waiting:
                     yield viewer.waiting.popleft()
         finally:
@@ -160,14 +163,11 @@ class Hub:
         return self._source.look(_maker(page, params), at_ms)[0]
 
     def _refresh(self, channel: _Channel) -> None:
-        try:
-            document, identity = self._source.look(_maker(channel.page, channel.params))
-        except UnknownItemError as error:
-            document, identity = {"unknown": {"what": str(error), "todo": error.todo}}, ""
+        document, text, identity = self._made(channel)
         before = channel.document
         if document == before:
             return
-        channel.document, channel.id = document, identity
+        channel.document, channel.text, channel.id = document, text, identity
         if before is not None:
             event = StreamEvent("patch", _json(merge_patch(before, document)), identity)
             channel.changes.append((identity, event))
@@ -179,6 +179,20 @@ class Hub:
             for viewer in channel.viewers:
                 viewer.whole = True
                 viewer.wake.set()
+
+    def _made(self, channel: _Channel) -> tuple[Document, str, str]:
+        """Return a page's document, the same as JSON, and the id of what it is made from."""
+        try:
+            document, identity = self._source.look(_maker(channel.page, channel.params))
+            return document, _json(document), identity
+        except UnknownItemError as error:
+            document = {"unknown": {"what": str(error), "todo": error.todo}}
+        except Exception as error:
+            # One page that fails must not be the end of all others.
+            LOG.exception("page %s failed", channel.page.name)
+            what = f"this page failed: {type(error).__name__}"
+            document = {"unknown": {"what": what, "todo": "the server's log says where"}}
+        return document, _json(document), ""
 
     def _missed(self, channel: _Channel, after: str) -> list[StreamEvent] | None:
         """Return the changes after an event; None if it is not known any more."""

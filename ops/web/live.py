@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ops.log.decoding import SeenRecord, decode
-from ops.log.reading import LogReader, Place, Range, now_ms
+from ops.log.reading import LogReader, Place, Range, UnknownTopicError, now_ms
 from ops.log.timespan import Bound
 from ops.view.cluster import FOLDED, ClusterView
 from ops.web.pages.page import UnknownItemError
@@ -89,13 +89,26 @@ class LiveSource:
         with self._lock:
             return use(self._view, now_ms())
 
+    @property
+    def alive(self) -> bool:
+        """Whether the reader runs."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:
+            # A page that stands still must not look as if it moved.
+            self._say(f"the reader ended: {error!r}", "restart `skeletonhunter web`; see its log")
+            raise
+
+    def _read(self) -> None:
         while not self._stopping.is_set():
             try:
                 codec = codec_for(self._settings)
                 with LogReader(self._settings) as reader:
                     self._follow(reader, codec)
-            except (ConnectionError, RegistryError, OSError) as error:
+            except (ConnectionError, RegistryError, UnknownTopicError, OSError) as error:
                 self._say(str(error), AWAY)
                 self._stopping.wait(RETRY_S)
 

@@ -106,6 +106,11 @@ class RecordedSource:
         self._stopping.set()
         self._thread.join(timeout=5.0)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be looked at, or will be."""
+        return self.ready or self._thread.is_alive()
+
     def read(self) -> None:
         """Read all of it now, in this thread."""
         self._run()

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import hashlib
 import html
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -18,8 +19,7 @@ from starlette.responses import (
     RedirectResponse,
     Response,
 )
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 
 from ops.web.hub import Hub
 from ops.web.pages.incident import INCIDENT
@@ -31,6 +31,14 @@ from ops.web.security import COOKIE, Access, Guard, content_security_policy
 from ops.web.source import Source
 
 FILES: Final = Path(__file__).parent / "page"
+TYPES: Final = {
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+}
 # A proxy or browser that gave up is noticed after so long.
 PING_S: Final = 15
 # A browser whose stream ended comes back after so long.
@@ -68,7 +76,7 @@ def build(source: Source, access: Access) -> Starlette:
             Route("/api/report.md", handlers.report_markdown),
             Route("/api/pages/{name}", handlers.document),
             Route("/api/stream/{name}", handlers.stream),
-            Mount("/static", StaticFiles(directory=FILES)),
+            Route("/static/{path:path}", handlers.file),
             Route("/{path:path}", handlers.index),
         ],
         lifespan=lifespan,
@@ -92,6 +100,20 @@ def _index(*, live: bool) -> str:
     return text.replace("</head>", f"{told}{links}</head>")
 
 
+def _files() -> Iterator[tuple[str, tuple[bytes, dict[str, str]]]]:
+    """Yield the page's files with their headers: some forty, held in memory."""
+    for path in sorted(FILES.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            # A browser asks whether its copy is still right: after an upgrade it is not.
+            headers = {
+                "content-type": TYPES.get(path.suffix, "text/plain; charset=utf-8"),
+                "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+                "cache-control": "no-cache",
+            }
+            yield path.relative_to(FILES).as_posix(), (content, headers)
+
+
 class _Handlers:
     """What answers requests."""
 
@@ -100,12 +122,24 @@ class _Handlers:
         self._source = source
         self._access = access
         self._index = index
+        self._files = dict(_files())
 
     async def index(self, _request: Request) -> Response:
         return HTMLResponse(self._index)
 
+    async def file(self, request: Request) -> Response:
+        found = self._files.get(request.path_params["path"])
+        if found is None:
+            return _error(404, "there is no such file", "load the page anew")
+        content, headers = found
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers)
+
     async def alive(self, _request: Request) -> Response:
-        return PlainTextResponse("alive\n")
+        if self._source.alive:
+            return PlainTextResponse("alive\n")
+        return PlainTextResponse("the reader has ended\n", status_code=503)
 
     async def ready(self, _request: Request) -> Response:
         if self._source.ready:

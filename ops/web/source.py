@@ -33,6 +33,11 @@ class Source(Protocol):
         ...
 
     @property
+    def alive(self) -> bool:
+        """Whether what reads it runs."""
+        ...
+
+    @property
     def ready(self) -> bool:
         """Whether everything that was there at the start has been read."""
         ...

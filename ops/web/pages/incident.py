@@ -25,7 +25,8 @@ STEP_MS: Final = 5_000
 GROUP_MS: Final = 1_000
 # A 5-tuple is traced again every ten seconds while it is bad: the later ones say little more.
 TRACES_MS: Final = 60_000
-# Lines of the time line; more is counted. An incident of an hour then stays below 5 MB.
+# Lines of the time line; what says least of the fault is left out, and counted. An incident of an
+# hour then stays below 5 MB.
 MAX_LINES: Final = 2_000
 MAX_FLOWS: Final = 200
 NAMED: Final = 8
@@ -84,7 +85,8 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
     history = _fault(view, params)
     case = _case(view, history, _span(view, history, params, now_ms))
     span, own = case.span, case.symptoms
-    shown = sorted(_lines(view, case), key=lambda one: (one["at_ms"], one["rank"], one["text"]))
+    lines = sorted(_lines(view, case), key=_worth)
+    shown = sorted(lines[:MAX_LINES], key=_in_time)
     return {
         "fault": {
             **fault_row(view, history, now_ms),
@@ -93,14 +95,24 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
         "span": {"from_ms": span.from_ms, "to_ms": span.to_ms},
         "until_now": history.open,
         "missing": history.missing,
-        "line": {f"{i:05d}": one for i, one in enumerate(shown[:MAX_LINES])},
-        "lines_left": max(0, len(shown) - MAX_LINES),
+        "line": {f"{i:05d}": one for i, one in enumerate(shown)},
+        "lines_left": len(lines) - len(shown),
         "flows": _flows(own, case.crossed),
         "flows_left": max(0, len({_flow(s) for s in own}) - MAX_FLOWS),
         "symptoms": _series(own, span),
         "others": len(case.others),
         **without_none({"first_symptom_ms": _first_ms(own)}),
     }
+
+
+def _in_time(line: Document) -> tuple[int, int, str]:
+    return line["at_ms"], line["rank"], line["text"]
+
+
+def _worth(line: Document) -> tuple[int, int, int, str]:
+    """Return what orders lines by how much they say of the fault, to leave out the least."""
+    said = 0 if line["what"] in ("verdict", "note") else 1 + line["rank"]
+    return (said, *_in_time(line))
 
 
 def _fault(view: ClusterView, params: Params) -> FaultHistory:

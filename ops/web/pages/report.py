@@ -158,7 +158,7 @@ def _html_fault(document: Document) -> str:
         for name, flow in document["flows"].items()
     )
     left = document["lines_left"]
-    more = f"<p>{counted(left, 'later line')} left out.</p>" if left else ""
+    more = f"<p>{counted(left, 'line')} that say less of it left out.</p>" if left else ""
     return (
         f"<section><h2><bdi>{_h(document['fault']['component'])}</bdi></h2><dl>{head}</dl>"
         f"<h3>Open anomalies on 5-tuples that cross it</h3>{_chart(document)}"
@@ -224,7 +224,10 @@ def to_markdown(documents: Sequence[Document], commands: Sequence[str]) -> str:
             for one in lines(document)
         ]
         if document["lines_left"]:
-            parts += ["", f"{counted(document['lines_left'], 'later line')} left out."]
+            parts += [
+                "",
+                f"{counted(document['lines_left'], 'line')} that say less of it left out.",
+            ]
         parts += ["", "| 5-tuple | crosses |", "|---|---|"]
         parts += [
             f"| {_m(name)} | {_m(' · '.join(flow['route']) or 'not known')} |"

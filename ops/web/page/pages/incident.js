@@ -76,7 +76,7 @@ function Incident({ document: shown, params, at, source }) {
       <ol class="line">${lines
         .filter(([, one]) => !hidden.includes(one.what))
         .map(([key, one]) => html`<${Line} key=${key} one=${one} start=${fault.onset_ms} />`)}</ol>
-      ${shown.lines_left > 0 && html`<p class="note">${counted(shown.lines_left, "later line")} not shown: give a shorter time by from= and to= in the address.</p>`}
+      ${shown.lines_left > 0 && html`<p class="note">${counted(shown.lines_left, "line")} that say less of it not shown: give a shorter time by from= and to= in the address.</p>`}
     </section>
     <section aria-labelledby="flows">
       <h2 id="flows">5-tuples that show it</h2>

@@ -1,5 +1,7 @@
 """The umbrella command itself."""
 
+import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -19,3 +21,20 @@ def test_the_version_has_one_source() -> None:
     assert project["project"]["dynamic"] == ["version"]
     source = project["tool"]["setuptools"]["dynamic"]["version"]
     assert source == {"attr": "schemas.version.VERSION"}
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Not the client, no web server, no numerics: only what prints the help."""
+    code = "import sys; from ops.cli.app import build; build(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {
+        "confluent_kafka",
+        "faust",
+        "numpy",
+        "numba",
+        "polars",
+        "playwright",
+        "starlette",
+        "uvicorn",
+    }
+    assert heavy.isdisjoint(done.stdout.split())

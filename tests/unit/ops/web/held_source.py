@@ -17,6 +17,7 @@ class HeldSource:
         self.view = view or ClusterView()
         self.now_ms = START_MS
         self.ready = True
+        self.alive = True
         self.trouble: Trouble | None = None
         self.folder: str | None = None
         self.span_ms: tuple[int, int] | None = None

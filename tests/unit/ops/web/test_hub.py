@@ -22,6 +22,8 @@ def document(view: ClusterView, params: Params, _now_ms: int) -> Document:
     MADE.append(str(params))
     if "wrong" in params:
         raise UnknownItemError("no such thing", "ask for another")
+    if "broken" in params:
+        return {"faults": {"x": float(params["broken"])}}
     return {"faults": {h.last.fault_id: h.last.seq for h in view.faults.open()}}
 
 
@@ -148,6 +150,26 @@ def test_what_is_not_there_is_said_and_may_come() -> None:
             browser = Browser(hub, {"wrong": "1"})
             await browser.next()
             assert browser.document["unknown"]["todo"] == "ask for another"
+
+    asyncio.run(run())
+
+
+def test_a_page_that_fails_is_the_end_of_no_other() -> None:
+    """It says so; the log says where."""
+
+    async def run() -> None:
+        source, log = HeldSource(), Log()
+        async with running(source) as hub:
+            good = Browser(hub)
+            await good.next()
+            for cause in ("nan", "no number"):
+                bad = Browser(hub, {"broken": cause})
+                await bad.next()
+                assert "this page failed" in bad.document["unknown"]["what"]
+            source.view.apply(log.seen(t.FAULT_EVENT, fault(1)))
+            hub.notify()
+            await good.next()
+            assert good.document == {"faults": {"f-1": 1}}
 
     asyncio.run(run())
 

@@ -58,6 +58,9 @@ def test_every_address_of_a_page_is_the_page() -> None:
         module = web.get("/static/vendor/preact/preact.mjs")
         assert "javascript" in module.headers["content-type"]
         assert web.get("/static/%2e%2e/server.py").status_code == 404
+        kept = {"if-none-match": script.headers["etag"]}
+        assert web.get("/static/app.js", headers=kept).status_code == 304
+        assert web.get("/static/lib/text.js", headers=kept).status_code == 200
 
 
 def test_a_document_is_what_the_view_says() -> None:
@@ -98,6 +101,8 @@ def test_health_checks() -> None:
     )
     source.ready = True
     assert web.get("/readyz").status_code == 200
+    source.alive = False
+    assert web.get("/healthz").status_code == 503
 
 
 def test_a_token_is_asked_for_and_kept_as_a_cookie() -> None:

@@ -127,5 +127,7 @@ def test_a_storm_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
         records.append(log.seen(t.ANOMALY, end))
     found = document(view_of(records), {"fault": "f-1"}, NOW_MS)
     assert (len(found["line"]), found["lines_left"]) == (5, 6)
+    # What says most of it stays.
+    assert "verdict" in {one["what"] for one in found["line"].values()}
     assert (len(found["flows"]), found["flows_left"]) == (10, 40)
     assert max(found["symptoms"]["bad"]) <= 50
