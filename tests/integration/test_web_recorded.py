@@ -173,6 +173,7 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
                 assert "\u202e" not in text
         page.goto(f"{running.url}/agents")
         expect(page.locator("tr[data-agent]")).to_have_count(len(HOSTILE))
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         watched.shoot("hostile-agents")
         assert watched.axe() == []
         assert page.title() == "Agents · SkeletonHunter"
