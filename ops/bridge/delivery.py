@@ -20,6 +20,7 @@ GROWTH: Final = 1.5
 MAX_WAIT_S: Final = 30.0
 # What was taken since the last commit is sent again after a crash; receivers know it by its id.
 COMMIT_S: Final = 0.5
+COMMIT_AGAIN_S: Final = 10.0
 # Pages that begin together go to Alertmanager together.
 TOGETHER_S: Final = 0.1
 DELAY_BOUNDS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
@@ -168,7 +169,8 @@ class StreamDelivery(Delivery):
             self._changed.wait_for(lambda: self._stopping or bool(self._queue), COMMIT_S)
         if self._queue and not self._stopping:
             self._deliver(self._queue[0])
-        if not self._queue or time.monotonic() - self._committed_s > COMMIT_S:
+        since_s = time.monotonic() - self._committed_s
+        if since_s > COMMIT_S or (not self._queue and since_s >= 0):
             self._commit_taken()
 
     def _deliver(self, notification: Notification) -> None:
@@ -185,11 +187,13 @@ class StreamDelivery(Delivery):
         taken = self._taken
         if taken is None or taken == self._committed:
             return
-        self._committed_s = time.monotonic()
         failure = self._commit(taken)
+        self._committed_s = time.monotonic()
         if failure is None:
             self._committed = taken
         else:
+            # Each try holds the target up while the broker is away.
+            self._committed_s += COMMIT_AGAIN_S
             self._log.warning("bridge.commit_failed", target=self.name, reason=failure)
 
 

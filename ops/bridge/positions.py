@@ -1,79 +1,76 @@
-"""How far each target has got, kept in Kafka: committed offsets of a group of its own.
+"""How far a target has got, kept in Kafka: the committed offset of a group of its own.
 
 The offset says about how many transitions wait, for tools that show lag. What counts stands in its
 metadata: the place of the last notification that the target took.
 """
 
-from typing import Any, Final, cast
+from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ops.bridge.paging.page import Position
 from schemas import topics
 from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
+from schemas.kafka.options import reader_options
 
-WRITE_TIMEOUT_S: Final = 5.0
-# A broker that has just started first loads, or even makes, the topic of all positions; the client
-# asks again meanwhile.
-READ_TIMEOUT_S: Final = 30.0
+READ_TIMEOUT_S: Final = 10.0
+# A broker that has just started first loads, or even makes, the topic of all positions.
 PATIENCE_S: Final = 90.0
 RETRY_S: Final = 0.2
+# While the broker is away a commit takes so long; the target waits meanwhile.
+WRITE_TIMEOUT_S: Final = 5.0
 PARTITION: Final = 0
 
 
-class Positions:
-    """Reads and writes positions; from any thread."""
+class TargetPosition:
+    """Reads and writes the position of one target.
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    By a consumer that reads nothing: an admin client would end the process where the broker has
+    just started (see `ops.log.positions`).
+    """
+
+    def __init__(self, settings: KafkaSettings, target: str) -> None:
+        self._target = target
         self._topic = settings.topic(topics.FAULT_EVENT.name)
-        self._prefix = f"{settings.topic_prefix}bridge-{settings.cluster}-"
-        self._settings = settings
-        self._admin = AdminClient(settings.librdkafka())
+        self._consumer = Consumer(
+            reader_options(
+                settings,
+                f"{settings.topic_prefix}bridge-{settings.cluster}-{target}",
+                fixed={"socket.timeout.ms": round(WRITE_TIMEOUT_S * 1_000)},
+            )
+        )
 
-    def read(self, target: str) -> Position | None:
-        """Return where a target is; None: it never took anything.
+    def read(self) -> Position | None:
+        """Return where the target is; None: it never took anything.
 
         Raises
         ------
         BrokerError
             If the broker does not say.
         """
-        wanted = ConsumerGroupTopicPartitions(
-            self._prefix + target, [TopicPartition(self._topic, PARTITION)]
-        )
+        wanted = [TopicPartition(self._topic, PARTITION)]
         try:
             (place,) = ask_until_answered(
-                lambda: self._ask(wanted), patience_s=PATIENCE_S, retry_s=RETRY_S, passing=None
+                lambda: self._consumer.committed(wanted, timeout=READ_TIMEOUT_S),
+                patience_s=PATIENCE_S,
+                retry_s=RETRY_S,
+                passing=None,
             )
         except KafkaException as error:
-            raise BrokerError(f"position of {target}: {error.args[0].str()}") from error
+            raise BrokerError(f"position of {self._target}: {error.args[0].str()}") from error
         return None if place.offset < 0 else Position.parse(place.metadata or "")
 
-    def _ask(self, wanted: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
-        try:
-            # librdkafka takes one group a call.
-            (future,) = self._admin.list_consumer_group_offsets(
-                [wanted], request_timeout=READ_TIMEOUT_S
-            ).values()
-            found: list[TopicPartition] = cast(Any, future.result()).topic_partitions
-        except KafkaException:
-            # After a timeout an old client may time out for ever: leave it.
-            self._admin = AdminClient(self._settings.librdkafka())
-            raise
-        return found
-
-    def write(self, target: str, position: Position, offset: int) -> str | None:
-        """Write where a target is; return why the broker did not take it, None if it did."""
+    def write(self, position: Position, offset: int) -> str | None:
+        """Write where the target is; return why the broker did not take it, None if it did."""
         place = TopicPartition(self._topic, PARTITION, offset, metadata=str(position))
-        written = ConsumerGroupTopicPartitions(self._prefix + target, [place])
         try:
-            (future,) = self._admin.alter_consumer_group_offsets(
-                [written], request_timeout=WRITE_TIMEOUT_S
-            ).values()
-            (done,) = cast(Any, future.result()).topic_partitions
+            (done,) = self._consumer.commit(offsets=[place], asynchronous=False) or [place]
         except KafkaException as error:
             return str(error.args[0].str())
         return None if done.error is None else str(done.error.str())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()

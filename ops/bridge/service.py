@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from ops.bridge.http import Answer, Client, Outcome
 from ops.bridge.inbox import INPUTS, Inbox, Received, Refused
 from ops.bridge.paging.page import Notification, Page, Position
 from ops.bridge.paging.pager import Pager
-from ops.bridge.positions import Positions
+from ops.bridge.positions import TargetPosition
 from ops.bridge.targets import alertmanager, pagerduty, webhook
 from ops.bridge.targets.text import Links
 from ops.log.writing import LogWriter
@@ -65,6 +66,7 @@ class Service:
         self._links = Links(page=config.settings.page_url, runbook=config.settings.runbook_url)
         self._streams: list[_Stream] = []
         self._states: list[StateDelivery] = []
+        self._positions: list[TargetPosition] = []
         # For the thread of a scrape.
         self.open_pages = self.silenced = 0
         self.read_us = 0
@@ -88,9 +90,8 @@ class Service:
         ConfigError
             If a target's certificates cannot be used.
         """
-        positions = Positions(self._settings)
         for target in self._config.targets:
-            self._add(target, positions)
+            self._add(target)
         inbox = Inbox(self._settings, self._codec, self.lag)
         letters = LogWriter(self._settings)
         try:
@@ -101,6 +102,8 @@ class Service:
         finally:
             for delivery in self.deliveries:
                 delivery.stop()
+            for position in self._positions:
+                position.close()
             inbox.close()
             letters.flush()
             self._log.info("bridge.stopped", **self._status())
@@ -113,8 +116,10 @@ class Service:
         BrokerError
             If Kafka cannot be read.
         """
-        positions = Positions(self._settings)
-        begun = {target.name: positions.read(target.name) for target in self._config.targets}
+        begun: dict[str, Position | None] = {}
+        for target in self._config.targets:
+            with closing(TargetPosition(self._settings, target.name)) as kept:
+                begun[target.name] = kept.read()
         told: list[Notification] = []
         inbox = Inbox(self._settings, self._codec, self.lag)
         try:
@@ -222,7 +227,7 @@ class Service:
         for state in self._states:
             state.put(pages, self.pager.now_us, changed=changed)
 
-    def _add(self, target: TargetConfig, positions: Positions) -> None:
+    def _add(self, target: TargetConfig) -> None:
         client = Client(timeout_s=self._config.settings.timeout_s, ca_file=target.ca_file)
         given = self._config.settings
         if target.kind == ALERTMANAGER:
@@ -240,15 +245,15 @@ class Service:
             self._states.append(state)
             self.deliveries.append(state)
             return
+        kept = TargetPosition(self._settings, target.name)
         stream = StreamDelivery(
             target.name,
             self._log,
             self._poster(client, target),
-            lambda position: positions.write(
-                target.name, position, max(0, self._next_offset - stream.pending)
-            ),
+            lambda position: kept.write(position, max(0, self._next_offset - stream.pending)),
         )
-        self._streams.append(_Stream(stream, positions.read(target.name)))
+        self._positions.append(kept)
+        self._streams.append(_Stream(stream, kept.read()))
         self.deliveries.append(stream)
 
     def _poster(

@@ -4,6 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
+import ops.bridge.delivery as delivery_module
 from ops.bridge.delivery import StateDelivery, StreamDelivery
 from ops.bridge.http import Answer, Outcome
 from ops.bridge.paging.page import Notification, Page, Position
@@ -58,8 +61,9 @@ def test_in_order_again_until_taken_then_committed() -> None:
     assert delivery.outcomes == {"delivered": 3, "failed": 2, "refused": 1}
 
 
-def test_a_commit_that_fails_is_made_again() -> None:
+def test_a_commit_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker may be away for longer than a target."""
+    monkeypatch.setattr(delivery_module, "COMMIT_AGAIN_S", 0.1)
     answers = ["away", "away", None]
     delivery = StreamDelivery("t", LOG, lambda _: DONE, lambda _: answers.pop(0))
     delivery.put([notification(1)])
