@@ -165,7 +165,7 @@ def test_what_a_busy_host_loses_everywhere_is_no_leak_of_its_ways() -> None:
     """Half of the losses of its 5-tuples cross one cable, the others several."""
     lost = [
         PooledLoss(s * SECOND_NS, (cable,), ("a", f"b{s % 7}"), ("a", f"b{s % 7}"))
-        for n, cable in enumerate(["c0", "c1", "c0", "c2", "c0", "c3"] * 4)
+        for n, cable in enumerate(["c1", "c0", "c2", "c0", "c3", "c0"] * 4)
         for s in [110 + 20 * n]
     ]
     assert list(leaks(lost)) == ["c0"]
