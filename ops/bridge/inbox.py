@@ -23,7 +23,7 @@ from confluent_kafka import (
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
-from schemas.kafka.clients import partitions_of
+from schemas.kafka.clients import partitions_of, refusal_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
@@ -87,7 +87,6 @@ class Inbox:
         self._consumer = Consumer(
             reader_options(
                 settings,
-                "skeletonhunter-bridge-reader",
                 defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES, "fetch.wait.max.ms": 50},
                 fixed={"isolation.level": "read_committed"},
             )
@@ -164,6 +163,8 @@ class Inbox:
                 self._read_us.pop(place, None)
                 self._next[place] = max(self._next[place], int(message.offset() or 0))
                 self._lag.note_end(topic.name, place[1])
+            elif (access := refusal_of(self._settings, message)) is not None:
+                raise access
             elif error.fatal():
                 raise BrokerError(f"Kafka: {error.str()}")
         self._look()

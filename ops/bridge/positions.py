@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ops.bridge.paging.page import Position
 from schemas import topics
-from schemas.kafka.clients import ask_until_answered
+from schemas.kafka.clients import ask_until_answered, refusal_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
@@ -34,10 +34,12 @@ class TargetPosition:
     def __init__(self, settings: KafkaSettings, target: str) -> None:
         self._target = target
         self._topic = settings.topic(topics.FAULT_EVENT.name)
+        self._settings = settings
+        self._group = f"{settings.topic_prefix}bridge-{settings.cluster}-{target}"
         self._consumer = Consumer(
             reader_options(
                 settings,
-                f"{settings.topic_prefix}bridge-{settings.cluster}-{target}",
+                self._group,
                 fixed={"socket.timeout.ms": round(WRITE_TIMEOUT_S * 1_000)},
             )
         )
@@ -48,7 +50,7 @@ class TargetPosition:
         Raises
         ------
         BrokerError
-            If the broker does not say.
+            If the broker does not say, or refuses the group.
         """
         wanted = [TopicPartition(self._topic, PARTITION)]
         try:
@@ -57,10 +59,18 @@ class TargetPosition:
                 patience_s=PATIENCE_S,
                 retry_s=RETRY_S,
                 passing=None,
+                stopping=self._hears_refusal,
             )
         except KafkaException as error:
             raise BrokerError(f"position of {self._target}: {error.args[0].str()}") from error
         return None if place.offset < 0 else Position.parse(place.metadata or "")
+
+    def _hears_refusal(self) -> bool:
+        """Raise AccessError if the group is refused: the client tells it to whoever polls alone."""
+        for message in self._consumer.consume(1, 0):
+            if (access := refusal_of(self._settings, message, self._group)) is not None:
+                raise access
+        return False
 
     def write(self, position: Position, offset: int) -> str | None:
         """Write where the target is; return why the broker did not take it, None if it did."""
