@@ -18,7 +18,7 @@ from schemas.columns.interpreter import NULL
 from schemas.columns.plan import Plan
 from schemas.units import SECOND_NS, US_NS
 from streams.columns.index import FlowArrays, NameArrays
-from streams.columns.outcomes import OutcomeArrays, bucket_of
+from streams.columns.outcomes import SAMPLED, OutcomeArrays, bucket_of
 from streams.columns.quantities import COUNT, ROUND_TRIP
 from streams.columns.round_kernel import Field, Item, read_round
 from streams.columns.rounds import MAX_TIME_US, MISSING, OK_CODE, UNKNOWN_CODE
@@ -229,6 +229,7 @@ def absorb(
         )  # fmt: skip
         if why in (NOT_PLAIN, NO_ROOM):
             return message, why
+        _count_round_trips(count, fields[_SEQ, 0], items, outcomes)
         message += 1
         if why == DUE:
             return message, DUE
@@ -382,18 +383,16 @@ def _count_losses(
 
 
 @inlined
-def _count_outcome(
-    items: NDArray[np.int64], place: int, lost: bool, outcomes: OutcomeArrays
+def _count_round_trips(
+    count: int, seq: int, items: NDArray[np.int64], outcomes: OutcomeArrays
 ) -> None:
-    """Count a result as `streams.columns.outcomes` does, but for the number of answers."""
-    if lost:
-        status = items[_STATUS, place]
-        outcomes.statuses[UNKNOWN_CODE if status == OK_CODE else status] += 1
-        return
-    transport = items[_TRANSPORT, place]
-    rtt_ns = max(items[_RTT_NS, place], 0)
-    outcomes.round_trips[transport, bucket_of(rtt_ns)] += 1
-    outcomes.sum_ns[transport] += rtt_ns
+    """Count one in `SAMPLED` round trips, as `streams.columns.outcomes` does, after `_gather`."""
+    for place in range(seq % SAMPLED, count, SAMPLED):
+        rtt_ns = items[_RTT_NS, place]
+        if rtt_ns != MISSING:
+            transport = items[_TRANSPORT, place]
+            outcomes.round_trips[transport, bucket_of(rtt_ns)] += 1
+            outcomes.sum_ns[transport] += rtt_ns
 
 
 @compiled
@@ -427,9 +426,10 @@ def _count(
         lost_here = lost_probes > 0 and _is_lost(items, place)
         recent.transport[row] = items[_TRANSPORT, place]
         recent.sent[slot, row] += 1
-        _count_outcome(items, place, lost_here, outcomes)
         if lost_here:
             recent.lost[slot, row] += 1
+            status = items[_STATUS, place]
+            outcomes.statuses[UNKNOWN_CODE if status == OK_CODE else status] += 1
         else:
             if items[_PROBER_NS, place] >= LATE_NS:
                 recent.late[slot, recent.prober[row]] += 1

@@ -151,7 +151,7 @@ def observe_round(
     state.clock = clock
     state.agents.observe_round(agent, columns.started_ns, columns.reach_ns, clock.active_ns)
     state.recent.advance(clock.active_ns)
-    results = _observe_results(state, agent, columns)
+    results = _observe_results(state, agent, columns, datum["round_seq"])
     return UnfinishedRound(before, results, state.windows.is_crowded(agent, columns.reach_ns))
 
 
@@ -177,7 +177,9 @@ def _columns(datum: dict[str, Any]) -> RoundColumns:
         raise RefusedRoundError("invalid", str(error)) from error
 
 
-def _observe_results(state: PartitionState, agent: int, columns: RoundColumns) -> ResultBatch:
+def _observe_results(
+    state: PartitionState, agent: int, columns: RoundColumns, seq: int
+) -> ResultBatch:
     """Enter the results into windows, but for late ones, and into rings; return them."""
     rows = state.recent.rows(columns.keys)
     timely = state.windows.add_round(agent, rows, columns)
@@ -185,7 +187,7 @@ def _observe_results(state: PartitionState, agent: int, columns: RoundColumns) -
     state.counts["late"] += columns.count - int(timely.sum())
     before_ns: Int64s = state.recent.flows["last_ns"][rows]
     if columns.count:
-        count_outcomes(state.tally.outcomes, columns)
+        count_outcomes(state.tally.outcomes, columns, seq)
         state.recent.count_round(columns, rows, state.clock.active_ns)
     active_ns = np.full(columns.count, state.clock.active_ns)
     return ResultBatch(rows, columns.sent_ns, active_ns, columns.ok, before_ns)

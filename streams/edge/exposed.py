@@ -8,7 +8,7 @@ from schemas import topics
 from schemas.metrics.common import LOG_METRICS, log_families
 from schemas.metrics.family import Buckets, Family, Kind, Metric, Sample, by_label, metrics_of, one
 from schemas.units import SECOND_NS
-from streams.columns.outcomes import BOUNDS_NS, STATUSES
+from streams.columns.outcomes import BOUNDS_NS, SAMPLED, STATUSES
 from streams.columns.rounds import TRANSPORTS
 from streams.core.metrics import REFUSALS, Metrics
 from streams.edge.engine import Engine
@@ -24,7 +24,8 @@ PROBES: Final = Metric(
 ROUND_TRIP: Final = Metric(
     name="skeletonhunter_probe_rtt_seconds",
     kind=Kind.HISTOGRAM,
-    doc="Round trips of answered probes, without the responder's delay",
+    doc=f"Round trips of answered probes, without the responder's delay; of one in {SAMPLED}, in "
+    "each round others",
     action="The median moves while no fault is open: `probe.window.v1` says which 5-tuples. A "
     "cluster's usual value is its own.",
     labels=("transport",),
