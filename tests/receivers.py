@@ -3,6 +3,7 @@
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,11 +14,12 @@ from typing import Any
 
 @dataclass
 class Post:
-    """What came."""
+    """What came, and when, seconds since the epoch."""
 
     path: str
     headers: dict[str, str]
     body: bytes
+    at_s: float = field(default_factory=time.time)
 
     @property
     def json(self) -> Any:
