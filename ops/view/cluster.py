@@ -13,7 +13,9 @@ from typing import Any, Final, TypeVar
 from ops.log.decoding import SeenRecord
 from ops.view.agents import AgentView, Beat
 from ops.view.faults import FaultBook
+from ops.view.flow_windows import FlowWindows
 from ops.view.newest import Newest
+from ops.view.places import PlaceBook
 from ops.view.symptoms import AnomalySpan, StateChange, changed
 from ops.view.windows import AgentWindows
 from schemas import topics as t
@@ -95,6 +97,10 @@ class ClusterView:
         By state id, then by the reader that says so.
     windows
         By agent id: how many 5-tuples had a window.
+    flow_windows
+        The last windows of each 5-tuple.
+    places
+        Where endpoints stand in the network.
     anomalies, traces, changes
         The newest anomalies, traces, and changes of states.
     rounds_ms
@@ -119,6 +125,8 @@ class ClusterView:
         self.notes: Newest[str, IncidentNote] = Newest(MAX_NOTES)
         self.states: dict[str, dict[str, ComponentState]] = {}
         self.windows: dict[str, AgentWindows] = {}
+        self.flow_windows = FlowWindows()
+        self.places = PlaceBook()
         self.anomalies: Newest[AnomalyKey, AnomalySpan] = Newest(MAX_ANOMALIES)
         self.traces: Newest[tuple[str, int, int], PathTrace] = Newest(MAX_TRACES)
         self.changes: Newest[tuple[str, str, int], StateChange] = Newest(MAX_CHANGES)
@@ -156,6 +164,7 @@ class ClusterView:
         return self._dropped + Counter(
             {
                 t.FAULT_EVENT.name: self.faults.dropped,
+                t.PROBE_WINDOW.name: self.flow_windows.dropped,
                 t.ANOMALY.name: self.anomalies.dropped,
                 t.PATH_TRACE.name: self.traces.dropped,
                 t.COMPONENT_STATE.name: self.changes.dropped,
@@ -215,6 +224,7 @@ class ClusterView:
 
     def _window(self, seen: SeenRecord, _at_ms: int) -> None:
         window = _record(seen, PathWindow)
+        self.flow_windows.add(window)
         known = self.windows.get(window.agent_id)
         if known is None and len(self.windows) >= MAX_KEYS:
             self._dropped[seen.topic.name] += 1

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -66,6 +67,7 @@ class _Channel:
     id: str = ""
     changes: deque[tuple[str, StreamEvent]] = field(default_factory=deque)
     viewers: set[_Viewer] = field(default_factory=set)
+    made_s: float = -math.inf
 
 
 class Hub:
@@ -107,7 +109,8 @@ class Hub:
                         viewer.put(event)
             if self._source.ready:
                 for channel in list(self._channels.values()):
-                    self._refresh(channel)
+                    if time.monotonic() - channel.made_s >= channel.page.least_gap_s:
+                        self._refresh(channel)
             work_s = time.thread_time() - began_s
             await asyncio.sleep(max(LEAST_GAP_S, GAP_FOR_WORK * work_s))
 
@@ -136,7 +139,8 @@ class Hub:
                 viewer.waiting.extend(missed)
                 viewer.wake.set()
             if self._source.ready:
-                self._refresh(channel)
+                if time.monotonic() - channel.made_s >= channel.page.least_gap_s:
+                    self._refresh(channel)
                 viewer.wake.set()
             while True:
                 await viewer.wake.wait()
@@ -163,6 +167,7 @@ class Hub:
         return self._source.look(_maker(page, params), at_ms)[0]
 
     def _refresh(self, channel: _Channel) -> None:
+        channel.made_s = time.monotonic()
         document, text, identity = self._made(channel)
         before = channel.document
         if document == before:

@@ -27,6 +27,8 @@ QUEUE: Final = 1_000_000
 ARGUMENTS: Final = (
     "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
+    # WebGL without a GPU.
+    "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
     *(("--no-sandbox",) if os.geteuid() == 0 else ()),
 )  # fmt: skip
 

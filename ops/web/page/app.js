@@ -33,15 +33,20 @@ function App() {
         : source === null
           ? html`<p class="loading" role="status">Loading…</p>`
           : source.live
-            ? html`<${Live} key=${name + JSON.stringify(rest)} page=${page} params=${rest} />`
+            ? html`<${Live} key=${name + JSON.stringify(sent(page, rest))} page=${page} params=${rest} />`
             : source.ready
-              ? html`<${Recorded} key=${name + JSON.stringify(rest)} page=${page} params=${rest} source=${source} at=${at ?? String(source.span_ms[1])} />`
+              ? html`<${Recorded} key=${name + JSON.stringify(sent(page, rest))} page=${page} params=${rest} source=${source} at=${at ?? String(source.span_ms[1])} />`
               : html`<p class="loading" role="status">Reading the recording…</p>`}
     </main>`;
 }
 
+/** Return the parameters that a page's document depends on; its own ones the page alone reads. */
+function sent(page, params) {
+  return Object.fromEntries(Object.entries(params).filter(([key]) => !page.own?.includes(key)));
+}
+
 function Live({ page, params }) {
-  const { document: shown, trouble, connected, refused } = useStream(page.name, params);
+  const { document: shown, trouble, connected, refused } = useStream(page.name, sent(page, params));
   return html`
     <${Connection} connected=${connected} refused=${refused} trouble=${trouble} />
     ${shown === null
@@ -50,7 +55,7 @@ function Live({ page, params }) {
 }
 
 function Recorded({ page, params, source, at }) {
-  const { document: shown, problem } = useDocument(page.name, params, at);
+  const { document: shown, problem } = useDocument(page.name, sent(page, params), at);
   return html`
     ${source.trouble && html`<${Banner} what=${source.trouble} todo="What stands before the damage is shown." quiet />`}
     ${problem &&

@@ -22,10 +22,13 @@ class Page:
         Returns what it shows: JSON without null, and with mappings instead of lists wherever items
         come and go, so that a JSON Merge Patch (RFC 7396) between two of them is small.
         Its last argument is the time, in milliseconds since the epoch.
+    least_gap_s
+        Seconds between two documents, for one that costs much; 0: as often as the hub makes any.
     """
 
     name: str
     document: Callable[[ClusterView, Params, int], Document]
+    least_gap_s: float = 0.0
 
 
 class UnknownItemError(LookupError):

@@ -5,7 +5,12 @@ from typing import Final
 from ops.web.pages.agents import AGENTS
 from ops.web.pages.incident import INCIDENT
 from ops.web.pages.job import JOB
+from ops.web.pages.matrix import MATRIX
 from ops.web.pages.now import NOW
 from ops.web.pages.page import Page
+from ops.web.pages.pair import PAIR
+from ops.web.pages.topology import TOPOLOGY
 
-PAGES: Final[dict[str, Page]] = {page.name: page for page in (NOW, INCIDENT, JOB, AGENTS)}
+PAGES: Final[dict[str, Page]] = {
+    page.name: page for page in (NOW, INCIDENT, MATRIX, PAIR, TOPOLOGY, JOB, AGENTS)
+}

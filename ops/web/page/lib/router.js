@@ -9,7 +9,8 @@ function here() {
 /** Return the address of a page; the time of a recording that is looked at stays. */
 export function to(page, params = {}) {
   const { at } = here().params;
-  const query = new URLSearchParams(at ? { at, ...params } : params).toString();
+  const given = Object.entries(at ? { at, ...params } : params).filter(([, value]) => value !== undefined);
+  const query = new URLSearchParams(given).toString();
   return `/${page}${query ? `?${query}` : ""}`;
 }
 

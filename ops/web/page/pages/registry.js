@@ -2,6 +2,8 @@
 import { agents } from "./agents.js";
 import { incident } from "./incident.js";
 import { job } from "./job.js";
+import { matrix } from "./matrix.js";
 import { now } from "./now.js";
+import { topology } from "./topology.js";
 
-export const PAGES = [now, incident, job, agents];
+export const PAGES = [now, incident, matrix, topology, job, agents];

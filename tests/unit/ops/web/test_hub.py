@@ -212,3 +212,20 @@ def test_nothing_is_shown_before_all_was_read() -> None:
             assert (await waiting).event == "state"
 
     asyncio.run(run())
+
+
+def test_a_page_that_costs_much_is_made_less_often() -> None:
+    """Whoever comes within the gap gets the document that is there."""
+
+    async def run() -> None:
+        source = HeldSource()
+        hub = Hub(source)
+        slow = Page(name="slow", document=document, least_gap_s=60.0)
+        MADE.clear()
+        streams = [hub.stream(slow, {}, "") for _ in range(3)]
+        for stream in streams:
+            kinds = [(await asyncio.wait_for(anext(stream), 5)).event for _ in range(2)]
+            assert kinds == ["trouble", "state"]
+        assert len(MADE) == 1
+
+    asyncio.run(run())
