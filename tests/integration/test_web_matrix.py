@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ops.bench.operator.watched import BEGIN_US, FIRST_SICK, WINDOW_US, Harm, WatchedCluster
 from ops.bench.operator.still import StillSource, served
+from ops.bench.operator.watched import BEGIN_US, FIRST_SICK, WINDOW_US, Harm, WatchedCluster
 from ops.view.cluster import ClusterView
 from schemas import topics as t
 from schemas.records import Candidate

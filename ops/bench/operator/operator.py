@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ops.bench.operator import page
+from ops.bench.operator import page, pictures
 from ops.bench.rig.report import Parts
 
 COMMAND: Final = "make bench-operator"
@@ -10,11 +10,12 @@ RUNS: Final = 5
 DEFAULT_RUNS: Final[dict[str, int]] = {"latency": 1, "process": 1, "review": 3, "hostile": 1}
 NOTES: Final = (
     "First paint: from navigation until sixty cards stand there, in Chromium's software rendering; "
-    "the others are drawn when somebody asks for them.",
+    "the others are drawn when somebody asks for them; of the matrix until all cells are drawn, of a "
+    "fault's neighbourhood until all nodes are.",
     "Web process: rounds are not written, since the page does not read them; the share is its CPU "
     "time for each second of the cluster.",
     "Report: 256 5-tuples are bad for an hour, told again every five seconds and traced every ten. "
     "Heartbeats and windows are not read for it. Where a recording holds no verdicts they are made "
     "anew first, which takes as long as `diagnose`.",
 )
-PARTS: Final[Parts] = {**page.PARTS}
+PARTS: Final[Parts] = {**page.PARTS, **pictures.PARTS}
