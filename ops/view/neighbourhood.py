@@ -23,7 +23,7 @@ US_PER_MS: Final = 1_000
 # Symptoms begin before the onset that the verdict names: a window of 30 s, and a round.
 BEFORE_US: Final = 60_000_000
 # 5-tuples that are followed, of the bad and of the others; more say nothing else.
-MAX_FLOWS: Final = 2_000
+MAX_FLOWS: Final = 1_000
 # More nodes are a grey mass, more edges a ball of wool: a table then says more.
 MAX_NODES: Final = 60
 MAX_EDGES: Final = 180
@@ -43,6 +43,8 @@ class Place(StrEnum):
     CORE = "core"
 
 
+# They hold no endpoint.
+OF_THE_FABRIC: Final = frozenset({ComponentKind.SWITCH, ComponentKind.LINK})
 TIERS: Final = (Place.LEAF, Place.SPINE, Place.CORE)
 
 
@@ -177,20 +179,19 @@ def _crossings(
         for trace in view.traces.values()
         if trace.complete and (trace.src, trace.dst, trace.flow) not in bad
     }
-    found = []
-    for flows, is_bad in ((bad, True), (others, False)):
-        followed = dict(sorted(flows.items())[:MAX_FLOWS])
-        found += [
-            Crossing(flow, is_bad, path)
-            for flow, path in paths(view, followed).items()
-            if not suspects.isdisjoint(path.components)
-        ]
-    return found
+    followed = dict([*sorted(bad.items())[:MAX_FLOWS], *sorted(others.items())[:MAX_FLOWS]])
+    return [
+        Crossing(flow, flow in bad, path)
+        for flow, path in paths(view, followed).items()
+        if not suspects.isdisjoint(path.components)
+    ]
 
 
 def _owners(view: ClusterView, suspects: Iterable[str]) -> dict[str, str]:
     """Return the RNICs that stand for a suspected host, container, agent or endpoint."""
-    wanted = set(suspects)
+    wanted = {name for name in suspects if _kind(view, name) not in OF_THE_FABRIC}
+    if not wanted:
+        return {}
     rnic_of = view.places.of(view).rnic_of
     found: dict[str, str] = {}
     for name, rnic in rnic_of.items():
@@ -202,6 +203,11 @@ def _owners(view: ClusterView, suspects: Iterable[str]) -> dict[str, str]:
         if suspect is not None:
             found[rnic] = suspect
     return found
+
+
+def _kind(view: ClusterView, name: str) -> ComponentKind | None:
+    part = view.topology.get(name)
+    return None if part is None else part.kind
 
 
 class _Drawing:

@@ -10,8 +10,8 @@ RUNS: Final = 5
 DEFAULT_RUNS: Final[dict[str, int]] = {"latency": 1, "process": 1, "review": 3, "hostile": 1}
 NOTES: Final = (
     "First paint: from navigation until sixty cards stand there, in Chromium's software rendering; "
-    "the others are drawn when somebody asks for them; of the matrix until all cells are drawn, of a "
-    "fault's neighbourhood until all nodes are.",
+    "the others are drawn when somebody asks for them; until all cells of the matrix are drawn; "
+    "until all nodes around a fault are.",
     "Web process: rounds are not written, since the page does not read them; the share is its CPU "
     "time for each second of the cluster.",
     "Report: 256 5-tuples are bad for an hour, told again every five seconds and traced every ten. "

@@ -1,4 +1,4 @@
-"""First paint of the pages that draw: the matrix of 2,048 endpoints, a fault among 100,000 links."""
+"""First paint of the pages that draw: a matrix of 2,048 endpoints, a fault in 100,000 links."""
 
 import time
 from collections.abc import Iterable

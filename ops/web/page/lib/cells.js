@@ -7,18 +7,24 @@ export const WELL = 3;
 // Cells that are smaller, in pixels of the screen, have a colour and no pattern.
 export const PATTERN_PX = 8;
 
-/** Fill a row's codes from its text: `s` and three bytes a cell, or `d` and a byte a column. */
+/**
+ * Fill a row's codes from its text: `s` and three bytes a cell, or `d` and a byte a column.
+ *
+ * Return how many of its cells show something.
+ */
 export function unpack(text, codes) {
   codes.fill(NOT_PROBED);
-  if (!text) return;
+  if (!text) return 0;
   const bytes = Uint8Array.from(atob(text.slice(1)), (c) => c.charCodeAt(0));
-  if (text[0] === "d") codes.set(bytes.subarray(0, codes.length));
-  else {
-    for (let i = 0; i + 2 < bytes.length; i += 3) {
-      const col = bytes[i] | (bytes[i + 1] << 8);
-      if (col < codes.length) codes[col] = bytes[i + 2];
-    }
+  if (text[0] === "d") {
+    codes.set(bytes.subarray(0, codes.length));
+    return codes.reduce((sum, code) => sum + (code !== NOT_PROBED), 0);
   }
+  for (let i = 0; i + 2 < bytes.length; i += 3) {
+    const col = bytes[i] | (bytes[i + 1] << 8);
+    if (col < codes.length) codes[col] = bytes[i + 2];
+  }
+  return bytes.length / 3;
 }
 
 /** Codes of all cells, which follow the rows of a document. */
@@ -28,6 +34,9 @@ export class Cells {
     this.cols = cols;
     this.codes = new Uint8Array(rows * cols);
     this.texts = new Array(rows);
+    this.counts = new Uint32Array(rows);
+    // How many show something.
+    this.count = 0;
   }
 
   /** Take the rows of a document; return the numbers of those that changed. */
@@ -37,7 +46,9 @@ export class Cells {
       const text = rows[row];
       if (text === this.texts[row]) continue;
       this.texts[row] = text;
-      unpack(text, this.row(row));
+      this.count -= this.counts[row];
+      this.counts[row] = unpack(text, this.row(row));
+      this.count += this.counts[row];
       changed.push(row);
     }
     return changed;
@@ -49,13 +60,6 @@ export class Cells {
 
   at(row, col) {
     return this.codes[row * this.cols + col];
-  }
-
-  /** Return how many cells show something. */
-  count() {
-    let found = 0;
-    for (const code of this.codes) if (code !== NOT_PROBED) found++;
-    return found;
   }
 
   /** Return the worst cell in a rectangle, as `{row, col}`; bounds are inclusive. */

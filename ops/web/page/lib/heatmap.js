@@ -31,16 +31,21 @@ function useLook(ref) {
   const [look, setLook] = useState({ width: 0, ratio: devicePixelRatio, turn: 0 });
   useLayoutEffect(() => {
     const element = ref.current;
-    const changed = () =>
-      setLook((old) => ({ width: element.clientWidth, ratio: devicePixelRatio, turn: old.turn + 1 }));
-    const observer = new ResizeObserver(changed);
+    const sized = () =>
+      setLook((old) =>
+        old.width === element.clientWidth && old.ratio === devicePixelRatio
+          ? old
+          : { ...old, width: element.clientWidth, ratio: devicePixelRatio },
+      );
+    const coloured = () => setLook((old) => ({ ...old, turn: old.turn + 1 }));
+    const observer = new ResizeObserver(sized);
     observer.observe(element);
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    dark.addEventListener("change", changed);
-    changed();
+    dark.addEventListener("change", coloured);
+    sized();
     return () => {
       observer.disconnect();
-      dark.removeEventListener("change", changed);
+      dark.removeEventListener("change", coloured);
     };
   }, []);
   return look;
@@ -110,8 +115,8 @@ export function Heatmap({ rows, cols, cells: packed, worst, say, open, chosen })
     own.whole = false;
     own.cells = cells;
     own.draw(coloursOf(canvas.current, worst));
-    Object.assign(canvas.current.dataset, { renderer: own.name, cells: cells.count(), sent: changed.length });
-  });
+    Object.assign(canvas.current.dataset, { renderer: own.name, cells: cells.count, sent: changed.length });
+  }, [packed, cells, look, size.width, size.height, worst, plain]);
 
   const tops = labels(cols, cell);
   const high = Math.min(MOST_LABEL_PX, 18 + LETTER_PX * Math.max(0, ...tops.map(([, name]) => name.length)));
