@@ -111,6 +111,8 @@ def test_a_sick_leaf_is_drawn(
         assert 928 * cell * 0.8 < found[0] < 928 * cell
         assert sum(found[code] for code in (1, 2, 4, 5, 6, 8, 9)) == 0
         expect(page.locator(".lines")).to_contain_text(f"Towards {LEAF}: bad from 3 of 3 leaves")
+        # The first cell that is told of is the worst.
+        expect(page.locator(".told")).to_contain_text(f"{LEAF} → leaf:s1-r3: loss: 10 to 50 % lost")
         expect(page.locator(".legend li").nth(7)).to_contain_text("10 to 50 % lost 6")
         assert watched.axe() == []
         watched.shoot(f"matrix-{renderer}-{scheme}")

@@ -77,6 +77,8 @@ export function Heatmap({ rows, cols, cells: packed, worst, say, open, chosen })
   const look = useLook(place);
   const count = { rows: rows.names.length, cols: cols.names.length };
   const cells = useMemo(() => new Cells(count.rows, count.cols), [count.rows, count.cols, rows.names, cols.names]);
+  // Taken before anything tells of them.
+  const changed = useMemo(() => cells.take(packed), [cells, packed]);
   const left = Math.min(160, Math.round(look.width * 0.3));
   const room = { width: Math.max(40, look.width - left), height: Math.max(240, Math.min(900, innerHeight * 0.72)) };
   const cell = Math.min(MOST_CELL_PX, room.width / count.cols, Math.max(room.height, room.width) / count.rows);
@@ -106,7 +108,6 @@ export function Heatmap({ rows, cols, cells: packed, worst, say, open, chosen })
   useEffect(() => {
     const own = painter.current;
     if (!own || look.width === 0) return;
-    const changed = cells.take(packed);
     const width = Math.max(1, Math.round(size.width * look.ratio));
     const height = Math.max(1, Math.round(size.height * look.ratio));
     if (canvas.current.width !== width) canvas.current.width = width;

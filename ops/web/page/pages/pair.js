@@ -76,6 +76,13 @@ function us(ns) {
 function Chart({ label, at, lines, height = 220 }) {
   const place = useRef(null);
   const plot = useRef(null);
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const changed = () => setTurn((old) => old + 1);
+    dark.addEventListener("change", changed);
+    return () => dark.removeEventListener("change", changed);
+  }, []);
   const data = [at.map((ms) => ms / MS_PER_S), ...lines.map(([, , values]) => values)];
   useEffect(() => {
     const element = place.current;
@@ -109,7 +116,7 @@ function Chart({ label, at, lines, height = 220 }) {
       own.destroy();
       plot.current = null;
     };
-  }, []);
+  }, [turn]);
   useEffect(() => plot.current?.setData(data));
   return html`<figure><figcaption>${label}</figcaption><div ref=${place} role="img" aria-label=${`${label}; the numbers are in the table below`}></div></figure>`;
 }
