@@ -20,6 +20,7 @@ T = TypeVar("T")
 class StillSource:
     """A view at a time; `change` folds more into it."""
 
+    alive = True
     ready = True
     trouble: Trouble | None = None
     span_ms: tuple[int, int] | None = None
