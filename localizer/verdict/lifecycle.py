@@ -235,9 +235,9 @@ class Lifecycle:
             return True
         if any(self._shadows(incident, claim) for incident in self.open_faults()):
             return False
-        if len(claim.keys) < self._config.min_flows and any(
-            self._left_over(incident, claim) for incident in self.resolved_faults()
-        ):
+        over = self.resolved_faults() if len(claim.keys) < self._config.min_flows else []
+        over += [i for i in self.open_faults() if i.group in HOST_GROUPS and i.quiet_ns is not None]
+        if any(self._left_over(incident, claim) for incident in over):
             return False
         owned = echoes.union(*(i.keys or () for i in self.open_faults()))
         fresh = len(claim.keys - owned)
@@ -261,7 +261,7 @@ class Lifecycle:
 
     @staticmethod
     def _left_over(incident: Incident, claim: Claim) -> bool:
-        """Return whether a claim is the remainder of a resolved fault.
+        """Return whether a claim is the remainder of a fault that is over, or an agent's that ends.
 
         A 5-tuple whose prober was away, or whose clock was wrong, is cleared late.
         """

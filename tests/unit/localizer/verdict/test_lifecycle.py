@@ -154,6 +154,21 @@ def test_a_young_switch_becomes_the_cable_where_its_replies_are_lost() -> None:
     assert (second.fault_id, second.component_id) == (first.fault_id, "cable")
 
 
+def test_what_is_left_of_an_agents_fault_is_no_fault_of_the_network() -> None:
+    """The agent answers again; the 5-tuples that are cleared last are no cut of their cable."""
+    life = Life()
+    silent = replace(
+        claim("agent", keys(12), "agent_unresponsive"), component_kind=ComponentKind.AGENT,
+        layer=Layer.HOST,
+    )  # fmt: skip
+    assert life.step(silent)[0].component_id == "agent"
+    assert life.step(bad=keys(4)) == []
+    left = claim("cable", keys(4))
+    assert life.step(left) == []
+    later = replace(left, onset_ns=life.now)
+    assert [event.component_id for event in life.step(later)] == ["cable"]
+
+
 def test_what_the_height_has_shown_stays_while_a_fault_clears() -> None:
     """Fewer witnesses tell the component less surely: neither confidence nor candidates change."""
     life = Life()
