@@ -282,7 +282,7 @@ def test_the_neighbourhood_of_a_fault(
     screen = {"width": width, "height": 800}
     with opened(browser, source, "/now", color_scheme=scheme, viewport=screen) as watched:
         page = watched.page
-        page.get_by_role("link", name=f"paths through {component}").click()
+        page.get_by_role("link", name=f"paths through it: {component}").click()
         graph = page.locator(".graph[data-nodes]")
         graph.wait_for()
         assert int(graph.get_attribute("data-nodes") or "") >= 5

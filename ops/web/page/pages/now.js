@@ -80,7 +80,7 @@ function Fault({ fault, time }) {
     <p><${Name} text=${fault.summary} long /></p>
     <dl>
       <dt>First step</dt><dd>${fault.first_step}</dd>
-      <dt>Where</dt><dd><a href=${to("topology", { fault: fault.id })} aria-label=${`paths through ${visible(fault.component)}`}>paths through it</a></dd>
+      <dt>Where</dt><dd><a href=${to("topology", { fault: fault.id })} aria-label=${`paths through it: ${visible(fault.component)}`}>paths through it</a></dd>
       <dt>Tasks hit</dt><dd>${
         fault.tasks.length === 0
           ? "none known"
