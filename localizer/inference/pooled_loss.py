@@ -342,6 +342,7 @@ def log_false_onsets(hits: int, span: int, chance: float) -> float:
 
     Examples
     --------
+    >>> from math import exp
     >>> round(exp(log_false_onsets(2, 3, 0.01)), 6)
     0.000199
     """
