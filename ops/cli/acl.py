@@ -1,7 +1,8 @@
 """`acl plan | apply`: what each principal may do on the cluster, and no more."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
     from ops.acl.plan import Grant
     from schemas.kafka.connection import KafkaSettings
+
+# What Kubernetes takes as a label's value (RFC 1123, at most 63 characters), as Strimzi's
+# `strimzi.io/cluster` is one.
+KUBERNETES_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+AUTHENTICATIONS: Final = ("scram-sha-512", "tls")
 
 For = Annotated[
     list[str] | None,
@@ -50,6 +56,16 @@ def plan(
     """
     from ops.acl import render
 
+    if authentication not in AUTHENTICATIONS:
+        raise CliError(
+            f"--authentication {authentication!r} must be {' or '.join(AUTHENTICATIONS)}", USAGE
+        )
+    if strimzi is not None and not KUBERNETES_NAME.fullmatch(strimzi):
+        raise CliError(
+            f"--strimzi {strimzi!r} is no name of a Kafka resource: small letters, digits, "
+            "- and ., at most 63",
+            USAGE,
+        )
     settings = _settings(config, bootstrap, prefix)
     grants = _grants(wanted, settings, config)
     if as_json:
@@ -126,7 +142,9 @@ def _grants(
     if wanted:
         principals = {}
         for pair in wanted:
-            role, _, who = pair.partition("=")
+            role, equals, who = pair.partition("=")
+            if equals and not who:
+                raise CliError(f"--for {pair}: name a principal, such as {pair}User:alice", USAGE)
             principals[role] = who or DEFAULT_PRINCIPAL.format(role=role)
     names = Names(
         prefix=settings.topic_prefix,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from schemas.records import IncidentNote
 
 US_PER_MS: Final = 1_000
+# PagerDuty cuts a summary at 1,024 characters; what is longer belongs into a ticket.
+MAX_TEXT: Final = 1_000
 # Config file, broker and prefix, where they are given.
 Where = tuple[Path | None, str | None, str | None]
 FaultId = Annotated[str, typer.Argument(metavar="FAULT_ID", help="Fault, as in fault.state.v1")]
@@ -99,11 +101,24 @@ def notes(
     _show(topic.notes(fault_id), as_json=as_json)
 
 
+def check_text(option: str, text: str, *, needed: bool) -> None:
+    """Refuse a text for people that says nothing, or too much; `USAGE`."""
+    if needed and not text.strip():
+        raise CliError(f"{option} is empty: say it in some words", USAGE)
+    if len(text) > MAX_TEXT:
+        raise CliError(
+            f"{option} has {len(text):,} characters, at most {MAX_TEXT:,}: link to the rest", USAGE
+        )
+
+
 def _note(
     fault_id: str, action: NoteAction, *, text: str, author: str | None, cause: str | None = None
 ) -> dict[str, Any]:
     from ops.bridge.operator_topics import new_id, whoami
 
+    check_text("the text", text, needed=action is NoteAction.COMMENT)
+    if cause is not None:
+        check_text("--cause", cause, needed=True)
     return {
         "fault_id": fault_id, "note_id": new_id("n"), "action": action,
         "noted_at": time.time_ns() // 1_000, "author": author or whoami(), "text": text,
@@ -141,13 +156,16 @@ def _row(note: "IncidentNote") -> dict[str, Any]:
 
 
 def _show(found: list["IncidentNote"], *, as_json: bool) -> None:
+    from ops.view.texts import visible
+
     rows = [_row(note) for note in found]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
         said = "; ".join(part for part in (row["cause"], row["text"]) if part)
-        typer.echo(f"{row['at']} {row['author']}: {row['action']}{': ' if said else ''}{said}")
+        line = f"{row['at']} {row['author']}: {row['action']}{': ' if said else ''}{said}"
+        typer.echo(visible(line))
     if not rows:
         typer.echo("no note")
 

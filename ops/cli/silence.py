@@ -10,6 +10,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import USAGE, CliError
+from ops.cli.incident import check_text
 from schemas import topics
 from schemas.kafka.connection import load_settings
 
@@ -60,6 +61,9 @@ def add(
     matchers = tuple(_matcher(text) for text in matches or ())
     if bool(matchers) is everything:
         raise CliError("name what is silenced (LABEL=PATTERN), or --all", USAGE)
+    if matchers and not any(matcher.pattern.strip("*") for matcher in matchers):
+        raise CliError(f"{' '.join(matches or ())} fits every fault: say --all", USAGE)
+    check_text("--reason", reason, needed=True)
     now_us = time.time_ns() // 1_000
     from_at, until_at = _time(begin, now_us), _time(until, now_us)
     if until_at <= max(from_at, now_us):
@@ -171,6 +175,8 @@ def _row(silence: "Silence", now_us: int) -> dict[str, Any]:
 
 
 def _show(silences: list["Silence"], now_us: int, *, as_json: bool) -> None:
+    from ops.view.texts import visible
+
     rows = [_row(silence, now_us) for silence in silences]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -178,10 +184,11 @@ def _show(silences: list["Silence"], now_us: int, *, as_json: bool) -> None:
     for row in rows:
         what = " ".join(row["matchers"]) or "every fault"
         by = f", ended by {row['ended_by']}" if row["ended_by"] else ""
-        typer.echo(
+        line = (
             f"{row['silence_id']}: {row['state']}, {row['from']} to {row['until']}, {what}; "
             f"{row['reason']} ({row['author']}{by})"
         )
+        typer.echo(visible(line))
     if not rows:
         typer.echo("no silence")
 

@@ -53,7 +53,12 @@ def web(
     ] = None,
     metrics_listen: Annotated[
         str | None,
-        typer.Option("--metrics-listen", metavar="HOST:PORT", help="[metrics] listen"),
+        typer.Option(
+            "--metrics-listen",
+            metavar="HOST:PORT",
+            help="Where it exposes its metrics; a port alone is on loopback "
+            "[default: listen in the config file's table metrics]",
+        ),
     ] = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,

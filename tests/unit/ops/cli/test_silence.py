@@ -17,6 +17,9 @@ REASON = ["--reason", "maintenance"]
         (["colour=red"], "labels are component, component_kind, kind"),
         (["task"], "must be LABEL=PATTERN"),
         (["task="], "must be LABEL=PATTERN"),
+        (["component=*", "task=**"], "fits every fault: say --all"),
+        (["task=a", "--reason", " "], "--reason is empty"),
+        (["task=a", "--reason", "a" * 1_001], "1,001 characters, at most 1,000"),
         (["task=a", "--until", "-1h"], "after now"),
         (["task=a", "--from", "+2h", "--until", "+1h"], "after --from"),
         (["task=a", "--until", "+100d"], "at most 90 days"),
@@ -26,7 +29,7 @@ REASON = ["--reason", "maintenance"]
 )
 def test_what_is_wrong_is_named(arguments: list[str], said: str) -> None:
     """As wrong usage; no broker is asked."""
-    done = CliRunner().invoke(build(), ["silence", "add", *arguments, *REASON])
+    done = CliRunner().invoke(build(), ["silence", "add", *REASON, *arguments])
     assert isinstance(done.exception, CliError)
     assert said in str(done.exception)
     assert done.exception.exit_code == 2

@@ -1,0 +1,27 @@
+"""`acl plan`: what is wrong is said, and no resource is printed that Kubernetes would refuse."""
+
+import pytest
+from typer.testing import CliRunner
+
+from ops.cli.app import build
+from ops.cli.errors import CliError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--for", "wrker"], "no role 'wrker'"),
+        (["--for", "worker=alice"], "write User:alice"),
+        (["--for", "worker="], "such as worker=User:alice"),
+        (["--strimzi", ""], "no name of a Kafka resource"),
+        (["--strimzi", "a: b"], "no name of a Kafka resource"),
+        (["--strimzi", "a" * 64], "at most 63"),
+        (["--strimzi", "a", "--authentication", "none"], "must be scram-sha-512 or tls"),
+    ],
+)
+def test_what_is_wrong_is_named(arguments: list[str], said: str) -> None:
+    """As wrong usage."""
+    done = CliRunner().invoke(build(), ["acl", "plan", *arguments])
+    assert isinstance(done.exception, CliError)
+    assert said in str(done.exception)
+    assert done.exception.exit_code == 2
