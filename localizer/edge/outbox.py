@@ -161,5 +161,8 @@ class Outbox:
         self._letters.poll(0)
 
     def close(self) -> None:
-        """Write what waits."""
-        self._letters.flush(FLUSH_TIMEOUT_S)
+        """Write what waits; what ended the process is told, not that this cannot be written."""
+        try:
+            self._letters.flush(FLUSH_TIMEOUT_S)
+        except KafkaException as failure:
+            self._log.error("dead_letter.lost", reason=str(failure))

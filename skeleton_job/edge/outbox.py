@@ -87,7 +87,11 @@ class Outbox:
 
     def flush(self) -> int:
         """Wait for what is under way; return how many records are not delivered."""
-        return int(self._producer.flush(FLUSH_TIMEOUT_S))
+        try:
+            return int(self._producer.flush(FLUSH_TIMEOUT_S))
+        except KafkaException:
+            # Kafka refused the producer; its delivery reports have said so.
+            return len(self._producer)
 
     def _send(
         self,
