@@ -163,6 +163,10 @@ def review(
 
     if out.suffix not in (".html", ".md"):
         raise CliError(f"--out {out}: give a name that ends with .html or .md", USAGE)
+    # Verdicts that are made anew take minutes: what cannot be written is said before.
+    if out.is_dir() or not out.parent.is_dir():
+        why = "is a folder" if out.is_dir() else f"there is no folder {out.parent}"
+        raise CliError(f"--out {out}: {why}; give the name of a file to write", USAGE)
     with _recorded(recording, OF_INCIDENTS, config) as source:
         try:
             found = incidents(source, fault or [])

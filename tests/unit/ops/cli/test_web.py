@@ -62,3 +62,15 @@ def test_a_review_ends_with_the_code_of_a_fault(tmp_path: Path) -> None:
         assert "nothing gets through" in (tmp_path / name).read_text(encoding="utf-8")
     code, said = run("review", str(tmp_path), "--out", str(tmp_path / "r.pdf"))
     assert (code, "ends with .html or .md" in said) == (USAGE, True)
+
+
+def test_a_report_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    """Before the recording is read: verdicts that are made anew take minutes."""
+    (tmp_path / "incident").mkdir()
+    record_all(tmp_path / "incident", story())
+    (tmp_path / "r.html").mkdir()
+    for name, why in (("r.html", "is a folder"), ("gone/r.html", "there is no folder")):
+        code, said = run("review", str(tmp_path / "incident"), "--out", str(tmp_path / name))
+        assert code == USAGE
+        assert why in said.replace("\n", " ")
+        assert "made anew" not in said
