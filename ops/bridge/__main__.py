@@ -73,8 +73,11 @@ def _start(settings: KafkaSettings, built: _Built) -> int:
     service = Service(settings, codec_for(settings), built.config)
     call_on_stop(service.stop)
     if built.dry_run:
-        for post in service.preview():
+        posts = service.preview()
+        for post in posts:
             print(json.dumps(post))
+        if not posts:
+            print("nothing would be sent: no fault pages anybody now", file=sys.stderr)
         return 0
     log = EventLog(PROCESS)
     log.info(

@@ -14,6 +14,10 @@ from typing import Any, Final, TextIO
 SECRET_MARKS: Final = ("password", "secret", "token", "ssl.key")
 
 
+# Above all our loggers.
+OWN: Final = "skeletonhunter"
+
+
 class EventLog:
     """Logs facts as an event name and fields.
 
@@ -22,7 +26,7 @@ class EventLog:
     """
 
     def __init__(self, process: str) -> None:
-        self._logger = logging.getLogger(f"skeletonhunter.{process}")
+        self._logger = logging.getLogger(f"{OWN}.{process}")
 
     def debug(self, event: str, **fields: Any) -> None:
         """Log a fact for developers."""
@@ -57,7 +61,7 @@ class _JsonFormatter(logging.Formatter):
         line = {
             "at": _timestamp(record.created),
             "level": record.levelname.lower(),
-            "process": record.name.removeprefix("skeletonhunter."),
+            "process": record.name.removeprefix(f"{OWN}."),
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
         }
@@ -69,7 +73,7 @@ class _JsonFormatter(logging.Formatter):
 class _PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{k}={v}" for k, v in getattr(record, "fields", {}).items())
-        name = record.name.removeprefix("skeletonhunter.")
+        name = record.name.removeprefix(f"{OWN}.")
         line = f"{_timestamp(record.created)} {record.levelname:<7} {name}: {record.getMessage()}"
         if fields:
             line = f"{line} {fields}"
@@ -84,9 +88,14 @@ def _timestamp(epoch_s: float) -> str:
 
 
 def setup_logging(*, as_json: bool, level: str = "INFO", stream: TextIO | None = None) -> None:
-    """Send all logs of this process to `stream`, standard error unless given."""
+    """Send all logs of this process to `stream`, standard error unless given.
+
+    A level below INFO is for our own facts: compilers and clients write megabytes there.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if as_json else _PlainFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    root.setLevel(max(root.level, logging.INFO))
+    logging.getLogger(OWN).setLevel(level)

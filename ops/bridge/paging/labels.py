@@ -49,10 +49,13 @@ def values_of(fault: FaultEvent) -> dict[str, tuple[str, ...]]:
 
 
 def fits(fault: FaultEvent, patterns: Iterable[tuple[str, str]]) -> bool:
-    """Return whether every pattern fits a value of its label; unknown labels never do."""
+    """Return whether every pattern fits a value of its label; unknown labels never do.
+
+    Only * and ? mean something: a bracket in a name is a bracket.
+    """
     values = values_of(fault)
     return all(
-        any(fnmatchcase(value, pattern) for value in values.get(label, ()))
+        any(fnmatchcase(value, pattern.replace("[", "[[]")) for value in values.get(label, ()))
         for label, pattern in patterns
     )
 

@@ -145,10 +145,13 @@ def test_a_silence_ends_a_page_and_its_own_end_brings_it_back() -> None:
 
 @pytest.mark.parametrize(
     ("label", "pattern"),
-    [("component", "switch:*"), ("task", "job2"), ("severity", "info"), ("colour", "*")],
-)
+    [
+        ("component", "switch:*"), ("task", "job2"), ("severity", "info"), ("colour", "*"),
+        ("task", "[a-z]ob1"),
+    ],
+)  # fmt: skip
 def test_a_silence_of_something_else_hides_nothing(label: str, pattern: str) -> None:
-    """A label that does not exist fits no fault."""
+    """A label that does not exist fits no fault, and a bracket is a bracket."""
     _, told = run((0, silence("s", 0, 100, **{label: pattern})), (5, transition("a", 1)))
     assert actions(told)[0] == ("a", "trigger", 5)
 
