@@ -352,15 +352,6 @@ def unequal(blocks: Blocks, places: Labels) -> float:
     return float(np.linalg.norm(tx - rx) / max(float(np.linalg.norm(tx + rx)), 1e-300))
 
 
-def steadiness(blocks: Blocks) -> float:
-    """Return the usual traffic over the highest, 0 (bursts) to 1 (an even flow).
-
-    Where all traffic is gradient sums and activations, most of an iteration is nearly silent.
-    """
-    total = (blocks.tx + blocks.rx)[blocks.known].mean(axis=0)
-    return float(np.median(total)) / max(float(total.max()), 1e-300)
-
-
 def of_cells(blocks: Blocks, cells: Labels) -> tuple[Floats, Bools, tuple[Floats, Floats]]:
     """Return each cell's mean iteration, whether it is known, and its odd and even iterations.
 

@@ -3,9 +3,8 @@
 The confidence is the lesser of two numbers. One is the weakest of several parts, each 0 to 1, that
 must hold for the inference to mean anything. The other is a logistic regression on signs of the
 inference: how often one that looks like this has the right DP and PP degrees. Its weights are
-fitted on captures for developing of both generators of the arena (`python -m arena.skeletons
---calibrate --seeds 96 --sealed-seeds 24` prints new ones; docs/figures/skeleton.md has the results
-on other captures).
+fitted on the arena's `dev` captures (`python -m arena.skeletons --calibrate` prints new ones;
+docs/figures/skeleton.md has the results on other captures).
 """
 
 import math
@@ -34,14 +33,13 @@ UNJOINED: Final = 0.45
 # Confidence if only layouts along the platform's order were compared: as low as if the layout were
 # not shown at all, since nothing says that it follows that order.
 UNSEARCHED: Final = 0.3
-# Steadiness of a job without stages whose ranks exchange tokens, keys or values in each step, which
-# is hard to tell from replicas: between silence (gradient sums) and the line rate (full sharding).
-EXCHANGED: Final = 0.1
+# One-way share between those of collectives and of pipelines.
+ONE_WAY_USUAL: Final = 0.018
 # Fitted, see the module's docstring.
-BIAS: Final = -1.24
+BIAS: Final = -0.93
 WEIGHTS: Final[Mapping[str, float]] = {
-    "margin": 1.22, "agreed": 1.06, "order": 1.04, "no stages": -0.38,
-    "exchanged": -0.43, "rings": 0.85, "ticks": 0.15,
+    "blocks": -0.69, "members": 0.87, "margin": 1.62, "one way": 0.06, "no stages": -1.89,
+    "joined": 0.92, "order": 0.74, "doubtful": -0.91,
 }  # fmt: skip
 
 
@@ -100,31 +98,20 @@ def parts_of(
 
 
 def signs_of(
-    choice: Choice,
-    order: StageOrder,
-    *,
-    period_bins: float,
-    steadiness: float,
-    rings: bool,
+    choice: Choice, order: StageOrder, *, one_way: float, doubtful: float, joined: bool
 ) -> dict[str, float]:
-    """Return signs of how sound an inference is, each of magnitude about 1.
-
-    Parameters
-    ----------
-    period_bins : length of an iteration
-    steadiness : usual traffic over the highest
-    rings : whether rings turn through the hosts all the time
-    """
-    alone = choice.count == 1
-    away = math.log(max(steadiness, 1e-3) / EXCHANGED)
+    """Return signs of how sound an inference is, each of magnitude about 1."""
+    n, alone = choice.labels.size, choice.count == 1
+    flow = math.tanh(math.log(max(one_way, 1e-4) / ONE_WAY_USUAL))
     signs = {
+        "blocks": math.log(n / 8),
+        "members": math.log(n / choice.count / 4),
         "margin": math.tanh(choice.margin / 10),
-        "agreed": float(choice.agreed),
-        "order": order.trust,
+        "one way": -flow if alone else flow,
         "no stages": float(alone),
-        "exchanged": math.exp(-(away**2)) if alone else 0.0,
-        "rings": float(rings),
-        "ticks": math.log(period_bins / 50.0),
+        "joined": float(joined),
+        "order": order.trust,
+        "doubtful": doubtful,
     }
     # Further digits depend on the order of summation.
     return {name: round(value, 4) for name, value in signs.items()}

@@ -20,7 +20,6 @@ from skeleton_job.layout.blocks import (
     make_blocks,
     of_cells,
     one_way,
-    steadiness,
 )
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
@@ -239,13 +238,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         joined=joined,
     )
     weakest = min(parts, key=lambda p: p.value)
-    signs = signs_of(
-        choice,
-        order,
-        period_bins=rhythm.period_bins,
-        steadiness=steadiness(blocks),
-        rings=rings,
-    )
+    signs = signs_of(choice, order, one_way=flow, doubtful=part.doubtful, joined=joined)
     usual = calibrated(signs)
     confidence = min(weakest.value, usual)
     replicas = choice.labels.size // choice.count // cp

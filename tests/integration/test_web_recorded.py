@@ -58,7 +58,7 @@ def test_any_moment_of_a_recording_can_be_looked_at(browser: Browser, tmp_path: 
         page.get_by_role("button", name="Next verdict").click()
         expect(page.locator(".fault")).to_contain_text("connectivity")
         expect(page.locator(".fault")).not_to_contain_text("undecided")
-        page.get_by_role("link", name=LINK).click()
+        page.get_by_role("link", name=LINK, exact=True).click()
         expect(page.locator(".entry.verdict")).to_have_count(2)
         page.get_by_role("slider", name="Time").press("End")
         expect(page.locator(".entry.verdict")).to_have_count(4)
