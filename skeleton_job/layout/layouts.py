@@ -48,8 +48,6 @@ class Choice:
     length : description length, nats
     units : classes that were joined to one, since they exchange nothing with each other
     searched : whether layouts that do not follow the platform's order were compared, or need not be
-    agreed : whether the net flows alone, without collectives, are described shortest by as many
-        classes
     """
 
     labels: Labels
@@ -60,7 +58,6 @@ class Choice:
     length: float = 0.0
     units: int = 1
     searched: bool = True
-    agreed: bool = True
 
 
 def regular_layouts(n: int) -> list[tuple[int, int]]:
@@ -111,7 +108,6 @@ def choose(evidence: Evidence) -> Choice:
         raise ValueError(f"{n} blocks on {n_hosts} hosts: no layout obeys the rules")
     found = [replace(c, length=c.length + _flow_cost(evidence.one_way, c.count)) for c in found]
     found = _at_levels(evidence, found)
-    by_flows = _count_by_flows(net, found)
     # Without a layout of one stage, all may be such.
     found = [choice for choice in found if not _lasting(evidence, choice)] or found
     shortest = {c.count: c for c in sorted(found, key=lambda c: -c.length)}
@@ -125,25 +121,7 @@ def choose(evidence: Evidence) -> Choice:
         best,
         margin=float(margin),
         searched=settled or n <= MAX_FREE,
-        agreed=best.count == by_flows,
     )
-
-
-def _count_by_flows(net: Evidence, found: list[Choice]) -> int:
-    """Return the number of classes that describes the net flows shortest.
-
-    Parameters
-    ----------
-    net : as the evidence of the layouts, with net flows for profiles
-    """
-    best, shortest = 1, np.inf
-    for choice in {(c.labels.tobytes(), c.regular is None): c for c in found}.values():
-        n = choice.labels.size
-        cost = 0.0 if choice.regular is not None else _free_cost(n, choice.count)
-        length = cost + description(net, choice.labels, uneven=False)
-        if length < shortest:
-            best, shortest = choice.count, length
-    return best
 
 
 def _as_regular(choice: Choice, shapes: list[tuple[int, int]]) -> Choice:
