@@ -8,7 +8,7 @@ up with them.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from arena.detecting import Detection, PublishedAnomaly, published_anomalies
 from localizer.config import CoreConfig
@@ -17,10 +17,9 @@ from localizer.merge import Merge
 from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
+from schemas.units import US_PER_MS
 from streams.config import DetectionConfig
 from streams.core.feed import LogMessage
-
-US_PER_MS: Final = 1_000
 
 
 class Localization:

@@ -6,6 +6,9 @@ US_NS: Final = 1_000
 MS_NS: Final = 1_000_000
 SECOND_NS: Final = 1_000_000_000
 HOUR_NS: Final = 3_600 * SECOND_NS
+# Records say microseconds, Kafka's timestamps milliseconds.
+US_PER_MS: Final = 1_000
+US_PER_S: Final = 1_000_000
 
 
 def us_to_ns(at_us: int) -> int:

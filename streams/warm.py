@@ -12,7 +12,7 @@ from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import ClockSource, ProbeStatus, Transport
 from schemas.records import ProbeResult, ProbeRound
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, US_PER_S
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage, window_bytes
 from streams.core.machine import PartitionMachine
@@ -22,7 +22,6 @@ from streams.core.window_bytes import WindowBytes
 from streams.core.window_records import WindowBatch
 from streams.detectors.base import MIN_ANSWERS
 
-US_PER_S: Final = 10**6
 # The look-back and the lateness, in windows of a second; then other rounds, until the 5-tuple of
 # the first ones is forgotten.
 WARMING_ROUNDS: Final = 20

@@ -8,9 +8,10 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from ops.bridge.paging.labels import SEVERITIES, SILENCE_LABELS, Owner
-from ops.bridge.paging.pager import US_PER_S, PagerConfig
+from ops.bridge.paging.pager import PagerConfig
 from schemas.process.files import read_file
 from schemas.process.settings import ConfigError, read_values, setting, settings_of
+from schemas.units import US_PER_S
 
 T = TypeVar("T")
 

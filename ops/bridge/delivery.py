@@ -11,6 +11,7 @@ from ops.bridge.http import Answer, Outcome
 from ops.bridge.paging.page import Notification, Page, Position
 from schemas.metrics.family import Histogram
 from schemas.process.eventlog import EventLog
+from schemas.units import US_PER_S
 
 # Tried again at once, then after so long, then half as long again each time, up to the greatest.
 # Doubling would cost a target that fails half of the time as much again for each length: most of a
@@ -25,7 +26,6 @@ COMMIT_AGAIN_S: Final = 10.0
 TOGETHER_S: Final = 0.1
 DELAY_BOUNDS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 STOP_S: Final = 5.0
-US_PER_S: Final = 1_000_000
 
 
 def wait_s(failures: int) -> float:

@@ -7,6 +7,7 @@ from typing import Final
 from ops.bridge.service import Service
 from schemas.metrics.common import LOG_METRICS, log_families
 from schemas.metrics.family import Buckets, Family, Kind, Metric, Sample, by_label, metrics_of, one
+from schemas.units import US_PER_S
 
 PAGES: Final = Metric(
     name="skeletonhunter_pages",
@@ -56,8 +57,6 @@ DELAY: Final = Metric(
     labels=("target",),
 )
 METRICS: Final = metrics_of(LOG_METRICS, (PAGES, SILENCED, READ, POSTS, PENDING, OLDEST, DELAY))
-
-US_PER_S: Final = 1_000_000
 
 
 class Exposed:

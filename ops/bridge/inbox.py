@@ -30,6 +30,7 @@ from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.lag import LogLag, Place
 from schemas.topics import FAULT_EVENT, INCIDENT_NOTE, SILENCE, Topic
+from schemas.units import US_PER_MS
 
 INPUTS: Final = (FAULT_EVENT, SILENCE, INCIDENT_NOTE)
 BATCH: Final = 500
@@ -39,7 +40,6 @@ SETTLE_US: Final = 500_000
 # Distance of the looks at where the partitions end.
 LOOK_S: Final = 0.1
 LOOK_TIMEOUT_S: Final = 3.0
-US_PER_MS: Final = 1_000
 NS_PER_US: Final = 1_000
 
 

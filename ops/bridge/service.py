@@ -29,10 +29,10 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.process.eventlog import EventLog
 from schemas.process.lag import LogLag
+from schemas.units import US_PER_S
 
 PROCESS: Final = "bridge"
 STATUS_S: Final = 10.0
-US_PER_S: Final = 1_000_000
 # Holds and silences end so much later: a record that the broker took before must not come after,
 # also where its clock is behind ours.
 EDGES_US: Final = 5 * US_PER_S

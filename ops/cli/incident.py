@@ -12,11 +12,11 @@ from ops.cli.errors import USAGE, CliError
 from schemas import topics
 from schemas.enums import NoteAction
 from schemas.kafka.connection import load_settings
+from schemas.units import US_PER_MS
 
 if TYPE_CHECKING:
     from schemas.records import IncidentNote
 
-US_PER_MS: Final = 1_000
 # PagerDuty cuts a summary at 1,024 characters; what is longer belongs into a ticket.
 MAX_TEXT: Final = 1_000
 # Config file, broker and prefix, where they are given.

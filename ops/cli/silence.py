@@ -13,12 +13,12 @@ from ops.cli.errors import USAGE, CliError
 from ops.cli.incident import check_text
 from schemas import topics
 from schemas.kafka.connection import load_settings
+from schemas.units import US_PER_MS
 
 if TYPE_CHECKING:
     from ops.bridge.operator_topics import OperatorTopics
     from schemas.records import Matcher, Silence
 
-US_PER_MS: Final = 1_000
 # A longer one is a decision, not a silence: change what is paged.
 MAX_DAYS: Final = 90
 MAX_US: Final = MAX_DAYS * 86_400 * 1_000_000

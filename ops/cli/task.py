@@ -4,7 +4,7 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +12,11 @@ from ops.cli import options
 from ops.cli.errors import ENVIRONMENT, USAGE, CliError
 from schemas.kafka.connection import load_settings
 from schemas.process.files import read_file
+from schemas.units import US_PER_S
 
 if TYPE_CHECKING:
     from ops.jobs.task_topic import TaskTopic
     from schemas.records import Task
-
-US_PER_S: Final = 1_000_000
 
 
 def submit(

@@ -6,9 +6,8 @@ from ops.doctor.snapshot import Check, Snapshot, Status
 from ops.view.texts import MS_PER_S, age, counted, some
 from schemas.enums import AgentState, ProbingState
 from schemas.records import Heartbeat
-from schemas.units import MS_NS
+from schemas.units import MS_NS, US_PER_MS
 
-US_PER_MS: Final = 1_000
 # A heartbeat may be late by a poll, a batch and a busy host. What differs by more
 # than the worker's default lateness makes it drop results as late.
 CLOCK_WARN_MS: Final = 500

@@ -20,10 +20,10 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import Registry, RegistryError, codec_for
 from schemas.records import Heartbeat
 from schemas.topics import TOPICS, Topic
+from schemas.units import US_PER_MS
 
 # A batch waits this long for more; it counts as delay of the heartbeats in it.
 LISTEN_POLL_S: Final = 0.02
-US_PER_MS: Final = 1_000
 # Older heartbeats say no more than that the agent is silent, which its registration says as well.
 HEARTBEATS_MS: Final = 900_000
 # Of anomaly.v1 so much is read back to find each partition's last PROGRESS, four a second.

@@ -5,8 +5,8 @@ from typing import Final
 from localizer.facts.coverage import COVERED_SHARE, coverage_by_task, total
 from ops.doctor.snapshot import Check, Snapshot, Status
 from ops.view.texts import MS_PER_S, age, counted, some
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 # Progress moves in steps of 250 ms, rounds come once a second.
 BEHIND_WARN_MS: Final = 5_000
 BEHIND_FAIL_MS: Final = 30_000

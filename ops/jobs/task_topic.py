@@ -13,11 +13,11 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import producer_options
 from schemas.kafka.registry import codec_for
 from schemas.records import Task
+from schemas.units import US_PER_MS
 
 SEND_TIMEOUT_S: Final = 10.0
 READ_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.2
-US_PER_MS: Final = 1_000
 
 
 class TaskTopicError(ConnectionError):

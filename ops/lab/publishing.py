@@ -13,6 +13,7 @@ from schemas.kafka.registry import codec_for
 from schemas.process.eventlog import EventLog
 from schemas.records import Component, Endpoint, FlowTable, Task
 from schemas.topics import Topic
+from schemas.units import US_PER_MS
 
 FLUSH_TIMEOUT_S: Final = 10.0
 LINGER_MS: Final = 5
@@ -20,7 +21,6 @@ LINGER_MS: Final = 5
 # 30 s, and old ones are worth nothing.
 QUEUE_KBYTES: Final = 16_384
 MESSAGE_TIMEOUT_MS: Final = 30_000
-US_PER_MS: Final = 1_000
 
 
 def now_us() -> int:

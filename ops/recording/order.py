@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from schemas.topics import Topic
-from schemas.units import MS_NS
+from schemas.units import MS_NS, US_PER_MS
 
 SLOT_MS: Final = 1_000
-US_PER_MS: Final = 1_000
 
 
 class Timed(Protocol):

@@ -5,9 +5,8 @@ from typing import Final
 
 from schemas.enums import AgentState
 from schemas.records import Heartbeat
-from schemas.units import MS_NS
+from schemas.units import MS_NS, US_PER_MS
 
-US_PER_MS: Final = 1_000
 # Drops and rates are told over a minute: a burst is still there when somebody looks.
 RATE_WINDOW_MS: Final = 60_000
 # Heartbeats that are kept for that, one in ten seconds and the one before them.

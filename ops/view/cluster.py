@@ -37,8 +37,8 @@ from schemas.records import (
     Task,
 )
 from schemas.topics import Topic
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 # An hour of a bad day: a leaf of 64 hosts that goes down makes some thousand anomalies.
 MAX_ANOMALIES: Final = 20_000
 MAX_TRACES: Final = 20_000

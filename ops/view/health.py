@@ -11,7 +11,7 @@ from ops.view.cluster import ClusterView
 from ops.view.coverage import coverage
 from ops.view.texts import age, counted, some
 from schemas.enums import AgentState, Layer
-from schemas.units import MS_NS
+from schemas.units import MS_NS, US_PER_MS
 
 # A mark comes four times a second, of an idle partition every five seconds: three of those.
 WORKER_SILENT_MS: Final = 15_000
@@ -21,7 +21,6 @@ WORKER_BEHIND_MS: Final = 10_000
 CLOCK_MS: Final = 500
 # The published inference looks at 15 to 25 minutes of counters.
 SKELETON_MS: Final = 1_800_000
-US_PER_MS: Final = 1_000
 
 
 class Status(StrEnum):

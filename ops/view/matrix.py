@@ -14,6 +14,7 @@ from ops.view.cluster import ClusterView
 from ops.view.flow_windows import MISSING, LatestWindows
 from ops.view.places import Places
 from schemas.columns.arrays import Bools, Floats, Int32s, Int64s
+from schemas.units import US_PER_MS
 
 # Rows and columns that are shown at most: 40,000² cells would be 1.6 billion.
 MAX_SIDE: Final = 2_048
@@ -24,7 +25,6 @@ FIRST_SIDE: Final = 128
 LATELY_WINDOWS: Final = 3
 LATENESS_US: Final = 5_000_000
 FORGOTTEN_US: Final = 3_600_000_000
-US_PER_MS: Final = 1_000
 
 # Codes of cells: three states, and then levels from well to worst.
 NOT_PROBED, NOT_LATELY, NOT_KNOWN, WELL = range(4)

@@ -17,9 +17,9 @@ from ops.view.places import Places
 from schemas.enums import ComponentKind
 from schemas.ids import FlowId
 from schemas.records import Component
+from schemas.units import US_PER_MS
 from skeleton_job.job import natural_key
 
-US_PER_MS: Final = 1_000
 # Symptoms begin before the onset that the verdict names: a window of 30 s, and a round.
 BEFORE_US: Final = 60_000_000
 # 5-tuples that are followed, of the bad and of the others; more say nothing else.

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Final
 
 from arena.detecting import PublishedAnomaly
 from localizer.config import CoreConfig
@@ -13,9 +12,8 @@ from ops.recording.source import Source
 from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY, FAULT_EVENT, Topic
+from schemas.units import US_PER_MS
 from streams.config import DetectionConfig
-
-US_PER_MS: Final = 1_000
 
 
 def holds_verdicts(folder: Path) -> bool:

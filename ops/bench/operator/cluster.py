@@ -32,13 +32,13 @@ from schemas.records import (
     TraceHop,
 )
 from schemas.topics import Topic
+from schemas.units import US_PER_MS
 
 CLUSTER: Final = "bench"
 RAILS: Final = 8
 # Targets of an RNIC in a skeleton, and 5-tuples to each.
 TARGETS: Final = 3
 FLOWS: Final = 2
-US_PER_MS: Final = 1_000
 HOSTS_OF_A_JOB: Final = 512
 
 Told = tuple[Topic, str, Any]  # topic, key, record

@@ -27,8 +27,8 @@ from ops.bridge.paging.page import (
 )
 from schemas.enums import FaultLifecycle, NoteAction
 from schemas.records import FaultEvent, IncidentNote, Silence
+from schemas.units import US_PER_S
 
-US_PER_S: Final = 1_000_000
 RESOLVED: Final = "resolved"
 SILENCED: Final = "silenced"
 CLOSED: Final = "closed"

@@ -15,8 +15,8 @@ from ops.web.pages.page import Document, Page, Params, UnknownItemError, without
 from ops.web.pages.rows import acknowledged, event_row, fault_row
 from schemas.ids import FlowId
 from schemas.records import FaultEvent, PathTrace
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 # Symptoms begin before the onset that the verdict names: a window of 30 s, and a round.
 BEFORE_MS: Final = 60_000
 AFTER_MS: Final = 30_000

@@ -8,8 +8,8 @@ from ops.view.cluster import ClusterView
 from ops.web.pages.page import Document, Page, Params, UnknownItemError, without_none
 from ops.web.pages.rows import fault_row
 from schemas.records import PingTarget, Skeleton, SkeletonMember, Task, TaskEndpoint
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 # More hosts than anybody looks over one by one; the rest is counted, and found by `host`.
 MAX_HOSTS: Final = 256

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from ops.view.cluster import ClusterView
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 MAX_MOMENTS: Final = 1_000
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from ops.view.cluster import ClusterView
 from ops.view.flow_windows import LOST, MISSING, P50, P99, PROBER, RESPONDER, SENT, FlowSeries
 from ops.web.pages.page import Document, Page, Params, UnknownItemError, without_none
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 TIMES: Final = {
     "p50_ns": P50, "p99_ns": P99, "prober_delay_ns": PROBER, "responder_delay_ns": RESPONDER,
 }  # fmt: skip

@@ -9,8 +9,8 @@ from ops.view.faults import FaultHistory
 from ops.web.pages.page import Document, without_none
 from schemas.enums import NoteAction
 from schemas.records import FaultEvent
+from schemas.units import US_PER_MS
 
-US_PER_MS: Final = 1_000
 NO_STEP: Final = "This version does not know the kind of fault: see its summary and evidence."
 
 
