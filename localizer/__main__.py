@@ -10,9 +10,9 @@ from localizer.edge.service import Service
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
 from schemas.metrics.exposition import exposed
-from schemas.metrics.settings import add_option, read_listen
+from schemas.metrics.settings import run_exposed
 from schemas.process import memory
-from schemas.process.command import Command, Flags, Table
+from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
@@ -38,12 +38,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry, or tak
 )
 
 
-def _build(flags: Flags, table: Table) -> tuple[LocalizerConfig, str]:
-    return build_config(flags, table), read_listen(flags)
-
-
-def _start(settings: KafkaSettings, built: tuple[LocalizerConfig, str]) -> int:
-    config, listen = built
+def _start(settings: KafkaSettings, config: LocalizerConfig, listen: str) -> int:
     memory.use_one_arena()
     memory.allocate_by_page()
     service = Service(settings, codec_for(settings), config)
@@ -57,7 +52,7 @@ def _start(settings: KafkaSettings, built: tuple[LocalizerConfig, str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, _build, _start, add_option(COMMAND.parser()))
+    return run_exposed(COMMAND, arguments, build_config, _start)
 
 
 if __name__ == "__main__":

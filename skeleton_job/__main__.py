@@ -8,9 +8,9 @@ from typing import Final
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
 from schemas.metrics.exposition import exposed
-from schemas.metrics.settings import add_option, read_listen
+from schemas.metrics.settings import run_exposed
 from schemas.process import memory
-from schemas.process.command import Command, Flags, Table
+from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
@@ -44,12 +44,7 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or schema registry
 )
 
 
-def _build(flags: Flags, table: Table) -> tuple[SkeletonConfig, str]:
-    return build_config(flags, table), read_listen(flags)
-
-
-def _start(settings: KafkaSettings, built: tuple[SkeletonConfig, str]) -> int:
-    config, listen = built
+def _start(settings: KafkaSettings, config: SkeletonConfig, listen: str) -> int:
     memory.allocate_by_page()
     codec = codec_for(settings)
     core = SkeletonCore(
@@ -70,7 +65,7 @@ def _start(settings: KafkaSettings, built: tuple[SkeletonConfig, str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, _build, _start, add_option(COMMAND.parser()))
+    return run_exposed(COMMAND, arguments, build_config, _start)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
-from schemas.metrics.settings import add_option, read_listen
-from schemas.process.command import Command, Flags, Table
+from schemas.metrics.settings import run_exposed
+from schemas.process.command import Command
 from schemas.process.settings import settings_of
 from streams.config import SECTION, WorkerConfig, build_config
 
@@ -33,22 +33,18 @@ exit codes: 0 stopped, 1 failed, 2 wrong settings, 3 no broker, topics or regist
 )
 
 
-def _build(flags: Flags, table: Table) -> tuple[WorkerConfig, str]:
-    return build_config(flags, table), read_listen(flags)
-
-
-def _start(settings: KafkaSettings, built: tuple[WorkerConfig, str]) -> int:
+def _start(settings: KafkaSettings, config: WorkerConfig, listen: str) -> int:
     for name in LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     # Faust takes a second to import; `--help` and wrong settings need not wait.
     from streams.worker import run_worker  # noqa: PLC0415
 
-    return run_worker(settings, *built)
+    return run_worker(settings, config, listen)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; return the exit code."""
-    return COMMAND.run(arguments, _build, _start, add_option(COMMAND.parser()))
+    return run_exposed(COMMAND, arguments, build_config, _start)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from ops.bridge.service import PROCESS, Service
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
 from schemas.metrics.exposition import exposed
-from schemas.metrics.settings import add_option, read_listen
+from schemas.metrics.settings import run_exposed
 from schemas.process.command import Command, Flags, Table
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
@@ -48,13 +48,12 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry
 
 class _Built(NamedTuple):
     config: BridgeConfig
-    listen: str
     dry_run: bool
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser with all options."""
-    found = add_option(COMMAND.parser())
+    found = COMMAND.parser()
     found.add_argument(
         "--dry-run", action="store_true", help="print what would be sent, send nothing, and end"
     )
@@ -62,10 +61,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _build(flags: Flags, table: Table) -> _Built:
-    return _Built(build_config(flags, table), read_listen(flags), bool(flags["dry_run"]))
+    return _Built(build_config(flags, table), bool(flags["dry_run"]))
 
 
-def _start(settings: KafkaSettings, built: _Built) -> int:
+def _start(settings: KafkaSettings, built: _Built, listen: str) -> int:
     if not built.config.targets:
         raise CannotRunError(
             "no [[bridge.target]] in the config file: nobody would be told; see --help"
@@ -85,14 +84,14 @@ def _start(settings: KafkaSettings, built: _Built) -> int:
         cluster=settings.cluster,
         targets=[f"{target.name} ({target.kind})" for target in built.config.targets],
     )
-    with exposed(built.listen, PROCESS, Exposed(service).families, log):
+    with exposed(listen, PROCESS, Exposed(service).families, log):
         service.run()
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the bridge until SIGTERM or SIGINT; return the exit code."""
-    return COMMAND.run(arguments, _build, _start, parser())
+    return run_exposed(COMMAND, arguments, _build, _start, parser())
 
 
 if __name__ == "__main__":

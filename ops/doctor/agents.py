@@ -3,18 +3,14 @@
 from typing import Final
 
 from ops.doctor.snapshot import Check, Snapshot, Status
+from ops.view.agents import silent_after_ms
+from ops.view.health import CLOCK_MS
 from ops.view.texts import MS_PER_S, age, counted, some
 from schemas.enums import AgentState, ProbingState
 from schemas.records import Heartbeat
 from schemas.units import MS_NS, US_PER_MS
 
-# A heartbeat may be late by a poll, a batch and a busy host. What differs by more
-# than the worker's default lateness makes it drop results as late.
-CLOCK_WARN_MS: Final = 500
 CLOCK_FAIL_MS: Final = 5_000
-# Three missed heartbeats, as the localizer's veto; never less than five seconds.
-SILENT_INTERVALS: Final = 3
-SILENT_MIN_MS: Final = 5_000
 # Why an agent probes nothing that is no fault by itself: it may be in no job.
 IDLE: Final = (ProbingState.NO_LIST, ProbingState.EMPTY_LIST)
 
@@ -31,8 +27,7 @@ def silent_agents(s: Snapshot) -> Check:
             silent[agent] = "no heartbeat"
             continue
         age_ms = s.now_ms - beat.sent_at // US_PER_MS
-        limit_ms = max(SILENT_MIN_MS, SILENT_INTERVALS * beat.interval_ns // MS_NS)
-        if age_ms > limit_ms and agent not in s.live:
+        if age_ms > silent_after_ms(beat) and agent not in s.live:
             silent[agent] = f"{age(age_ms)} ago"
     if silent:
         return Check(
@@ -87,7 +82,7 @@ def twins(s: Snapshot) -> Check:
 
 def clocks(s: Snapshot) -> Check:
     """Check that heartbeats arrive when they say that they were sent."""
-    off = {a: b.delay_ms for a, b in s.live.items() if abs(b.delay_ms) > CLOCK_WARN_MS}
+    off = {a: b.delay_ms for a, b in s.live.items() if abs(b.delay_ms) > CLOCK_MS}
     if off:
         worst = max(map(abs, off.values()))
         lines = (
@@ -125,11 +120,11 @@ def clock_offsets(s: Snapshot) -> Check:
     unknown = len(s.heartbeats) - len(offsets)
     rest = f"; {counted(unknown, 'agent')} could not tell" if unknown else ""
     worst = max(map(abs, offsets.values()), default=0.0)
-    if worst > CLOCK_WARN_MS:
+    if worst > CLOCK_MS:
         lines = (
             f"{agent} {abs(ms) / MS_PER_S:.1f} s {'ahead' if ms > 0 else 'behind'}"
             for agent, ms in sorted(offsets.items(), key=lambda item: -abs(item[1]))
-            if abs(ms) > CLOCK_WARN_MS
+            if abs(ms) > CLOCK_MS
         )
         return Check(
             name="clock offsets",

@@ -19,6 +19,11 @@ SILENT_MIN_MS: Final = 5_000
 TWIN_MS: Final = 60_000
 
 
+def silent_after_ms(beat: Heartbeat) -> int:
+    """Return for how long an agent may say nothing after a heartbeat."""
+    return max(SILENT_MIN_MS, SILENT_INTERVALS * beat.interval_ns // MS_NS)
+
+
 @dataclass(frozen=True, slots=True)
 class Beat:
     """A heartbeat and when the broker took it, in milliseconds since the epoch."""
@@ -70,9 +75,8 @@ class AgentView:
         record = self.beat.record
         if record.state is AgentState.LEAVING:
             return None
-        limit_ms = max(SILENT_MIN_MS, SILENT_INTERVALS * record.interval_ns // MS_NS)
         age_ms = now_ms - self.beat.arrived_ms
-        return age_ms if age_ms > limit_ms else None
+        return age_ms if age_ms > silent_after_ms(record) else None
 
     def twin(self, now_ms: int) -> bool:
         """Return whether two processes seem to send under this id."""

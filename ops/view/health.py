@@ -17,7 +17,8 @@ from schemas.units import MS_NS, US_PER_MS
 WORKER_SILENT_MS: Final = 15_000
 # Marks are decided a round and the lateness behind their event time: some two seconds.
 WORKER_BEHIND_MS: Final = 10_000
-# A clock that is off by more makes results count as late, by the worker's default.
+# A heartbeat may be late by a poll, a batch and a busy host. A clock that is off by more makes
+# results count as late, by the worker's default.
 CLOCK_MS: Final = 500
 # The published inference looks at 15 to 25 minutes of counters.
 SKELETON_MS: Final = 1_800_000

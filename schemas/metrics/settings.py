@@ -1,10 +1,12 @@
 """Where a process exposes its metrics: the `[metrics]` table, common to all processes."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from schemas.kafka.connection import KafkaSettings
+from schemas.process.command import Command, Flags, Table
 from schemas.process.settings import (
     ConfigError,
     build_config,
@@ -18,6 +20,8 @@ LOOPBACK: Final = "127.0.0.1"
 MAX_PORT: Final = 65_535
 OPTION: Final = "--metrics-listen"
 DESTINATION: Final = "metrics_listen"
+
+ConfigT = TypeVar("ConfigT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +84,22 @@ def read_listen(flags: Mapping[str, Any]) -> str:
     )
     parse_listen(config.listen)
     return config.listen
+
+
+def run_exposed(
+    command: Command,
+    arguments: Sequence[str] | None,
+    build: Callable[[Flags, Table], ConfigT],
+    start: Callable[[KafkaSettings, ConfigT, str], int],
+    parser: argparse.ArgumentParser | None = None,
+) -> int:
+    """Run the command line of a process that exposes metrics.
+
+    As `Command.run`, but the process has the option, and `start` also gets where to expose them.
+    """
+    return command.run(
+        arguments,
+        lambda flags, table: (build(flags, table), read_listen(flags)),
+        lambda settings, built: start(settings, *built),
+        add_option(parser or command.parser()),
+    )
