@@ -159,8 +159,9 @@ def gather(
     fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]
     lag = shown_by_now(family, fresh, now_ns=now_ns)
     if family is AnomalyFamily.LOSS:
-        selective = selective_evidence(good, replies.shares, _through_switches(sources, bad), lag)
-        hints = {c: hints.get(c, 0.0) + selective.get(c, 0.0) for c in {*hints, *selective}}
+        through = _through_switches(sources, bad, priors)
+        for switch, ratio in selective_evidence(good, replies.shares, through, lag).items():
+            hints[switch] = hints.get(switch, 0.0) + ratio
     unlisted = good.columns(column, len(causes), lag)
     counts = unlisted.counts.astype(np.int64)
     problem = Problem(
@@ -232,12 +233,15 @@ def _hints(
     return {c: findings.evidence(c, family, at) for c, at in spans.items()}
 
 
-def _through_switches(sources: Sources, bad: list[BadFlow]) -> dict[str, list[BadFlow]]:
-    """Return by switch the bad 5-tuples that cross it."""
-    found: defaultdict[str, list[BadFlow]] = defaultdict(list)
+def _through_switches(
+    sources: Sources, bad: list[BadFlow], components: Iterable[str]
+) -> dict[str, list[BadFlow]]:
+    """Return by switch the bad 5-tuples that cross it, of the components that they cross."""
+    kind = sources.topology.kind
+    found: dict[str, list[BadFlow]] = {c: [] for c in components if kind(c) is ComponentKind.SWITCH}
     for flow in bad:
         for component in flow.components:
-            if sources.topology.kind(component) is ComponentKind.SWITCH:
+            if component in found:
                 found[component].append(flow)
     return found
 

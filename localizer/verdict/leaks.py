@@ -184,7 +184,9 @@ class Leaks:
         until_ns: dict[FlowId, int] = {}
         for loss in strays.losses():
             if loss.key not in until_ns:
-                leaking = not self._leaks.keys().isdisjoint(path(loss.key).components)
+                leaking = bool(self._leaks) and not self._leaks.keys().isdisjoint(
+                    path(loss.key).components
+                )
                 until_ns[loss.key] = 0 if leaking else resolved.until_ns(loss.key)
             if loss.lost_ns <= until_ns[loss.key]:
                 strays.explain(loss.key, until_ns[loss.key])
