@@ -12,9 +12,10 @@ from ops.cli.errors import USAGE, CliError
 from schemas import topics
 from schemas.enums import NoteAction
 from schemas.kafka.connection import load_settings
-from schemas.units import US_PER_MS
+from schemas.units import US_PER_MS, ns_to_us
 
 if TYPE_CHECKING:
+    from ops.bridge.operator_topics import OperatorTopics
     from schemas.records import IncidentNote
 
 # PagerDuty cuts a summary at 1,024 characters; what is longer belongs into a ticket.
@@ -22,9 +23,6 @@ MAX_TEXT: Final = 1_000
 # Config file, broker and prefix, where they are given.
 Where = tuple[Path | None, str | None, str | None]
 FaultId = Annotated[str, typer.Argument(metavar="FAULT_ID", help="Fault, as in fault.state.v1")]
-Author = Annotated[
-    str | None, typer.Option("--author", metavar="NAME", help="Who [default: user@host]")
-]
 Text = Annotated[str, typer.Option("--text", metavar="TEXT", help="For people")]
 
 
@@ -32,7 +30,7 @@ def ack(
     fault_id: FaultId,
     *,
     text: Text = "",
-    author: Author = None,
+    author: options.Author = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -51,7 +49,7 @@ def close(
     *,
     cause: Annotated[str, typer.Option("--cause", metavar="TEXT", help="What it was")],
     text: Text = "",
-    author: Author = None,
+    author: options.Author = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -69,7 +67,7 @@ def comment(
     fault_id: FaultId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="For people")],
     *,
-    author: Author = None,
+    author: options.Author = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -95,10 +93,17 @@ def notes(
 
     Example: skeletonhunter incident notes f-2e02b90120121261
     """
+    topic = operator_topics(config, bootstrap, prefix)
+    _show(topic.notes(fault_id), as_json=as_json)
+
+
+def operator_topics(
+    config: Path | None, bootstrap: str | None, prefix: str | None
+) -> "OperatorTopics":
+    """Return the topics that people write to."""
     from ops.bridge.operator_topics import OperatorTopics
 
-    topic = OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
-    _show(topic.notes(fault_id), as_json=as_json)
+    return OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
 
 
 def check_text(option: str, text: str, *, needed: bool) -> None:
@@ -121,17 +126,16 @@ def _note(
         check_text("--cause", cause, needed=True)
     return {
         "fault_id": fault_id, "note_id": new_id("n"), "action": action,
-        "noted_at": time.time_ns() // 1_000, "author": author or whoami(), "text": text,
+        "noted_at": ns_to_us(time.time_ns()), "author": author or whoami(), "text": text,
         "cause": cause,
     }  # fmt: skip
 
 
 def _write(fields: dict[str, Any], where: Where, *, as_json: bool) -> None:
-    from ops.bridge.operator_topics import OperatorTopics, UnknownNameError
+    from ops.bridge.operator_topics import UnknownNameError
     from schemas.records import IncidentNote
 
-    config, bootstrap, prefix = where
-    topic = OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
+    topic = operator_topics(*where)
     try:
         topic.fault(fields["fault_id"])
     except UnknownNameError as error:

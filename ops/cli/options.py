@@ -26,3 +26,6 @@ Prefix = Annotated[
     typer.Option("--prefix", metavar="TEXT", help="Put before every topic name"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
+Author = Annotated[
+    str | None, typer.Option("--author", metavar="NAME", help="Who [default: user@host]")
+]

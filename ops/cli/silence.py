@@ -3,29 +3,22 @@
 import json
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ops.cli import options
 from ops.cli.errors import USAGE, CliError
-from ops.cli.incident import check_text
+from ops.cli.incident import check_text, operator_topics
 from schemas import topics
-from schemas.kafka.connection import load_settings
-from schemas.units import US_PER_MS
+from schemas.units import US_PER_MS, ns_to_us
 
 if TYPE_CHECKING:
-    from ops.bridge.operator_topics import OperatorTopics
     from schemas.records import Matcher, Silence
 
 # A longer one is a decision, not a silence: change what is paged.
 MAX_DAYS: Final = 90
 MAX_US: Final = MAX_DAYS * 86_400 * 1_000_000
-
-Author = Annotated[
-    str | None, typer.Option("--author", metavar="NAME", help="Who [default: user@host]")
-]
 
 
 def add(
@@ -42,7 +35,7 @@ def add(
         str, typer.Option("--until", metavar="TIME", help="ISO time, or +2h from now")
     ] = "+1h",
     everything: Annotated[bool, typer.Option("--all", help="Silence every fault")] = False,
-    author: Author = None,
+    author: options.Author = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -55,7 +48,7 @@ def add(
 
     Example: skeletonhunter silence add 'component=link:leaf:p0-1--*' --reason "new optics"
     """
-    from ops.bridge.operator_topics import OperatorTopics, new_id, whoami
+    from ops.bridge.operator_topics import new_id, whoami
     from schemas.records import Silence
 
     matchers = tuple(_matcher(text) for text in matches or ())
@@ -64,13 +57,13 @@ def add(
     if matchers and not any(matcher.pattern.strip("*") for matcher in matchers):
         raise CliError(f"{' '.join(matches or ())} fits every fault: say --all", USAGE)
     check_text("--reason", reason, needed=True)
-    now_us = time.time_ns() // 1_000
+    now_us = ns_to_us(time.time_ns())
     from_at, until_at = _time(begin, now_us), _time(until, now_us)
     if until_at <= max(from_at, now_us):
         raise CliError(f"--until {until} must be after --from and after now", USAGE)
     if until_at - from_at > MAX_US:
         raise CliError(f"a silence lasts at most {MAX_DAYS} days", USAGE)
-    topic = OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
+    topic = operator_topics(config, bootstrap, prefix)
     silence = Silence(
         **topic.stamp, silence_id=new_id("s"), matchers=matchers, from_at=from_at,
         until_at=until_at, created_at=now_us, author=author or whoami(), reason=reason,
@@ -91,15 +84,15 @@ def list_silences(
 
     Example: skeletonhunter silence list --all --json
     """
-    now_us = time.time_ns() // 1_000
-    found = _topic(config, bootstrap, prefix).silences()
+    now_us = ns_to_us(time.time_ns())
+    found = operator_topics(config, bootstrap, prefix).silences()
     _show([s for s in found if everything or s.until_at > now_us], now_us, as_json=as_json)
 
 
 def expire(
     silence_id: Annotated[str, typer.Argument(metavar="ID", help="Silence")],
     *,
-    author: Author = None,
+    author: options.Author = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -111,12 +104,12 @@ def expire(
     """
     from ops.bridge.operator_topics import UnknownNameError, whoami
 
-    topic = _topic(config, bootstrap, prefix)
+    topic = operator_topics(config, bootstrap, prefix)
     try:
         silence = topic.silence(silence_id)
     except UnknownNameError as error:
         raise CliError(str(error), USAGE) from error
-    now_us = time.time_ns() // 1_000
+    now_us = ns_to_us(time.time_ns())
     if silence.until_at > now_us:
         silence = replace(
             silence,
@@ -126,12 +119,6 @@ def expire(
         )
         topic.write(topics.SILENCE, silence)
     _show([silence], now_us, as_json=as_json)
-
-
-def _topic(config: Path | None, bootstrap: str | None, prefix: str | None) -> "OperatorTopics":
-    from ops.bridge.operator_topics import OperatorTopics
-
-    return OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
 
 
 def _matcher(text: str) -> "Matcher":
