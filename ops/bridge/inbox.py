@@ -30,7 +30,7 @@ from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.lag import LogLag, Place
 from schemas.topics import FAULT_EVENT, INCIDENT_NOTE, SILENCE, Topic
-from schemas.units import US_PER_MS
+from schemas.units import US_PER_MS, ns_to_us
 
 INPUTS: Final = (FAULT_EVENT, SILENCE, INCIDENT_NOTE)
 BATCH: Final = 500
@@ -40,7 +40,6 @@ SETTLE_US: Final = 500_000
 # Distance of the looks at where the partitions end.
 LOOK_S: Final = 0.1
 LOOK_TIMEOUT_S: Final = 3.0
-NS_PER_US: Final = 1_000
 
 
 class Received(NamedTuple):
@@ -115,7 +114,7 @@ class Inbox:
     def _look(self) -> None:
         """Settle a time when all is read that was there then."""
         if self._ends is None and time.monotonic() >= self._look_s:
-            at_us = time.time_ns() // NS_PER_US - SETTLE_US
+            at_us = ns_to_us(time.time_ns()) - SETTLE_US
             try:
                 ends = {
                     place: int(

@@ -29,7 +29,7 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
 from schemas.process.eventlog import EventLog
 from schemas.process.lag import LogLag
-from schemas.units import US_PER_S
+from schemas.units import US_PER_S, ns_to_us
 
 PROCESS: Final = "bridge"
 STATUS_S: Final = 10.0
@@ -122,9 +122,11 @@ class Service:
                 begun[target.name] = kept.read()
         told: list[Notification] = []
         inbox = Inbox(self._settings, self._codec, self.lag)
+        # What the broker has just taken settles a moment after the rest.
+        began_us = ns_to_us(time.time_ns())
         try:
             inbox.start()
-            while not (self._stopping or inbox.caught_up):
+            while not (self._stopping or (inbox.caught_up and inbox.settled_us >= began_us)):
                 inbox.poll()
                 for received in inbox.settled():
                     told += self._apply(received)
