@@ -120,7 +120,8 @@ class Watched:
     strangers: list[str] = field(default_factory=list)
 
     def axe(self) -> list[str]:
-        """Return what axe-core finds wrong."""
+        """Return what axe-core finds wrong, of what stands still: text that fades in is pale."""
+        self.page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")
         # Given by the browser's debugger: the page's policy would refuse the file.
         self.page.evaluate((DATA / "axe" / "axe.min.js").read_text(encoding="utf-8"))
         found: dict[str, Any] = self.page.evaluate("axe.run()")
