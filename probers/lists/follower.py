@@ -232,6 +232,7 @@ class PingListFollower:
                     endpoint.transport,
                     entropy_of(target.src, target.dst, flow),
                     endpoint.qkey,
+                    endpoint.host_id,
                 )
                 for flow in range(min(target.flows, self._max_flows))
             )

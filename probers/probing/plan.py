@@ -1,7 +1,7 @@
 """Which 5-tuples a round probes, and when each of its probes is sent. Pure."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 # Probes of one slot leave together. Each time the process is woken costs 0.1 to 0.3 ms
 # of a core whatever it does then (measured in a virtual machine), so a probe by itself
 # every few milliseconds would cost more than all else: 40 probes in 10-ms slots took
-# 1.9 % of a core, in 50-ms slots half of that. A slot's probes go to different targets.
+# 1.9 % of a core, in 50-ms slots half of that.
 SLOT_NS: Final = 50 * 10**6
 # VXLAN's outer source port comes from the dynamic range (RFC 7348, section 5).
 ENTROPY_FIRST: Final = 49_152
@@ -29,6 +29,7 @@ class FlowTarget:
 
     Equal only when the address is, too: an endpoint that comes back elsewhere is
     a new target. For RDMA the address is its GID, the port the number of its queue pair.
+    `host_id` is the host of `dst`, whose agent answers; None: unknown.
     """
 
     src: str
@@ -39,6 +40,7 @@ class FlowTarget:
     transport: TransportKind
     entropy: int
     qkey: int | None = None
+    host_id: str | None = None
 
     @property
     def path_id(self) -> str:
@@ -67,6 +69,10 @@ def fraction(text: str, of: int) -> int:
     return mixed * of >> 32
 
 
+def _rank(text: str) -> int:
+    return fraction(text, 2**32)
+
+
 def stagger_ns(agent_id: str, interval_ns: int) -> int:
     """Return by how much an agent's rounds start after whole multiples of the interval."""
     return fraction(agent_id, interval_ns)
@@ -77,13 +83,19 @@ def next_start_ns(realtime_ns: int, interval_ns: int, offset_ns: int) -> int:
     return realtime_ns - (realtime_ns - offset_ns) % interval_ns + interval_ns
 
 
-def shuffled(items: Iterable[T], key: str) -> list[T]:
-    """Return the items in an order that depends on key and item alone.
+def shuffled(items: Iterable[T], key: str, group: Callable[[T], str] = str) -> list[T]:
+    """Return the items in an order that depends on key and item alone, groups undivided.
 
-    Neighbours on the ping list share a target host; probing them one after another would
-    make bursts at it, from all agents at the same place in the list.
+    In the order of the ping list all agents would probe a host at the same moment. The probes
+    from one agent to one host stay together: its agent is woken once for all of them, which
+    costs it less than to be woken for each.
     """
-    return sorted(items, key=lambda item: (fraction(f"{key}|{item}", 2**32), str(item)))
+
+    def place(item: T) -> tuple[int, str, int, str]:
+        together, name = group(item), str(item)
+        return _rank(f"{key}|{together}"), together, _rank(f"{key}|{name}"), name
+
+    return sorted(items, key=place)
 
 
 def spread_ns(count: int, window_ns: int, slot_ns: int = SLOT_NS) -> list[int]:
@@ -125,7 +137,7 @@ class Plan:
             return False
         self._flows = flows
         self.wanted = frozenset(flows)
-        self._ordered = shuffled(flows, self._agent_id)
+        self._ordered = shuffled(flows, self._agent_id, lambda flow: flow.host_id or flow.dst)
         return True
 
     def next_round(self) -> list[tuple[int, FlowTarget]]:

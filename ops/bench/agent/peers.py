@@ -48,13 +48,13 @@ def schedule(hosts: int, rnics: int) -> list[tuple[int, int, int]]:
 
     (offset in nanoseconds, host, RNIC), ascending. Each host's agent has all hosts but itself
     for targets, RNIC by RNIC, and a place in the second and an order of its own, as real
-    ones have: the measured agent is asked at as many different moments.
+    ones have.
     """
     plan = []
     for host in range(hosts):
         name = f"agent-peer{host}"
         targets = [f"h{other}/r{rail}" for other in range(hosts) for rail in range(rnics)]
-        ordered = shuffled(targets, name)
+        ordered = shuffled(targets, name, lambda target: target.partition("/")[0])
         offsets = spread_ns(len(ordered), SPREAD_NS)
         stagger = stagger_ns(name, INTERVAL_NS)
         # The measured agent is in the place of the host itself.

@@ -44,3 +44,18 @@ def test_the_order_is_an_agents_own() -> None:
     assert one != other
     assert sorted(one) == sorted(other) == sorted(items)
     assert one == plan.shuffled(reversed(items), "agent-a")
+
+
+def test_probes_to_one_host_follow_each_other_in_an_order_of_hosts_that_is_the_agents_own() -> None:
+    """Four rails of ten hosts: each host's probes are neighbours, whatever agent sends them."""
+    items = [f"h{host}/r{rail}" for rail in range(4) for host in range(10)]
+
+    def host_of(item: str) -> str:
+        return item.partition("/")[0]
+
+    orders = [plan.shuffled(items, agent, host_of) for agent in ("agent-a", "agent-b")]
+    hosts = [[host_of(item) for item in order[::4]] for order in orders]
+    for order, sequence in zip(orders, hosts, strict=True):
+        assert sorted(order) == sorted(items)
+        assert [host_of(item) for item in order] == [host for host in sequence for _ in range(4)]
+    assert hosts[0] != hosts[1]
