@@ -5,11 +5,8 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
-from ops.broker.errors import CacheError
-
-CACHE_ENV: Final = "SKELETONHUNTER_CACHE_DIR"
+from ops.broker.errors import CACHE_ENV, CacheError
 
 
 def cache_dir() -> Path:

@@ -4,6 +4,8 @@ import errno
 from pathlib import Path
 from typing import Final, Self
 
+# Names the folder of fetched artifacts.
+CACHE_ENV: Final = "SKELETONHUNTER_CACHE_DIR"
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -29,8 +31,6 @@ class CacheError(FetchError):
     @classmethod
     def from_os_error(cls, folder: Path, error: OSError) -> Self:
         """Say what the operating system said, and what to do about it."""
-        from ops.broker.cache import CACHE_ENV  # noqa: PLC0415 - it imports this module
-
         if error.errno in DISK_FULL:
             return cls(
                 f"no space left for the download in {folder} ({error.strerror}): free some space, "

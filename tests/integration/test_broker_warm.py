@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ops.broker import cache, warm
-from ops.broker.cache import CACHE_ENV
 from ops.broker.embedded import EmbeddedKafka
+from ops.broker.errors import CACHE_ENV
 from ops.broker.fetch import fetch
 from ops.broker.lock import KAFKA
 from ops.broker.training import train

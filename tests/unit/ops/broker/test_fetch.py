@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ops.broker import cache
-from ops.broker.errors import CacheError, FetchError, HashMismatchError, OfflineError
+from ops.broker.errors import CACHE_ENV, CacheError, FetchError, HashMismatchError, OfflineError
 from ops.broker.fetch import ATTEMPTS, PARALLEL, SCRATCH_PREFIX, fetch_artifacts
 from ops.broker.lock import LockedArtifact
 from tests import ROOT
@@ -211,7 +211,7 @@ def test_full_disk_is_a_sentence(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert f"no space left for the download in {tmp_path}" in done.stdout
-    assert cache.CACHE_ENV in done.stdout
+    assert CACHE_ENV in done.stdout
     assert names_in(tmp_path) == set()
 
 
@@ -240,7 +240,7 @@ def test_unwritable_cache_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CacheError) as caught:
         fetch_artifacts(artifacts(1), tmp_path / "file" / "cache", source=FolderSource())
     assert "cannot write to the cache folder" in str(caught.value)
-    assert cache.CACHE_ENV in str(caught.value)
+    assert CACHE_ENV in str(caught.value)
 
 
 def test_interrupt_stops_the_downloads(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_cache_folder_is_the_users_unless_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment variable wins over the platform's cache folder."""
-    monkeypatch.delenv(cache.CACHE_ENV, raising=False)
+    monkeypatch.delenv(CACHE_ENV, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache.cache_dir().name == "skeletonhunter"
-    monkeypatch.setenv(cache.CACHE_ENV, str(tmp_path / "own"))
+    monkeypatch.setenv(CACHE_ENV, str(tmp_path / "own"))
     assert cache.cache_dir() == tmp_path / "own"

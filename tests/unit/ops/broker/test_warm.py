@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ops.broker import training, warm
-from ops.broker.cache import CACHE_ENV
+from ops.broker.errors import CACHE_ENV
 from ops.broker.lock import KAFKA
 
 
