@@ -45,7 +45,7 @@ def _start(settings: KafkaSettings, config: LocalizerConfig, listen: str) -> int
     call_on_stop(service.stop)
     log = EventLog(SECTION)
     log.info("localizer.started", cluster=settings.cluster, **asdict(config))
-    with exposed(listen, SECTION, service.exposed.families, log):
+    with exposed(listen, SECTION, service.exposed.families, service.health, log):
         service.run()
     return 0
 

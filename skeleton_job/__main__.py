@@ -12,6 +12,7 @@ from schemas.metrics.settings import run_exposed
 from schemas.process import memory
 from schemas.process.command import Command
 from schemas.process.eventlog import EventLog
+from schemas.process.health import Health
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
 from schemas.units import SECOND_NS
@@ -58,7 +59,8 @@ def _start(settings: KafkaSettings, config: SkeletonConfig, listen: str) -> int:
     warm_kernel()
     log = EventLog(SECTION)
     log.info("skeleton.started", cluster=settings.cluster, **asdict(config))
-    with exposed(listen, SECTION, Exposed(service).families, log):
+    health = Health(lambda: service.counts.lag.polled_s, service.waits_for)
+    with exposed(listen, SECTION, Exposed(service).families, health, log):
         service.run()
     return 0
 

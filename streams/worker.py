@@ -17,6 +17,7 @@ from schemas.metrics.exposition import exposed
 from schemas.process import memory
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
+from schemas.process.health import Health
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
 from streams.edge.consumer import RoundConsumer
@@ -114,7 +115,8 @@ def run_worker(settings: KafkaSettings, config: WorkerConfig, metrics_listen: st
     )  # fmt: skip
     # It writes control characters to a terminal that is not there.
     worker.spinner = None
-    with exposed(metrics_listen, PROCESS, Exposed(metrics, engine).families, log):
+    health = Health(lambda: engine.lag.polled_s, source.waits_for)
+    with exposed(metrics_listen, PROCESS, Exposed(metrics, engine).families, health, log):
         code = _run(worker)
     source.shut_down()
     background.shut_down()

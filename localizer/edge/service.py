@@ -24,6 +24,7 @@ from schemas.kafka.errors import BrokerError
 from schemas.process import memory
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
+from schemas.process.health import Health
 from schemas.process.refusals import RefusalLog
 from schemas.records import FaultEvent, Heartbeat
 from schemas.topics import Topic
@@ -57,6 +58,7 @@ class Service:
             (topic.name for topic in (*STATE_INPUTS, *LOG_INPUTS)), config.max_agents
         )
         self.exposed = Exposed(self._counts)
+        self.health = Health(lambda: self._counts.lag.polled_s, self._waits_for)
         self._merge = Merge()
         self._barrier: Barrier | None = None
         self._stopping = False
@@ -135,6 +137,9 @@ class Service:
                 self._check_stall(reader)
         if self._counts.decided_ns is not None:
             reader.remember(self._counts.decided_ns)
+
+    def _waits_for(self) -> str | None:
+        return None if self._ready else "reading the topics to where they ended at the start"
 
     def _note_ready(self, caught_up: bool) -> None:
         if caught_up:

@@ -16,6 +16,7 @@ from schemas.metrics.settings import run_exposed
 from schemas.process.command import Command, Flags, Table
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
+from schemas.process.health import Health
 from schemas.process.settings import settings_of
 from schemas.process.signals import call_on_stop
 
@@ -84,7 +85,8 @@ def _start(settings: KafkaSettings, built: _Built, listen: str) -> int:
         cluster=settings.cluster,
         targets=[f"{target.name} ({target.kind})" for target in built.config.targets],
     )
-    with exposed(listen, PROCESS, Exposed(service).families, log):
+    health = Health(lambda: service.lag.polled_s, service.waits_for)
+    with exposed(listen, PROCESS, Exposed(service).families, health, log):
         service.run()
     return 0
 

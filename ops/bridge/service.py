@@ -108,6 +108,10 @@ class Service:
             letters.flush()
             self._log.info("bridge.stopped", **self._status())
 
+    def waits_for(self) -> str | None:
+        """Return why it is not ready; None: it is. Any thread."""
+        return None if self._ready else "reading transitions, silences and notes"
+
     def preview(self) -> list[dict[str, Any]]:
         """Return what would be sent now, without sending it; nothing secret is in it.
 

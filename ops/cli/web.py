@@ -77,11 +77,13 @@ def web(
     from ops.log.timespan import parse_bound
     from ops.web.exposed import Exposed
     from ops.web.live import LiveSource
+    from ops.web.source import waits_for
     from schemas.kafka.connection import load_settings
     from schemas.metrics.exposition import exposed
     from schemas.metrics.settings import read_listen
     from schemas.process.errors import CannotRunError
     from schemas.process.eventlog import EventLog
+    from schemas.process.health import Health
 
     if recording is not None:
         from ops.web.recorded import WANTED
@@ -98,7 +100,10 @@ def web(
     source = LiveSource(settings, faults_back_ms=back_ms)
     metrics = read_listen({"config": config, "metrics_listen": metrics_listen})
     try:
-        with exposed(metrics, "web", Exposed(source).families, EventLog("web")) as address:
+        # A reader whose broker is away waits for it, and the page says so.
+        health = Health(lambda: None, lambda: waits_for(source))
+        families, log = Exposed(source).families, EventLog("web")
+        with exposed(metrics, "web", families, health, log) as address:
             if address is not None:
                 typer.echo(f"metrics: http://{address}/metrics")
             _serve(source, listen, tls_cert, tls_key, token_file)

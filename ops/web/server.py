@@ -28,7 +28,7 @@ from ops.web.pages.page import Document, UnknownItemError
 from ops.web.pages.registry import PAGES
 from ops.web.pages.report import commands, to_html, to_markdown
 from ops.web.security import COOKIE, Access, Guard, content_security_policy
-from ops.web.source import Source
+from ops.web.source import Source, waits_for
 
 FILES: Final = Path(__file__).parent / "page"
 TYPES: Final = {
@@ -142,10 +142,9 @@ class _Handlers:
         return PlainTextResponse("the reader has ended\n", status_code=503)
 
     async def ready(self, _request: Request) -> Response:
-        if self._source.ready:
+        why = waits_for(self._source)
+        if why is None:
             return PlainTextResponse("ready\n")
-        trouble = self._source.trouble
-        why = "still reading what is there" if trouble is None else trouble.what
         return PlainTextResponse(f"not ready: {why}\n", status_code=503)
 
     async def about(self, _request: Request) -> Response:

@@ -73,3 +73,10 @@ class Source(Protocol):
             If the time is outside what the source holds.
         """
         ...
+
+
+def waits_for(source: Source) -> str | None:
+    """Return why a source is not ready; None: it is."""
+    if source.ready:
+        return None
+    return "still reading what is there" if source.trouble is None else source.trouble.what

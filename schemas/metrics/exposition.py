@@ -1,12 +1,17 @@
-"""Serves a process's metrics to Prometheus; the only module that knows its client.
+"""Serves a process's metrics to Prometheus, and its health to who supervises it.
 
-The client is used to format and to serve, not to count: values are read from the process's own
-counters when a scrape asks. It knows OpenMetrics with exemplars as well as the older text format.
+The only module that knows Prometheus' client, which is used to format, not to count: values are
+read from the process's own counters when a scrape asks. It knows OpenMetrics with exemplars as
+well as the older text format.
 """
 
+import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from schemas.metrics.family import (
     INFO,
@@ -24,9 +29,12 @@ from schemas.metrics.family import (
 from schemas.metrics.settings import OPTION, SECTION, parse_listen
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
+from schemas.process.health import Health
 from schemas.version import VERSION
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from prometheus_client import CollectorRegistry
     from prometheus_client import metrics_core as client
     from prometheus_client.samples import Exemplar as ClientExemplar
@@ -41,8 +49,10 @@ BUILD: Final = Metric(
 
 
 @contextmanager
-def exposed(listen: str, process: str, collect: Collect, log: EventLog) -> Iterator[str | None]:
-    """Expose metrics while the block runs; give the address, None for `listen` "".
+def exposed(
+    listen: str, process: str, collect: Collect, health: Health, log: EventLog
+) -> Iterator[str | None]:
+    """Expose metrics and health while the block runs; give the address, None for `listen` "".
 
     Parameters
     ----------
@@ -50,6 +60,8 @@ def exposed(listen: str, process: str, collect: Collect, log: EventLog) -> Itera
         `[metrics] listen`.
     collect
         Returns the families; called by a thread of the server.
+    health
+        Answers `/healthz` and `/readyz`; every other path is a scrape.
 
     Raises
     ------
@@ -64,22 +76,25 @@ def exposed(listen: str, process: str, collect: Collect, log: EventLog) -> Itera
         return
     try:
         # Not before somebody wants metrics: it takes 24 MB.
-        from prometheus_client import start_http_server  # noqa: PLC0415
+        from prometheus_client import make_wsgi_app  # noqa: PLC0415
     except ImportError as error:
         raise CannotRunError(
             f"[{SECTION}] listen is set, and prometheus-client is not installed: "
             "pip install 'skeletonhunter[metrics]', or leave it empty"
         ) from error
-    registry = registry_of(process, collect, log)
+    scrape = make_wsgi_app(registry_of(process, collect, log))
     host, port = place
+    shown = f"[{host}]" if ":" in host else host
+    kind = _Server6 if ":" in host else _Server
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = make_server(host, port, _application(scrape, health), kind, _QuietHandler)
     except OSError as error:
         raise CannotRunError(
             f"[{SECTION}] listen={listen!r}: {error.strerror or error}; processes of one host "
             f"need a port each: {OPTION} or SKELETONHUNTER_{SECTION.upper()}_LISTEN"
         ) from error
-    shown = f"[{host}]" if ":" in host else host
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     address = f"{shown}:{server.server_port}"
     log.info("metrics.listening", address=address)
     try:
@@ -88,6 +103,34 @@ def exposed(listen: str, process: str, collect: Collect, log: EventLog) -> Itera
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each request: a slow scrape must not look like a process that hangs."""
+
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Log nothing: somebody asks every few seconds."""
+
+
+def _application(scrape: "WSGIApplication", health: Health) -> "WSGIApplication":
+    def answer(environment: "WSGIEnvironment", start: "StartResponse") -> Iterator[bytes]:
+        found = health.answer(str(environment.get("PATH_INFO", "")))
+        if found is None:
+            yield from scrape(environment, start)
+            return
+        status = "200 OK" if found.well else "503 Service Unavailable"
+        start(status, [("Content-Type", "text/plain; charset=utf-8")])
+        yield f"{found.text}\n".encode()
+
+    return answer
 
 
 def registry_of(process: str, collect: Collect, log: EventLog) -> "CollectorRegistry":

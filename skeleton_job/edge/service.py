@@ -124,6 +124,10 @@ class Service:
             self._log_counts(outbox)
             self.log.info("skeleton.stopped", not_delivered=left)
 
+    def waits_for(self) -> str | None:
+        """Return why it is not ready; None: it is. Any thread."""
+        return None if self._ready else "reading the topics to their ends"
+
     def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
         heard_s = time.monotonic()
         next_counts_s = heard_s + COUNTS_EVERY_S

@@ -74,6 +74,8 @@ class RoundConsumer:
         self._given_up: set[int] = set()
         # Whether the group has answered: an assignment has come, if only an empty one.
         self.joined = False
+        # Partitions that are being rebuilt; another thread asks.
+        self.rebuilding = 0
         # Commits that another thread asked for, by partition; the latest counts.
         self._due: dict[int, TopicPartition] = {}
         self._due_lock = threading.Lock()
@@ -226,6 +228,8 @@ class RoundConsumer:
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rebuild the sessions of new partitions, then let their rounds come."""
+        # Before it counts as joined: nobody may take it for ready in between.
+        self.rebuilding = len(partitions)
         self.joined = True
         self._lost_at = None
         if not partitions:
@@ -250,6 +254,8 @@ class RoundConsumer:
             self._failure = SessionLostError(f"assignment: {error}")
         except Exception as error:  # noqa: BLE001 - the client swallows what a callback raises
             self._failure = error
+        finally:
+            self.rebuilding = 0
         for session in sessions:
             session.give_up()
 

@@ -146,6 +146,20 @@ class Source:
             finally:
                 self._works = False
 
+    def waits_for(self) -> str | None:
+        """Return why the worker is not ready; None: it holds its partitions, rebuilt. Any thread.
+
+        One that the group gave no partitions, because others have them all, is ready.
+        """
+        consumer = self._consumer
+        if consumer is None:
+            return "connecting to Kafka"
+        if not consumer.joined:
+            return "the group has given no partitions yet"
+        if consumer.rebuilding:
+            return f"rebuilding {consumer.rebuilding} partitions"
+        return None
+
     def shut_down(self) -> None:
         """End the threads."""
         self._consuming.shutdown()

@@ -110,6 +110,14 @@ def test_a_process_exposes_what_the_page_says(pipeline: Pipeline, process: str) 
     assert {name for name in names if not found[name].samples} <= silent
 
 
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_that_works_is_ready(pipeline: Pipeline, process: str) -> None:
+    """What supervises it asks at the same address; ready means that all was read and rebuilt."""
+    for path in ("healthz", "readyz"):
+        with urlopen(f"http://{address(pipeline, process)}/{path}", timeout=10) as said:
+            assert said.status == 200
+
+
 def test_agents_and_workers_count_the_same(pipeline: Pipeline) -> None:
     """What agents say that they sent is what the worker read, but for what is on its way."""
     before = [

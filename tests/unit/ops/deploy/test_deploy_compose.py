@@ -1,23 +1,29 @@
 """The compose file and the images: whole, pinned, private, and of this program."""
 
+import ast
+import json
 import re
 import shutil
 import subprocess
 import tomllib
 from functools import cache
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import jsonschema
 import pytest
 import typer
 import yaml
 from click import Command, Group
 
+from ops.bridge.config import build_config as bridge_config
 from ops.broker.lock import APICURIO, KAFKA
 from ops.cli.app import build
 from ops.topics.plan import wanted_topics
 from schemas.kafka.connection import settings_from_table
+from schemas.metrics.settings import parse_listen
+from schemas.process.health import READY
 from schemas.process.settings import read_table
 from schemas.version import VERSION
 from tests import ROOT
@@ -43,12 +49,23 @@ def command() -> Any:
 SERVICES = sorted(services())
 ONE_SHOTS = {name for name, s in services().items() if s["restart"] == "no"}
 OURS = sorted(n for n, s in services().items() if s["image"].startswith("skeletonhunter:"))
+COMMANDS = [name for name in OURS if "entrypoint" not in services()[name]]
 
 
 def test_everything_that_the_pipeline_needs_is_there() -> None:
-    """Broker, registry, the two jobs, and the three processes."""
+    """Broker, registry, the jobs, the processes, and what pages people."""
     needed = {"kafka", "registry", "topics", "schemas", "worker", "skeleton", "localizer"}
-    assert needed <= set(SERVICES)
+    assert needed | {"web", "bridge", "prometheus", "alertmanager"} <= set(SERVICES)
+
+
+def test_the_specification_takes_the_file() -> None:
+    """Its own schema finds nothing wrong, and would."""
+    schema = json.loads((ROOT / "tests/data/compose/compose-spec.json").read_text("utf-8"))
+    content = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(content)
+    content["services"]["web"]["helthcheck"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="helthcheck"):
+        jsonschema.Draft202012Validator(schema).validate(content)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -81,6 +98,7 @@ def test_ports_are_published_on_loopback_only(name: str) -> None:
 
 def test_images_are_pinned_to_what_is_tested() -> None:
     """Kafka and registry have the versions of the lock files, our image that of the project."""
+    assert all(re.search(r":v?[\d.]+$", service["image"]) for service in services().values())
     assert services()["kafka"]["image"] == f"apache/kafka:{KAFKA.removeprefix('kafka-')}"
     assert services()["registry"]["image"] == (
         f"apicurio/apicurio-registry:{APICURIO.removeprefix('apicurio-')}"
@@ -88,7 +106,7 @@ def test_images_are_pinned_to_what_is_tested() -> None:
     assert {services()[name]["image"] for name in OURS} == {f"skeletonhunter:{VERSION}"}
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_command_exists(name: str) -> None:
     """What a service runs is a subcommand of this program."""
     found: Command = command()
@@ -101,19 +119,46 @@ def test_command_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(OURS) - ONE_SHOTS))
-def test_health_check_watches_a_room(name: str) -> None:
-    """The check is told the module that the service becomes."""
-    *call, module = services()[name]["healthcheck"]["test"]
-    assert call == ["CMD", "python", "-m", "ops.deploy.alive"]
-    assert find_spec("ops.deploy.alive") is not None
-    assert find_spec(f"{module}.__main__") is not None
+def test_health_check_asks_whether_it_is_ready(name: str) -> None:
+    """At the address that the mounted settings give to all processes."""
+    *call, program = services()[name]["healthcheck"]["test"]
+    assert call == ["CMD", "python", "-c"]
+    ast.parse(program)
+    place = parse_listen(read_table(DEPLOY / "skeletonhunter.toml", "metrics")["listen"])
+    assert place is not None
+    assert f'"http://127.0.0.1:{place[1]}{READY}"' in program
+
+
+def test_the_page_gets_a_certificate_and_a_token_once(tmp_path: Path) -> None:
+    """The one-shot makes them where the page reads them; a second start changes nothing."""
+    service = services()["web-secrets"]
+    shell, flags = service["entrypoint"]
+    (script,) = service["command"]
+    for _ in range(2):
+        done = subprocess.run(
+            [shell, flags, script], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert set(made) == {"tls.crt", "tls.key", "token"}
+    assert made == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+    given = {word.removeprefix("web/") for word in services()["web"]["command"] if "/" in word}
+    assert given == set(made)
+
+
+def test_faults_reach_alertmanager_and_its_page_links_to_ours() -> None:
+    """The bridge's target is the service's address; the link is the port that is published."""
+    config = bridge_config({}, read_table(DEPLOY / "skeletonhunter.toml", "bridge"))
+    assert [target.url for target in config.targets] == ["http://alertmanager:9093"]
+    (port,) = services()["web"]["ports"]
+    assert config.settings.page_url.startswith(f"https://{port.rpartition(':')[0]}/")
 
 
 def test_processes_find_broker_and_registry() -> None:
     """The configuration that is mounted names the listeners that the services have."""
-    for name in OURS:
-        (mount,) = services()[name]["volumes"]
-        source, target, mode = mount.split(":")
+    for name in COMMANDS:
+        source, target, mode = services()[name]["volumes"][0].split(":")
         assert (ROOT / source).is_file()
         assert mode == "ro"
         assert services()[name]["environment"]["SKELETONHUNTER_CONFIG"] == target
@@ -149,7 +194,7 @@ def test_image_is_built_from_the_lock_by_an_ordinary_user() -> None:
     assert "--constraint requirements.lock --build-constraint requirements.lock" in text
     assert re.search(r"uv==[\d.]+", text)
     last_stage = text[text.rindex("\nFROM") :]
-    assert last_stage.index("\nUSER skeletonhunter") < last_stage.index("\nENTRYPOINT")
+    assert last_stage.index("\nUSER 10001:10001") < last_stage.index("\nENTRYPOINT")
     for image in re.findall(r"^FROM (\S+)", text, re.MULTILINE):
         assert not image.endswith(":latest")
         assert ":" in image

@@ -71,3 +71,23 @@ def test_promtool(command: list[str], tmp_path: Path) -> None:
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin:/usr/local/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("amtool") is None,
+    reason="amtool is not installed: Debian's package prometheus-alertmanager has it",
+)
+def test_amtool_takes_the_routes_and_sends_each_fault_by_itself() -> None:
+    """The settings are right; the watchdog goes to who misses it, everything else to people."""
+    config = FOLDER.parent / "alertmanager" / "alertmanager.yml"
+    for alert, receiver in (
+        ("SkeletonHunterWatchdog", "watchdog"),
+        ("SkeletonHunterFault", "people"),
+    ):
+        done = subprocess.run(
+            ["amtool", "config", "routes", "test", f"--config.file={config}",
+             f"--verify.receivers={receiver}", f"alertname={alert}", "fault_id=f-1"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "fault_id" in yaml.safe_load(config.read_text("utf-8"))["route"]["group_by"]

@@ -1,6 +1,9 @@
 """What a scrape gets: both text formats, exemplars, errors; and what stops a process at once."""
 
+import time
 from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -8,9 +11,11 @@ from schemas.metrics.exposition import exposed
 from schemas.metrics.family import Family, Histogram, Kind, Metric, Sample, by_label, one
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
+from schemas.process.health import HUNG_S, Health
 from tests.scraping import scrape, scrape_text
 
 LOG = EventLog("test")
+WELL = Health(lambda: None, lambda: None)
 COUNT = Metric(
     name="skeletonhunter_faults_total", kind=Kind.COUNTER, doc="Faults", action="-",
     labels=("kind",),
@@ -34,7 +39,7 @@ def families() -> Iterator[Family]:
 
 def test_openmetrics_has_values_and_exemplars() -> None:
     """A strict parser takes it all, and finds what was counted."""
-    with exposed("0", "test", families, LOG) as address:
+    with exposed("0", "test", families, WELL, LOG) as address:
         assert address is not None
         found = scrape(address)
     first, long = found["skeletonhunter_faults"].samples
@@ -52,7 +57,7 @@ def test_openmetrics_has_values_and_exemplars() -> None:
 
 def test_the_older_format_is_there_for_older_scrapers() -> None:
     """The same names, without exemplars."""
-    with exposed("0", "test", families, LOG) as address:
+    with exposed("0", "test", families, WELL, LOG) as address:
         assert address is not None
         text = scrape_text(address, "text/plain")
     assert 'skeletonhunter_delay_seconds_bucket{le="1.0"} 1.0\n' in text
@@ -61,20 +66,20 @@ def test_the_older_format_is_there_for_older_scrapers() -> None:
 
 def test_nothing_listens_unless_it_is_set() -> None:
     """By default there is no server, and Prometheus' client is not even looked for."""
-    with exposed("", "test", families, LOG) as address:
+    with exposed("", "test", families, WELL, LOG) as address:
         assert address is None
 
 
 def test_a_port_that_is_taken_ends_the_process_with_advice() -> None:
     """Two processes of one host with one file."""
-    with exposed("0", "test", families, LOG) as address:
+    with exposed("0", "test", families, WELL, LOG) as address:
         assert address is not None
         with (
             pytest.raises(CannotRunError, match="need a port each: --metrics-listen"),
-            exposed(address, "test", families, LOG),
+            exposed(address, "test", families, WELL, LOG),
         ):
             pass
-    with exposed(address, "test", families, LOG) as again:
+    with exposed(address, "test", families, WELL, LOG) as again:
         assert again == address
 
 
@@ -87,9 +92,35 @@ def test_an_error_fails_the_scrape_and_nothing_else() -> None:
             raise RuntimeError("broken")
         yield by_label(COUNT, {"x": 1})
 
-    with exposed("0", "test", collect, LOG) as address:
+    with exposed("0", "test", collect, WELL, LOG) as address:
         assert address is not None
         with pytest.raises(OSError, match="500"):
             scrape(address)
         fail = False
         assert 'kind="x"' in scrape_text(address)
+
+
+def asked(address: str, path: str) -> tuple[int, str]:
+    """Return status and text of an answer."""
+    try:
+        with urlopen(f"http://{address}{path}", timeout=10) as response:
+            return response.status, response.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_health_is_asked_at_the_same_address() -> None:
+    """A process that reads is alive and not ready; one that hangs is not alive, ready or not."""
+    polled_s: list[float | None] = [None]
+    waits_for: list[str | None] = ["partitions 0 and 3 are rebuilt"]
+    health = Health(lambda: polled_s[0], lambda: waits_for[0])
+    with exposed("[::1]:0", "test", families, health, LOG) as address:
+        assert address is not None
+        assert asked(address, "/healthz") == (200, "alive\n")
+        assert asked(address, "/readyz") == (503, "not ready: partitions 0 and 3 are rebuilt\n")
+        waits_for[0], polled_s[0] = None, time.time()
+        assert asked(address, "/readyz") == (200, "ready\n")
+        polled_s[0] = time.time() - 2 * HUNG_S
+        assert asked(address, "/healthz")[0] == 503
+        assert asked(address, "/metrics")[0] == 200
