@@ -77,9 +77,10 @@ def parser() -> argparse.ArgumentParser:
         "--rnic",
         action="append",
         metavar="KEY=VALUE,…",
-        help="an RNIC: rail, address, port, counters, component, endpoint_id, transport "
-        "(udp, tcp, rdma), gateway, netns, tunnel_address, host_netns; for rdma also device, "
-        "device_port, gid_index, traffic_class, service_level, fallback; may be repeated",
+        help="an RNIC: rail, address or the interface that has it, port, counters, component, "
+        "endpoint_id, transport (udp, tcp, rdma), gateway, netns, tunnel_address, host_netns; for "
+        "rdma also device, whose own address does as well, device_port, "
+        "gid_index, traffic_class, service_level, fallback; may be repeated",
     )
     return parser
 

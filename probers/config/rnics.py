@@ -23,11 +23,12 @@ _DEVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 class RdmaSettings:
     """How an RNIC speaks RDMA.
 
-    `address` is the RNIC's IP address, whose RoCE v2 GID is used; `gid_index` another one.
+    `address` is the RNIC's IP address, whose RoCE v2 GID is used, None: the first that routers
+    forward; `gid_index` another one.
     """
 
     device: str
-    address: str
+    address: str | None
     port: int = 1
     gid_index: int | None = None
     traffic_class: int = 0
@@ -35,7 +36,7 @@ class RdmaSettings:
 
 
 def checked_rdma(
-    table: Mapping[str, Any], name: str, address: str, wrong: list[str]
+    table: Mapping[str, Any], name: str, address: str | None, wrong: list[str]
 ) -> RdmaSettings:
     """Return the settings of one RNIC's table; what is wrong with them is noted."""
     device = str(table.get("device", ""))
@@ -70,14 +71,19 @@ ENV: Final = "SKELETONHUNTER_AGENT_RNIC"
 _KEYS: Final = (
     "rail", "address", "port", "gateway", "counters", "endpoint_id", "transport",
     "component", "device", "device_port", "gid_index", "traffic_class", "service_level", "fallback",
-    "netns", "tunnel_address", "host_netns",
+    "netns", "tunnel_address", "host_netns", "interface",
 )  # fmt: skip
+# Where the kernel shows network devices (Documentation/ABI/testing/sysfs-class-net).
+NET: Final = Path("/sys/class/net")
+# dev_valid_name() in the kernel's net/core/dev.c, without the names that are folders.
+_INTERFACE: Final = re.compile(r"(?!\.{1,2}$)[^/:\s\x00-\x1f\x7f]{1,15}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RnicConfig:
     """One RNIC that the agent probes from.
 
+    `address` None: that of the device, or of `interface`, is looked for when it is opened.
     `gateway` is the address of the lab's virtual switch; None on a real network.
     `counters` is the folder of its counters, or of its port; None: not sampled.
     `component` is its id in the topology; None: as labs name it, by host and rail. `rdma` is
@@ -91,7 +97,8 @@ class RnicConfig:
 
     rail: int
     endpoint_id: str
-    address: str
+    address: str | None
+    interface: str | None = None
     port: int = 0
     gateway: tuple[str, int] | None = None
     counters: Path | None = None
@@ -165,7 +172,8 @@ def checked_rnics(
     unique: tuple[tuple[str, Callable[[RnicConfig], object]], ...] = (
         ("endpoint_id", lambda r: r.endpoint_id),
         ("component", lambda r: r.component or r.endpoint_id),
-        ("address and port", lambda r: (r.netns, r.address, r.port) if r.port else r.endpoint_id),
+        ("address and port", lambda r: (r.netns, _place(r), r.port) if r.port else r.endpoint_id),
+        ("device or interface", lambda r: (_place(r), r.address and r.endpoint_id)),
     )
     for what, of in unique:
         if len({of(r) for r in rnics}) != len(rnics):
@@ -173,10 +181,19 @@ def checked_rnics(
     return tuple(rnics)
 
 
+def _place(rnic: RnicConfig) -> str | tuple[str, int]:
+    if rnic.address or rnic.interface:
+        return rnic.address or str(rnic.interface)
+    return ("", 0) if rnic.rdma is None else (rnic.rdma.device, rnic.rdma.port)
+
+
 def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> RnicConfig:
     wrong.extend(no_such_setting("agent.rnic", k, sorted(_KEYS)) for k in table if k not in _KEYS)
-    if "rail" not in table or "address" not in table:
-        wrong.append(f"RNIC {dict(table)!r}: rail and address are needed")
+    if "rail" not in table or not table.keys() & {"address", "interface", "device"}:
+        wrong.append(
+            f"RNIC {dict(table)!r}: rail is needed, and address, or the interface or RDMA device "
+            "that has it"
+        )
     rail = whole_number("RNIC rail", table.get("rail", 0), (0, MAX_RAIL), wrong)
     name = str(table.get("endpoint_id") or f"{container_id}/r{rail}")
     word = str(table.get("transport", "udp")).lower()
@@ -193,9 +210,12 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     if (namespaces["netns"] or tunnel) and (gateway or not capabilities.namespaces):
         words = " and ".join(row.word for row in CAPABILITIES.values() if row.namespaces)
         wrong.append(f"RNIC {name}: netns and tunnel_address are for {words} without gateway")
-    address = ip_address("RNIC address", str(table.get("address", "")), wrong)
-    if gateway is not None and ":" in address:
+    address = table.get("address")
+    if address is not None:
+        address = ip_address("RNIC address", str(address), wrong)
+    if gateway is not None and ":" in (address or ""):
         wrong.append(f"RNIC {name}: a gateway carries IPv4 only")
+    interface = _interface(table, name, wrong)
     rdma = None
     if capabilities.address_form is AddressForm.QUEUE_PAIR:
         rdma = checked_rdma(table, name, address, wrong)
@@ -205,10 +225,13 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
     counters, component = table.get("counters"), table.get("component")
     if counters is None and rdma is not None:
         counters = INFINIBAND / rdma.device / "ports" / str(rdma.port)
+    elif counters is None and interface is not None:
+        counters = NET / interface / "statistics"
     return RnicConfig(
         rail=rail,
         endpoint_id=checked_id("endpoint_id", name, wrong),
         address=address,
+        interface=interface,
         port=whole_number("RNIC port", table.get("port", 0), (0, 65_535), wrong),
         gateway=gateway,
         counters=Path(str(counters)) if counters else None,
@@ -219,6 +242,21 @@ def _rnic(table: Mapping[str, Any], container_id: str, wrong: list[str]) -> Rnic
         tunnel_address=ipv4_address("RNIC tunnel_address", str(tunnel), wrong) if tunnel else None,
         **namespaces,
     )
+
+
+def _interface(table: Mapping[str, Any], name: str, wrong: list[str]) -> str | None:
+    found = table.get("interface")
+    if found is None:
+        return None
+    if not _INTERFACE.fullmatch(str(found)):
+        wrong.append(f"RNIC {name}: interface={found!r} is no name of a network interface")
+    against = table.keys() & {"address", "device", "gateway", "netns"}
+    if against:
+        wrong.append(
+            f"RNIC {name}: interface gives the address of a network interface of the agent's own "
+            f"namespace; it does not go with {', '.join(sorted(against))}"
+        )
+    return str(found)
 
 
 def _has_fallback(

@@ -219,8 +219,8 @@ class Rnic:
 
     def _note(self, error: OSError, port: int | None = None) -> None:
         """Remember and log why it cannot be used."""
-        rdma = self.config.rdma is not None
-        trouble = f"{error.strerror}" if rdma else f"{self.config.address}:{port}: {error.strerror}"
+        address = None if self.config.rdma is not None else self.config.address
+        trouble = f"{error.strerror}" if address is None else f"{address}:{port}: {error.strerror}"
         if trouble != self._trouble:
             self._log.error("rnic.unusable", endpoint_id=self.endpoint_id, reason=trouble)
         self._trouble = trouble

@@ -13,6 +13,7 @@ from probers.clock import Clock
 from probers.config.rnics import RnicConfig
 from probers.host import netns
 from probers.transports import sockets
+from probers.transports.addresses import own_address
 from probers.transports.base import ProbeSettings, Transport
 from probers.transports.udp import UdpTransport
 from schemas.enums import Transport as TransportKind
@@ -34,7 +35,7 @@ def open_transport(
 def _open_tcp(port: int, config: RnicConfig, clock: Clock, _: ProbeSettings) -> Transport:
     from probers.transports.tcp import TcpTransport  # noqa: PLC0415
 
-    return TcpTransport(clock, config.address, port)
+    return TcpTransport(clock, own_address(config), port)
 
 
 def _open_rdma(_: int, config: RnicConfig, clock: Clock, probes: ProbeSettings) -> Transport:
@@ -57,7 +58,7 @@ def _open_udp(port: int, config: RnicConfig, clock: Clock, probes: ProbeSettings
 
         return GatewayTransport(
             clock,
-            config.address,
+            own_address(config),
             port,
             config.gateway,
             probe_bytes=probes.probe_bytes,
@@ -78,7 +79,7 @@ def _open_udp(port: int, config: RnicConfig, clock: Clock, probes: ProbeSettings
     try:
         return UdpTransport(
             clock,
-            config.address,
+            own_address(config),
             port,
             probe_bytes=probes.probe_bytes,
             packets=probes.packets,

@@ -79,12 +79,13 @@ def shown_raw(raw: bytes) -> str:
     return shown(ipaddress.IPv6Address(raw))
 
 
-def choose_gid(table: Sequence[Gid], address: str, index: int | None) -> Gid | str:
+def choose_gid(table: Sequence[Gid], address: str | None, index: int | None) -> Gid | str:
     """Return the entry to speak with, or why there is none.
 
     Parameters
     ----------
-    address : of the RNIC: the RoCE v2 entry that has it
+    address : of the RNIC: the RoCE v2 entry that has it; None: the first that routers forward,
+        of an IPv4 address where there is one
     index : the entry with this index instead, whatever it is
     """
     if index is not None:
@@ -92,6 +93,11 @@ def choose_gid(table: Sequence[Gid], address: str, index: int | None) -> Gid | s
             if gid.index == index:
                 return gid
         return f"no GID at index {index}; {_shown_table(table)}"
+    if address is None:
+        routed = [g for g in table if g.kind == ROCE_V2 and not g.address.is_link_local]
+        if routed:
+            return min(routed, key=lambda gid: (gid.address.ipv4_mapped is None, gid.index))
+        return f"no RoCE v2 GID that routers forward; {_shown_table(table)}"
     wanted = gid_of(address)
     fitting = [gid for gid in table if gid.address == wanted and gid.kind == ROCE_V2]
     if fitting:

@@ -129,7 +129,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         "'nowhere'",
         "port=70000",
         "[agent.rnic] colour: no such setting",
-        "rail and address are needed",
+        "rail is needed, and address",
         "gateway",
     ):
         assert part in message
@@ -171,6 +171,13 @@ def test_everything_wrong_is_told_at_once() -> None:
             "for udp without gateway",
         ),
         ([{"rail": 0, "address": "10.0.0.1", "tunnel_address": "here"}], "'here' must be"),
+        ([{"rail": 0}], "rail is needed, and address, or the interface or RDMA device"),
+        ([{"rail": 0, "interface": "eth0", "address": "10.0.0.1"}], "does not go with address"),
+        ([{"rail": 0, "interface": "../eth0"}], "is no name of a network interface"),
+        (
+            [{"rail": rail, "transport": "rdma", "device": "mlx5_0"} for rail in (0, 1)],
+            "same device or interface",
+        ),
         ("none", r"\[\[agent.rnic\]\]"),
     ],
 )
@@ -195,6 +202,19 @@ def test_an_rdma_rnic_has_its_ports_folder_and_its_settings() -> None:
         service_level=3,
     )  # fmt: skip
     assert rnic.fallback
+
+
+def test_one_file_names_devices_or_interfaces_for_all_hosts() -> None:
+    """Addresses, which differ from host to host, are left out; counters are the device's."""
+    rnics = [
+        *({"rail": n, "transport": "rdma", "device": f"mlx5_{n}", "port": 7} for n in range(2)),
+        {"rail": 2, "interface": "eth0", "port": 7},
+        {"rail": 3, "interface": "eth1", "port": 7},
+    ]
+    found = build({"host_id": "h0", "rnic": rnics}).rnics
+    assert [rnic.address for rnic in found] == [None] * 4
+    assert [rnic.rdma and rnic.rdma.device for rnic in found] == ["mlx5_0", "mlx5_1", None, None]
+    assert str(found[2].counters) == "/sys/class/net/eth0/statistics"
 
 
 def test_namespaces_are_given_by_name_or_path() -> None:

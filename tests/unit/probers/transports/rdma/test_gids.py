@@ -30,6 +30,18 @@ def test_the_roce_v2_entry_of_the_address_is_chosen(address: str, index: int) ->
     assert chosen.index == index
 
 
+@pytest.mark.parametrize(
+    ("table", "index"), [(TABLE, 3), (list(reversed(TABLE)), 3), (TABLE[4:], 5)]
+)
+def test_without_an_address_the_first_that_is_routed_is_chosen(
+    table: list[Gid], index: int
+) -> None:
+    """IPv4 before IPv6, in which order they ever stand; never RoCE v1 or a link-local one."""
+    chosen = choose_gid(table, None, None)
+    assert isinstance(chosen, Gid)
+    assert chosen.index == index
+
+
 def test_an_index_overrules_the_address() -> None:
     """Whatever is there is taken, an InfiniBand port's included."""
     chosen = choose_gid(TABLE, "10.0.0.17", 0)
@@ -44,10 +56,11 @@ def test_an_index_overrules_the_address() -> None:
         (TABLE, "10.0.0.17", 9, "no GID at index 9"),
         (TABLE[2:3], "10.0.0.17", None, "2: ::ffff:10.0.0.17 (IB/RoCE v1)"),
         ([], "10.0.0.17", None, "the port's table is empty"),
+        (TABLE[:3], None, None, "no RoCE v2 GID that routers forward; the port has 0: fe80::1"),
     ],
 )
 def test_why_there_is_none_is_told(
-    table: list[Gid], address: str, index: int | None, why: str
+    table: list[Gid], address: str | None, index: int | None, why: str
 ) -> None:
     """With what the port has instead."""
     chosen = choose_gid(table, address, index)
