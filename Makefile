@@ -12,7 +12,7 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs lock vendor clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs lock vendor charts test-kube clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -33,6 +33,8 @@ help:
 	@echo "make fuzz            a million mutated probe packets and lines of flow dumps, 10,000 mutated files (minutes)"
 	@echo "make fuzz-properties new random examples for every property test, unlike \`make test\` (minutes)"
 	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings, metrics"
+	@echo "make charts          write the chart's examples anew (needs helm)"
+	@echo "make test-kube       install, upgrade and roll back the chart on a real API server (needs helm, etcd, kube-apiserver)"
 	@echo "make vendor          fetch the page's JavaScript libraries anew from npm, at the versions in their list"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
@@ -121,6 +123,13 @@ lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra ops --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-header pyproject.toml -o requirements.lock
+
+charts: $(STAMP)
+	$(BIN)/python -m ops.deploy.rendering
+
+# No controllers, so no pods: schema, defaults, admission, access.
+test-kube: $(STAMP)
+	$(BIN)/python -m pytest -n 0 -rs tests/integration/test_kube.py
 
 vendor: $(STAMP)
 	$(BIN)/python -m ops.web.vendored

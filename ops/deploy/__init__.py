@@ -1,1 +1,1 @@
-"""Images, their configuration and their health check."""
+"""Images, their configuration, and the chart."""

@@ -15,7 +15,7 @@ PAGES: Final = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 # `streams/core/feed.py`, `tests/unit/`, `tests/property/test_columnar_*.py`.
-REPOSITORY_PATH: Final = re.compile(rf"(?<![\w/.<-])(?:{PACKAGES}|tests|docs)/[\w./*-]*")
+REPOSITORY_PATH: Final = re.compile(rf"(?<![\w/.<-])(?:{PACKAGES}|tests|docs)/[\w./*@-]*")
 # `streams.core.feed`, `arena.fabric.FabricShape`; not a file such as `arena.md`.
 MODULE_PATH: Final = re.compile(rf"(?<![\w/.-])(?:{PACKAGES})(?:\.[A-Za-z_]\w*)+(?![\w/.(-]*\.)")
 # `merge.py` in a column whose package is named elsewhere.

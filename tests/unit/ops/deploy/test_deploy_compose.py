@@ -13,13 +13,10 @@ from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
-import typer
 import yaml
-from click import Command, Group
 
 from ops.bridge.config import build_config as bridge_config
 from ops.broker.lock import APICURIO, KAFKA
-from ops.cli.app import build
 from ops.topics.plan import wanted_topics
 from schemas.kafka.connection import settings_from_table
 from schemas.metrics.settings import parse_listen
@@ -28,6 +25,7 @@ from schemas.process.settings import read_table
 from schemas.version import VERSION
 from tests import ROOT
 from tests.apicurio import CONFLUENT_API
+from tests.unit.ops.deploy.program import runs
 
 DEPLOY = ROOT / "ops" / "deploy"
 COMPOSE = ROOT / "docker-compose.yml"
@@ -38,12 +36,6 @@ def services() -> dict[str, dict[str, Any]]:
     """Return the services, with what they share filled in."""
     content: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
     return content["services"]
-
-
-@cache
-def command() -> Any:
-    """Return the whole command line."""
-    return typer.main.get_command(build())
 
 
 SERVICES = sorted(services())
@@ -109,13 +101,7 @@ def test_images_are_pinned_to_what_is_tested() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_exists(name: str) -> None:
     """What a service runs is a subcommand of this program."""
-    found: Command = command()
-    for word in services()[name]["command"]:
-        if word.startswith("-"):
-            break
-        assert hasattr(found, "commands"), f"{word!r} is no subcommand"
-        found = found.commands[word]
-    assert not isinstance(found, Group)
+    assert runs(services()[name]["command"])
 
 
 @pytest.mark.parametrize("name", sorted(set(OURS) - ONE_SHOTS))

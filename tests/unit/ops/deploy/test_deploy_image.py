@@ -1,4 +1,4 @@
-"""The agent's image and DaemonSet: what they hold is enough, is pinned, and may do no more."""
+"""The agent's image: what it holds is enough, and is pinned."""
 
 import importlib.util
 import json
@@ -6,16 +6,8 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
 
-import pytest
-import yaml
-
-from probers.agent import FLUSH_NS
-from probers.config.settings import build_config
-from probers.health.client import parser
 from tests import ROOT
 
 DEPLOY = ROOT / "ops" / "deploy"
@@ -123,75 +115,3 @@ def test_the_image_is_pinned_and_runs_as_a_number() -> None:
         "schemas",
         "probers",
     }
-
-
-def documents() -> dict[str, dict[str, Any]]:
-    """Return the objects of the DaemonSet's file by kind."""
-    text = (DEPLOY / "agent.daemonset.yaml").read_text(encoding="utf-8")
-    return {document["kind"]: document for document in yaml.safe_load_all(text)}
-
-
-def pod() -> dict[str, Any]:
-    """Return the pod's part."""
-    found = documents()["DaemonSet"]["spec"]["template"]["spec"]
-    assert isinstance(found, dict)
-    return found
-
-
-def container() -> dict[str, Any]:
-    """Return the only container."""
-    (found,) = pod()["containers"]
-    assert isinstance(found, dict)
-    return found
-
-
-def test_a_pod_may_lock_memory_and_nothing_else() -> None:
-    """All capabilities but one are dropped, and nothing can be written but its own folder."""
-    rights = container()["securityContext"]
-    assert rights["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
-    assert rights["allowPrivilegeEscalation"] is False
-    assert rights["privileged"] is False
-    assert rights["readOnlyRootFilesystem"] is True
-    assert pod()["automountServiceAccountToken"] is False
-    assert pod()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert "hostPID" not in pod()
-    assert not [volume for volume in pod()["volumes"] if "hostPath" in volume]
-    writable = [m["mountPath"] for m in container()["volumeMounts"] if not m.get("readOnly")]
-    assert writable == ["/run/skeletonhunter"]
-
-
-def test_it_runs_on_gpu_hosts_in_their_own_network() -> None:
-    """RNICs and their addresses are the host's."""
-    assert pod()["hostNetwork"] is True
-    assert {"key": "nvidia.com/gpu", "operator": "Exists"} in pod()["tolerations"]
-    assert container()["resources"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
-
-
-@pytest.mark.parametrize("name", ["livenessProbe", "readinessProbe"])
-def test_probes_are_commands_of_the_image(name: str) -> None:
-    """The client takes their arguments, and has ended before its time is up."""
-    probe = container()[name]
-    command = probe["exec"]["command"]
-    assert command[:5] == ["python3", "-P", "-m", "probers", "health"]
-    given = parser().parse_args(command[5:])
-    assert given.live is (name == "livenessProbe")
-    assert given.timeout_s < probe["timeoutSeconds"]
-
-
-def test_the_settings_are_good_and_fit_the_mounts(tmp_path: Path) -> None:
-    """An agent takes the example; key and socket are where volumes are."""
-    settings = documents()["ConfigMap"]["data"]["node17.toml"]
-    table = tomllib.loads(settings)["agent"]
-    key = tmp_path / "probe.key"
-    key.write_text("0" * 64)
-    key.chmod(0o400)
-    mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
-    assert table["probe_key_file"] == f"{mounts['probe-key']}/probe.key"
-    environment = {e["name"]: e.get("value", "node17") for e in container()["env"]}
-    environment = {k: v.replace("$(NODE_NAME)", "node17") for k, v in environment.items()}
-    assert environment["SKELETONHUNTER_CONFIG"] == f"{mounts['settings']}/node17.toml"
-    config = build_config({}, environment, {**table, "probe_key_file": str(key)})
-    assert config.host_id == "node17"
-    assert config.health is not None
-    assert config.health.path == f"{mounts['run']}/agent.sock"
-    assert pod()["terminationGracePeriodSeconds"] > (config.linger_ns + FLUSH_NS) / 1e9 + 5

@@ -1,4 +1,4 @@
-"""The unit of an agent: what it promises, and what systemd's own tools say of it."""
+"""The units of agent and pipeline: what they promise, and what systemd's own tools say of them."""
 
 import configparser
 import re
@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.unit.ops.deploy.program import runs
 
 FOLDER = ROOT / "ops" / "deploy" / "systemd"
 UNIT = FOLDER / "skeletonhunter-agent.service"
+PIPELINE = FOLDER / "skeletonhunter@.service"
+COMMANDS = sorted((FOLDER / "commands").glob("*.env"))
 PRIVILEGES = FOLDER / "more-privileges.conf"
 # Exposure in tenths, from 0 (none) to 100, that `systemd-analyze security` may reach: it counts
 # the network, RDMA devices and the one capability, which an agent cannot do without.
@@ -150,3 +153,28 @@ def test_its_exposure_is_low() -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-200:]
+
+
+def test_the_pipelines_commands_exist_and_share_no_port() -> None:
+    """Each is a command of this program, with metrics at a port of its own."""
+    commands = {p.stem: directives(p.read_text("utf-8"))["COMMAND"][0].split() for p in COMMANDS}
+    assert set(commands) == {"worker", "localizer", "skeleton", "bridge", "web"}
+    assert all(runs(words) for words in commands.values())
+    assert len({words[words.index("--metrics-listen") + 1] for words in commands.values()}) == 5
+
+
+@needs_systemd
+def test_systemd_understands_the_pipelines_unit(tmp_path: Path) -> None:
+    """As an instance, which may do little (tenths of exposure: the network is most of it)."""
+    unit = tmp_path / PIPELINE.name.replace("@", "@worker")
+    text = PIPELINE.read_text(encoding="utf-8")
+    unit.write_text(text.replace("/opt/skeletonhunter/bin/skeletonhunter", sys.executable))
+    for command in (
+        ["verify", "--man=no", "--recursive-errors=no"],
+        ["security", "--offline=true", "--threshold=25", "--no-pager"],
+    ):
+        done = subprocess.run(
+            ["systemd-analyze", *command, str(unit)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout[-300:]
