@@ -26,8 +26,11 @@ OWN_KEYS: Final = frozenset(
         "schema.registry.password",
         "schema.framing",
         "sasl.password.file",
+        "schema.registry.password.file",
     }
 )
+# Secrets that may stand in a file: the setting of that name with `.file` after it.
+SECRETS: Final = ("sasl.password", "schema.registry.password")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 MAX_PREFIX_CHARS: Final = 64
@@ -133,14 +136,16 @@ def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettin
         wrong.append(
             f"topic.prefix={prefix!r}: at most {MAX_PREFIX_CHARS} letters, digits, '.', '_', '-'"
         )
-    secret_file = plain.get("sasl.password.file")
-    if secret_file:
+    for secret in SECRETS:
+        file = plain.get(f"{secret}.file")
+        if not file:
+            continue
         try:
-            plain["sasl.password"] = read_file(Path(secret_file)).decode().strip()
+            plain[secret] = read_file(Path(file)).decode().strip()
         except OSError as error:
-            wrong.append(f"sasl.password.file={secret_file!r}: {error.strerror}")
+            wrong.append(f"{secret}.file={file!r}: {error.strerror}")
         except UnicodeDecodeError as error:
-            wrong.append(f"sasl.password.file={secret_file!r}: no UTF-8: {error.reason}")
+            wrong.append(f"{secret}.file={file!r}: no UTF-8: {error.reason}")
     wrong += _odd_files(plain)
     if wrong:
         raise ConfigError("; ".join(wrong))
@@ -186,7 +191,7 @@ def _security_faults(plain: Mapping[str, str]) -> list[str]:
         )
     if "@" in plain.get("schema.registry.url", ""):
         wrong.append(
-            "schema.registry.url holds a login: use schema.registry.user and .password instead"
+            "schema.registry.url holds a login: use schema.registry.user and .password.file instead"
         )
     framing = plain.get("schema.framing", SINGLE_OBJECT)
     if framing not in FRAMINGS:

@@ -43,6 +43,12 @@ cluster = {{ $kafka.cluster | toJson }}
 {{- with $kafka.registryUrl }}
 "schema.registry.url" = {{ . | toJson }}
 {{- end }}
+{{- with $kafka.registryUser }}
+"schema.registry.user" = {{ . | toJson }}
+{{- end }}
+{{- if $kafka.registrySecret }}
+"schema.registry.password.file" = {{ printf "/etc/registry-user/%s" $kafka.registryKey | toJson }}
+{{- end }}
 {{- if or $sasl $tls }}
 "security.protocol" = {{ printf "%s%s" (ternary "SASL_" "" $sasl) (ternary "SSL" "PLAINTEXT" $tls) | quote }}
 {{- end }}
@@ -71,6 +77,14 @@ cluster = {{ $kafka.cluster | toJson }}
     secretName: {{ $kafka.caSecret }}
     items: [{key: {{ $kafka.caKey }}, path: {{ $kafka.caKey }}}]
 {{- end }}
+{{- if $kafka.registrySecret }}
+- name: registry-user
+  secret:
+    secretName: {{ $kafka.registrySecret }}
+    # 0440
+    defaultMode: 288
+    items: [{key: {{ $kafka.registryKey }}, path: {{ $kafka.registryKey }}}]
+{{- end }}
 {{- if ne $kafka.authentication "none" }}
 - name: kafka-user
   secret:
@@ -83,6 +97,9 @@ cluster = {{ $kafka.cluster | toJson }}
 {{- define "skeletonhunter.kafkaMounts" -}}
 {{- if .Values.kafka.caSecret }}
 - {name: kafka-ca, mountPath: /etc/kafka-ca, readOnly: true}
+{{- end }}
+{{- if .Values.kafka.registrySecret }}
+- {name: registry-user, mountPath: /etc/registry-user, readOnly: true}
 {{- end }}
 {{- if ne .Values.kafka.authentication "none" }}
 - {name: kafka-user, mountPath: /etc/kafka-user, readOnly: true}

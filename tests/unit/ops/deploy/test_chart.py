@@ -209,7 +209,7 @@ def test_files_that_settings_name_are_mounted(tmp_path: Path) -> None:
     for role, pod in everything.items():
         found = mounted(pod)
         table = settings("operator" if role == "topics" else role)["kafka"]
-        for key in ("sasl.password.file", "ssl.ca.location"):
+        for key in ("sasl.password.file", "ssl.ca.location", "schema.registry.password.file"):
             assert "secret" in found[str(Path(table[key]).parent)]
     page = everything["web"]["containers"][0]["args"]
     named = [word for word in page if word.startswith("/")]

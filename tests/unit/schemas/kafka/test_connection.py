@@ -151,11 +151,12 @@ def test_password_may_lie_in_a_file(tmp_path: Path) -> None:
     """The file's content, without its line end, reaches the client; the path does not."""
     path = tmp_path / "secret"
     path.write_text(HIDDEN + "\n")
-    table = {**SASL, "sasl.password.file": str(path)}
+    table = {**SASL, "sasl.password.file": str(path), "schema.registry.password.file": str(path)}
     del table["sasl.password"]
     settings = settings_from_table("x:1", table)
     assert settings.librdkafka()["sasl.password"] == HIDDEN
-    assert "sasl.password.file" not in settings.librdkafka()
+    assert settings.registry_password == HIDDEN
+    assert not any(key.endswith(".file") for key in settings.librdkafka())
 
 
 @pytest.fixture

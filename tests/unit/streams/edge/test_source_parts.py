@@ -183,3 +183,22 @@ def test_a_busy_agent_pauses_nothing() -> None:
         source.shut_down()
     assert pauses == 0
     assert polled > 0
+
+
+def test_a_worker_is_ready_when_its_partitions_are_rebuilt() -> None:
+    """Not before it has connected, not before the group answers, and not while it rebuilds."""
+    consumer = SimpleNamespace(joined=False, rebuilding=0)
+    engine = SimpleNamespace(open=lambda *_: None)
+    source = Source(
+        lambda: cast(Any, (consumer, None)), cast(Any, engine), cast(Any, None),
+        EventLog("worker"), Metrics(),
+    )  # fmt: skip
+    assert source.waits_for() == "connecting to Kafka"
+    consumer.commit = None
+    source._open()
+    assert source.waits_for() == "the group has given no partitions yet"
+    consumer.joined, consumer.rebuilding = True, 3
+    assert source.waits_for() == "rebuilding 3 partitions"
+    consumer.rebuilding = 0
+    assert source.waits_for() is None
+    source.shut_down()
