@@ -97,6 +97,10 @@ class Service:
         """Ask the loop to end; safe in a signal handler."""
         self._stopping = True
 
+    def waits_for(self) -> str | None:
+        """Return why it is not ready; None: it is. Any thread."""
+        return None if self._ready else "reading the topics to their ends"
+
     def run(self) -> None:
         """Run until `stop`.
 
@@ -123,10 +127,6 @@ class Service:
             consumer.close()
             self._log_counts(outbox)
             self.log.info("skeleton.stopped", not_delivered=left)
-
-    def waits_for(self) -> str | None:
-        """Return why it is not ready; None: it is. Any thread."""
-        return None if self._ready else "reading the topics to their ends"
 
     def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
         heard_s = time.monotonic()
