@@ -1,9 +1,11 @@
 """Writes what the chart makes of the example values: `python -m ops.deploy.rendering`; needs helm.
 
 `examples/NAME.values.yaml` becomes `examples/NAME.rendered.yaml`, which is kept: what is installed
-can be read, and checked, without helm.
+can be read, and checked, without helm. Its first line is a digest of what it was made from, so that
+a change of the chart without a new example is noticed without helm, too.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -25,7 +27,25 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(VALUES) for path in EXAMPLES.glob(f"*{VALUES}"))
 
 
-def render(helm: str, values: Path) -> str:
+def digest(name: str) -> str:
+    """Return the line that says from which chart and values an example was made.
+
+    The alerts (`files`) are not among it: no example has them, and they change for reasons of
+    their own.
+    """
+    found = hashlib.sha256()
+    templates = sorted((CHART / "templates").iterdir())
+    for path in (
+        CHART / "Chart.yaml",
+        CHART / "values.yaml",
+        *templates,
+        EXAMPLES / f"{name}{VALUES}",
+    ):
+        found.update(f"{path.name}\0".encode() + path.read_bytes())
+    return f"# made from {found.hexdigest()}"
+
+
+def render(helm: str, values: Path, *words: str) -> str:
     """Return the manifests that helm makes of the values.
 
     Raises
@@ -34,7 +54,17 @@ def render(helm: str, values: Path) -> str:
         If it refuses them; `stderr` says why.
     """
     return subprocess.run(
-        [helm, "template", RELEASE, str(CHART), "--kube-version", KUBERNETES, "-f", str(values)],
+        [
+            helm,
+            "template",
+            RELEASE,
+            str(CHART),
+            "--kube-version",
+            KUBERNETES,
+            "-f",
+            str(values),
+            *words,
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -49,7 +79,7 @@ def main() -> int:
         return os.EX_UNAVAILABLE
     for name in names():
         text = render(helm, EXAMPLES / f"{name}{VALUES}")
-        (EXAMPLES / f"{name}{RENDERED}").write_text(text, encoding="utf-8")
+        (EXAMPLES / f"{name}{RENDERED}").write_text(f"{digest(name)}\n{text}", encoding="utf-8")
     return 0
 
 

@@ -1,7 +1,7 @@
 """The chart: its values, and what it makes of them as the kept examples show it.
 
-helm is a program of its own, which not every machine has. Manifests are checked as they are kept;
-where helm is, another test holds them to what it makes now.
+helm is a program of its own, which not every machine has. Manifests are checked as they are kept,
+and whether the chart has changed since; where helm is, they are held to what it makes now.
 """
 
 import copy
@@ -22,7 +22,7 @@ import yaml
 from localizer.config import build_config as localizer_config
 from ops.acl.plan import ROLES
 from ops.bridge.config import build_config as bridge_config
-from ops.deploy.rendering import CHART, EXAMPLES, RENDERED, VALUES, names, render
+from ops.deploy.rendering import CHART, EXAMPLES, RENDERED, VALUES, digest, names, render
 from probers.agent import FLUSH_NS
 from probers.config.settings import build_config as agent_config
 from probers.health.client import parser
@@ -79,9 +79,16 @@ def settings(role: str, name: str = EVERYTHING) -> dict[str, Any]:
 @needs_helm
 @pytest.mark.parametrize("name", names())
 def test_the_kept_examples_are_what_helm_makes(name: str) -> None:
-    """Else: `python -m ops.deploy.rendering`."""
+    """Else: `make charts`."""
     kept = (EXAMPLES / f"{name}{RENDERED}").read_text(encoding="utf-8")
-    assert render("helm", EXAMPLES / f"{name}{VALUES}") == kept
+    assert f"{digest(name)}\n{render('helm', EXAMPLES / f'{name}{VALUES}')}" == kept
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_kept_examples_were_made_from_this_chart(name: str) -> None:
+    """Else: `make charts`, for which helm is needed."""
+    kept = (EXAMPLES / f"{name}{RENDERED}").read_text(encoding="utf-8")
+    assert kept.partition("\n")[0] == digest(name)
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -284,10 +291,8 @@ def test_there_is_another_one_before_one_goes() -> None:
 
 
 def test_what_is_scraped_is_what_the_rules_ask_for() -> None:
-    """One file of rules; the job and the metric's names are theirs."""
+    """The job is theirs, whichever pods there are, and lag is what more workers are made for."""
     rules = load(ROOT / "ops" / "deploy" / "prometheus" / "rules.yml")
-    (kept,) = of_kind("PrometheusRule").values()
-    assert kept["spec"] == rules
     (monitor,) = of_kind("ServiceMonitor").values()
     job = {
         r["targetLabel"]: r.get("replacement")
@@ -301,6 +306,14 @@ def test_what_is_scraped_is_what_the_rules_ask_for() -> None:
     assert "replicas" not in of_kind("Deployment")["worker"]["spec"]
     query = scaled["spec"]["triggers"][0]["metadata"]["query"]
     assert "skeletonhunter_lag_seconds" in query
+
+
+@needs_helm
+def test_the_rules_are_those_of_prometheus() -> None:
+    """One file: the chart holds a link to it."""
+    text = render("helm", EXAMPLES / f"minimal{VALUES}", "--set", "metrics.rules=true")
+    (made,) = (d for d in yaml.safe_load_all(text) if d["kind"] == "PrometheusRule")
+    assert made["spec"] == load(ROOT / "ops" / "deploy" / "prometheus" / "rules.yml")
 
 
 def agent() -> dict[str, Any]:
