@@ -26,7 +26,8 @@ Turn anomalies into fault verdicts: which component, which kind, how sure.
 Bad 5-tuples are held against the good ones, the paths that agents traced, the
 overlay's flow tables and the agents' heartbeats. Verdicts go to fault.event.v1
 (every transition, with CloudEvents headers) and fault.state.v1 (the latest).
-Run one process for a cluster; a second one takes over from the first.
+Run two processes for a cluster, of one consumer group: one leads, the other stands
+by with all that it knows, and takes over within ten seconds when the first is gone.
 """,
     epilog="""\
 example:

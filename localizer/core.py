@@ -111,6 +111,23 @@ class Core:
             self.now_ns = next_ns
             out += self._step(next_ns)
 
+    def follow(self, published: Iterable[FaultEvent], decided_ns: int) -> None:
+        """Take over what another process has published and decided since; nothing of it is told.
+
+        Parameters
+        ----------
+        published
+            Transitions after those that are known, all of them up to `decided_ns`.
+        decided_ns
+            Time up to which the other process has decided.
+        """
+        new = _since(published, None)
+        del self._published[: self._applied]
+        self._applied = 0
+        self._published += new
+        last_ns = us_to_ns(new[-1].event_at) if new else 0
+        self._silent_ns = max(self._silent_ns, decided_ns, last_ns)
+
     @property
     def without_way(self) -> frozenset[tuple[str, str]]:
         """Pairs on ping lists that have no way through the overlay."""

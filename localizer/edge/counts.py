@@ -87,6 +87,7 @@ class Counts:
         self.records = Counter(dict.fromkeys(topics, 0))
         self.dead_letters = Counter(dict.fromkeys(self.records, 0))
         self.lag = LogLag()
+        self.leads = False
         self.transitions: Counter[Transition] = Counter()
         self.latest: dict[Transition, str] = {}
         self.open: dict[str, FaultSort] = {}

@@ -11,7 +11,7 @@ from typing import Final
 
 from localizer.edge.counts import Counts, FaultSort
 from localizer.facts.agent_counts import DISCARDED
-from schemas.metrics.common import LOG_METRICS, log_families
+from schemas.metrics.common import LEADER, LOG_METRICS, log_families
 from schemas.metrics.family import Family, Kind, Metric, Sample, by_label, metrics_of, one
 from schemas.units import SECOND_NS
 
@@ -152,7 +152,7 @@ AGENT_DISCARDED: Final = Metric(
 )
 METRICS: Final = metrics_of(
     LOG_METRICS,
-    (DECIDED, DECISIONS, DELAY, TRANSITIONS, FAULTS, WAITING, LATE, REFUSED, ADDRESSES,
+    (LEADER, DECIDED, DECISIONS, DELAY, TRANSITIONS, FAULTS, WAITING, LATE, REFUSED, ADDRESSES,
      WITHOUT_WAY, COVERAGE, EXPECTED, TASKS_BELOW, AGENTS, HEARD, CLOCK, AGENT_ROUNDS,
      AGENT_RESULTS, AGENT_DROPPED, AGENT_DISCARDED),
 )  # fmt: skip
@@ -168,6 +168,7 @@ class Exposed:
         """Yield the families of `METRICS`."""
         counts = self._counts
         yield from log_families(counts.records, counts.dead_letters, counts.lag, time.time_ns())
+        yield one(LEADER, float(counts.leads))
         decided_ns = counts.decided_ns
         yield one(DECIDED, None if decided_ns is None else decided_ns / SECOND_NS)
         yield counts.decisions.family(DECISIONS)

@@ -1,47 +1,69 @@
-"""What former processes of the localizer have published, read at a start."""
+"""What other processes of the localizer have published: read at a start, and while standing by."""
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from schemas.avro import MAX_VALUE_BYTES
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
 from schemas.kafka.clients import partitions_of, read_to_end
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
 from schemas.records import FaultEvent
 from schemas.topics import FAULT_EVENT
 
 
-def published(settings: KafkaSettings, codec: Codec) -> tuple[list[FaultEvent], int]:
-    """Return the transitions in `fault.event.v1`, and how many could not be decoded.
+class History:
+    """Reads the committed transitions in `fault.event.v1`.
 
-    Only committed transactions are read, each record to the end that the topic
-    has when the reading begins.
-
-    Raises
-    ------
-    KafkaException, BrokerError
-        If the topic cannot be read.
+    Attributes
+    ----------
+    undecodable
+        Records that could not be decoded.
     """
-    name = settings.topic(FAULT_EVENT.name)
-    options = reader_options(
-        settings,
-        defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES},
-        fixed={"isolation.level": "read_committed"},
-    )
-    consumer = Consumer(options)
-    events: list[FaultEvent] = []
-    undecodable = 0
-    try:
-        found = partitions_of(consumer, settings, [FAULT_EVENT])[name]
-        for message in read_to_end(consumer, settings, [TopicPartition(name, p, 0) for p in found]):
-            value = message.value()
-            try:
-                if isinstance(value, bytes):
-                    arrival_ns = arrival_of(message.timestamp())
-                    events.append(codec.decode(FAULT_EVENT, value, arrival_ns=arrival_ns))
-            except DecodeError:
-                undecodable += 1
-    finally:
-        consumer.close()
-    return [e for e in events if e.cluster == settings.cluster], undecodable
+
+    def __init__(self, settings: KafkaSettings, codec: Codec) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._next: dict[int, int] = {}
+        self.undecodable = 0
+        self._consumer = Consumer(
+            reader_options(
+                settings,
+                # It is asked each second, and for little.
+                defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES, "fetch.wait.max.ms": 20},
+                fixed={"isolation.level": "read_committed"},
+            )
+        )
+
+    def read(self) -> list[FaultEvent]:
+        """Return what was published since the last call, to the end that the topic has now.
+
+        Raises
+        ------
+        BrokerError
+            If the topic cannot be read.
+        """
+        name = self._settings.topic(FAULT_EVENT.name)
+        events: list[FaultEvent] = []
+        try:
+            if not self._next:
+                found = partitions_of(self._consumer, self._settings, [FAULT_EVENT])[name]
+                self._next = dict.fromkeys(found, 0)
+            starts = [TopicPartition(name, *place) for place in self._next.items()]
+            for message in read_to_end(self._consumer, self._settings, starts):
+                self._next[int(message.partition() or 0)] = int(message.offset() or 0) + 1
+                value = message.value()
+                try:
+                    if isinstance(value, bytes):
+                        arrival_ns = arrival_of(message.timestamp())
+                        events.append(self._codec.decode(FAULT_EVENT, value, arrival_ns=arrival_ns))
+                except DecodeError:
+                    self.undecodable += 1
+        except KafkaException as error:
+            raise BrokerError(f"{FAULT_EVENT.name}: {error.args[0].str()}") from error
+        return [e for e in events if e.cluster == self._settings.cluster]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()

@@ -2,8 +2,8 @@
 
 The event and the state of a transition, and all transitions of one decision, are
 one Kafka transaction: a crash leaves all of them or none, and a restart takes up
-what `fault.event.v1` says. The transactional id is the cluster's: a second
-localizer of the same cluster fences the first, which then ends.
+what `fault.event.v1` says. The transactional id is the cluster's: a localizer that
+begins to lead fences the one that led before, which can write nothing more.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
 """The localizer's inputs: partitions read by assignment, and how far they reach.
 
-No consumer group is joined: one process reads every partition, since a verdict
-needs them all. What was decided is remembered as committed offsets, with the
-time decided up to as their metadata, under a group of the cluster's.
+A process reads every partition, since a verdict needs them all. What was decided is remembered
+as committed offsets, with the time decided up to as their metadata, under the group in which
+`schemas.kafka.leadership` says who decides.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -32,11 +32,14 @@ from schemas.kafka.clients import (
 )
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
+from schemas.kafka.leadership import role_group
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.lag import LogLag
 from schemas.topics import Topic
 from schemas.units import MS_NS
+
+Answer = TypeVar("Answer")
 
 # Read whole: their latest records say what the cluster is.
 STATE_INPUTS: Final = (
@@ -51,6 +54,7 @@ STATE_INPUTS: Final = (
 LOG_INPUTS: Final = (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)
 BATCH: Final = 500
 POLL_S: Final = 0.03
+ROLE: Final = "localizer"
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
 ENDS_TIMEOUT_S: Final = 3.0
 # A broker loads its coordinators within seconds of its start, on a busy machine within ten.
@@ -64,7 +68,7 @@ class Reader:
     def __init__(self, settings: KafkaSettings, lag: LogLag) -> None:
         self._settings = settings
         self._lag = lag
-        self._group = f"{settings.topic_prefix}localizer-{settings.cluster}"
+        self._group = role_group(settings, ROLE)
         self._names: dict[str, Topic] = {
             settings.topic(t.name): t for t in (*STATE_INPUTS, *LOG_INPUTS)
         }
@@ -93,7 +97,8 @@ class Reader:
         """
         places = self._places()
         logs = [p for p in places if self._names[p[0]] in LOG_INPUTS]
-        decided_ns = self._decided_ns(p for p in logs if self._names[p[0]] is topics.ANOMALY)
+        self.read = dict.fromkeys(places, 0)
+        decided_ns = self._patiently("committed offsets", self._committed_ns)
         begin = [
             TopicPartition(*p, OFFSET_BEGINNING)
             for p in places
@@ -101,29 +106,30 @@ class Reader:
         ]
         if decided_ns is not None:
             begin += self._since(logs, max(0, decided_ns - lookback_ns) // MS_NS)
-        self.read = dict.fromkeys(places, 0)
         self._consumer.assign(begin)
         return decided_ns
+
+    def decided_ns(self) -> int | None:
+        """Return the time up to which the leader has decided; None: not known now."""
+        try:
+            return self._committed_ns()
+        except KafkaException:
+            return None
 
     def _places(self) -> list[Place]:
         found = partitions_of(self._consumer, self._settings, self._names.values())
         return [(name, p) for name, partitions in found.items() for p in partitions]
 
-    def _decided_ns(self, places: Iterable[Place]) -> int | None:
-        wanted = [TopicPartition(*p) for p in places]
-        committed = self._patiently(
-            "committed offsets",
-            lambda: self._consumer.committed(wanted, timeout=METADATA_TIMEOUT_S),
-        )
+    def _committed_ns(self) -> int | None:
+        wanted = [TopicPartition(*p) for p in self.read if self._names[p[0]] is topics.ANOMALY]
+        committed = self._consumer.committed(wanted, timeout=METADATA_TIMEOUT_S)
         marks = [int(text) for tp in committed if (text := tp.metadata or "").isdigit()]
         return min(marks, default=None)
 
     def _since(self, places: list[Place], at_ms: int) -> list[TopicPartition]:
         return self._patiently("offsets by time", lambda: offsets_at(self._consumer, places, at_ms))
 
-    def _patiently(
-        self, what: str, ask: Callable[[], list[TopicPartition]]
-    ) -> list[TopicPartition]:
+    def _patiently(self, what: str, ask: Callable[[], Answer]) -> Answer:
         """Ask until there is an answer: a broker that has just started has no coordinator yet."""
         try:
             return ask_until_answered(
@@ -189,14 +195,13 @@ class Reader:
             self._admin = AdminClient(self._settings.librdkafka())
             return None
 
-    def remember(self, decided_ns: int) -> None:
-        """Commit how far is decided; a failure is made good by the next time."""
-        offsets = [
+    def position(self, decided_ns: int) -> list[TopicPartition]:
+        """Return what is to be committed where all is decided up to a time."""
+        return [
             TopicPartition(*place, offset, metadata=str(decided_ns))
             for place, offset in self.read.items()
             if self._names[place[0]] is topics.ANOMALY
         ]
-        self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,26 +1,30 @@
-"""The localizer's loop: Kafka in, effective times, the core, transactions out."""
+"""The localizer's loop: Kafka in, effective times, the core, transactions out.
+
+One process leads; the others stand by: they read the same inputs, and follow what the leader has
+decided and published. So one that takes over has nothing to rebuild.
+"""
 
 import time
 from collections import Counter
 from itertools import groupby
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
 from localizer.edge.counts import Counts
 from localizer.edge.exposed import Exposed
-from localizer.edge.history import published
+from localizer.edge.history import History
 from localizer.edge.outbox import PROCESS, Outbox
-from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
+from localizer.edge.reader import LOG_INPUTS, ROLE, STATE_INPUTS, Reader
 from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.errors import BrokerError
+from schemas.kafka.leadership import Leadership
 from schemas.process import memory
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
@@ -32,6 +36,8 @@ from schemas.units import MS_NS, SECOND_NS
 
 REMEMBER_S: Final = 1.0
 METRICS_S: Final = 10.0
+# How often a standby asks how far the leader is; the leader says it as often.
+FOLLOW_S: Final = 1.0
 # Coverage is counted over all ping lists; of so many tasks below the share the names are logged.
 COVERAGE_S: Final = 60.0
 COVERAGE_SHOWN: Final = 8
@@ -61,6 +67,8 @@ class Service:
         self.health = Health(lambda: self._counts.lag.polled_s, self._waits_for)
         self._merge = Merge()
         self._barrier: Barrier | None = None
+        # Up to when a standby may follow: the leader has decided it.
+        self._followed_ns: int | None = None
         self._stopping = False
         self._ready = False
         self._refusals = RefusalLog(self._log)
@@ -82,28 +90,29 @@ class Service:
         """
         memory.collect_on_demand()
         reader = Reader(self._settings, self._counts.lag)
+        history = History(self._settings, self._codec)
         outbox = Outbox(self._settings, self._codec, self._log)
+        leadership: Leadership | None = None
         try:
             decided_ns = reader.assign(round(self._config.lookback_s * SECOND_NS))
             anomalies = self._settings.topic(topics.ANOMALY.name)
             self._merge.wait_for(p for name, p in reader.read if name == anomalies)
-            # Fence first: whoever was before us publishes nothing after we have read.
-            outbox.start()
-            core = self._core(decided_ns)
+            leadership = Leadership(self._settings, ROLE, topics.FAULT_EVENT, self._log)
+            core = self._core(decided_ns, history)
             self._log.info("localizer.reading", partitions=len(reader.read), decided_ns=decided_ns)
-            self._loop(reader, outbox, core)
+            self._loop(reader, outbox, core, leadership, history)
         finally:
             outbox.close()
+            if leadership is not None:
+                leadership.close()
             reader.close()
+            history.close()
             self._log.info("localizer.stopped", **self._totals())
 
-    def _core(self, decided_ns: int | None) -> Core:
-        try:
-            events, undecodable = published(self._settings, self._codec)
-        except KafkaException as error:
-            raise BrokerError(f"{topics.FAULT_EVENT.name}: {error.args[0].str()}") from error
-        if undecodable:
-            self._log.error("history.undecodable", records=undecodable)
+    def _core(self, decided_ns: int | None, history: History) -> Core:
+        events = history.read()
+        if history.undecodable:
+            self._log.error("history.undecodable", records=history.undecodable)
         self._counts.restore_faults(events)
         config = self._config.core(self._settings.cluster)
         if decided_ns is None:
@@ -111,23 +120,41 @@ class Service:
         begin_ns = decided_ns - round(self._config.lookback_s * SECOND_NS)
         return Core(config, events, begin_ns=begin_ns, decided_ns=decided_ns)
 
-    def _loop(self, reader: Reader, outbox: Outbox, core: Core) -> None:
+    def _loop(
+        self,
+        reader: Reader,
+        outbox: Outbox,
+        core: Core,
+        leadership: Leadership,
+        history: History,
+    ) -> None:
         start_ends = reader.ends()
-        next_remember = next_metrics = time.monotonic()
+        next_follow = next_remember = next_metrics = time.monotonic()
         stalled_since = time.monotonic()
+        has_led = False
         while not self._stopping:
             messages = reader.poll()
+            leads = leadership.poll()
+            if leads and not has_led:
+                # Fence first: whoever led before us publishes nothing after we have read.
+                outbox.start()
+                self._follow(reader, core, history, leads=True)
+            elif not has_led and time.monotonic() >= next_follow:
+                next_follow = time.monotonic() + FOLLOW_S
+                self._follow(reader, core, history, leads=False)
+            has_led |= leads
+            self._counts.leads = leads
             for message in messages:
-                self._take(message, reader.topic(message), core, outbox)
-            if self._advance(reader, core, outbox) or messages:
+                self._take(message, reader.topic(message), core, outbox if leads else None)
+            if self._advance(reader, core, outbox, leads=leads) or messages:
                 stalled_since = time.monotonic()
-            if not self._ready and start_ends is not None:
+            if not self._ready and start_ends is not None and leadership.settled:
                 self._note_ready(Barrier(0, start_ends).passed(reader.read))
             now = time.monotonic()
             self._returner.observe_count(core.count)
-            if now >= next_remember and self._counts.decided_ns is not None:
+            if now >= next_remember and leads and self._counts.decided_ns is not None:
                 next_remember = now + REMEMBER_S
-                reader.remember(self._counts.decided_ns)
+                leadership.remember(reader.position(self._counts.decided_ns))
             if now >= next_metrics:
                 next_metrics = now + METRICS_S
                 start_ends = start_ends or reader.ends()
@@ -135,8 +162,18 @@ class Service:
             if now - stalled_since > self._config.stall_s:
                 stalled_since = now
                 self._check_stall(reader)
-        if self._counts.decided_ns is not None:
-            reader.remember(self._counts.decided_ns)
+        if leadership.leads and self._counts.decided_ns is not None:
+            leadership.remember(reader.position(self._counts.decided_ns))
+
+    def _follow(self, reader: Reader, core: Core, history: History, *, leads: bool) -> None:
+        """Take over what another process has decided: how far it was, then what it published."""
+        decided_ns = reader.decided_ns()
+        if decided_ns is None and not leads:
+            return
+        self._followed_ns = decided_ns
+        events = history.read()
+        core.follow(events, decided_ns or 0)
+        self._counts.restore_faults(events)
 
     def _waits_for(self) -> str | None:
         return None if self._ready else "reading the topics to where they ended at the start"
@@ -154,18 +191,24 @@ class Service:
                 f"nothing read for {self._config.stall_s:.0f} s though there are records"
             )
 
-    def _advance(self, reader: Reader, core: Core, outbox: Outbox) -> bool:
-        """Decide what can be decided; say whether time went on."""
+    def _advance(self, reader: Reader, core: Core, outbox: Outbox, *, leads: bool) -> bool:
+        """Decide what can be decided, a standby what the leader has; say whether time went on."""
         watermark_ns = self._merge.watermark_ns
+        if not leads and watermark_ns is not None:
+            followed_ns = self._followed_ns
+            watermark_ns = None if followed_ns is None else min(watermark_ns, followed_ns)
         if (
             self._barrier is None
             and watermark_ns is not None
-            and watermark_ns != self._counts.decided_ns
+            and watermark_ns > (self._counts.decided_ns or 0)
         ):
             ends = reader.ends()
             self._barrier = None if ends is None else Barrier(watermark_ns, ends)
         barrier = self._barrier
         if barrier is None or not barrier.passed(reader.read):
+            return False
+        if not leads and barrier.watermark_ns > (self._followed_ns or 0):
+            # Of a lead that was lost: it is decided if this process leads again.
             return False
         self._barrier = None
         began_s = time.perf_counter()
@@ -191,7 +234,7 @@ class Service:
                 confidence=round(event.confidence, 3),
             )
 
-    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox) -> None:
+    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox | None) -> None:
         self._counts.records[topic.name] += 1
         key, value = message.key(), message.value()
         raw_key = key.encode() if isinstance(key, str) else key
@@ -200,9 +243,10 @@ class Service:
         try:
             name, record = self._decode(topic, raw_key, raw, message)
         except DecodeError as error:
-            self._counts.dead_letters[topic.name] += 1
-            self._log.warning("record.refused", place=str(error)[:300])
-            outbox.dead_letter(error, message)
+            if outbox is not None:
+                self._counts.dead_letters[topic.name] += 1
+                self._log.warning("record.refused", place=str(error)[:300])
+                outbox.dead_letter(error, message)
             return
         if isinstance(record, Heartbeat):
             self._counts.agents.observe_heartbeat(record)

@@ -1,4 +1,4 @@
-"""Metrics that every process with inputs from Kafka has."""
+"""Metrics that every process with inputs from Kafka has; and those of which one leads."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -36,6 +36,13 @@ POLLED: Final = Metric(
     doc="When the process last asked Kafka for records, seconds since the epoch",
     action="Older than a minute: the process hangs. It ends itself after `stall_s`; if it does "
     "not, restart it and keep its log.",
+)
+LEADER: Final = Metric(
+    name="skeletonhunter_leader",
+    kind=Kind.GAUGE,
+    doc="1 in the process that works, 0 in one that stands by",
+    action="The sum over a role is 1. 0 for longer than ten seconds: no process of the role runs, "
+    "or Kafka lets none join its group; the log says why. 2: one that hung is about to end.",
 )
 LOG_METRICS: Final = (RECORDS, DEAD_LETTERS, LAG, POLLED)
 

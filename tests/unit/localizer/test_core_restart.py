@@ -12,7 +12,7 @@ from localizer.core import Core
 from localizer.inference.search import Explanation, Problem, explain
 from localizer.verdict import decider, lifecycle
 from schemas.records import FaultEvent
-from schemas.units import SECOND_NS, us_to_ns
+from schemas.units import MS_NS, SECOND_NS, us_to_ns
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab, events
 
 LINK = "link:leaf:p0-0--spine:0"
@@ -78,6 +78,29 @@ def test_a_restart_neither_repeats_nor_loses(seed: int) -> None:
     after = core.advance(lab.now)
     said = [(e.fault_id, e.seq, e.state, e.component_id) for e in (*before, *after)]
     assert said == [(e.fault_id, e.seq, e.state, e.component_id) for e in expected]
+
+
+@pytest.mark.parametrize("share", [0.35, 0.8])
+def test_one_that_follows_takes_over_at_any_moment(share: float) -> None:
+    """A standby is told each second what was decided and published; then it decides by itself."""
+    lab = incident()
+    leader, standby = Core(CONFIG), Core(CONFIG)
+    for event, _ in events(lab.log):
+        if event is not None:
+            leader.feed(event)
+            standby.feed(event)
+    begin_ns = lab.log[0].timestamp_ms * MS_NS
+    handover_ns = begin_ns + round(share * (lab.now - begin_ns))
+    said: list[FaultEvent] = []
+    for decided_ns in range(begin_ns, handover_ns, SECOND_NS):
+        new = leader.advance(decided_ns)
+        standby.follow(new, decided_ns)
+        assert standby.advance(decided_ns) == []
+        said += new
+    # What it published last, after it said how far it was.
+    last = leader.advance(handover_ns)
+    standby.follow(last, decided_ns)
+    assert [*said, *last, *standby.advance(lab.now)] == uninterrupted()
 
 
 def test_a_restart_whose_position_is_old_repeats_nothing() -> None:
