@@ -32,8 +32,9 @@ the ping lists of all agents.
 
 A new job (task.v1) gets its basic list at once: in each rail the mesh of a small
 job, or few peers that cover its likely layouts. Counters (rnic.counters.v1) then
-say which pairs really talk; when that is sure, they replace the basic list. Run
-one process for a cluster.
+say which pairs really talk; when that is sure, they replace the basic list. Run two
+processes for a cluster, of one consumer group: one leads, the other stands by and
+takes over within ten seconds when the first is gone.
 """,
     epilog="""\
 example:

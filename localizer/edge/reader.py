@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from localizer.config import SECTION
 from localizer.merge import Place
 from schemas import topics
 from schemas.avro import MAX_VALUE_BYTES
@@ -54,7 +55,6 @@ STATE_INPUTS: Final = (
 LOG_INPUTS: Final = (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)
 BATCH: Final = 500
 POLL_S: Final = 0.03
-ROLE: Final = "localizer"
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
 ENDS_TIMEOUT_S: Final = 3.0
 # A broker loads its coordinators within seconds of its start, on a busy machine within ten.
@@ -68,7 +68,7 @@ class Reader:
     def __init__(self, settings: KafkaSettings, lag: LogLag) -> None:
         self._settings = settings
         self._lag = lag
-        self._group = role_group(settings, ROLE)
+        self._group = role_group(settings, SECTION)
         self._names: dict[str, Topic] = {
             settings.topic(t.name): t for t in (*STATE_INPUTS, *LOG_INPUTS)
         }

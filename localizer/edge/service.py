@@ -17,7 +17,7 @@ from localizer.edge.counts import Counts
 from localizer.edge.exposed import Exposed
 from localizer.edge.history import History
 from localizer.edge.outbox import PROCESS, Outbox
-from localizer.edge.reader import LOG_INPUTS, ROLE, STATE_INPUTS, Reader
+from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
 from localizer.merge import Barrier, Merge
 from schemas import topics
 from schemas.bounds import arrival_of
@@ -97,12 +97,12 @@ class Service:
             decided_ns = reader.assign(round(self._config.lookback_s * SECOND_NS))
             anomalies = self._settings.topic(topics.ANOMALY.name)
             self._merge.wait_for(p for name, p in reader.read if name == anomalies)
-            leadership = Leadership(self._settings, ROLE, topics.FAULT_EVENT, self._log)
+            leadership = Leadership(self._settings, PROCESS, topics.FAULT_EVENT, self._log)
             core = self._core(decided_ns, history)
             self._log.info("localizer.reading", partitions=len(reader.read), decided_ns=decided_ns)
             self._loop(reader, outbox, core, leadership, history)
         finally:
-            outbox.close()
+            outbox.letters.close()
             if leadership is not None:
                 leadership.close()
             reader.close()
@@ -145,7 +145,11 @@ class Service:
             has_led |= leads
             self._counts.leads = leads
             for message in messages:
-                self._take(message, reader.topic(message), core, outbox if leads else None)
+                self._take(message, reader.topic(message), core, outbox)
+            if leads:
+                outbox.letters.write()
+            elif leadership.settled:
+                outbox.letters.discard()
             if self._advance(reader, core, outbox, leads=leads) or messages:
                 stalled_since = time.monotonic()
             if not self._ready and start_ends is not None and leadership.settled:
@@ -234,7 +238,7 @@ class Service:
                 confidence=round(event.confidence, 3),
             )
 
-    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox | None) -> None:
+    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox) -> None:
         self._counts.records[topic.name] += 1
         key, value = message.key(), message.value()
         raw_key = key.encode() if isinstance(key, str) else key
@@ -243,10 +247,9 @@ class Service:
         try:
             name, record = self._decode(topic, raw_key, raw, message)
         except DecodeError as error:
-            if outbox is not None:
-                self._counts.dead_letters[topic.name] += 1
-                self._log.warning("record.refused", place=str(error)[:300])
-                outbox.dead_letter(error, message)
+            self._counts.dead_letters[topic.name] += 1
+            self._log.warning("record.refused", place=str(error)[:300])
+            outbox.letters.put(error, message)
             return
         if isinstance(record, Heartbeat):
             self._counts.agents.observe_heartbeat(record)

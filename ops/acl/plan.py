@@ -88,11 +88,15 @@ class Names:
 
     @property
     def groups(self) -> dict[str, str]:
-        """Groups that processes commit to, by role."""
-        return {
-            "worker": self.prefix + self.worker_group,
-            "localizer": f"{self.prefix}localizer-{self.cluster}",
+        """Groups of which processes are members, by role."""
+        return {"worker": self.prefix + self.worker_group} | {
+            role: self._of_role(role) for role in ("skeleton", "localizer", "bridge")
         }
+
+    @property
+    def transactional_ids(self) -> dict[str, str]:
+        """Transactional ids by role: who begins to lead fences by it who led before."""
+        return {role: self._of_role(role) for role in ("skeleton", "localizer")}
 
     @property
     def bridge_groups(self) -> str:
@@ -104,10 +108,8 @@ class Names:
         """Name under which all read who join no group; librdkafka looks for its coordinator."""
         return self.prefix + READER_GROUP
 
-    @property
-    def transactional_id(self) -> str:
-        """The localizer's; a second localizer of the cluster fences the first by it."""
-        return f"{self.prefix}localizer-{self.cluster}"
+    def _of_role(self, role: str) -> str:
+        return f"{self.prefix}{role}-{self.cluster}"
 
 
 def grants(principals: Mapping[str, str], names: Names) -> tuple[Grant, ...]:
@@ -140,13 +142,14 @@ def _rules(role: str, names: Names) -> Iterable[Rule]:
         yield Rule(kind=GROUP, name=names.groups[role], operation=READ)
     if role == "bridge":
         yield Rule(kind=GROUP, name=names.bridge_groups, operation=READ, prefixed=True)
-    if role == "localizer":
+    if role in names.transactional_ids:
         for operation in (DESCRIBE, WRITE):
-            yield Rule(kind=TRANSACTIONAL_ID, name=names.transactional_id, operation=operation)
+            own = names.transactional_ids[role]
+            yield Rule(kind=TRANSACTIONAL_ID, name=own, operation=operation)
     if role in {"reader", "web"}:
         # How far they are.
-        for own in names.groups.values():
-            yield Rule(kind=GROUP, name=own, operation=DESCRIBE)
+        for group in names.groups.values():
+            yield Rule(kind=GROUP, name=group, operation=DESCRIBE)
     if role not in {"states", "inventory", "operator"}:
         yield Rule(kind=GROUP, name=names.reader_group, operation=DESCRIBE)
 

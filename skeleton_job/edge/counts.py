@@ -54,6 +54,7 @@ class Counts:
         self.records = Counter(dict.fromkeys(topics, 0))
         self.dead_letters = Counter(dict.fromkeys(self.records, 0))
         self.lag = LogLag()
+        self.leads = False
         self.inferences = Histogram(INFERENCE_BOUNDS_S)
         self.inferred_ns: dict[str, int] = {}
         self.skeletons_published = 0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from schemas.metrics.common import LOG_METRICS, log_families
+from schemas.metrics.common import LEADER, LOG_METRICS, log_families
 from schemas.metrics.family import Family, Kind, Metric, by_label, metrics_of, one
 from schemas.units import SECOND_NS
 from skeleton_job.edge.counts import Counts
@@ -67,7 +67,7 @@ REFUSED: Final = Metric(
 )
 METRICS: Final = metrics_of(
     LOG_METRICS,
-    (INFERENCES, DURATION, TASKS, OLDEST, SKELETONS, LISTS, NOT_DELIVERED, REFUSED),
+    (LEADER, INFERENCES, DURATION, TASKS, OLDEST, SKELETONS, LISTS, NOT_DELIVERED, REFUSED),
 )
 
 # Name among the core's counts, and the label.
@@ -99,6 +99,7 @@ class Exposed:
         """Yield the families of `METRICS`."""
         counts, status = self._counts, self._counts.status
         yield from log_families(counts.records, counts.dead_letters, counts.lag, time.time_ns())
+        yield one(LEADER, float(counts.leads))
         yield counts.inferences.family(DURATION)
         yield one(SKELETONS, counts.skeletons_published)
         yield one(LISTS, counts.lists_published)

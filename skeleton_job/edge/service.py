@@ -1,16 +1,17 @@
 """The thin edge of the skeleton job: Kafka in, the core, Kafka out.
 
-One process serves a cluster. It takes part in no consumer group: at a start it
-reads the compacted topics whole, its own lists and skeletons among them, and
-the counters of the look-back; only then does it publish, so that a restart
+One process leads, the others stand by. Each reads the compacted topics whole, the
+lists and skeletons of the leader among them, and the counters of the look-back. Who
+begins to lead first reads what the one before it has published, so that a restart
 changes nothing that has not changed.
 """
 
 import time
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -33,6 +34,7 @@ from schemas.kafka.clients import (
 )
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
+from schemas.kafka.leadership import Leadership
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process import memory
@@ -54,6 +56,8 @@ from skeleton_job.edge.inferring import Inferring, RunningInference, died
 from skeleton_job.edge.outbox import Outbox
 from skeleton_job.layout.skeleton import Inference
 from skeleton_job.tasks.inference import DueInference, InferenceInput
+
+Answer = TypeVar("Answer")
 
 PROCESS: Final = "skeleton"
 INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, OVERLAY_FLOWS, RNIC_COUNTERS)
@@ -82,7 +86,11 @@ class Service:
     log: EventLog = field(default_factory=lambda: EventLog(PROCESS))
     counts: Counts = field(default_factory=lambda: Counts(topic.name for topic in INPUTS))
     _stopping: bool = False
+    _caught_up: bool = False
     _ready: bool = False
+    # Of this process's own words, from where on it needs not hear them; None: it has never led.
+    _own_ends: dict[tuple[str, int], int] | None = None
+    _read: dict[tuple[str, int], int] = field(default_factory=dict)
     # What the client complained of last.
     _trouble: str | None = None
     _behind: set[tuple[str, int]] = field(default_factory=set)
@@ -117,18 +125,30 @@ class Service:
         )
         outbox = Outbox(self.settings, PROCESS, self.log)
         inferring = Inferring(self.workers)
+        leadership: Leadership | None = None
         try:
             self._assign(consumer)
-            self._loop(consumer, outbox, inferring)
-            self._take_answers(inferring, outbox, LAST_ANSWERS_S)
+            leadership = Leadership(self.settings, PROCESS, SKELETON_TOPIC, self.log)
+            self._loop(consumer, outbox, inferring, leadership)
+            if leadership.leads and self._own_words_read:
+                self._take_answers(inferring, outbox, LAST_ANSWERS_S)
+                outbox.write()
         finally:
             inferring.close()
-            left = outbox.flush()
+            outbox.letters.close()
+            if leadership is not None:
+                leadership.close()
             consumer.close()
             self._log_counts(outbox)
-            self.log.info("skeleton.stopped", not_delivered=left)
+            self.log.info("skeleton.stopped", not_delivered=outbox.not_delivered)
 
-    def _loop(self, consumer: Consumer, outbox: Outbox, inferring: Inferring) -> None:
+    def _loop(
+        self,
+        consumer: Consumer,
+        outbox: Outbox,
+        inferring: Inferring,
+        leadership: Leadership,
+    ) -> None:
         heard_s = time.monotonic()
         next_counts_s = heard_s + COUNTS_EVERY_S
         next_status_s = 0.0
@@ -139,13 +159,25 @@ class Service:
                 self._take(consumer, message, outbox)
                 if message.error() is None:
                     heard_s = time.monotonic()
-            if not self._ready and time.monotonic() - heard_s > START_S:
+            leads = self.counts.leads = leadership.poll()
+            if leads and self._own_ends is None:
+                # Fence first: whoever led before us publishes nothing after we have read.
+                outbox.start()
+                self._own_ends = self._ends(consumer)
+            if not self._caught_up and time.monotonic() - heard_s > START_S:
                 raise BrokerError(self._why_not_ready())
-            if self._ready:
+            if self._caught_up and leadership.settled and not self._ready:
+                self._ready = True
+                self.log.info("skeleton.ready", bootstrap=self.settings.bootstrap)
+            if leads and self._caught_up and self._own_words_read:
                 self._take_answers(inferring, outbox)
                 self._infer(inferring)
                 self._publish_lists(outbox)
-            outbox.poll()
+                outbox.write()
+            if leads:
+                outbox.letters.write()
+            elif leadership.settled:
+                outbox.letters.discard()
             refusals.observe_counts(self.core.refused)
             self._returner.observe_count(self.core.count)
             if time.monotonic() >= next_status_s:
@@ -154,6 +186,26 @@ class Service:
             if time.monotonic() >= next_counts_s:
                 next_counts_s += COUNTS_EVERY_S
                 self._log_counts(outbox)
+
+    @property
+    def _own_words_read(self) -> bool:
+        """Whether this process leads, and has read what those before it have published."""
+        ends = self._own_ends
+        return ends is not None and all(self._read.get(p, 0) >= end for p, end in ends.items())
+
+    def _ends(self, consumer: Consumer) -> dict[tuple[str, int], int]:
+        """Return where the topics end now that this job writes."""
+        own = [p for p in self._read if self._names[p[0]] in OWN]
+
+        def ask() -> dict[tuple[str, int], int]:
+            return {
+                place: consumer.get_watermark_offsets(
+                    TopicPartition(*place), timeout=METADATA_TIMEOUT_S
+                )[1]
+                for place in own
+            }
+
+        return self._patiently("ends of its topics", ask)
 
     def _why_not_ready(self) -> str:
         behind = ", ".join(sorted({topic for topic, _ in self._behind}))
@@ -168,30 +220,32 @@ class Service:
         found = partitions_of(consumer, self.settings, INPUTS)
         begin_ms = max(0, time.time_ns() - self.look_back_ns) // 10**6
         counters = self.settings.topic(RNIC_COUNTERS.name)
-        recent = self._offsets(consumer, [(counters, p) for p in found.pop(counters)], begin_ms)
+        places = [(counters, p) for p in found.pop(counters)]
+        recent = self._patiently(
+            "offsets of the counters", lambda: offsets_at(consumer, places, begin_ms)
+        )
         whole = [
             TopicPartition(name, p, OFFSET_BEGINNING)
             for name, partitions in found.items()
             for p in partitions
         ]
         self._behind = {(tp.topic, tp.partition) for tp in whole + recent}
+        self._read = dict.fromkeys(self._behind, 0)
         consumer.assign(whole + recent)
         self.log.info("skeleton.reading", partitions=len(self._behind))
 
-    def _offsets(
-        self, consumer: Consumer, places: list[tuple[str, int]], at_ms: int
-    ) -> list[TopicPartition]:
+    def _patiently(self, what: str, ask: Callable[[], Answer]) -> Answer:
         """Ask until there is an answer: the leader of a new partition takes a moment."""
         try:
             return ask_until_answered(
-                lambda: offsets_at(consumer, places, at_ms),
+                ask,
                 patience_s=METADATA_TIMEOUT_S,
                 retry_s=POLL_S,
                 passing=None,
                 stopping=lambda: self._stopping,
             )
         except KafkaException as error:
-            raise BrokerError(f"no offsets of the counters: {error.args[0].str()}") from error
+            raise BrokerError(f"{what}: {error.args[0].str()}") from error
 
     def _take(self, consumer: Consumer, message: Message, outbox: Outbox) -> None:
         error = message.error()
@@ -200,17 +254,18 @@ class Service:
             return
         topic = self._names[str(message.topic())]
         place = topic.name, int(message.partition() or 0)
+        self._read[str(message.topic()), place[1]] = int(message.offset() or 0) + 1
         self.counts.records[topic.name] += 1
         self.counts.lag.note_record(*place, message.timestamp()[1])
-        if topic in OWN and self._ready:
-            return  # our own words
+        if topic in OWN and self._own_words_read:
+            return  # what this process has published itself
         try:
             name, record = read(topic, message, self.codec, cluster=self.settings.cluster)
         except DecodeError as poison:
             self.core.counts["poison"] += 1
             self.counts.dead_letters[topic.name] += 1
             self.log.warning("skeleton.poison", error=str(poison))
-            outbox.dead_letter(poison, message)
+            outbox.letters.put(poison, message)
             key = message.key()
             if topic is PINGLIST and isinstance(key, bytes):
                 # The agent sees garbage as its latest list: it needs a good one.
@@ -221,11 +276,10 @@ class Service:
     def _note(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             name, partition = str(message.topic()), int(message.partition() or 0)
+            self._read[name, partition] = int(message.offset() or 0)
             self._behind.discard((name, partition))
             self.counts.lag.note_end(self._names[name].name, partition)
-            if not self._behind and not self._ready:
-                self._ready = True
-                self.log.info("skeleton.ready", bootstrap=self.settings.bootstrap)
+            self._caught_up |= not self._behind
             return
         access = refusal_of(self.settings, message)
         if access is not None:

@@ -176,6 +176,7 @@ def test_a_refused_process_ends_and_says_what_to_do(
 LACKING = [
     ("worker", "--remove-group", "Read of group skeletonhunter-worker"),
     ("localizer", "--remove-group", f"Read of group localizer-{CLUSTER}"),
+    ("skeleton", "--remove-group", f"Read of group skeleton-{CLUSTER}"),
     ("localizer", "--remove-transactional-id", f"Write of transactional id localizer-{CLUSTER}"),
 ]
 
@@ -204,7 +205,7 @@ def test_apply_again_changes_nothing_and_names_what_is_beyond(kafka: SecureKafka
     assert code == 0
     assert "+ User:b: Read of group bridge-secure-*" in said
     assert "+ User:b: Read of topic fault.event.v1, incident.note.v1, silence.v1" in said
-    assert "9 ACLs added" in said
+    assert "10 ACLs added" in said
     assert command(kafka, *arguments)[1].startswith("all principals of the plan have their ACLs")
     code, said = command(kafka, "acl", "apply", "--for", "bridge=User:b", "--json")
     found = json.loads(said)

@@ -58,14 +58,16 @@ def test_groups_and_transactional_ids_carry_prefix_and_cluster() -> None:
              for g in grants(default_principals(), names)}  # fmt: skip
     reader = ("group", "p.skeletonhunter-reader", "Describe")
     assert found["worker"] == {("group", "p.mine", "Read"), reader}
-    assert found["localizer"] == {
-        ("group", "p.localizer-c7", "Read"),
-        ("transactional-id", "p.localizer-c7", "Write"),
-        ("transactional-id", "p.localizer-c7", "Describe"),
-        reader,
-    }
+    for role in ("localizer", "skeleton"):
+        assert found[role] == {
+            ("group", f"p.{role}-c7", "Read"),
+            ("transactional-id", f"p.{role}-c7", "Write"),
+            ("transactional-id", f"p.{role}-c7", "Describe"),
+            reader,
+        }
     assert found["agent"] == {reader}
-    assert found["bridge"] == {("group", "p.bridge-c7-", "Read"), reader}
+    bridges = {("group", "p.bridge-c7", "Read"), ("group", "p.bridge-c7-", "Read")}
+    assert found["bridge"] == bridges | {reader}
     bridge = next(g for g in grants({"bridge": "User:b"}, names))
     assert [r.name for r in bridge.rules if r.prefixed] == ["p.bridge-c7-"]
     assert found["states"] == set()
