@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,8 +108,10 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
 
 
 @contextmanager
-def job(settings: KafkaSettings, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the process until the block ends; it must then end by itself on SIGTERM."""
+def job(
+    settings: KafkaSettings, log: Path, *options: str, ends: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the process until the block ends; it must then end by itself on SIGTERM if it `ends`."""
     command = [
         *(sys.executable, "-m", "skeleton_job", "--bootstrap", settings.bootstrap),
         *("--prefix", settings.topic_prefix, "--log-json"),
@@ -125,8 +127,9 @@ def job(settings: KafkaSettings, log: Path, *options: str) -> Iterator[subproces
         )
         assert process.poll() is None, log.read_text()
         yield process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, log.read_text()
+        if ends:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0, log.read_text()
     finally:
         if process.poll() is None:
             process.kill()
@@ -153,6 +156,17 @@ def submit(wire: Wire, workload: Workload, **changes: Any) -> Task:
     wire.put(TASK, task.task_id, task)
     wire.flush()
     return task
+
+
+def submit_elsewhere(wire: Wire, workload: Workload) -> None:
+    """Submit another job like it, of other endpoints and agents, whose names begin with x."""
+    other = replace(task_record(workload.job, cluster="default"), task_id="job2")
+    moved = tuple(
+        replace(e, endpoint_id=f"x{e.endpoint_id}", agent_id=f"x{e.agent_id}")
+        for e in other.endpoints
+    )
+    wire.put(TASK, "job2", replace(other, endpoints=moved))
+    wire.flush()
 
 
 def runtime_lists(wire: Wire) -> dict[str, PingList]:
@@ -224,17 +238,30 @@ def test_counters_bring_the_skeleton_and_a_restart_changes_nothing(
     before = len(wire.of(PINGLIST)), len(wire.of(SKELETON_TOPIC))
     with job(wire.settings, tmp_path / "log2"):
         # Another job's list shows that the new process has long seen all there was.
-        other = replace(task_record(workload.job, cluster="default"), task_id="job2")
-        moved = tuple(
-            replace(e, endpoint_id=f"x{e.endpoint_id}", agent_id=f"x{e.agent_id}")
-            for e in other.endpoints
-        )
-        wire.put(TASK, "job2", replace(other, endpoints=moved))
-        wire.flush()
+        submit_elsewhere(wire, workload)
         eventually(lambda: len(wire.lists()) == 8, "lists of the other job")
         eventually(lambda: b"skeleton.inferred" in (tmp_path / "log2").read_bytes(), "an inference")
     mine = [seen for seen in wire.of(PINGLIST) if not seen.key.startswith("x")]
     assert (len(mine), len(wire.of(SKELETON_TOPIC))) == before
+
+
+def test_a_standby_takes_over(wire: Wire, workload: Workload, tmp_path: Path) -> None:
+    """The job that leads is killed: the next one's lists come within ten seconds, each once."""
+    log = tmp_path / "standby"
+    submit(wire, workload)
+    with ExitStack() as stack:
+        leader = stack.enter_context(job(wire.settings, tmp_path / "leader", ends=False))
+        eventually(lambda: len(wire.lists()) == 4, "lists")
+        stack.enter_context(job(wire.settings, log))
+        assert "skeleton.standby" in log.read_text()
+        leader.kill()
+        killed_s = time.monotonic()
+        submit_elsewhere(wire, workload)
+        eventually(lambda: len(wire.lists()) == 8, "lists of the new job")
+        assert time.monotonic() - killed_s < 10
+        assert "skeleton.leading" in log.read_text()
+    published = [(seen.key, seen.record.version) for seen in wire.of(PINGLIST)]
+    assert sorted(published) == sorted((agent, 1) for agent in wire.lists())
 
 
 def test_versions_grow_over_restarts_and_ended_jobs_leave(
