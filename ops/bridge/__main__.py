@@ -28,8 +28,9 @@ Bring faults to Alertmanager, PagerDuty and webhooks: each paged once, and
 resolved once.
 
 Reads fault.event.v1, silence.v1 and incident.note.v1. What a target has taken is
-remembered in Kafka, so a restart loses and doubles nothing. Run one process for
-a cluster. docs/guide/paging.md explains targets, silences, storms and flapping.
+remembered in Kafka, so a restart loses and doubles nothing. Run two processes for a
+cluster, of one consumer group: one leads, the other stands by and takes over within
+ten seconds. docs/guide/paging.md explains targets, silences, storms and flapping.
 """,
     epilog="""\
 targets are tables of the config file; secrets come from files or variables:

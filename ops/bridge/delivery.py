@@ -26,6 +26,8 @@ COMMIT_AGAIN_S: Final = 10.0
 TOGETHER_S: Final = 0.1
 DELAY_BOUNDS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 STOP_S: Final = 5.0
+# How often one that may not deliver asks whether it may.
+CLOSED_S: Final = 0.1
 
 
 def wait_s(failures: int) -> float:
@@ -39,8 +41,17 @@ def wait_s(failures: int) -> float:
     return min(MAX_WAIT_S, FIRST_WAIT_S * GROWTH ** min(failures - 2, 32))
 
 
+def _always() -> bool:
+    return True
+
+
 class Delivery(ABC):
     """A target and its thread.
+
+    Parameters
+    ----------
+    may
+        Whether this process is the one that delivers; asked before each post.
 
     Attributes
     ----------
@@ -50,8 +61,9 @@ class Delivery(ABC):
         From the time at which the broker took a record until its target took what follows.
     """
 
-    def __init__(self, name: str, log: EventLog) -> None:
+    def __init__(self, name: str, log: EventLog, may: Callable[[], bool]) -> None:
         self.name = name
+        self._may = may
         self.outcomes: Counter[str] = Counter({o.value: 0 for o in Outcome})
         self.delays = Histogram(DELAY_BOUNDS_S)
         self._log = log
@@ -88,7 +100,11 @@ class Delivery(ABC):
 
     def _run(self) -> None:
         while not self._stopping:
-            self._step()
+            if self._may():
+                self._step()
+            else:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, CLOSED_S)
 
     def _note(self, answer: Answer) -> bool:
         """Count an answer; after a failure wait. Return whether the target is done with it."""
@@ -126,8 +142,10 @@ class StreamDelivery(Delivery):
         log: EventLog,
         post: Callable[[Notification], Answer | None],
         commit: Callable[[Position], str | None],
+        *,
+        may: Callable[[], bool] = _always,
     ) -> None:
-        super().__init__(name, log)
+        super().__init__(name, log, may)
         self._post = post
         self._commit = commit
         self._queue: deque[Notification] = deque()
@@ -167,7 +185,7 @@ class StreamDelivery(Delivery):
     def _step(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or bool(self._queue), COMMIT_S)
-        if self._queue and not self._stopping:
+        if self._queue and not self._stopping and self._may():
             self._deliver(self._queue[0])
         since_s = time.monotonic() - self._committed_s
         if since_s > COMMIT_S or (not self._queue and since_s >= 0):
@@ -185,7 +203,7 @@ class StreamDelivery(Delivery):
 
     def _commit_taken(self) -> None:
         taken = self._taken
-        if taken is None or taken == self._committed:
+        if taken is None or taken == self._committed or not self._may():
             return
         failure = self._commit(taken)
         self._committed_s = time.monotonic()
@@ -212,8 +230,10 @@ class StateDelivery(Delivery):
         log: EventLog,
         post: Callable[[Sequence[Page]], Answer],
         resend_s: float,
+        *,
+        may: Callable[[], bool] = _always,
     ) -> None:
-        super().__init__(name, log)
+        super().__init__(name, log, may)
         self._post = post
         self._resend_s = resend_s
         self._pages: Sequence[Page] = ()
@@ -251,6 +271,8 @@ class StateDelivery(Delivery):
         if self._stopping:
             return
         time.sleep(TOGETHER_S)
+        if not self._may():
+            return
         with self._changed:
             pages, since_us, self._since_us = self._pages, self._since_us, None
         if pages and not self._note(self._post(pages)):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ops.bridge.service import Service
-from schemas.metrics.common import LOG_METRICS, log_families
+from schemas.metrics.common import LEADER, LOG_METRICS, log_families
 from schemas.metrics.family import Buckets, Family, Kind, Metric, Sample, by_label, metrics_of, one
 from schemas.units import US_PER_S
 
@@ -56,7 +56,9 @@ DELAY: Final = Metric(
     action="Above two seconds in the median: a slow target.",
     labels=("target",),
 )
-METRICS: Final = metrics_of(LOG_METRICS, (PAGES, SILENCED, READ, POSTS, PENDING, OLDEST, DELAY))
+METRICS: Final = metrics_of(
+    LOG_METRICS, (LEADER, PAGES, SILENCED, READ, POSTS, PENDING, OLDEST, DELAY)
+)
 
 
 class Exposed:
@@ -69,6 +71,7 @@ class Exposed:
         """Yield the families of `METRICS`."""
         service, now_ns = self._service, time.time_ns()
         yield from log_families(service.records, service.dead_letters, service.lag, now_ns)
+        yield one(LEADER, float(service.leads))
         yield one(PAGES, service.open_pages)
         yield one(SILENCED, service.silenced)
         yield one(READ, service.read_us / US_PER_S)

@@ -66,6 +66,8 @@ class Inbox:
     ----------
     caught_up
         Whether all that was there at the start was read.
+    away
+        Whether no broker answered when it was last asked.
     """
 
     def __init__(self, settings: KafkaSettings, codec: Codec, lag: LogLag) -> None:
@@ -82,7 +84,7 @@ class Inbox:
         self._ends: tuple[int, dict[Place, int]] | None = None
         self._look_s = 0.0
         self._settled_us = 0
-        self.caught_up = False
+        self.caught_up = self.away = False
         self._consumer = Consumer(
             reader_options(
                 settings,
@@ -126,7 +128,9 @@ class Inbox:
                 }
             except KafkaException:
                 self._look_s = time.monotonic() + LOOK_TIMEOUT_S
+                self.away = True
                 return
+            self.away = False
             self._ends = at_us, ends
         if self._ends is not None and all(
             self._next[place] >= end for place, end in self._ends[1].items()

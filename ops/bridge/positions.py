@@ -65,6 +65,15 @@ class TargetPosition:
             raise BrokerError(f"position of {self._target}: {error.args[0].str()}") from error
         return None if place.offset < 0 else Position.parse(place.metadata or "")
 
+    def read_now(self) -> Position | None:
+        """Return where the target is; None: it never took anything, or the broker does not say."""
+        wanted = [TopicPartition(self._topic, PARTITION)]
+        try:
+            (place,) = self._consumer.committed(wanted, timeout=WRITE_TIMEOUT_S)
+        except KafkaException:
+            return None
+        return None if place.offset < 0 else Position.parse(place.metadata or "")
+
     def _hears_refusal(self) -> bool:
         """Raise AccessError if the group is refused: the client tells it to whoever polls alone."""
         for message in self._consumer.consume(1, 0):

@@ -1,4 +1,9 @@
-"""The bridge's loop: topics in, the pager, targets out."""
+"""The bridge's loop: topics in, the pager, targets out.
+
+One process leads; the others stand by: their pager follows the same topics, and they keep what the
+targets have not taken. A target cannot fence who led before, as Kafka does: so before each post
+the leader asks whether it certainly leads.
+"""
 
 import json
 import time
@@ -22,11 +27,11 @@ from ops.bridge.paging.pager import Pager
 from ops.bridge.positions import TargetPosition
 from ops.bridge.targets import alertmanager, pagerduty, webhook
 from ops.bridge.targets.text import Links
-from ops.log.writing import LogWriter
 from schemas import topics
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.deadletter import dead_letter_of, dead_letter_topic
+from schemas.kafka.leadership import Leadership
+from schemas.kafka.letters import LetterBox
 from schemas.process.eventlog import EventLog
 from schemas.process.lag import LogLag
 from schemas.units import US_PER_S, ns_to_us
@@ -37,17 +42,20 @@ STATUS_S: Final = 10.0
 # also where its clock is behind ours.
 EDGES_US: Final = 5 * US_PER_S
 MASK: Final = "***"
+# How often a standby asks what the targets have taken, and forgets it.
+FORGET_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class _Stream:
-    """A target that is told one thing after the other, and where it was at the start.
+    """A target that is told one thing after the other, and what it has taken before.
 
-    None: it never took anything; where it begins is known when all has been read.
+    `begun` is known once this process leads and has read all; None: it does not yet.
     """
 
     delivery: StreamDelivery
-    begun: Position | None
+    kept: TargetPosition
+    begun: Position | None = None
 
 
 class Service:
@@ -66,12 +74,14 @@ class Service:
         self._links = Links(page=config.settings.page_url, runbook=config.settings.runbook_url)
         self._streams: list[_Stream] = []
         self._states: list[StateDelivery] = []
-        self._positions: list[TargetPosition] = []
         # For the thread of a scrape.
+        self.leads = False
         self.open_pages = self.silenced = 0
         self.read_us = 0
-        # What follows from what was there at the start, for targets that are new.
+        # What follows from the topics, until it is known what the targets have taken of it.
         self._history: list[Notification] = []
+        self._leadership: Leadership | None = None
+        self._begun = self._away = False
         self._next_offset = 0
         self._stopping = False
         self._ready = False
@@ -93,19 +103,23 @@ class Service:
         for target in self._config.targets:
             self._add(target)
         inbox = Inbox(self._settings, self._codec, self.lag)
-        letters = LogWriter(self._settings)
+        letters = LetterBox(self._settings, PROCESS, self._log)
         try:
             inbox.start()
-            for delivery in self.deliveries:
-                delivery.start()
-            self._loop(inbox, letters)
+            for stream in self._streams:
+                # Whether they may be read is to be known at the start.
+                stream.kept.read()
+            self._leadership = Leadership(self._settings, PROCESS, topics.FAULT_EVENT, self._log)
+            self._loop(inbox, letters, self._leadership)
         finally:
             for delivery in self.deliveries:
                 delivery.stop()
-            for position in self._positions:
-                position.close()
+            for stream in self._streams:
+                stream.kept.close()
+            letters.close()
+            if self._leadership is not None:
+                self._leadership.close()
             inbox.close()
-            letters.flush()
             self._log.info("bridge.stopped", **self._status())
 
     def waits_for(self) -> str | None:
@@ -156,11 +170,17 @@ class Service:
             ]
         return found
 
-    def _loop(self, inbox: Inbox, letters: LogWriter) -> None:
+    def _loop(self, inbox: Inbox, letters: LetterBox, leadership: Leadership) -> None:
         next_status_s = time.monotonic() + STATUS_S
+        next_forget_s = time.monotonic() + FORGET_S
         while not self._stopping:
             for refused in inbox.poll():
                 self._refuse(refused, letters)
+            self.leads, self._away = leadership.poll(), inbox.away
+            if self.leads:
+                letters.write()
+            elif leadership.settled:
+                letters.discard()
             told: list[Notification] = []
             for received in inbox.settled():
                 told += self._apply(received)
@@ -168,8 +188,14 @@ class Service:
             if inbox.caught_up:
                 told += self.pager.advance(inbox.settled_us - EDGES_US)
             self._tell(told)
-            if inbox.caught_up and not self._ready:
+            if inbox.caught_up and self.leads and not self._begun:
                 self._begin()
+            elif not self._begun and time.monotonic() >= next_forget_s:
+                next_forget_s = time.monotonic() + FORGET_S
+                self._forget_taken()
+            if inbox.caught_up and leadership.settled and not self._ready:
+                self._ready = True
+                self._log.info("bridge.ready", pages=len(self.pager.firing()), **self.records)
             if time.monotonic() >= next_status_s:
                 next_status_s = time.monotonic() + STATUS_S
                 self._log.info("bridge.metrics", **self._status())
@@ -190,7 +216,7 @@ class Service:
         """Hand notifications to the targets that have not taken them before."""
         for notification in told:
             page, action = notification.page, notification.action
-            if self._ready and page is not None and action is not None:
+            if self._begun and page is not None and action is not None:
                 self._log.info(
                     f"page.{action.value}",
                     page_id=page.page_id,
@@ -203,30 +229,50 @@ class Service:
                 due = [n for n in told if n.position > stream.begun]
                 if due:
                     stream.delivery.put(due)
-        if any(stream.begun is None for stream in self._streams):
+        if self._streams and not self._begun:
             self._history += told
         if told:
             self.open_pages, self.silenced = len(self.pager.firing()), self.pager.silenced()
-        if self._ready and told:
+        if self._begun and told:
             self._set_state(changed=any(n.page is not None for n in told))
 
     def _begin(self) -> None:
-        """All is read: tell Alertmanager what is open, and new targets since the oldest of it."""
-        self._ready = True
+        """All is read: tell Alertmanager what is open, and each target what it has not taken."""
+        self._begun = True
         for stream in self._streams:
+            stream.begun = stream.kept.read()
             if stream.begun is None:
                 stream.begun = self._first_position()
                 # Before anything is sent: a crash must not make it new once more.
                 stream.delivery.begin(stream.begun)
-                stream.delivery.put([n for n in self._history if n.position > stream.begun])
+            stream.delivery.put([n for n in self._history if n.position > stream.begun])
         self._history.clear()
         self._set_state(changed=True)
-        self._log.info("bridge.ready", pages=len(self.pager.firing()), **self.records)
+        for delivery in self.deliveries:
+            delivery.start()
+
+    def _forget_taken(self) -> None:
+        """Forget what all targets have taken from the leader."""
+        taken = [stream.kept.read_now() for stream in self._streams]
+        known = [position for position in taken if position is not None]
+        if known and len(known) == len(taken):
+            self._history = [n for n in self._history if n.position > min(known)]
 
     def _first_position(self) -> Position:
         """Return where a new target begins: before the oldest page that is open."""
         begun = [page.since_us for page in self.pager.firing()]
         return Position(min(begun, default=self.pager.now_us), 0)
+
+    def _may_post(self) -> bool:
+        return self._leadership is not None and self._leadership.holds
+
+    def _may_repeat(self) -> bool:
+        """Return whether pages may be told as they are.
+
+        Alertmanager ends an alert that nobody repeats. While no broker answers nobody takes over,
+        and nothing new is known: who led last repeats.
+        """
+        return self._may_post() or (self._begun and self._away)
 
     def _set_state(self, *, changed: bool) -> None:
         pages = self.pager.firing() + self.pager.ended()
@@ -247,7 +293,9 @@ class Service:
                         return answer
                 return answer
 
-            state = StateDelivery(target.name, self._log, post_all, given.resend_s)
+            state = StateDelivery(
+                target.name, self._log, post_all, given.resend_s, may=self._may_repeat
+            )
             self._states.append(state)
             self.deliveries.append(state)
             return
@@ -257,9 +305,9 @@ class Service:
             self._log,
             self._poster(client, target),
             lambda position: kept.write(position, max(0, self._next_offset - stream.pending)),
+            may=self._may_post,
         )
-        self._positions.append(kept)
-        self._streams.append(_Stream(stream, kept.read()))
+        self._streams.append(_Stream(stream, kept))
         self.deliveries.append(stream)
 
     def _poster(
@@ -289,17 +337,12 @@ class Service:
         now_us = time.time_ns() // 1_000
         return list(alertmanager.bodies(pages, now_us, keep_us, self._links))
 
-    def _refuse(self, refused: Refused, letters: LogWriter) -> None:
+    def _refuse(self, refused: Refused, letters: LetterBox) -> None:
         message, error = refused
         name = str(message.topic())
         self.dead_letters[name.removeprefix(self._settings.topic_prefix)] += 1
         self._log.warning("record.refused", place=str(error)[:300])
-        letter = dead_letter_of(error, message, process=PROCESS)
-        headers = tuple((k, v.encode() if isinstance(v, str) else v) for k, v in letter.headers)
-        letters.write(
-            dead_letter_topic(name), key=letter.key, value=letter.value, timestamp_ms=None,
-            headers=headers,
-        )  # fmt: skip
+        letters.put(error, message)
 
     def _status(self) -> dict[str, int]:
         found = {"pages": self.open_pages, "silenced": self.silenced}
