@@ -17,6 +17,8 @@ from schemas.topics import Topic
 from schemas.version import VERSION
 
 ID_CHARS: Final = 12
+# Somebody waits at a terminal; a broker that is there takes a record within milliseconds.
+PATIENCE_S: Final = 5.0
 
 
 class UnknownNameError(LookupError):
@@ -89,7 +91,7 @@ class OperatorTopics:
 
     def write(self, topic: Topic, record: Silence | IncidentNote) -> None:
         """Write a record, and wait until the broker has it."""
-        writer = LogWriter(self._settings)
+        writer = LogWriter(self._settings, patience_s=PATIENCE_S)
         writer.write(
             self._settings.topic(topic.name),
             key=str(getattr(record, topic.key_field)).encode(),

@@ -54,12 +54,13 @@ def doctor(
 
 def _groups(settings: "KafkaSettings", config: Path | None) -> "Groups":
     from ops.doctor.collect import Groups
-    from ops.log.positions import localizer_group, worker_group
+    from ops.log.positions import worker_group
+    from schemas.kafka.leadership import role_group
     from schemas.process.settings import read_table
 
     return Groups(
         worker=worker_group(settings, read_table(config, "worker")),
-        localizer=localizer_group(settings),
+        localizer=role_group(settings, "localizer"),
     )
 
 

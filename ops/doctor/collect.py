@@ -17,6 +17,7 @@ from schemas import avro
 from schemas import topics as t
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.leadership import Leader, role_group
 from schemas.kafka.registry import Registry, RegistryError, codec_for
 from schemas.records import Heartbeat
 from schemas.topics import TOPICS, Topic
@@ -28,6 +29,8 @@ LISTEN_POLL_S: Final = 0.02
 HEARTBEATS_MS: Final = 900_000
 # Of anomaly.v1 so much is read back to find each partition's last PROGRESS, four a second.
 ANOMALIES_BACK: Final = 500
+# Roles of which one process leads, and whose partition it has.
+LEADS: Final = {"localizer": t.FAULT_EVENT, "skeleton": t.SKELETON_TOPIC, "bridge": t.FAULT_EVENT}
 STATE_TOPICS: Final = (t.ENDPOINT, t.PINGLIST, t.TASK, t.SKELETON_TOPIC)
 
 
@@ -105,6 +108,7 @@ class Collector:
             },
             worker_lag=self._lag(self._groups.worker, t.PROBE_ROUND, ranges),
             localizer_lag=self._lag(self._groups.localizer, t.ANOMALY, ranges),
+            leaders=self._leaders(),
             dead_letters={
                 name: count
                 for name in dlqs
@@ -184,6 +188,15 @@ class Collector:
                     delay_ms=least_ms, incarnations=known | {record.incarnation}
                 )
             caught_up |= reader.ended
+
+    def _leaders(self) -> dict[str, Leader | None]:
+        positions = GroupPositions(self._settings)
+        return {
+            role: positions.leader(
+                role_group(self._settings, role), (self._settings.topic(topic.name), 0)
+            )
+            for role, topic in LEADS.items()
+        }
 
     def _lag(
         self, group: str, topic: Topic, ranges: Mapping[Place, Range]

@@ -18,6 +18,7 @@ CHECKS: Final = (
     pipeline.rounds,
     pipeline.worker,
     pipeline.localizer,
+    pipeline.leaders,
     platform.dead_letters,
     pipeline.unregistered_targets,
     pipeline.coverage,

@@ -13,6 +13,8 @@ BEHIND_FAIL_MS: Final = 30_000
 PROGRESS_PER_S: Final = 4
 # Agents with active targets send a round a second.
 ROUNDS_FAIL_MS: Final = 15_000
+# A leader says so each second; another one takes over within ten.
+LEADER_GONE_MS: Final = 15_000
 # Containers of one task start up to ten minutes apart (SkeletonHunter, SIGCOMM 2025).
 START_UP_MS: Final = 600_000
 # The published inference looks at 15 to 25 minutes of counters.
@@ -95,6 +97,27 @@ def localizer(s: Snapshot) -> Check:
         found=f"{counted(sum(known), 'record')} of anomaly.v1 not read",
         todo="" if status is Status.OK else "see its log; restart it: it loses nothing",
     )
+
+
+def leaders(s: Snapshot) -> Check:
+    """Check that each role that ever had a leader has one."""
+    gone, lead = [], []
+    for role, leader in s.leaders.items():
+        if leader is None:
+            continue
+        ago_ms = s.now_ms - leader.renewed_ms
+        if ago_ms > LEADER_GONE_MS:
+            gone.append(f"no {role} leads: {leader.name} did until {age(ago_ms)} ago")
+        else:
+            lead.append(f"{role} {leader.name}")
+    if gone:
+        return Check(
+            name="leaders",
+            status=Status.FAIL,
+            found="; ".join(gone),
+            todo="start it, better two of it: one stands by; see its log",
+        )
+    return Check(name="leaders", status=Status.OK, found=", ".join(lead) or "nobody has led yet")
 
 
 def unregistered_targets(s: Snapshot) -> Check:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from schemas.kafka.leadership import Leader
 from schemas.records import Endpoint, Heartbeat, PingList, Skeleton, Task
 
 
@@ -54,6 +55,8 @@ class Snapshot:
         Timestamp of the last round and event time of the last PROGRESS, by partition.
     worker_lag, localizer_lag
         Records not yet committed, by partition; None: no offset was ever committed.
+    leaders
+        Who leads each role, or led last; None: nobody ever did.
     dead_letters
         Records in dead-letter topics that have any.
     undecodable
@@ -80,5 +83,6 @@ class Snapshot:
     progress_ms: Mapping[int, int] = field(default_factory=dict)
     worker_lag: Mapping[int, int | None] = field(default_factory=dict)
     localizer_lag: Mapping[int, int | None] = field(default_factory=dict)
+    leaders: Mapping[str, Leader | None] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     undecodable: Mapping[str, int] = field(default_factory=dict)

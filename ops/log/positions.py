@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from ops.log.reading import Place
 from ops.topics.admin import api
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.leadership import Leader
 from schemas.kafka.options import QUIET, consumer_options
 from streams.config import WorkerConfig
 
@@ -18,11 +19,6 @@ REQUEST_TIMEOUT_S: Final = 10.0
 def worker_group(settings: KafkaSettings, table: Mapping[str, Any]) -> str:
     """Return the group of the workers; `table` is the `[worker]` table."""
     return settings.topic(str(table.get("group", WorkerConfig().group)))
-
-
-def localizer_group(settings: KafkaSettings) -> str:
-    """Return the group under which the localizer remembers what it has decided."""
-    return f"{settings.topic_prefix}localizer-{settings.cluster}"
 
 
 class GroupPositions:
@@ -47,17 +43,30 @@ class GroupPositions:
         """
         if not places:
             return {}
-        if group not in self._consumers:
-            self._consumers[group] = Consumer(consumer_options(self._settings, group, fixed=QUIET))
         asked = [TopicPartition(*place) for place in places]
         try:
-            found = self._consumers[group].committed(asked, timeout=REQUEST_TIMEOUT_S)
+            found = self._asked(group).committed(asked, timeout=REQUEST_TIMEOUT_S)
         except KafkaException:
             return dict.fromkeys(places)
         return {
             (tp.topic, tp.partition): tp.offset if tp.offset >= 0 and tp.error is None else None
             for tp in found
         }
+
+    def leader(self, group: str, place: Place) -> Leader | None:
+        """Return who leads a group of a role, or led last; None: nobody yet, or not to be seen."""
+        try:
+            (found,) = self._asked(group).committed(
+                [TopicPartition(*place)], timeout=REQUEST_TIMEOUT_S
+            )
+        except KafkaException:
+            return None
+        return Leader.parse(found.metadata)
+
+    def _asked(self, group: str) -> Consumer:
+        if group not in self._consumers:
+            self._consumers[group] = Consumer(consumer_options(self._settings, group, fixed=QUIET))
+        return self._consumers[group]
 
     def forget(self, group: str) -> None:
         """Delete a group and its offsets; one that is still in use stays as it is."""

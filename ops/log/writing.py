@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ops.log.entry import Headers
+from schemas.kafka.access import ConnectionErrors
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, producer_options
 
@@ -13,17 +14,21 @@ POLL_S: Final = 0.1
 POLL_EVERY: Final = 64
 # Bulk writers know their next record at once; waiting longer only delays a flush.
 LINGER_MS: Final = 5
+# As long as a client waits by itself: bulk writers outlast a broker's restart.
+PATIENCE_S: Final = 300.0
 ANY_PARTITION: Final = -1  # librdkafka's RD_KAFKA_PARTITION_UA
 
 
 class LogWriter:
     """A producer for tools: it waits instead of dropping, and no error is lost.
 
-    Every method raises ConnectionError once the broker has refused a record.
+    Every method raises ConnectionError once the broker has refused a record, or has not taken it
+    for `patience_s`.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._bootstrap = settings.bootstrap
+    def __init__(self, settings: KafkaSettings, *, patience_s: float = PATIENCE_S) -> None:
+        self._settings = settings
+        self._connection = ConnectionErrors()
         self._error: str | None = None
         self._written = 0
         self._producer = Producer(
@@ -33,7 +38,9 @@ class LogWriter:
                     "linger.ms": LINGER_MS,
                     "compression.type": "lz4",
                     "delivery.report.only.error": True,
+                    "message.timeout.ms": round(patience_s * 1_000),
                     **QUIET,
+                    "error_cb": self._connection,
                 },
             )
         )
@@ -79,10 +86,14 @@ class LogWriter:
             self._check()
         self._check()
 
-    def _delivered(self, error: object, _message: object) -> None:
-        if error is not None and self._error is None:
-            self._error = str(error)
+    def _delivered(self, error: KafkaError | None, _message: object) -> None:
+        if error is None or self._error is not None:
+            return
+        self._error = f"Kafka at {self._settings.bootstrap}: {error}"
+        if error.code() == KafkaError._MSG_TIMED_OUT:
+            why = self._connection.reason(self._settings)
+            self._error = f"no Kafka broker answers at {self._settings.bootstrap}: {why}"
 
     def _check(self) -> None:
         if self._error is not None:
-            raise ConnectionError(f"Kafka at {self._bootstrap}: {self._error}")
+            raise ConnectionError(self._error)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from ops.log.positions import GroupPositions, localizer_group, worker_group
+from ops.log.positions import GroupPositions, worker_group
 from ops.log.reading import LogReader, Place, Range
 from ops.log.tail import Shown, find_topic, show
 from ops.running.pipeline import MODULES, to_toml
 from ops.running.processes import ProcessGroup
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.leadership import role_group
 from schemas.kafka.registry import codec_for
 from schemas.topics import ANOMALY, FAULT_EVENT, PROBE_ROUND
 
@@ -107,7 +108,7 @@ class ReplayRun:
 
     def forget(self) -> None:
         """Forget positions of an earlier replay under this prefix, whose topics are gone."""
-        for group in (self._worker_group, localizer_group(self._settings)):
+        for group in (self._worker_group, role_group(self._settings, LOCALIZER)):
             self._positions.forget(group)
 
     def start(self, name: str) -> None:
@@ -179,7 +180,7 @@ class ReplayRun:
             rounds_left=self._left(self._worker_group, rounds),
             idle=self._idle(anomalies),
             anomalies=sum(r.high for r in anomalies.values()),
-            anomalies_left=self._left(localizer_group(self._settings), anomalies),
+            anomalies_left=self._left(role_group(self._settings, LOCALIZER), anomalies),
         )
 
     def _left(self, group: str, ranges: Mapping[Place, Range]) -> int:

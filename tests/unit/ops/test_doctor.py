@@ -7,6 +7,7 @@ import pytest
 from ops.doctor.examine import CHECKS, examine
 from ops.doctor.snapshot import Beat, Check, Snapshot, Status
 from schemas.enums import AgentState, PingListPhase, ProbingState, TargetOrigin, Transport
+from schemas.kafka.leadership import Leader
 from schemas.records import Endpoint, Heartbeat, PingList, PingTarget, Skeleton, Task
 from tests.unit.ops.recording_samples import START_MS
 
@@ -97,6 +98,7 @@ WELL = Snapshot(
     progress_ms={0: NOW_MS - 900},
     worker_lag={0: 1, 1: None},
     localizer_lag={0: 2},
+    leaders={"localizer": Leader("h0:7", "0a", NOW_MS - 900), "bridge": None},
 )
 
 
@@ -230,6 +232,12 @@ CASES: list[tuple[str, Status, str, dict[str, object]]] = [
     ),
     ("localizer", Status.FAIL, "has never committed a position", {"localizer_lag": {0: None}}),
     ("localizer", Status.FAIL, "400 records of anomaly.v1 not read", {"localizer_lag": {0: 400}}),
+    (
+        "leaders",
+        Status.FAIL,
+        "no localizer leads: h0:7 did until 60 s ago",
+        {"leaders": {"localizer": Leader("h0:7", "0a", NOW_MS - 60_000)}},
+    ),
     (
         "dead letters",
         Status.WARN,
