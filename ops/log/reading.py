@@ -47,6 +47,10 @@ class UnknownTopicError(LookupError):
         super().__init__(f"no topic {', '.join(topics)} on {bootstrap}")
 
 
+class RefusedError(ConnectionError):
+    """The broker does not let this principal read; the message says what grants it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """First offset of a partition and the one after its last, as the broker tells them."""
@@ -126,7 +130,7 @@ class LogReader:
         missing = [t for t in topics if t not in counts]
         if missing:
             if (access := self.refusal(missing)) is not None:
-                raise ConnectionError(access)
+                raise RefusedError(access)
             raise UnknownTopicError(missing, self._settings.bootstrap)
         return {
             (t, p): self.range_of((t, p)) for t in dict.fromkeys(topics) for p in range(counts[t])
@@ -199,7 +203,7 @@ class LogReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(place)
             elif (access := refusal_of(self._settings, message)) is not None:
-                raise ConnectionError(str(access))
+                raise RefusedError(str(access))
             elif error.fatal() or not error.retriable():
                 raise self._failed(KafkaException(error))
         return entries

@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ops.log.decoding import SeenRecord, decode
-from ops.log.reading import LogReader, Place, Range, UnknownTopicError, now_ms
+from ops.log.reading import (
+    LogReader,
+    Place,
+    Range,
+    RefusedError,
+    UnknownTopicError,
+    now_ms,
+)
 from ops.log.timespan import Bound
 from ops.view.cluster import FOLDED, ClusterView
 from ops.web.pages.page import UnknownItemError
@@ -66,6 +73,7 @@ class LiveSource:
         self.records = {topic.name: 0 for topic in FOLLOWED}
         self.unreadable = dict(self.records)
         self.ready = False
+        self._refused = False
         self.trouble: Trouble | None = None
 
     def start(self, changed: Callable[[], None]) -> None:
@@ -109,8 +117,14 @@ class LiveSource:
                 with LogReader(self._settings) as reader:
                     self._follow(reader, codec)
             except (ConnectionError, RegistryError, UnknownTopicError, OSError) as error:
+                self._note_refused(isinstance(error, RefusedError))
                 self._say(str(error), AWAY)
                 self._stopping.wait(RETRY_S)
+
+    def _note_refused(self, refused: bool) -> None:
+        """Note whether something may not be read: who sees nothing for that is not ready."""
+        self._refused = refused
+        self.ready &= not refused
 
     def _say(self, what: str, todo: str) -> None:
         known = self.trouble
@@ -126,10 +140,12 @@ class LiveSource:
         missing = [name for name in wanted if name not in there]
         ranges = reader.partitions([name for name in wanted if name in there])
         starts = self._starts(reader, ranges, wanted)
-        self._targets = {place: r.high for place, r in ranges.items() if starts[place] < r.high}
+        # Of an empty one its end: it tells that it may be read.
+        self._targets = {place: max(r.high, 1) for place, r in ranges.items()}
         reader.start(starts)
         if missing:
             what = reader.refusal(missing)
+            self._note_refused(what is not None)
             todo = "what they hold is missing on the pages"
             if what is None:
                 what = f"no topic {', '.join(missing)} on {self._settings.bootstrap}"
@@ -137,9 +153,11 @@ class LiveSource:
             self._say(what, todo)
         else:
             self._well()
-        quiet_ms = now_ms()
+        began_ms = quiet_ms = now_ms()
         while not self._stopping.is_set():
             entries = reader.batch(BATCH_S)
+            # What is refused is told at once: by now it would have been.
+            self._refused &= bool(missing) or now_ms() - began_ms < QUIET_MS
             self.lag.note_poll()
             for first in range(0, len(entries), TURN):
                 turn = entries[first : first + TURN]
@@ -174,7 +192,7 @@ class LiveSource:
                 self.lag.note_record(record.topic.name, record.partition, record.timestamp_ms)
 
     def _well(self) -> None:
-        if self.trouble is not None:
+        if self.trouble is not None and not self._refused:
             self.trouble = None
             self._changed()
 
@@ -209,7 +227,7 @@ class LiveSource:
     def _note_targets(self, reader: LogReader) -> None:
         """Note whether all that was there at the start has been read."""
         if self.ready or not self._targets:
-            if not self._targets and not self.ready:
+            if not (self._targets or self.ready or self._refused):
                 self.ready = True
                 self._changed()
             return

@@ -257,14 +257,15 @@ def test_the_page_reads_with_its_plan_and_says_what_is_refused(
         wait(lambda: "http://" in page.log_tail(), "the page's address", page)
         url = page.log_tail().split("  (")[0].strip()
 
-        def is_ready() -> bool:
+        def ready() -> tuple[int, str]:
             try:
                 with urlopen(f"{url}readyz", timeout=10) as response:  # noqa: S310
-                    return bool(response.status == 200)
-            except HTTPError:
-                return False
+                    return response.status, response.read().decode()
+            except HTTPError as error:
+                return error.code, error.read().decode()
 
-        wait(is_ready, "ready", page)
+        expected = (503, "acl apply --for web=User:stranger") if user == "stranger" else (200, "")
+        wait(lambda: (said := ready())[0] == expected[0] and expected[1] in said[1], "ready", page)
         with urlopen(f"{url}api/stream/now", timeout=10) as response:  # noqa: S310
             while b"event: trouble" not in response.readline():
                 pass
