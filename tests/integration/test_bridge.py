@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from ops.bench.operator.receivers import Post, Receiver, receiving
 from ops.bridge.targets.webhook import signed
 from ops.log.writing import LogWriter
 from ops.running.pipeline import to_toml
@@ -31,7 +32,6 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent, FaultState
 from schemas.topics import Topic
 from tests.certificates import make_certificates
-from tests.receivers import Post, Receiver, receiving
 from tests.unit.ops.bridge.made import transition
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from ops.bench.operator.receivers import Receiver, receiving
 from ops.docs.metrics import PROCESSES
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.shape import LabShape
@@ -25,7 +26,6 @@ from ops.topics.plan import wanted_topics
 from schemas.metrics.exposition import BUILD
 from schemas.metrics.family import INFO, TOTAL
 from tests import ROOT
-from tests.receivers import Receiver, receiving
 from tests.scraping import scrape
 
 pytestmark = [pytest.mark.broker, pytest.mark.lab, pytest.mark.slow]

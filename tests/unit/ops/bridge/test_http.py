@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ops.bench.operator.receivers import Receiver, receiving
 from ops.bridge.http import Client, Outcome
 from schemas.process.settings import ConfigError
 from tests.certificates import make_certificates
-from tests.receivers import Receiver, receiving
 
 
 class Answering(Receiver):

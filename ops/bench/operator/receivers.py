@@ -44,7 +44,7 @@ class Receiver:
     posts: list[Post] = field(default_factory=list)
     failed: int = 0
     url: str = ""
-    random: Random = field(default_factory=lambda: Random(7))
+    random: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - a chance
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, post: Post) -> int | None:
