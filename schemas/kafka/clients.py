@@ -1,6 +1,6 @@
 """What confluent-kafka's clients are asked in several places, each once.
 
-Beside it only `schemas.kafka.registry` of this package needs a Kafka client.
+Beside it `leadership`, `letters`, `transactions` and `registry` need a Kafka client.
 """
 
 import time

@@ -2,7 +2,6 @@
 
 import json
 import random
-import signal
 import sys
 import time
 from collections import Counter, defaultdict
@@ -15,11 +14,12 @@ from ops.bench.operator import cluster
 from ops.bench.operator.cluster import CLUSTER
 from ops.bench.operator.receivers import Receiver, receiving
 from ops.bench.operator.site import Writer
+from ops.bench.rig.pair import Pair
 from ops.bench.rig.report import Figure, Parts, Say, figure, scratch_folder
 from ops.bench.rig.waiting import wait_until
 from ops.broker.embedded import EmbeddedKafka
 from ops.running.pipeline import to_toml
-from ops.running.processes import Child, ProcessGroup
+from ops.running.processes import ProcessGroup
 from ops.topics.admin import apply_topics
 from ops.topics.plan import Options
 from schemas import topics as t
@@ -33,7 +33,6 @@ FAULTS: Final = 100
 TRANSITIONS: Final = 2_000
 FAILING: Final = 0.5
 SEED: Final = 20_263
-START_S: Final = 60.0
 # The bar for a take-over; six seconds of it are the session of the one that was killed.
 TAKE_OVER_S: Final = 10.0
 # How long a bridge works before it is killed.
@@ -41,42 +40,6 @@ WORKS_S: Final = (0.1, 1.5)
 # Webhooks are told one thing after the other, each twice on average.
 DRAIN_S: Final = 600.0
 HOLD_S: Final = 5
-
-
-class Bridges:
-    """Two bridges of one group; the one that leads can be killed."""
-
-    def __init__(self, group: ProcessGroup, config: Path) -> None:
-        self._group = group
-        self._config = config
-        self._started = 0
-        self.leader = self._start()
-        self._wait(self.leader, "leading", START_S)
-        self.standby = self._start()
-        self._wait(self.standby, "ready", START_S)
-
-    def kill(self) -> float:
-        """End the leader by SIGKILL; return after how many seconds the other one leads."""
-        killed_s = time.monotonic()
-        self.leader.process.send_signal(signal.SIGKILL)
-        self.leader.process.wait()
-        self.leader = self.standby
-        self._wait(self.leader, "leading", START_S)
-        took_s = time.monotonic() - killed_s
-        self.standby = self._start()
-        return took_s
-
-    def _start(self) -> Child:
-        self._started += 1
-        argv = [sys.executable, "-m", "ops.bridge", "--config", str(self._config), "--log-json"]
-        return self._group.start(f"bridge-{self._started}", argv)
-
-    @staticmethod
-    def _wait(child: Child, event: str, timeout_s: float) -> None:
-        wait_until(
-            lambda: bool(child.events(f"bridge.{event}")), timeout_s,
-            f"no bridge.{event}: {child.log_tail()}", poll_s=0.02,
-        )  # fmt: skip
 
 
 def bridge(runs: int, say: Say) -> list[Figure]:
@@ -95,7 +58,9 @@ def bridge(runs: int, say: Say) -> list[Figure]:
         settings = KafkaSettings(bootstrap=kafka.bootstrap, cluster=CLUSTER)
         apply_topics(settings, Options())
         writer = Writer(settings)
-        bridges = Bridges(group, _config(folder, settings, alerts, hook))
+        config = _config(folder, settings, alerts, hook)
+        command = [sys.executable, "-m", "ops.bridge", "--config", str(config), "--log-json"]
+        pair = Pair("bridge", lambda name: group.start(name, command))
 
         def tell(chosen: list[str], state: FaultLifecycle) -> None:
             events = [_transition(name, seqs, state) for name in chosen]
@@ -108,7 +73,7 @@ def bridge(runs: int, say: Say) -> list[Figure]:
             size = between * (kill + 1) // runs - between * kill // runs
             tell(chance.choices(names, k=size), FaultLifecycle.UPDATED)
             time.sleep(chance.uniform(*WORKS_S))
-            took_s.append(bridges.kill())
+            took_s.append(pair.kill()())
             say(f"kill {kill + 1}: another one leads after {took_s[-1]:.1f} s")
         tell(names, FaultLifecycle.RESOLVED)
         wanted = {f"{name}/{seq}" for name in names for seq in range(1, seqs[name] + 1)}

@@ -17,12 +17,17 @@ from ops.bench.resilience import (
     outage,
     parsers,
     records,
+    standby,
 )
 from ops.bench.rig.report import Parts
 
 COMMAND: Final = "make bench-resilience"
 RUNS: Final = 1
-DEFAULT_RUNS: Final[dict[str, int]] = {"outage": outage.OUTAGES, "kills": kills.KILLS}
+DEFAULT_RUNS: Final[dict[str, int]] = {
+    "outage": outage.OUTAGES,
+    "kills": kills.KILLS,
+    "standby": standby.KILLS,
+}
 NOTES: Final = (
     "Clocks: others' windows and onsets are compared record by record with a run in which all "
     "clocks are right, and may come a second later; own faults are compared by kind and 5-tuple.",
@@ -45,5 +50,5 @@ AGENT_PARTS: Final[Parts] = {
 }
 PARTS: Final[Parts] = {
     **clocks.PARTS, **clocks_live.PARTS, **records.PARTS, **garbage.PARTS, **parsers.PARTS,
-    **AGENT_PARTS, **floods.PARTS, **churn.PARTS, **outage.PARTS, **kills.PARTS,
+    **AGENT_PARTS, **floods.PARTS, **churn.PARTS, **outage.PARTS, **kills.PARTS, **standby.PARTS,
 }  # fmt: skip
