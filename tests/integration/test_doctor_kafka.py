@@ -127,4 +127,4 @@ def test_the_table_is_for_people(kafka: KafkaSettings) -> None:
     out, err = command.communicate(timeout=60)
     assert command.returncode == 1, err
     assert "[red]agent[/red]" in "".join(out.split())
-    assert "17 checks: 1 failed" in out
+    assert "18 checks: 1 failed" in out
