@@ -5,7 +5,8 @@ before, whatever that one has under way and whenever it goes on. Readers that Ka
 by default (`isolation.level=read_committed` of librdkafka) see committed batches alone.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -20,6 +21,7 @@ from schemas.process.eventlog import EventLog
 # Longer than a broker's restart takes, with the attempts together.
 TIMEOUT_S: Final = 20.0
 ATTEMPTS: Final = 5
+FLUSH_S: Final = 0.2
 # A record whose batch was given up says so; what was wrong is said by another one.
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
@@ -109,14 +111,14 @@ class Transactions:
                 self._producer.begin_transaction()
                 self._produce(batch, rejected)
                 if not rejected:
-                    self._commit()
+                    self._commit(rejected)
             except KafkaException as error:
                 cause = error.args[0]
                 access = self._refused(cause, batch)
                 if access is not None:
                     raise access from error
-                last = attempt == ATTEMPTS and not rejected
-                if last or cause.fatal() or not cause.txn_requires_abort():
+                lasting = attempt == ATTEMPTS or not cause.txn_requires_abort()
+                if cause.fatal() or (lasting and not rejected):
                     raise FatalProducerError(
                         f"{len(batch)} records not written: {cause.str()}"
                     ) from error
@@ -157,7 +159,12 @@ class Transactions:
                 else:
                     break
 
-    def _commit(self) -> None:
+    def _commit(self, rejected: Mapping[int, str]) -> None:
+        # A commit would wait out its time for the whole batch, also where a record was rejected.
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self._producer.flush(FLUSH_S) and time.monotonic() < deadline_s:
+            if rejected:
+                return
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._producer.commit_transaction(TIMEOUT_S)
