@@ -5,8 +5,9 @@ In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
 from schemas.enums import AnomalyFamily, ComponentKind
 from schemas.ids import FlowId
+from schemas.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,11 @@ NOISE_PRIOR: Final = {
 # And to that of one that leaks: chance is excluded already, by a test of much more than which
 # 5-tuples lost anything. All that might be the one at fault get it, so it does not say which.
 KNOWN_BONUS: Final = 6.0
+# Faults of one cluster's network are this far apart on average: a few a day, and once an hour to be
+# careful.
+BETWEEN_FAULTS_NS: Final = 3600 * SECOND_NS
+# How exactly the onset of a fault is known: a round and its confirmations, or a window and a half.
+DATING_NS: Final = {AnomalyFamily.LOSS: 2 * SECOND_NS, AnomalyFamily.LATENCY: 45 * SECOND_NS}
 # Grid of (probability that a 5-tuple is bad by chance, log weight). Detectors keep below the first;
 # the higher rates describe a machine in trouble.
 CHANCE: Final = {
@@ -93,11 +100,13 @@ CHANCE: Final = {
 }
 # Probability that a single probe of a trace is lost, or late, without a fault of the network.
 HOP_CHANCE: Final = {AnomalyFamily.LOSS: 0.02, AnomalyFamily.LATENCY: 0.1}
-# Lost replies are a candidate cause if at most this share of the bad 5-tuples reached the target,
-# or if a fault is open.
+# Replies are lost at faults that lose probes as well: lost replies are a candidate cause where less
+# than this share of the bad 5-tuples that cross no open fault reached the target.
 REPLY_SHARE: Final = 0.8
 # A cluster-wide disturbance is a candidate cause if this share of all 5-tuples is bad.
 GLOBAL_SHARE: Final = 0.3
+# Suspects that tell how many 5-tuples of one agent cross the same one.
+MAX_SUSPECTS: Final = 64
 
 
 def gather(
@@ -110,7 +119,7 @@ def gather(
     now_ns: int,
     explained: frozenset[FlowId],
     resolved: ResolvedFaults,
-    known: frozenset[str],
+    known_ns: Mapping[str, int],
     owned: frozenset[FlowId],
     leaking: frozenset[str] = frozenset(),
     allow_global: bool,
@@ -125,8 +134,8 @@ def gather(
         5-tuples that something else accounts for; their traces do not count either.
     resolved
         What resolved faults account for: traces from before their resolution do not count.
-    known
-        Components of decided open faults.
+    known_ns
+        Components of decided open faults, and when these began.
     owned
         5-tuples of open faults.
     leaking
@@ -134,6 +143,8 @@ def gather(
     allow_global
         Whether a cluster-wide disturbance is still accepted as a cause.
     """
+    known = frozenset(known_ns)
+    bad = [*_possibly_replyless(bad, known, replies)]
     good = GoodFlows.of(index, *_excluded(sources, index, family, bad, now_ns))
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
@@ -146,8 +157,7 @@ def gather(
     starved = starved_agents(bad) if family is AnomalyFamily.LOSS else {}
     causes += [Cause.of(Reason.STARVED, a) for a in starved]
     open_count = sum(flow.open for flow in bad)
-    replyless = sum(flow.replyless for flow in bad)
-    if replyless and (known or replyless < REPLY_SHARE * len(bad)):
+    if any(flow.replyless for flow in bad):
         causes.append(Cause.of(Reason.REPLY))
     if allow_global and open_count >= max(4, GLOBAL_SHARE * total):
         causes.append(Cause.of(Reason.GLOBAL))
@@ -157,18 +167,34 @@ def gather(
     hints = _hints(sources, family, bad, priors)
     # What open faults account for began with them. It dates nothing that began later.
     fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]
-    lag = shown_by_now(family, fresh, now_ns=now_ns)
+    second = _chance_of_another(family, known_ns.values(), fresh)
+    echoing = frozenset(
+        flow.key
+        for flow in (bad if known else ())
+        if known.isdisjoint(flow.components) and not known.isdisjoint(replies.shares(*flow.key[:2]))
+    )
+    if family is AnomalyFamily.LOSS:
+        fresh = [flow for flow in fresh if flow.key not in echoing]
+    suspects = sorted({c for flow in fresh if flow.cut for c in flow.components if c in priors})
+    shown = shown_by_now(
+        family,
+        fresh,
+        bad,
+        now_ns=now_ns,
+        alike=good.alike(suspects[:: 1 + len(suspects) // MAX_SUSPECTS]),
+    )
     if family is AnomalyFamily.LOSS:
         through = _through_switches(sources, bad, priors)
-        for switch, ratio in selective_evidence(good, replies.shares, through, lag).items():
+        for switch, ratio in selective_evidence(good, replies.shares, through, shown).items():
             hints[switch] = hints.get(switch, 0.0) + ratio
-    unlisted = good.columns(column, len(causes), lag)
-    counts = unlisted.counts.astype(np.int64)
+    unlisted = good.columns(column, len(causes), shown)
+    counts = sum((rows.counts for rows in unlisted), np.zeros(len(causes))).astype(np.int64)
     problem = Problem(
         names=tuple(f"{cause.order}{cause.name}" for cause in causes),
         log_prior=np.array(
             [
                 priors[cause.name]
+                + (0.0 if cause.name in known else second)
                 + max(
                     KNOWN_BONUS * (cause.name in known or cause.name in leaking),
                     hints.get(cause.name, 0.0),
@@ -204,13 +230,43 @@ def gather(
         hidden=good.hidden_at,
         known=known,
         replies=replies,
-        echoing=frozenset(
-            flow.key
-            for flow in (bad if known else ())
-            if known.isdisjoint(flow.components)
-            and not known.isdisjoint(replies.shares(*flow.key[:2]))
-        ),
+        echoing=echoing,
     )
+
+
+def _possibly_replyless(
+    bad: list[BadFlow], known: frozenset[str], replies: ReplyWays
+) -> Iterator[BadFlow]:
+    """Yield the 5-tuples as replyless only where a fault elsewhere can have lost their replies.
+
+    In traces, a dead port of the target looks like a reply lost on its way: all but the target
+    answer. An open fault that no reply can cross has lost none.
+    """
+    fresh = [flow for flow in bad if known.isdisjoint(flow.components)]
+    among_others = sum(flow.replyless for flow in fresh) < REPLY_SHARE * len(fresh)
+    for flow in bad:
+        ways = replies.shares(*flow.key[:2]) if known and flow.replyless else known
+        # Where the ways of its reply are not known, they may cross the open fault.
+        elsewhere = bool(known) and not (ways and known.isdisjoint({*ways, *flow.components}))
+        if flow.replyless and not (among_others or elsewhere):
+            yield flow.without_passed(flow.components, replyless=False, traced=flow.traced)
+        else:
+            yield flow
+
+
+def _chance_of_another(
+    family: AnomalyFamily, known_ns: Collection[int], fresh: list[BadFlow]
+) -> float:
+    """Return the log probability that one more fault begins so close to an open one, by chance.
+
+    Replies that the open fault loses, and 5-tuples that it delays as they wait behind others, begin
+    to be bad together with it.
+    """
+    if not known_ns or not fresh:
+        return 0.0
+    began_ns = min(flow.onset_ns for flow in fresh)
+    apart_ns = min(abs(began_ns - at_ns) for at_ns in known_ns)
+    return min(0.0, log((apart_ns + DATING_NS[family]) / BETWEEN_FAULTS_NS))
 
 
 def _priors(sources: Sources, components: Iterable[str]) -> dict[str, float]:

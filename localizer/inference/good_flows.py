@@ -5,12 +5,13 @@ know how many cross each cause; `GoodRows` provides both views to `tables.Table`
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from localizer.inference.causes import Columns
-from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
+from localizer.inference.detection_lag import Shown
+from localizer.network.flow_index import CROSSED, NOTHING, PROBER, FlowIndex
 from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.ids import FlowId
 
@@ -76,8 +77,67 @@ class GoodFlows:
         places = np.unique(np.concatenate([self.index.rows_with(n) for n in numbers]))
         return int(self.mask[places].sum())
 
-    def columns(self, column: Columns, width: int, lag: float) -> "GoodRows":
-        """Return the good 5-tuples as rows over the inference's columns; none is listed yet."""
+    def lags(self, places: Int64s, shown: Shown) -> Floats:
+        """Return the share of the truly bad 5-tuples that is detected, by row, shape (k,)."""
+        found: Floats = self._lag_of(shown)[self.index.rows[places, PROBER]]
+        return found
+
+    def alike(self, components: Iterable[str]) -> float:
+        """Return how many 5-tuples of one agent cross a component, on average over some."""
+        index = self.index
+        flows, agents = 0, 0
+        for component in components:
+            places = index.rows_with(index.components.get(component, NOTHING))
+            flows += len(places)
+            agents += len(np.unique(index.rows[places, PROBER]))
+        return flows / agents if agents else 1.0
+
+    def columns(self, column: Columns, width: int, shown: Shown) -> tuple["GoodRows", ...]:
+        """Return the good 5-tuples as rows over the inference's columns; none is listed yet.
+
+        One set of rows for each share of truly bad ones that is detected; at least one.
+        """
+        return tuple(
+            part.rows(column, width, lag) for part, lag in self._by_lag(self._lag_of(shown))
+        )
+
+    def _lag_of(self, shown: Shown) -> Floats:
+        """Return the share of the truly bad 5-tuples that is detected, by number of the prober."""
+        found = np.full(len(self.index.crossing), shown.usual)
+        for agent, share in shown.heard.items():
+            found[self.index.probers.get(agent, NOTHING)] = share
+        found[NOTHING] = shown.usual
+        return found
+
+    def _by_lag(self, lag_of: Floats) -> list[tuple["GoodFlows", float]]:
+        """Return the good 5-tuples by lag; of the most frequent lag as what the others leave."""
+        lags, counts = np.unique(lag_of, return_counts=True)
+        usual = float(lags[counts.argmax()])
+        if len(lags) == 1:
+            return [(self, usual)]
+        lag = lag_of[self.index.rows[:, PROBER]]
+        rest, size = self, len(self.index.crossing)
+        found = []
+        for one in lags.tolist():
+            places = np.flatnonzero(self.mask & (lag == one)) if one != usual else ()
+            if not len(places):
+                continue
+            mask = np.zeros_like(self.mask)
+            mask[places] = True
+            crossing = np.bincount(self.index.rows[places].ravel(), minlength=size)
+            found.append(
+                (replace(self, mask=mask, total=len(places), crossing=crossing), float(one))
+            )
+            rest = replace(
+                rest,
+                mask=rest.mask & ~mask,
+                total=rest.total - len(places),
+                crossing=rest.crossing - crossing,
+            )
+        return [(rest, usual), *found]
+
+    def rows(self, column: Columns, width: int, lag: float) -> "GoodRows":
+        """Return these 5-tuples as rows over the inference's columns; none is listed yet."""
         of = np.full(len(self.index.crossing), width)
         index = self.index
         for known, names in (

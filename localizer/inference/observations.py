@@ -7,7 +7,7 @@ share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import Final
 
@@ -172,7 +172,7 @@ def flow_rows(
     replies: ReplyWays,
     bad: list[BadFlow],
     column: Columns,
-    unlisted: GoodRows,
+    unlisted: Sequence[GoodRows],
     starved: dict[str, StarvedAgent],
 ) -> Table:
     """Return the table of 5-tuples: the bad ones as rows, the good ones unlisted.
@@ -180,17 +180,18 @@ def flow_rows(
     A bad one that a starved agent probes or answers crosses that cause only if it loses no more
     than late answers explain.
     """
-    width = len(unlisted.counts)
+    good = unlisted[0]
+    width = len(good.counts)
     places = np.array(
-        [-1 if f.passed_before else unlisted.index.row_of(f.key, f.components) for f in bad]
+        [-1 if f.passed_before else good.index.row_of(f.key, f.components) for f in bad]
     )
-    group, chances = possible_groups(replies, bad, places, column, unlisted.index)
+    group, chances = possible_groups(replies, bad, places, column, good.index)
     return Table(
         width,
         bad=np.ones(len(bad), np.bool_),
         weight=np.array(_weights(bad)),
-        lag=np.full(len(bad), unlisted.lag),
-        crossed=_crossed(bad, places, column, unlisted, starved),
+        lag=np.ones(len(bad)),
+        crossed=_crossed(bad, places, column, good, starved),
         group=group,
         chances=chances,
         unlisted=unlisted,
@@ -201,11 +202,11 @@ def _crossed(
     bad: list[BadFlow],
     places: Int64s,
     column: Columns,
-    unlisted: GoodRows,
+    good: GoodRows,
     starved: dict[str, StarvedAgent],
 ) -> Int64s:
     """Return the columns of bad 5-tuples, (bad, w), padded; `places` as in `possible_groups`."""
-    width = len(unlisted.counts)
+    width = len(good.counts)
     found = np.full((len(bad), 6 if starved else 4), width)
     found[:, 0] = [column.probers.get(f.prober, width) for f in bad]
     found[:, 1] = [column.responders.get(f.responder or "", width) for f in bad]
@@ -220,7 +221,7 @@ def _crossed(
         ]
     others = np.flatnonzero(places < 0).tolist()
     parts = {row: column.certain_columns(certain_components(bad[row]), "", None) for row in others}
-    same = unlisted.columns_of(places[places >= 0])
+    same = good.columns_of(places[places >= 0])
     most = max(same.shape[1], *map(len, parts.values()), 0)
     through = np.full((len(bad), most), width)
     through[places >= 0, : same.shape[1]] = same

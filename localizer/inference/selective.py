@@ -18,9 +18,11 @@ from typing import Final
 import numpy as np
 
 from localizer.facts.bad_flows import BadFlow
+from localizer.inference.detection_lag import Shown
 from localizer.inference.good_flows import GoodFlows
 from localizer.inference.search import FLOW_SEVERITIES
 from localizer.network.flow_index import NOTHING
+from schemas.columns.arrays import Floats
 from schemas.ids import FlowId
 
 # Whether an endpoint's packets are dropped on their way from it or to it.
@@ -36,25 +38,25 @@ class Crossing:
     Attributes
     ----------
     bad : their keys
-    good : the keys of those among the good ones that have the common endpoint
-    good_count, endpoint_count : of all good ones
+    good : the keys of those among the good ones that have the common endpoint, and the share of
+        the truly bad ones of their prober that are detected by now
+    lags : these shares of all good ones
+    endpoint_count : of all good ones
     reply_share : probability that the reply of a 5-tuple crosses the switch
-    lag : share of the bad 5-tuples that are detected by now
     """
 
     bad: Sequence[FlowId]
-    good: Sequence[FlowId]
-    good_count: int
+    good: Sequence[tuple[FlowId, float]]
+    lags: Floats
     endpoint_count: int
     reply_share: Callable[[FlowId], float]
-    lag: float
 
 
 def selective_evidence(
     good: GoodFlows,
     shares: Callable[[str, str], Mapping[str, float]],
     through: Mapping[str, Sequence[BadFlow]],
-    lag: float,
+    shown: Shown,
 ) -> dict[str, float]:
     """Return by how much dropping one endpoint's packets explains a switch's 5-tuples better.
 
@@ -66,7 +68,7 @@ def selective_evidence(
         `ReplyWays.shares`: what replies between two endpoints may cross, with probabilities.
     through
         The bad 5-tuples that cross each switch.
-    lag
+    shown
         Share of the bad 5-tuples that are detected by now.
 
     Returns
@@ -85,14 +87,17 @@ def selective_evidence(
         places = places[good.mask[places]]
         ends = index.ends[places]
         numbers = [index.endpoints.get(endpoint, -1) for endpoint in common]
-        touched = places[np.isin(ends, numbers).any(axis=1)].tolist()
+        lags = good.lags(places, shown)
+        touched = np.flatnonzero(np.isin(ends, numbers).any(axis=1))
         crossing = Crossing(
             bad=[flow.key for flow in bad],
-            good=[index.key(place) for place in touched],
-            good_count=len(places),
+            good=[
+                (index.key(place), lag)
+                for place, lag in zip(places[touched].tolist(), lags[touched].tolist(), strict=True)
+            ],
+            lags=lags,
             endpoint_count=len(np.unique(ends)),
             reply_share=partial(_reply_share, shares, switch),
-            lag=lag,
         )
         ratio = max(
             of_one_endpoint(crossing, endpoint, direction)
@@ -113,7 +118,7 @@ def _reply_share(
 def of_a_share(crossing: Crossing) -> float:
     """Return the log-likelihood if the switch loses a share of all that crosses it."""
     return max(
-        len(crossing.bad) * log(severity) + crossing.good_count * log1p(-crossing.lag * severity)
+        len(crossing.bad) * log(severity) + float(np.log1p(-severity * crossing.lags).sum())
         for severity in FLOW_SEVERITIES
     )
 
@@ -138,6 +143,6 @@ def of_one_endpoint(crossing: Crossing, endpoint: str, direction: int) -> float:
     choices = len(DIRECTIONS) * (crossing.endpoint_count + 1)
     return (
         sum(log(chance) for chance in chances)
-        + sum(log1p(-crossing.lag * lost(key)) for key in crossing.good)
+        + sum(log1p(-lag * lost(key)) for key, lag in crossing.good)
         - log(choices)
     )

@@ -44,9 +44,8 @@ def upper_bound(table: Table, chance: float) -> float:
     """
     rows = np.flatnonzero(~table.bad)
     lag, weight = table.lag[rows], table.weight[rows]
-    if table.unlisted is not None:
-        lag = np.append(lag, table.unlisted.lag)
-        weight = np.append(weight, table.unlisted.total)
+    lag = np.append(lag, [unlisted.lag for unlisted in table.unlisted])
+    weight = np.append(weight, [float(unlisted.total) for unlisted in table.unlisted])
     values = log_likelihoods(np.zeros(len(lag), np.bool_), lag, np.full(len(lag), 1.0 - chance))
     return float(weight @ values)
 
@@ -115,17 +114,17 @@ class TableLikelihood:
             every = np.arange(len(table))
             self._update_gains(every, kind.reshape(-1), None, np.array(ids, np.int64))
         self.value = float((table.weight * self._row_value[self._state]).sum())
-        if table.unlisted is not None:
-            state = self._id(_RowState(False, table.unlisted.lag))
-            self.gains += self._row_gain[:, state, None] * table.unlisted.counts
-            self.value += table.unlisted.total * float(self._row_value[state])
+        for unlisted in table.unlisted:
+            state = self._id(_RowState(False, unlisted.lag))
+            self.gains += self._row_gain[:, state, None] * unlisted.counts
+            self.value += unlisted.total * float(self._row_value[state])
 
     def _list(self) -> None:
         """Give states to rows that the table has listed since; no chosen fault crosses them."""
-        more = len(self.table) - len(self._state)
-        if more and self.table.unlisted is not None:
-            state = self._id(_RowState(False, self.table.unlisted.lag))
-            self._state = np.append(self._state, np.full(more, state))
+        lags, which = np.unique(self.table.lag[len(self._state) :], return_inverse=True)
+        if len(lags):
+            states = [self._id(_RowState(False, lag)) for lag in lags.tolist()]
+            self._state = np.append(self._state, np.array(states, np.int64)[which])
 
     def _id(self, state: _RowState) -> int:
         """Return the number of a state; register a new one."""

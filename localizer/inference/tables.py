@@ -9,6 +9,7 @@ chosen. Until then the number of good 5-tuples per column is enough. So good row
 those of a column are listed when the column is first tried: of a million, those of a few cables.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -81,7 +82,7 @@ def log_likelihoods(bad: Bools, lag: Floats, good: Floats) -> Floats:
 
 
 class UnlistedRows(Protocol):
-    """Good observations of weight 1 that have no row in the table yet."""
+    """Good observations of weight 1 and one lag that have no row in the table yet."""
 
     @property
     def total(self) -> int:
@@ -156,7 +157,7 @@ class Table:
         crossed: Int64s,
         group: Int64s | None = None,
         chances: PossibleGroups | None = None,
-        unlisted: UnlistedRows | None = None,
+        unlisted: Sequence[UnlistedRows] = (),
     ) -> None:
         self.width = width
         self.bad = bad
@@ -165,7 +166,7 @@ class Table:
         self.crossed = crossed
         self.possible = no_possible_groups() if chances is None else chances
         self.group = np.zeros(len(bad), np.int64) if group is None else group
-        self.unlisted = unlisted
+        self.unlisted = tuple(unlisted)
         self._rows: dict[int, tuple[Int64s, Floats]] = {}
         self._near: dict[int, Int64s] = {}
 
@@ -234,10 +235,12 @@ class Table:
         return found
 
     def _list(self, column: int) -> None:
-        unlisted = self.unlisted
-        if unlisted is None or not unlisted.counts[column]:
-            return
-        new = unlisted.list_rows(column)
+        for unlisted in self.unlisted:
+            if unlisted.counts[column]:
+                self._append(unlisted.list_rows(column), unlisted.lag)
+
+    def _append(self, new: Int64s, lag: float) -> None:
+        """Append good rows with these columns, shape (k, w), padded."""
         count, most = len(new), max(new.shape[1], self.crossed.shape[1])
         padded = [
             np.pad(rows, ((0, 0), (0, most - rows.shape[1])), constant_values=self.width)
@@ -246,5 +249,5 @@ class Table:
         self.crossed = np.concatenate(padded)
         self.bad = np.append(self.bad, np.zeros(count, np.bool_))
         self.weight = np.append(self.weight, np.ones(count))
-        self.lag = np.append(self.lag, np.full(count, unlisted.lag))
+        self.lag = np.append(self.lag, np.full(count, lag))
         self.group = np.append(self.group, np.zeros(count, np.int64))

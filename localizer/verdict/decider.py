@@ -14,9 +14,9 @@ from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cadence import Cadence
 from localizer.verdict.cases import Case, cases
-from localizer.verdict.catalogue import HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
+from localizer.verdict.catalogue import AGENT, HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim
-from localizer.verdict.incident import Incident
+from localizer.verdict.incident import SPREAD_NS, Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
@@ -26,7 +26,7 @@ from localizer.verdict.slow_components import SlowComponents
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, us_to_ns
 
 # Latency that begins within this time after a fault's resolution belongs to its end.
 AFTERMATH_SLACK_NS = SECOND_NS
@@ -175,6 +175,8 @@ class Decider:
                 for flow in bad
                 if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
             ]
+            for incident in self._lifecycle.open_faults():
+                bad = _broken_later(bad, incident, now_ns)
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         owned = self._owned(family)
         evidence = gather(
@@ -186,7 +188,7 @@ class Decider:
             now_ns=now_ns,
             explained=explained,
             resolved=resolved,
-            known=self._known(family),
+            known_ns=self._known(family),
             owned=owned,
             leaking=self._leaks.components if family is AnomalyFamily.LOSS else frozenset(),
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
@@ -252,14 +254,14 @@ class Decider:
         owned = frozenset[FlowId]().union(*(i.keys or () for i in faults if i.group == group))
         return owned | self._echoes if family is AnomalyFamily.LOSS else owned
 
-    def _known(self, family: AnomalyFamily) -> frozenset[str]:
-        """Return the components of decided open faults of a family."""
+    def _known(self, family: AnomalyFamily) -> dict[str, int]:
+        """Return when decided open faults of a family began (ns), by component."""
         group = LOSS if family is AnomalyFamily.LOSS else LATENCY
-        return frozenset(
-            i.event.component_id
+        return {
+            i.event.component_id: us_to_ns(i.event.onset_at)
             for i in self._lifecycle.open_faults()
             if i.group == group and i.event.decided
-        )
+        }
 
     def _aftermath(self, now_ns: int) -> frozenset[FlowId]:
         """Return 5-tuples whose latency is a consequence of a fault that loses or lost packets."""
@@ -342,3 +344,31 @@ def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
         else None
     )
     return replace(flow, passed_before=late) if late else flow
+
+
+def _broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[BadFlow]:
+    """Note what an open fault's 5-tuples cross that can only have broken long after it began.
+
+    A component that is at fault on 5-tuples of both times would have shown on all of them at the
+    first. Not for partial loss: it shows on one 5-tuple after another.
+    """
+    since_ns, first = incident.began_ns + SPREAD_NS, incident.first
+    if (
+        not first
+        or now_ns <= since_ns
+        or incident.group not in (LOSS, AGENT)
+        or incident.event.fault_kind in PARTIAL
+    ):
+        return bad
+    news = [f for f in bad if f.open and f.onset_ns > since_ns and f.key not in first]
+    if not news:
+        return bad
+    later = frozenset[str]().union(*(f.components for f in news)) - incident.components
+    return [
+        replace(flow, passed_before=flow.passed_before | met)
+        if flow.key in first
+        and flow.onset_ns <= incident.began_ns
+        and (met := later.intersection(flow.components))
+        else flow
+        for flow in bad
+    ]

@@ -44,7 +44,7 @@ def split(observed: list[Row], lag: float) -> Table:
     """Return a table of the bad ones, the good ones of which are unlisted."""
     bad = [row for row in observed if row[0]]
     table = Table.of(block(bad, lag), COLUMNS)
-    table.unlisted = Waiting([crossed for spoilt, crossed in observed if not spoilt], lag)
+    table.unlisted = (Waiting([crossed for spoilt, crossed in observed if not spoilt], lag),)
     return table
 
 

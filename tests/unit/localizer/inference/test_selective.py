@@ -8,6 +8,7 @@ import pytest
 
 from localizer.facts.anomalies import NO_LATE, Symptom
 from localizer.facts.bad_flows import BadFlow
+from localizer.inference.detection_lag import Shown
 from localizer.inference.good_flows import GoodFlows
 from localizer.inference.search import FLOW_SEVERITIES
 from localizer.inference.selective import SEVERITY, selective_evidence
@@ -54,7 +55,7 @@ def evidence(cut: list[FlowId], shares: Shares = no_reply, lag: float = 0.98) ->
         index.set_flow(key, (SWITCH,), f"agent-{key[0]}", f"agent-{key[1]}")
     good = GoodFlows.of(index, cut, [])
     flows = [bad(key) for key in cut]
-    return selective_evidence(good, shares, {SWITCH: flows}, lag).get(SWITCH, 0.0)
+    return selective_evidence(good, shares, {SWITCH: flows}, Shown(lag)).get(SWITCH, 0.0)
 
 
 @pytest.mark.parametrize("direction", [0, 1])
@@ -101,4 +102,4 @@ def test_partial_loss_chooses_no_endpoint() -> None:
     cut = [key for key in ALL if key[1] == "e3"]
     flows = [bad(key, AnomalyKind.LOSS) for key in cut]
     good = GoodFlows.of(index, cut, [])
-    assert selective_evidence(good, no_reply, {SWITCH: flows}, 0.98) == {}
+    assert selective_evidence(good, no_reply, {SWITCH: flows}, Shown(0.98)) == {}
