@@ -8,7 +8,7 @@ probes went bad.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
@@ -44,6 +44,7 @@ class Rule:
     usual : words that are in order; if empty, any change is out of order
     least : a number from which on it is out of order; None: words count
     falls : a number that falls below its former value is out of order
+    alone : it is a fault by itself, whether or not probes show it: what was configured is not so
     """
 
     attribute: str
@@ -52,6 +53,7 @@ class Rule:
     usual: frozenset[str] = frozenset()
     least: float | None = None
     falls: bool = False
+    alone: bool = False
 
 
 def _words(attribute: str, kind: str, family: AnomalyFamily, *usual: str) -> Rule:
@@ -78,7 +80,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(attribute="pcie_speed_gts", kind="pcie_downgrade", family=LATE, falls=True),
     _number("pcie_errors_per_s", "pcie_error", LATE, 1),
     _words("gpudirect", "gpudirect_missing", LATE, "loaded", "dma-buf"),
-    _words("transport", "not_using_rdma", LATE, "rdma"),
+    # Agents report it only where RDMA is configured.
+    replace(_words("transport", "not_using_rdma", LATE, "rdma"), alone=True),
     _words("hugepages", "hugepage_mismatch", LATE, "match"),
     _words("congestion_control", "congestion_control_off", LATE, "on"),
     _words("acs", "acs_ats_wrong", LATE, "disabled"),
@@ -178,6 +181,8 @@ class StateBook:
         self._states: defaultdict[str, dict[str, _Reading]] = defaultdict(dict)
         # Components with something out of order: few, while a storm asks for thousands.
         self._bad: set[str] = set()
+        # Components and their attributes that are out of order and a fault by themselves.
+        self._alone: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
         return self._count
@@ -236,6 +241,42 @@ class StateBook:
             earliest_ns = since_ns - PERIODS * known.period_ns
             known.bad = (earliest_ns if fresh else max(last_ns, earliest_ns), since_ns)
             self._bad.add(state.component_id)
+        if rule.alone and known.bad is not None:
+            self._alone.add((state.component_id, state.attribute))
+
+    @property
+    def all_well(self) -> bool:
+        """Whether nothing is out of order that is a fault by itself."""
+        return not self._alone
+
+    def faults(self, now_ns: int) -> list[Finding]:
+        """Return what is out of order and a fault by itself, by component.
+
+        A reader must have seen it twice: what falls back for a moment is none. All readers that are
+        heard must agree.
+        """
+        found = []
+        for component_id, attribute in sorted(self._alone):
+            first = self._states.get(component_id, {}).get(attribute)
+            heard = [] if first is None else _heard([*first.readers()], now_ns)
+            bad = [(r.bad, r) for r in heard if r.bad is not None and r.value is not None]
+            if not bad:
+                self._alone.discard((component_id, attribute))
+            elif len(bad) == sum(r.value is not None for r in heard) and any(
+                r.read_ns > since_ns for (_, since_ns), r in bad
+            ):
+                (before_ns, since_ns), one = min(bad, key=lambda b: b[0])
+                found.append(
+                    Finding(
+                        kind=BY_ATTRIBUTE[attribute].kind,
+                        family=BY_ATTRIBUTE[attribute].family,
+                        component_id=component_id,
+                        before_ns=before_ns,
+                        since_ns=since_ns,
+                        shown=f"{attribute} is {one.value}",
+                    )
+                )
+        return found
 
     def _count_bad(self, component_id: str) -> None:
         """Note whether a component still has something out of order."""

@@ -308,6 +308,7 @@ __all__ = [
     "CLOCK",
     "DISPLACED",
     "DOWN",
+    "GRADUAL",
     "HOST_GROUPS",
     "KINDS",
     "LATENCY",
@@ -340,5 +341,7 @@ DOWN: Final = {
 }
 # Kinds that lose a share of the packets and pass the rest.
 PARTIAL: Final = frozenset(k.name for k in KINDS.values() if k.shows is Shows.SHARE)
+# It hits one 5-tuple after another: by chance, or another one each time that it is there.
+GRADUAL: Final = PARTIAL | {k.name for k in KINDS.values() if k.shows is Shows.FLAPS}
 # From this share of cut-off 5-tuples it is a cut and not loss.
 CUT_SHARE: Final = 0.6

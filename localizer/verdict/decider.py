@@ -14,7 +14,7 @@ from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cadence import Cadence
 from localizer.verdict.cases import Case, cases
-from localizer.verdict.catalogue import AGENT, HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
+from localizer.verdict.catalogue import AGENT, GRADUAL, HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim
 from localizer.verdict.incident import SPREAD_NS, Incident
 from localizer.verdict.judge import Judge
@@ -23,6 +23,7 @@ from localizer.verdict.lifecycle import Lifecycle, Situation
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
 from localizer.verdict.slow_components import SlowComponents
+from localizer.verdict.state_claims import state_claims
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
@@ -71,6 +72,7 @@ class Decider:
         return (
             not len(sources.liveness)
             and sources.anomalies.empty
+            and sources.states.all_well
             and not self._lifecycle.open_faults()
             and not self._lifecycle.resolved_faults()
         )
@@ -103,6 +105,7 @@ class Decider:
             self._sources.anomalies.empty
             and not self._sources.liveness.silent
             and self._sources.reports.all_well
+            and self._sources.states.all_well
             and not self._lifecycle.open_faults()
         ):
             self._index.prepare()
@@ -145,6 +148,7 @@ class Decider:
         claims = self.silences.find(now_ns)
         if not self._sources.reports.all_well:
             claims += self_claims(self._config.cluster, self._sources, now_ns)
+        claims += state_claims(self._sources, now_ns)
         known = [i for i in self._lifecycle.open_faults() if i.group == OVERLAY]
         accused = frozenset(incident.event.component_id for incident in known)
         overlay, broken = self._chains.find(now_ns, accused)
@@ -350,14 +354,14 @@ def _broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[B
     """Note what an open fault's 5-tuples cross that can only have broken long after it began.
 
     A component that is at fault on 5-tuples of both times would have shown on all of them at the
-    first. Not for partial loss: it shows on one 5-tuple after another.
+    first. Not for what hits one 5-tuple after another.
     """
     since_ns, first = incident.began_ns + SPREAD_NS, incident.first
     if (
         not first
         or now_ns <= since_ns
         or incident.group not in (LOSS, AGENT)
-        or incident.event.fault_kind in PARTIAL
+        or incident.event.fault_kind in GRADUAL
     ):
         return bad
     news = [f for f in bad if f.open and f.onset_ns > since_ns and f.key not in first]

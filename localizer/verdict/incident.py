@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from localizer.verdict.catalogue import KINDS, PARTIAL
+from localizer.verdict.catalogue import GRADUAL, KINDS
 from localizer.verdict.claims import Claim
 from schemas.enums import FaultLifecycle
 from schemas.ids import FlowId
@@ -89,11 +89,11 @@ class Incident:
     def let_pass(self, key: FlowId, onset_ns: int) -> bool:
         """Return whether a 5-tuple that crosses it became bad long after the fault began.
 
-        Not for partial loss: it shows on one 5-tuple after another.
+        Not for what hits one 5-tuple after another.
         """
         return (
             self.first is not None
-            and self.event.fault_kind not in PARTIAL
+            and self.event.fault_kind not in GRADUAL
             and onset_ns > self.began_ns + SPREAD_NS
             and key not in self.first
         )

@@ -52,11 +52,12 @@ def test_a_fault_that_let_5_tuples_pass_for_long_does_not_get_them() -> None:
     assert not incident.let_pass(old, late)
 
 
-def test_what_loses_a_share_may_show_itself_late_anywhere() -> None:
-    """Partial loss strikes by chance: nothing was let pass."""
+@pytest.mark.parametrize("kind", ["packet_loss", "port_flapping"])
+def test_what_comes_and_goes_may_show_itself_late_anywhere(kind: str) -> None:
+    """Partial loss strikes by chance, and each flap other 5-tuples: nothing was let pass."""
     life = Life()
-    life.step(claim(kind="packet_loss"))
-    life.step(claim(kind="packet_loss"), seconds=20)
+    life.step(claim(kind=kind))
+    life.step(claim(kind=kind), seconds=20)
     (incident,) = life.lifecycle.open_faults()
     (new,) = keys(1, first=50)
     assert not incident.let_pass(new, START + 25 * SECOND_NS)

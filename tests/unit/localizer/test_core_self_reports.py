@@ -6,7 +6,8 @@ import pytest
 
 from schemas import topics
 from schemas.enums import ComponentKind, ProbingState
-from schemas.records import FaultEvent
+from schemas.ids import state_id
+from schemas.records import ComponentState, FaultEvent
 from schemas.units import SECOND_NS
 from tests.unit.localizer.fleet import Fleet
 from tests.unit.localizer.made import component, task
@@ -138,3 +139,24 @@ def test_coverage_counts_what_agents_say() -> None:
     fleet = Talking(2)
     fleet.run(2)
     assert fleet.core.sources.coverage() == {}
+
+
+def test_what_runs_otherwise_than_configured_is_a_verdict_though_no_probe_shows_it() -> None:
+    """Once its reader has said so twice; it ends when it says that all is as configured."""
+    fleet = Talking(4)
+    fleet.part(component("rnic:a1", ComponentKind.RNIC))
+    fleet.run(5)
+
+    def read(transport: str) -> list[FaultEvent]:
+        record = ComponentState(
+            cluster="lab", state_id=state_id("rnic:a1", "transport"), component_id="rnic:a1",
+            attribute="transport", text=transport, changed_at=fleet.now // 1000,
+            observed_at=fleet.now // 1000, source="a1",
+        )  # fmt: skip
+        fleet.put(topics.COMPONENT_STATE.name, record.state_id, record, at=fleet.now)
+        return fleet.run(20)
+
+    assert read("rdma") == read("udp") == []
+    assert opened(read("udp")) == [("rnic:a1", "not_using_rdma")]
+    assert read("udp") == []
+    assert resolved(read("rdma")) == ["rnic:a1"]

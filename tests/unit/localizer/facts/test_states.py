@@ -209,3 +209,27 @@ def test_every_rule_names_a_kind_of_its_family() -> None:
     for rule in RULES:
         assert KINDS[rule.kind].shows is not Shows.NOTHING
         assert (KINDS[rule.kind].group == "latency") is (rule.family is LATE)
+
+
+def test_what_is_not_as_configured_is_a_fault_once_it_was_read_twice() -> None:
+    """Not for a moment, not against another reader, and not when nobody reads it any more."""
+    made = book(state("x", "transport", "rdma", at=NOW), state("y", "port_state", "down", at=NOW))
+    assert made.all_well
+    began = NOW + 20 * SECOND_NS
+    made.set_state(state("x", "transport", "udp", at=began), began)
+    assert not made.all_well
+    assert made.faults(began) == []
+    again = began + 20 * SECOND_NS
+    made.set_state(state("x", "transport", "udp", at=again, changed=began), again)
+    (found,) = made.faults(again)
+    assert (found.component_id, found.kind, found.since_ns) == ("x", "not_using_rdma", began)
+    made.set_state(state("x", "transport", "rdma", at=again, source="other"), again)
+    assert made.faults(again) == []
+    late = again + READER_KEEP_NS + SECOND_NS
+    assert made.faults(late) == []
+    assert made.all_well
+    made.set_state(state("x", "transport", "udp", at=late, changed=began), late)
+    assert [f.since_ns for f in made.faults(late)] == [began]
+    made.set_state(state("x", "transport", "rdma", at=late + 1, changed=late), late + SECOND_NS)
+    assert made.faults(late + SECOND_NS) == []
+    assert made.all_well
