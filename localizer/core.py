@@ -65,6 +65,7 @@ class Core:
             anomalies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             strays=StrayLosses(),
             weak_latencies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
+            brief_latencies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             states=StateBook(),
             reports=SelfReports(),
         )

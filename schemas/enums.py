@@ -121,6 +121,7 @@ class AnomalyKind(StrEnum):
     PROGRESS = "PROGRESS"
     STRAY_LOSS = "STRAY_LOSS"
     WEAK_LATENCY = "WEAK_LATENCY"
+    BRIEF_LATENCY = "BRIEF_LATENCY"
 
 
 class AnomalyFamily(Enum):
@@ -140,6 +141,7 @@ ANOMALY_FAMILY: Final[Mapping[AnomalyKind, AnomalyFamily]] = {
     AnomalyKind.STRAY_LOSS: AnomalyFamily.LOSS,
     AnomalyKind.LATENCY: AnomalyFamily.LATENCY,
     AnomalyKind.WEAK_LATENCY: AnomalyFamily.LATENCY,
+    AnomalyKind.BRIEF_LATENCY: AnomalyFamily.LATENCY,
     AnomalyKind.LATENCY_TREND: AnomalyFamily.LATENCY,
 }
 

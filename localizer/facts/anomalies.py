@@ -58,6 +58,8 @@ class Symptom:
         When it was last reported.
     host_delay_baseline_ns
         The greatest of the prober's own delays in the windows before.
+    median_rise_ns
+        Rise of the median round trip; None if not known.
     over_ns
         When a brief cut ended; None if the anomaly is open.
     prober_late, responder_late
@@ -77,6 +79,7 @@ class Symptom:
     baseline_ns: int | None
     host_delay_ns: int | None
     host_delay_baseline_ns: int | None = None
+    median_rise_ns: int | None = None
     over_ns: int | None = None
     prober_late: LateCount = NO_LATE
     responder_late: LateCount = NO_LATE
@@ -104,6 +107,10 @@ class Symptom:
 
 def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
     return None if value is None or anomaly.unit != "ns" else round(value)
+
+
+def _difference(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one - other
 
 
 def late_count(late: int | None, answers: int | None) -> LateCount:
@@ -198,6 +205,7 @@ class OpenAnomalies:
             baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
             host_delay_baseline_ns=anomaly.host_delay_baseline_ns,
+            median_rise_ns=_difference(anomaly.rtt_p50_ns, anomaly.baseline_p50_ns),
             prober_late=late_count(anomaly.prober_late, anomaly.prober_answers),
             responder_late=late_count(anomaly.responder_late, anomaly.responder_answers),
         )

@@ -56,8 +56,10 @@ class Sources:
     liveness: Liveness
     anomalies: OpenAnomalies
     strays: StrayLosses
-    # Open WEAK_LATENCY anomalies, which are believed of many 5-tuples together only.
+    # Open WEAK_LATENCY and BRIEF_LATENCY anomalies, which are believed of many 5-tuples together
+    # only.
     weak_latencies: OpenAnomalies
+    brief_latencies: OpenAnomalies
     states: StateBook
     reports: SelfReports
 
@@ -76,6 +78,7 @@ class Sources:
             "anomalies": self.anomalies.refused,
             "stray_losses": self.strays.forgotten,
             "weak_latencies": self.weak_latencies.refused,
+            "brief_latencies": self.brief_latencies.refused,
             "states": self.states.refused,
             "components": self.topology.refused,
             "flow_tables": self.tables.refused,
@@ -86,15 +89,15 @@ class Sources:
         """How many things are known of which there may be thousands."""
         known: tuple[Sized, ...] = (
             self.topology, self.paths, self.roster, self.liveness, self.anomalies, self.states,
-            self.strays, self.weak_latencies,
+            self.strays, self.weak_latencies, self.brief_latencies,
         )  # fmt: skip
         return sum(map(len, known))
 
     def shrink_tables(self) -> None:
         """Give back the room of what has left."""
         for owner in (
-            self.topology, self.roster, self.anomalies, self.weak_latencies, self.states,
-            self.reports,
+            self.topology, self.roster, self.anomalies, self.weak_latencies, self.brief_latencies,
+            self.states, self.reports,
         ):  # fmt: skip
             memory.shrink_tables(owner)
 
@@ -189,6 +192,9 @@ class RecordIntake:
             return
         if record.kind is AnomalyKind.WEAK_LATENCY:
             self._sources.weak_latencies.apply_anomaly(record, at_ns)
+            return
+        if record.kind is AnomalyKind.BRIEF_LATENCY:
+            self._sources.brief_latencies.apply_anomaly(record, at_ns)
             return
         if record.kind is AnomalyKind.CONNECTIVITY and record.state is AnomalyState.ONSET:
             self._sources.strays.explain(key_of(record.src, record.dst, record.flow), at_ns)
@@ -286,7 +292,7 @@ class Housekeeper:
             sources.topology.forget_lookups(len(sources.paths))
             sources.shrink_tables()
         sources.reports.expire(now_ns)
-        for board in (sources.anomalies, sources.weak_latencies):
+        for board in (sources.anomalies, sources.weak_latencies, sources.brief_latencies):
             board.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:

@@ -63,15 +63,31 @@ def find_slow(
     {'cable': -29}
     """
     tests = max(1, len(late)) * MONTH_NS / step_ns
+    chances = log_chances(late, crossing, all_late=all_late, flows=flows)
+    return {
+        component: log_chance
+        for component, log_chance in chances.items()
+        if log_chance <= (LOG_CHANCE_OVER if component in known else -log(tests))
+    }
+
+
+def log_chances(
+    late: Mapping[str, int], crossing: Callable[[str], int], *, all_late: int, flows: int
+) -> dict[str, float]:
+    """Return by component the log of the bound on so many late 5-tuples; arguments as above.
+
+    Examples
+    --------
+    >>> chances = log_chances({"cable": 8}, lambda _: 8, all_late=8, flows=400)
+    >>> round(chances["cable"])
+    -31
+    """
     found = {}
     for component in sorted(late):
         count = late[component]
         through = max(count, crossing(component))
         share = (all_late - count + 1) / max(flows - through + 1, 1)
-        log_chance = -divergence(count, through, min(max(share, LEAST_SHARE), 1.0))
-        bound = LOG_CHANCE_OVER if component in known else -log(tests)
-        if log_chance <= bound:
-            found[component] = log_chance
+        found[component] = -divergence(count, through, min(max(share, LEAST_SHARE), 1.0))
     return found
 
 

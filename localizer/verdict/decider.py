@@ -23,6 +23,7 @@ from localizer.verdict.lifecycle import Lifecycle, Situation
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
 from localizer.verdict.slow_components import SlowComponents
+from localizer.verdict.slow_moments import SlowMoments
 from localizer.verdict.state_claims import state_claims
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
@@ -58,6 +59,7 @@ class Decider:
         self._tidier = Housekeeper(config, sources, self._index, reach)
         self._leaks = Leaks(sources)
         self._slow = SlowComponents(sources)
+        self._moments = SlowMoments(sources)
         self.silences = SilenceClaims(config.cluster, sources, reach)
 
     @property
@@ -99,6 +101,7 @@ class Decider:
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
         self._slow.observe_time(now_ns, index)
+        self._moments.observe_time(now_ns, index)
         if not self._is_due(now_ns) or forgotten:
             return []
         if (

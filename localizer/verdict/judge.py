@@ -45,8 +45,16 @@ MAX_DOUBT = 0.05
 # Jobs exchange data in bursts of up to a minute, which fill queues. A burst is in three windows
 # at most, and the fourth ends the anomaly; agents close it one after the other.
 BURST_NS = 90 * SECOND_NS + WINDOW_SPREAD_NS
+# The last answers tell sooner that a burst is over: they are twelve seconds', looked at every five.
+# Most are as before by then.
+BRIEF_BURST_NS = 60 * SECOND_NS + 17 * SECOND_NS
+# What only the last answers show has to show as long as all of them need to be new. A route that
+# converges, a pause, a card that is reset are over by then; what recurs is not.
+BLIP_NS = 15 * SECOND_NS
 # What it looks like. A state or a table that shows another kind shows that it is none.
 BURST_KINDS = frozenset({"high_latency", "congestion"})
+# What says that every packet is delayed.
+SHIFTED = frozenset({AnomalyKind.LATENCY_TREND, AnomalyKind.BRIEF_LATENCY})
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
 # must lie within a factor of two of their median.
 COHERENT_SHARE = 0.6
@@ -149,6 +157,8 @@ class Judge:
             # It is one of two, such as an RNIC and its cable. Once all agents have closed the
             # window, nothing more comes that could tell which.
             wait_ns = WINDOW_SPREAD_NS
+        if all(s.kind is AnomalyKind.BRIEF_LATENCY for f in case.open for s in f.symptoms):
+            wait_ns = max(wait_ns, BLIP_NS)
         witnesses = case.open if decided else case.own
         pairs = {frozenset(flow.key[:2]) for flow in witnesses}
         shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
@@ -169,7 +179,7 @@ class Judge:
         claim = self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
         # Of two bursts soon after another some 5-tuples are in both. Most are in one.
         most = max(config.min_flows, (len(case.bad) + 1) // 2)
-        lasts = now_ns - case.grown_ns(most) >= BURST_NS
+        lasts = now_ns - case.grown_ns(most) >= BURST_NS or self._outlasts(case, most, now_ns)
         if claim.kind.name in BURST_KINDS and not lasts and not self._shifted(case):
             return replace(claim, ready=False)
         return claim
@@ -237,15 +247,28 @@ class Judge:
             for agent in common_agents(case.open)
         )
 
+    def _outlasts(self, case: Case, most: int, now_ns: int) -> bool:
+        """Return whether so many 5-tuples have been late without a pause for longer than a burst.
+
+        That is told by their last answers (BRIEF_LATENCY).
+        """
+        brief = self._sources.brief_latencies
+        lasting = 0
+        for flow in case.open:
+            symptom = brief.open(flow.key).get(AnomalyKind.BRIEF_LATENCY)
+            lasting += symptom is not None and now_ns - symptom.onset_ns >= BRIEF_BURST_NS
+        return lasting >= most
+
     def _shifted(self, case: Case) -> bool:
         """Return whether every packet is delayed, or for half an hour; a burst of the job does not.
 
-        The first is told by the shape of each 5-tuple's windows (WEAK_LATENCY).
+        The first is told by the shape of each 5-tuple's windows (WEAK_LATENCY), or of its last
+        answers (BRIEF_LATENCY).
         """
         weak = self._sources.weak_latencies
         shifted = sum(
             AnomalyKind.WEAK_LATENCY in weak.open(flow.key)
-            or any(s.kind is AnomalyKind.LATENCY_TREND for s in flow.symptoms)
+            or any(s.kind in SHIFTED for s in flow.symptoms)
             for flow in case.open
         )
         return 2 * shifted >= len(case.open)

@@ -63,9 +63,14 @@ class _Leak:
     losses_ns: list[int]
 
     def is_over(self, now_ns: int) -> bool:
-        gap_ns = (self.losses_ns[-1] - self.losses_ns[0]) // max(1, len(self.losses_ns) - 1)
-        quiet_ns = min(max(QUIET_GAPS * gap_ns, LEAST_QUIET_NS), MOST_QUIET_NS)
-        return now_ns - self.losses_ns[-1] > quiet_ns
+        return is_over(self.losses_ns, now_ns)
+
+
+def is_over(times_ns: Sequence[int], now_ns: int) -> bool:
+    """Return whether what happened at these times, in order, would have happened again by now."""
+    gap_ns = (times_ns[-1] - times_ns[0]) // max(1, len(times_ns) - 1)
+    quiet_ns = min(max(QUIET_GAPS * gap_ns, LEAST_QUIET_NS), MOST_QUIET_NS)
+    return now_ns - times_ns[-1] > quiet_ns
 
 
 class _Crossing(NamedTuple):

@@ -7,7 +7,7 @@ cross it and whose round trip has risen by little count as late.
 from collections import Counter
 from typing import Final
 
-from localizer.facts.anomalies import Symptom
+from localizer.facts.anomalies import OpenAnomalies, Symptom
 from localizer.facts.inputs import Sources
 from localizer.inference.pooled_latency import find_slow
 from localizer.network.flow_index import FlowIndex
@@ -36,7 +36,7 @@ class SlowComponents:
         sources = self._sources
         if sources.weak_latencies.empty and not self._slow:
             return
-        late = self._late()
+        late = late_now(sources, sources.weak_latencies)
         # Only those whose crossing is counted, too: the others are on a path that was not traced.
         counted = [components for key, (_, components) in late.items() if key in index.by_key]
         crossed = Counter(c for components in counted for c in components)
@@ -58,21 +58,23 @@ class SlowComponents:
             },
         )
 
-    def _late(self) -> dict[FlowId, tuple[Symptom, tuple[str, ...]]]:
-        """Return the late 5-tuples that the network may be responsible for, and what they cross."""
-        sources = self._sources
-        left = sources.roster.has_left
-        found = {}
-        for key, symptoms in sources.weak_latencies.by_family(AnomalyFamily.LATENCY):
-            kinds = sources.anomalies.open(key)
-            if (
-                symptoms[0].is_probers
-                or left(key[0])
-                or left(key[1])
-                # The round trips of those that are not lost say little about latency.
-                or any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds)
-            ):
-                continue
-            path = sources.paths.path(key, symptoms[0].onset_ns)
-            found[key] = symptoms[0], tuple(path.components)
-        return found
+
+def late_now(
+    sources: Sources, board: OpenAnomalies
+) -> dict[FlowId, tuple[Symptom, tuple[str, ...]]]:
+    """Return the late 5-tuples that the network may be responsible for, and what they cross."""
+    left = sources.roster.has_left
+    found = {}
+    for key, symptoms in board.by_family(AnomalyFamily.LATENCY):
+        kinds = sources.anomalies.open(key)
+        if (
+            symptoms[0].is_probers
+            or left(key[0])
+            or left(key[1])
+            # The round trips of those that are not lost say little about latency.
+            or any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds)
+        ):
+            continue
+        path = sources.paths.path(key, symptoms[0].onset_ns)
+        found[key] = symptoms[0], tuple(path.components)
+    return found

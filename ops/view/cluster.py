@@ -47,7 +47,9 @@ MAX_NOTES: Final = 20_000
 # Ids that writers can invent freely; far above the 40,000 RNICs of the largest cluster.
 MAX_KEYS: Final = 1_000_000
 # Too many to keep one by one, and the localizer alone pools them.
-POOLED: Final = frozenset({AnomalyKind.STRAY_LOSS, AnomalyKind.WEAK_LATENCY})
+POOLED: Final = frozenset(
+    {AnomalyKind.STRAY_LOSS, AnomalyKind.WEAK_LATENCY, AnomalyKind.BRIEF_LATENCY}
+)
 
 # Topics that are folded; of the first one it is only noted when the last record came.
 FOLDED: Final[tuple[Topic, ...]] = (

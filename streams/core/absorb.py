@@ -27,7 +27,7 @@ from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from streams.core.clock import MAX_GAP_NS
 from streams.detectors.connectivity import CUT
 from streams.detectors.late_answers import LATE_NS
-from streams.detectors.recent import HOST_DELAYS, OUTAGE_PROBES, SLOTS
+from streams.detectors.recent import HOST_DELAYS, LATEST, OUTAGE_PROBES, SLOTS
 
 # Most open windows at a time that have slots; windows of a second may have more, which are rare.
 OPEN_WINDOWS: Final = 4
@@ -102,7 +102,10 @@ class Bounds(NamedTuple):
 
 
 class RecentArrays(NamedTuple):
-    """The arrays of `streams.detectors.recent`: by row; the last four by second and row or host."""
+    """The arrays of `streams.detectors.recent`: by row; four by second and row or host.
+
+    `latest` is by place and row.
+    """
 
     last_ns: NDArray[np.int64]
     transport: NDArray[np.int8]
@@ -117,6 +120,8 @@ class RecentArrays(NamedTuple):
     sent: NDArray[np.uint16]
     lost: NDArray[np.uint16]
     late: NDArray[np.uint16]
+    turn: NDArray[np.int8]
+    latest: NDArray[np.int32]
 
 
 class SlotArrays(NamedTuple):
@@ -431,6 +436,9 @@ def _count(
             status = items[_STATUS, place]
             outcomes.statuses[UNKNOWN_CODE if status == OK_CODE else status] += 1
         else:
+            turn = recent.turn[row]
+            recent.latest[turn, row] = min(max(items[_RTT_NS, place], 0), MOST)
+            recent.turn[row] = turn + 1 if turn + 1 < LATEST else 0
             if items[_PROBER_NS, place] >= LATE_NS:
                 recent.late[slot, recent.prober[row]] += 1
             if items[_RESPONDER_NS, place] >= LATE_NS:

@@ -38,6 +38,7 @@ from streams.detectors.base import (
 )
 from streams.detectors.late_answers import Side
 from streams.detectors.lookback import LookBack
+from streams.detectors.moments import Moment, MomentDetector
 from streams.detectors.recent import RecentProbes
 from streams.detectors.rises import RiseDetector
 
@@ -86,12 +87,21 @@ class Detection:
             for detector in detectors
             if issubclass(detector, WindowDetector)
         ]
+        self._of_moments = [
+            detector(config, recent, self._lookback)
+            for detector in detectors
+            if issubclass(detector, MomentDetector)
+        ]
         self._histories = {
             detector: BackgroundHistory(detector, config.window_ns)
             for detector in self._of_windows
             if detector.background_history
         }
-        self.detectors: tuple[Detector, ...] = (*self._of_probes, *self._of_windows)
+        self.detectors: tuple[Detector, ...] = (
+            *self._of_probes,
+            *self._of_moments,
+            *self._of_windows,
+        )
         # Onsets of the present round: not to be repeated at once.
         self._onsets: set[tuple[FlowKey, AnomalyKind]] = set()
 
@@ -165,7 +175,7 @@ class Detection:
         ]
 
     def refresh(self, grid_ns: int, active_ns: int, now_ns: Callable[[str], int]) -> list[Anomaly]:
-        """Repeat the open anomalies; end those of 5-tuples that are no longer probed.
+        """Look at the last answers, repeat the open anomalies, end those that nobody probes.
 
         Anomalies that began in this round are not repeated.
 
@@ -178,13 +188,18 @@ class Detection:
         now_ns
             Gives the present time by an agent's clock.
         """
+        moment = Moment(grid_ns, active_ns, self._first_open, now_ns, self._flows)
+        records = [
+            self._record(detector, decision)
+            for detector in self._of_moments
+            for decision in detector.observe_moment(moment)
+        ]
         due = sorted(
             (key[1:], key[0], detector.kind.value, number)
             for number, detector in enumerate(self.detectors)
             for key in detector.open
             if (key, detector.kind) not in self._onsets
         )
-        records = []
         for (src, dst, flow), agent, _, number in due:
             detector, key = self.detectors[number], (agent, src, dst, flow)
             if self._last_ns(key) < active_ns - self._config.idle_ns:

@@ -214,6 +214,8 @@ class PlainRounds:
                 sent=rings["sent"],
                 lost=rings["lost"],
                 late=state.recent.late_answers.ring,
+                turn=flows["turn"],
+                latest=state.recent.latest,
             ),
             state.windows.slots,
             self._notes,

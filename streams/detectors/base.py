@@ -1,11 +1,12 @@
 """What a detector is: batches of results or of closed windows in, decisions out.
 
-Every detector decides on one kind of anomaly, for each 5-tuple by itself. There are two families,
-by what they observe: `ProbeDetector` the results of single rounds, `WindowDetector` the features
-of closed windows. A detector keeps its open anomalies; the machine turns its decisions into
-records (`streams.core.detection`).
+Every detector decides on one kind of anomaly, for each 5-tuple by itself. There are three families,
+by what they observe: `ProbeDetector` the results of single rounds, `MomentDetector`
+(`streams.detectors.moments`) the last answers, `WindowDetector` the features of closed windows. A
+detector keeps its open anomalies; the machine turns its decisions into records
+(`streams.core.detection`).
 
-To add one: write a module in this package with a subclass of one of the two; the registry
+To add one: write a module in this package with a subclass of one of them; the registry
 (`streams.detectors.registry`) finds it. A new kind of anomaly is also a symbol of `AnomalyKind`
 with its family, and a version of the schema; CONTRIBUTING has the recipe.
 `tests/unit/streams/detectors/test_detectors_conformance.py` tests each class of the registry.

@@ -31,6 +31,8 @@ NO_CYCLE: Final = -(2**31)
 MOST_NS: Final = 2**31 - 1
 # Bits of a window's marks, one for each detector.
 MOST_MARKS: Final = 8
+# For comparing with windows that no detector leaves out.
+ALL_MARKS: Final = 2**MOST_MARKS - 1
 # The prober's own delay among the medians of a batch.
 HOST_DELAY: Final = "host_delay_p50_ns"
 _HOST_DELAY: Final = OBSERVED.index(HOST_DELAY)

@@ -11,11 +11,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.columns.arrays import Bools, Int64s
+from schemas.columns.arrays import Bools, Int32s, Int64s
 from schemas.process.names import shared
 from schemas.units import SECOND_NS
-from streams.columns.quantities import QUANTITIES
-from streams.columns.rounds import NEVER_NS, TRANSPORT_CODES, FlowKey, RoundColumns
+from streams.columns.quantities import QUANTITIES, ROUND_TRIP
+from streams.columns.rounds import MISSING, NEVER_NS, TRANSPORT_CODES, FlowKey, RoundColumns
+from streams.columns.slots import MOST
 from streams.columns.table import Column, Table
 from streams.detectors.late_answers import LATE_NS, LATE_SPAN_S, LateAnswers, Side
 
@@ -30,6 +31,8 @@ SortKey = tuple[str, str, int, str]
 FEW_NEW: Final = 0.01
 Ring = NDArray[np.uint16]
 RINGS: Final = ("sampled", "sent", "lost")
+# Answers of a 5-tuple whose round trips are kept.
+LATEST: Final = 12
 _FIELDS: Final = [quantity.field for quantity in QUANTITIES]
 # Columns of `RecentProbes.flows` with a host's number, and the quantity that is its delay.
 HOST_DELAYS: Final = (
@@ -65,6 +68,8 @@ class RecentProbes:
                 # Numbers of its agent and of its target in `late_answers`.
                 "prober": Column(np.int32, 0),
                 "responder": Column(np.int32, 0),
+                # Place of the next answer in `latest`.
+                "turn": Column(np.int8, 0),
             }
         )
         self.late_answers = LateAnswers(SLOTS)
@@ -76,6 +81,8 @@ class RecentProbes:
         self.rings: dict[str, Ring] = {
             name: np.zeros((SLOTS, self.flows.capacity), np.uint16) for name in RINGS
         }
+        # Round trips of the last answers, by place first; negative: not so many came yet.
+        self.latest: Int32s = np.full((LATEST, self.flows.capacity), MISSING, np.int32)
         # Rows by agent, source and destination, for tests over all 5-tuples of a path. By their
         # hash, which several paths may have: a key of its own for each path takes twice as much.
         # One row stands by itself.
@@ -136,6 +143,7 @@ class RecentProbes:
             late = (columns.values[quantity] >= LATE_NS) & columns.ok
             if late.any():
                 self.late_answers.count(slot, flows[host][rows[late]])
+        self._keep_latest(rows[columns.ok], columns.values[ROUND_TRIP][columns.ok])
         if lost.any():
             _count(self.rings["lost"][slot], rows[lost], once=once)
             for index in np.flatnonzero(sample & lost).tolist():
@@ -193,6 +201,17 @@ class RecentProbes:
                 answers = max(sent - lost, late)
             known[number] = late, answers
         return known[number]
+
+    def answers(self, row: int) -> int:
+        """Return how many answers of a 5-tuple came in the minute before the present second."""
+        slots = self._slots(RING_S)[:-1]
+        sent, lost = (int(self.rings[name][slots, row].sum()) for name in ("sent", "lost"))
+        return sent - lost
+
+    def seconds_since(self, row: int, probes: int) -> int:
+        """Return how many seconds ago the first of a 5-tuple's last probes arrived."""
+        counts = self.rings["sent"][self._slots(RING_S)[::-1], row].astype(np.int64)
+        return int(np.searchsorted(np.cumsum(counts), probes))
 
     def clean_probes(self, row: int) -> int:
         """Return how many first probes came since the second of the last counted loss."""
@@ -258,11 +277,22 @@ class RecentProbes:
             for name, ring in self.rings.items():
                 self.rings[name] = np.zeros((SLOTS, self.flows.capacity), np.uint16)
                 self.rings[name][:, : ring.shape[1]] = ring
+            latest = np.full((LATEST, self.flows.capacity), MISSING, np.int32)
+            latest[:, : self.latest.shape[1]] = self.latest
+            self.latest = latest
         elif used == self.flows.rows_ever:
             # Somebody's before.
             for ring in self.rings.values():
                 ring[:, row] = 0
+            self.latest[:, row] = MISSING
         return row
+
+    def _keep_latest(self, rows: Int64s, rtt_ns: Int64s) -> None:
+        """Keep the round trips of some answers, in order."""
+        turns = self.flows["turn"]
+        for row, value in zip(rows.tolist(), rtt_ns.tolist(), strict=True):
+            self.latest[turns[row], row] = min(max(value, 0), MOST)
+            turns[row] = (turns[row] + 1) % LATEST
 
     def _enter_path(self, key: FlowKey, row: int) -> None:
         path = hash(key[:3])

@@ -23,6 +23,7 @@ def sources(topology: Topology) -> Sources:
         anomalies=OpenAnomalies(),
         strays=StrayLosses(),
         weak_latencies=OpenAnomalies(),
+        brief_latencies=OpenAnomalies(),
         states=StateBook(),
         reports=SelfReports(),
     )

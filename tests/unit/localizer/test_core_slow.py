@@ -43,3 +43,30 @@ def test_a_small_rise_that_ends_is_resolved() -> None:
     assert states[0] is FaultLifecycle.OPEN
     assert states[-1] is FaultLifecycle.RESOLVED
     assert states.count(FaultLifecycle.OPEN) == 1
+
+
+def lab_with_pulses(*, seed: int, pulses: int) -> SimLab:
+    """Run a lab whose cable delays all packets for nine seconds, again and again.
+
+    They lie in two windows of ten seconds, about half of each.
+    """
+    lab = SimLab(seed=seed)
+    lab.run(305)
+    for _ in range(pulses):
+        lab.effects.links[LINK] = (0.0, RISE_NS)
+        lab.run(9)
+        lab.effects.links.clear()
+        lab.run(31)
+    return lab
+
+
+def test_a_delay_in_pulses_is_found_while_they_recur() -> None:
+    """It is on for less than a quarter of the time; one fault, from the third pulse on."""
+    lab = lab_with_pulses(seed=3, pulses=5)
+    opened = [e for e in lab.verdicts() if e.state is FaultLifecycle.OPEN]
+    assert [(e.component_id in EITHER, e.fault_kind) for e in opened] == [(True, "high_latency")]
+
+
+def test_a_single_pulse_is_no_fault() -> None:
+    """Something was slow for a moment, and is not any more."""
+    assert not lab_with_pulses(seed=3, pulses=1).verdicts()

@@ -33,6 +33,7 @@ from streams.detectors.base import (
     ResultBatch,
     WindowDetector,
 )
+from streams.detectors.moments import MomentDetector
 from streams.detectors.registry import DETECTORS
 from tests.property.test_streams_machine_restart import checkpoint, in_time, restarted
 from tests.unit.streams.worlds import (
@@ -82,7 +83,7 @@ def check_statement(detector: type[Detector]) -> None:
     false_alarms = detector.false_alarms(DetectionConfig())
     assert 0 < false_alarms.rate <= 1e-2
     assert false_alarms.per
-    assert issubclass(detector, ProbeDetector | WindowDetector)
+    assert issubclass(detector, ProbeDetector | MomentDetector | WindowDetector)
 
 
 def check_health(detector: type[Detector]) -> None:

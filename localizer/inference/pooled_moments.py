@@ -1,0 +1,145 @@
+"""Find components whose 5-tuples are late at the same moments: brief rises, pooled.
+
+A worker reports a 5-tuple nearly all of whose last answers were late (BRIEF_LATENCY), a few per
+cent of them by chance. A component that delays packets for ten seconds a minute shows in that the
+5-tuples that cross it are reported together, again and again; one that has just become slow, in
+that they are reported from now on.
+
+Moments. Time is cut into bins of `BIN_NS`: no answer counts in two that do not adjoin. Of a bin
+and a component the chance p that so many of its 5-tuples are late, beside all others at the same
+time, is bounded as in `localizer.inference.pooled_latency`. A moment is a bin with p below
+`MOMENT_CHANCE`. The component with the least p comes first; its 5-tuples do not count for others,
+which would seem to be late because of it.
+
+Shape. What delays every packet moves all quantiles equally, a queue does not: waits are
+exponentially distributed. Over the late 5-tuples together the lower quartile must have risen by
+`LEVEL_SHARE` of the median's rise at least. By a queue that is never empty it does so by 0.42
+(ln(4/3) / ln 2), by two, four and six of them by 0.57, 0.69 and 0.74 (quantiles of Erlang's
+distribution). So the burst of a job makes no moment.
+
+Test. The chances of m moments are put together by Fisher's method: without a fault the sum s of
+their -log p exceeds what is seen with at most the probability Q(m, s) of a gamma distribution. The
+moments may be any m of the `BINS` last bins, so this is multiplied by the number of ways to choose
+them; by that of the counts `MOST_MOMENTS` that m may be; and by that of the tests in a month and of
+the components. A component is slow if the product, the expected number of false alarms in a month,
+is at most one (Fisher 1925; Bonferroni).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lgamma, log
+from typing import Final
+
+import numpy as np
+from scipy.special import gammaincc
+
+from localizer.inference.pooled_latency import log_chances
+from localizer.inference.pooled_loss import LEAST_FLOAT, MONTH_NS
+from localizer.network.flow_index import CROSSED, FlowIndex
+from schemas.ids import FlowId
+from schemas.units import SECOND_NS
+
+# The worker looks at the last twelve answers, twelve seconds.
+BIN_NS: Final = 15 * SECOND_NS
+# As far as a process that starts again reads back.
+BINS: Final = 40
+MOMENT_CHANCE: Final = 1e-3
+LOG_MOMENT: Final = log(MOMENT_CHANCE)
+LEVEL_SHARE: Final = 0.75
+# More components than this at once are one larger fault, or noise.
+MOST_AT_ONCE: Final = 8
+# Moments that are put together: the least likely ones.
+MOST_MOMENTS: Final = 8
+# So many are a component that comes and goes, and not a single event.
+RECURRING: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LateFlow:
+    """A 5-tuple that is late now.
+
+    Attributes
+    ----------
+    components
+        What it crosses.
+    lower_rise_ns, median_rise_ns
+        Rise of lower quartile and median of its last round trips.
+    """
+
+    components: Sequence[str]
+    lower_rise_ns: int
+    median_rise_ns: int
+
+
+def find_moments(late: Mapping[FlowId, LateFlow], index: FlowIndex) -> dict[str, float]:
+    """Return the components for which it is a moment now, with the log of the chance.
+
+    Parameters
+    ----------
+    late
+        The late 5-tuples.
+    index
+        All 5-tuples. Only late ones in it count: the others are on a path that was not traced.
+    """
+    left = {key: flow for key, flow in late.items() if key in index.by_key}
+    gone = np.empty(0, np.int64)
+    removed: Counter[int] = Counter()
+    found: dict[str, float] = {}
+    for _ in range(MOST_AT_ONCE):
+        chances = log_chances(
+            Counter(component for flow in left.values() for component in flow.components),
+            lambda component: index.count(component) - removed[index.components.get(component, 0)],
+            all_late=len(left),
+            flows=len(index) - len(gone),
+        )
+        least = min(chances.values(), default=0.0)
+        if least > LOG_MOMENT:
+            break
+        # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
+        alike = [name for name, chance in chances.items() if chance == least]
+        if _is_shift([flow for flow in left.values() if alike[0] in flow.components]):
+            found |= dict.fromkeys(alike, least)
+        rows = np.setdiff1d(index.rows_with(index.components.get(alike[0], 0)), gone)
+        gone = np.append(gone, rows)
+        numbers, counts = np.unique(index.rows[rows, CROSSED:], return_counts=True)
+        removed.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+        left = {key: flow for key, flow in left.items() if alike[0] not in flow.components}
+    return found
+
+
+def _is_shift(flows: Sequence[LateFlow]) -> bool:
+    """Return whether all packets of these 5-tuples are delayed alike, and not by a queue."""
+    lower_ns = sum(flow.lower_rise_ns for flow in flows)
+    return lower_ns >= LEVEL_SHARE * sum(flow.median_rise_ns for flow in flows)
+
+
+def log_false_alarms(moments: Mapping[int, float], *, components: int, step_ns: int) -> float:
+    """Return the log of the number of false alarms a month that chance makes with such moments.
+
+    Parameters
+    ----------
+    moments
+        By bin the log of the chance, of the last `BINS`.
+    components
+        How many are tested.
+    step_ns
+        How often they are, nanoseconds.
+
+    Examples
+    --------
+    One moment has to be very unlikely; three need not be:
+
+    >>> round(log_false_alarms({5: -20.0}, components=100, step_ns=2 * 10**9), 1)
+    4.5
+    >>> round(log_false_alarms({5: -20.0, 9: -20.0, 14: -20.0}, components=100, step_ns=10**9), 1)
+    -21.9
+    """
+    tests = log(max(components, 1) * MOST_MOMENTS * MONTH_NS / step_ns)
+    best, total = 0.0, 0.0
+    for count, log_chance in enumerate(sorted(moments.values())[:MOST_MOMENTS], start=1):
+        total -= log_chance
+        ways = lgamma(BINS + 1) - lgamma(count + 1) - lgamma(BINS - count + 1)
+        chance = log(max(float(gammaincc(count, total)), LEAST_FLOAT)) + ways
+        best = chance if count == 1 else min(best, chance)
+    return best + tests if moments else tests

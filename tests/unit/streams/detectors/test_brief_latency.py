@@ -1,0 +1,83 @@
+"""Rises of the last seconds: the runs that are compared, the rate by chance, when they end."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.enums import AnomalyKind, AnomalyState
+from schemas.units import SECOND_NS
+from streams.config import DetectionConfig
+from streams.core.machine import PartitionMachine
+from streams.detectors.brief_latency import RUN, BriefLatencyDetector, highest_runs
+from streams.detectors.recent import LATEST, RecentProbes
+from tests.unit.streams.worlds import IDENTITY, Fault, World, anomalies_of, run
+
+
+def recent_with(answers_ns: list[list[int]]) -> RecentProbes:
+    """Return 5-tuples after these answers, the oldest first."""
+    recent = RecentProbes()
+    rows = recent.rows([("a", "a/r0", "b/r0", flow) for flow in range(len(answers_ns))])
+    for row, values in zip(rows.tolist(), answers_ns, strict=True):
+        for value in values:
+            turn = recent.flows["turn"][row]
+            recent.latest[turn, row] = value
+            recent.flows["turn"][row] = (turn + 1) % LATEST
+    return recent
+
+
+@given(
+    answers_ns=st.lists(
+        st.lists(st.integers(0, 50), min_size=LATEST - 2, max_size=2 * LATEST),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_the_run_with_the_highest_lower_quartile_is_found(answers_ns: list[list[int]]) -> None:
+    """As by trying all of them; of few answers nothing is said."""
+    recent = recent_with(answers_ns)
+    rows = np.arange(len(answers_ns))
+    runs = np.empty((len(rows), RUN), np.int64)
+    full = highest_runs(recent, rows, runs)
+    for row, values in enumerate(answers_ns):
+        assert full[row] == (len(values) >= LATEST)
+        if full[row]:
+            last = values[-LATEST:]
+            tried = [sorted(last[first : first + RUN]) for first in range(LATEST - RUN + 1)]
+            assert runs[row].tolist() in tried
+            # The second least of eight is their lower quartile by nearest rank.
+            assert runs[row, 1] == max(one[1] for one in tried)
+
+
+def test_chance_makes_no_more_than_stated() -> None:
+    """Whatever is usual: of independent answers the quartile alone matters."""
+    rng = np.random.default_rng(1)
+    answers = rng.random((40_000, LATEST))
+    runs = np.lib.stride_tricks.sliding_window_view(answers, RUN, axis=1)
+    found = (np.sort(runs, axis=2)[:, :, 1] > 0.75).any(axis=1).mean()
+    stated = BriefLatencyDetector.false_alarms(DetectionConfig())
+    assert stated.rate / 4 < found < stated.rate
+
+
+def test_a_delay_of_seconds_begins_and_ends() -> None:
+    """Within seconds of the first late answer, and of the last one."""
+    seconds = 400
+    fault = Fault(350, 365, frozenset({(0, 0)}), delay_ns=3_000_000)
+    machine = PartitionMachine(DetectionConfig(), IDENTITY, detectors=(BriefLatencyDetector,))
+    records = anomalies_of(run(machine, list(World(seed=3, faults=[fault]).rounds(seconds))))
+    assert {record.kind for record in records} == {AnomalyKind.BRIEF_LATENCY}
+    onset, *_, end = [r for r in records if (r.src, r.dst) == (records[0].src, records[0].dst)]
+    assert (onset.state, end.state) == (AnomalyState.ONSET, AnomalyState.CLEARED)
+    assert onset.value is not None
+    assert onset.reference is not None
+    assert 2_000_000 < onset.value - onset.reference < 4_000_000
+    assert 0 <= onset.event_at - onset.onset_at <= 13_000_000
+    assert end.event_at - onset.event_at <= 20_000_000
+
+
+def test_it_decides_on_the_grid_of_refreshes() -> None:
+    """What was answered when is told to five seconds."""
+    fault = Fault(350, 365, frozenset({(0, 0)}), delay_ns=3_000_000)
+    machine = PartitionMachine(DetectionConfig(), IDENTITY, detectors=(BriefLatencyDetector,))
+    records = anomalies_of(run(machine, list(World(seed=4, faults=[fault]).rounds(380))))
+    assert records
+    assert {record.event_at * 1_000 % (5 * SECOND_NS) for record in records} == {0}
