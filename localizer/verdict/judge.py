@@ -124,7 +124,10 @@ class Judge:
             pairs = len({flow.key[:2] for flow in witnesses if _loses(flow)})
             # For lasting loss, one pair less is enough.
             enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
-            due = age_ns >= (config.loss_min_ns if decided else config.loss_settle_ns)
+            # A leak is found by the losses of minutes. If it is one of two components, half a
+            # minute more hardly brings another loss that could tell which.
+            told = decided or (_leaks(case) and _best_two(case) >= config.confidence)
+            due = age_ns >= (config.loss_min_ns if told else config.loss_settle_ns)
         ready = (
             enough
             and due
@@ -152,8 +155,7 @@ class Judge:
         age_ns = now_ns - case.grown_ns(config.min_flows)
         decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
         wait_ns = config.latency_min_ns if decided else config.latency_settle_ns
-        best_two = sum(share for _, share in case.shares[:2])
-        if not decided and best_two >= config.confidence:
+        if not decided and _best_two(case) >= config.confidence:
             # It is one of two, such as an RNIC and its cable. Once all agents have closed the
             # window, nothing more comes that could tell which.
             wait_ns = WINDOW_SPREAD_NS
@@ -338,6 +340,19 @@ def _probes_itself(case: Case, agent: str) -> bool:
 
 def _loses(flow: BadFlow) -> bool:
     return any(s.lost > 0 for s in flow.symptoms)
+
+
+def _best_two(case: Case) -> float:
+    """Return the belief that it is the suspect or its best rival."""
+    return sum(share for _, share in case.shares[:2])
+
+
+def _leaks(case: Case) -> bool:
+    """Return whether each 5-tuple lost single probes at a component that leaks, and no more."""
+    return all(
+        flow.lossy and any(s.kind is AnomalyKind.STRAY_LOSS for s in flow.symptoms)
+        for flow in case.open
+    )
 
 
 def _coherent(shifts: list[int]) -> bool:

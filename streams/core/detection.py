@@ -152,6 +152,8 @@ class Detection:
             block = detector.windows_per_decision
             if block and any(first // block < last // block for first, last in moved.values()):
                 history.settle()
+        for of_moments in self._of_moments:
+            of_moments.observe_closed(moved)
         return [
             self._record(detector, decision)
             for detector in self._of_windows
@@ -211,8 +213,10 @@ class Detection:
 
     def forget_row(self, row: int) -> None:
         """Forget the probes of a 5-tuple that was not probed for long."""
-        for detector in self._of_probes:
-            detector.forget_row(row)
+        for of_probes in self._of_probes:
+            of_probes.forget_row(row)
+        for of_moments in self._of_moments:
+            of_moments.forget_row(row)
 
     def restore(
         self,

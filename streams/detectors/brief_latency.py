@@ -17,24 +17,24 @@ risen by as much as the median; the records carry both, and the localizer compar
 5-tuples: of eight answers of one it would be mostly chance.
 
 An anomaly lasts while more of the last `RUN` answers than usual, a quarter, are above the bound of
-its onset. Nothing else is kept: the answers are those of the last minute, and what is usual is in
+its onset. All state but the open anomalies follows from the answers of the last minute, and from
 the published windows.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import comb
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from schemas.columns.arrays import Bools, Int32s, Int64s
+from schemas.columns.arrays import Bools, Floats, Int32s, Int64s
 from schemas.columns.compiled import compiled
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS, US_NS
 from streams.columns.closing import rank
-from streams.columns.quantities import FEATURES, NONE, OBSERVED
-from streams.columns.rounds import FlowKey
 from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.detectors.base import (
     P25,
@@ -43,13 +43,12 @@ from streams.detectors.base import (
     Decision,
     Evidence,
     FalseAlarmRate,
-    FeatureBatch,
+    Moved,
     OpenAnomaly,
     least_effects_ns,
 )
 from streams.detectors.late_answers import Side
-from streams.detectors.levels import levels
-from streams.detectors.lookback import ALL_MARKS, LookBack
+from streams.detectors.lookback import LookBack
 from streams.detectors.moments import Moment, MomentDetector
 from streams.detectors.recent import LATEST, RecentProbes
 from streams.detectors.rises import outlasted
@@ -58,6 +57,9 @@ from streams.detectors.weak_latency import EFFECT_SHARE, MIN_COMPARED
 # Answers in a row that are compared: with fewer, chance does the same more than once in a hundred
 # moments; with more, a delay of ten seconds is over before they are there.
 RUN: Final = 8
+# No bound is known yet; nothing is above it.
+UNKNOWN: Final = -1
+NEVER_NS: Final = 2**62
 # Share of answers above an upper quartile.
 ABOVE: Final = 0.25
 
@@ -73,10 +75,14 @@ class BriefLatencyDetector(MomentDetector):
     def __init__(self, config: DetectionConfig, recent: RecentProbes, lookback: LookBack) -> None:
         super().__init__(config, recent, lookback)
         self.least_ns = least_effects_ns(config)
+        # By row in `recent`, see `_bounds_ns`.
+        self._known_ns = np.zeros(0, np.int64)
+        # Agents of which windows have closed since the last look.
+        self._moved: set[str] = set()
 
     def __len__(self) -> int:
-        """Nothing is kept beside what is open."""
-        return 0
+        """Return of how many 5-tuples it is known what is usual."""
+        return int((self._known_ns != UNKNOWN).sum())
 
     @classmethod
     def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
@@ -93,19 +99,22 @@ class BriefLatencyDetector(MomentDetector):
             if self._is_over(anomaly, moment)
         ]
         rows = self._heard(moment)
-        runs = np.empty((len(rows), RUN), np.int64)
-        full = highest_runs(self.recent, rows, runs)
-        rows, runs = rows[full], runs[full]
-        opens = self._first_open(rows, moment)
-        found: dict[FlowKey, Evidence] = {}
-        for index in np.unique(opens).tolist():
-            here = opens == index
-            found |= self._risen(rows[here], runs[here], int(index), moment)
-        for key in sorted(found, key=lambda key: (key[1:], key[0])):
-            row = self.recent.flows.row(key)
-            began_ns = moment.now_ns(key[0]) - self.recent.seconds_since(row, RUN) * SECOND_NS
-            decisions.append(self._begin(key, began_ns, moment.grid_ns, found[key]))
+        bounds_ns = self._bounds_ns(rows, moment)
+        for row in self._in_order(rows[late_runs(self.recent, rows, bounds_ns)]):
+            key = self.recent.flows.key(row)
+            if key not in self.open and self._is_sound(row):
+                began_ns = moment.now_ns(key[0]) - self.recent.seconds_since(row, RUN) * SECOND_NS
+                evidence = self._evidence(row, moment)
+                decisions.append(self._begin(key, began_ns, moment.grid_ns, evidence))
         return decisions
+
+    def observe_closed(self, moved: Moved) -> None:
+        """Note whose look-back changes."""
+        self._moved.update(moved)
+
+    def forget_row(self, row: int) -> None:
+        """Forget what was usual of a 5-tuple."""
+        self._known_ns[row : row + 1] = UNKNOWN
 
     def current_evidence(self, anomaly: OpenAnomaly) -> Evidence:
         """Return what the last answers show beside what is usual."""
@@ -122,12 +131,62 @@ class BriefLatencyDetector(MomentDetector):
             return True
         return bool((self._last(row) > bound_ns).sum() <= ABOVE * RUN)
 
-    def _last(self, row: int) -> Int32s:
-        """Return a 5-tuple's last answers."""
+    def _last(self, row: int, count: int = RUN) -> Int32s:
+        """Return so many of a 5-tuple's last answers, the latest first."""
         turn = int(self.recent.flows["turn"][row])
-        places = [(turn - 1 - age) % LATEST for age in range(RUN)]
+        places = [(turn - 1 - age) % LATEST for age in range(count)]
         out: Int32s = self.recent.latest[places, row]
         return out
+
+    def _heard(self, moment: Moment) -> Int64s:
+        """Return the rows of the 5-tuples of which a result came since the last look."""
+        flows = self.recent.flows
+        rows = flows.rows()
+        out: Int64s = rows[flows["last_ns"][rows] > moment.active_ns - REFRESH_STEP_NS]
+        return out
+
+    def _in_order(self, rows: Int64s) -> list[int]:
+        """Return rows in an order that depends on their 5-tuples only."""
+        key = self.recent.flows.key
+        return sorted(rows.tolist(), key=lambda row: (key(row)[1:], key(row)[0]))
+
+    def _bounds_ns(self, rows: Int64s, moment: Moment) -> Int64s:
+        """Return what the lower quartile of a run must be above, by 5-tuple.
+
+        It changes only as windows of its agent close.
+        """
+        flows = self.recent.flows
+        if len(self._known_ns) < flows.capacity:
+            more = flows.capacity - len(self._known_ns)
+            self._known_ns = np.append(self._known_ns, np.full(more, UNKNOWN, np.int64))
+        if self._moved:
+            agents = [self.recent.late_answers.number(Side.PROBER, one) for one in self._moved]
+            changed = np.zeros(int(flows["prober"].max(initial=0)) + 1, np.bool_)
+            changed[[number for number in agents if number < len(changed)]] = True
+            self._known_ns[: flows.capacity][changed[flows["prober"]]] = UNKNOWN
+            self._moved.clear()
+        unknown = rows[self._known_ns[rows] == UNKNOWN]
+        if len(unknown):
+            usual_ns = self._usual_ns(unknown, moment, (P75,))[0]
+            transports = flows["transport"][unknown]
+            least_ns = EFFECT_SHARE * self.least_ns[transports]
+            ratio = EFFECT_SHARE * self.config.effect_ratio
+            bounds_ns = usual_ns + np.maximum(least_ns, ratio * usual_ns)
+            # Without a look-back nothing is late.
+            self._known_ns[unknown] = np.where(np.isnan(usual_ns), NEVER_NS, bounds_ns)
+        out: Int64s = self._known_ns[rows]
+        return out
+
+    def _usual_ns(self, rows: Int64s, moment: Moment, columns: Sequence[int]) -> list[Floats]:
+        """Return medians of features over the look-back, nan with too few windows."""
+        held = moment.flows.rows(self.lookback.table, rows, create=False)
+        opens = self._first_open(rows, moment)
+        found = [np.full(len(rows), np.nan) for _ in columns]
+        for index in np.unique(opens).tolist():
+            here = opens == index
+            for column, medians in zip(columns, found, strict=True):
+                medians[here] = self.lookback.medians(held[here], column, index, MIN_COMPARED)
+        return found
 
     def _first_open(self, rows: Int64s, moment: Moment) -> Int64s:
         """Return the index of the first open window of the agent of each row."""
@@ -138,55 +197,16 @@ class BriefLatencyDetector(MomentDetector):
         out: Int64s = np.array([moment.first_open(agent) for agent in keys], np.int64)[agents]
         return out
 
-    def _heard(self, moment: Moment) -> Int64s:
-        """Return the rows of the 5-tuples of which a result came since the last look."""
-        flows = self.recent.flows
-        rows = flows.rows()
-        out: Int64s = rows[flows["last_ns"][rows] > moment.active_ns - REFRESH_STEP_NS]
-        return out
-
-    def _risen(
-        self, rows: Int64s, runs: Int64s, index: int, moment: Moment
-    ) -> dict[FlowKey, Evidence]:
-        """Return what is to be reported of 5-tuples whose agents have one first open window."""
-        lower = runs[:, rank(RUN, 25)]
-        features = np.zeros((len(rows), len(FEATURES)), np.int64)
-        # Compared with the usual upper quartile.
-        features[:, P75] = lower
-        batch = FeatureBatch(
-            index=index,
-            flows=moment.flows,
-            numbers=rows,
-            features_ns=features,
-            sent=np.full(len(rows), RUN, np.int64),
-            answers=np.full(len(rows), RUN, np.int64),
-            medians_ns=np.full((len(rows), len(OBSERVED)), NONE, np.int64),
-            transports=self.recent.flows["transport"][rows],
+    def _evidence(self, row: int, moment: Moment) -> Evidence:
+        """Return the onset's evidence: the highest run, and what is usual."""
+        lower, median = self._usual_ns(np.array([row]), moment, (P25, P50))
+        onset = Evidence(
+            reference=float(lower[0]),
+            threshold=float(self._known_ns[row]),
+            sent=RUN,
+            baseline_p50_ns=round(float(median[0])),
         )
-        least_ns = EFFECT_SHARE * self.least_ns[batch.transports]
-        ratio = EFFECT_SHARE * self.config.effect_ratio
-        places = self.lookback.may_have_risen(batch, P75, least_ns, ratio, ALL_MARKS)
-        batch, least_ns = batch.select(places), least_ns[places]
-        lower, runs = lower[places], runs[places]
-        held = batch.rows(self.lookback.table)
-        compared = self.lookback.compared(batch, ALL_MARKS)
-        features = self.lookback.table["features"]
-        usual = {column: levels(features, held, compared, column)[0] for column in (P25, P50, P75)}
-        bound_ns = usual[P75] + np.maximum(least_ns, ratio * usual[P75])
-        raised = (compared.sum(axis=1) >= MIN_COMPARED) & (lower > bound_ns)
-        found = {}
-        for place in np.flatnonzero(raised).tolist():
-            row, key = int(batch.numbers[place]), batch.key(place)
-            if key in self.open or not self._is_sound(row):
-                continue
-            onset = Evidence(
-                reference=float(usual[P25][place]),
-                threshold=float(bound_ns[place]),
-                sent=RUN,
-                baseline_p50_ns=round(float(usual[P50][place])),
-            )
-            found[key] = _with_run(onset, runs[place])
-        return found
+        return _with_run(onset, highest_run(self._last(row, LATEST)))
 
     def _is_sound(self, row: int) -> bool:
         """Return whether the last answers are those of the last minute, and no host held any up."""
@@ -194,15 +214,28 @@ class BriefLatencyDetector(MomentDetector):
         return not any(late) and self.recent.answers(row) >= LATEST
 
 
-def _with_run(before: Evidence, ordered: Int64s | Int32s) -> Evidence:
+def _with_run(before: Evidence, ordered: Int32s) -> Evidence:
     """Return the lower quartile and the median of a run, beside what it is compared with."""
     return replace(
         before, value=float(ordered[rank(RUN, 25)]), rtt_p50_ns=int(ordered[rank(RUN, 50)])
     )
 
 
-def highest_runs(recent: RecentProbes, rows: Int64s, runs: Int64s) -> Bools:
-    """Find of each 5-tuple the answers in a row whose lower quartile is the highest.
+def highest_run(answers_ns: Int32s) -> Int32s:
+    """Return, ascending, the answers in a row whose lower quartile is the highest.
+
+    Parameters
+    ----------
+    answers_ns : (LATEST,) int32
+        The last answers in order, either way.
+    """
+    runs = np.sort(sliding_window_view(answers_ns, RUN), axis=1)
+    out: Int32s = runs[runs[:, rank(RUN, 25)].argmax()]
+    return out
+
+
+def late_runs(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Bools:
+    """Return of which 5-tuples a run among the last answers has its lower quartile above a bound.
 
     Parameters
     ----------
@@ -210,49 +243,38 @@ def highest_runs(recent: RecentProbes, rows: Int64s, runs: Int64s) -> Bools:
         The last `LATEST` answers.
     rows : (n,) int64
         The 5-tuples.
-    runs : (n, RUN) int64
-        Where these answers go, ascending, ns.
-
-    Returns
-    -------
-    (n,) bool
-        Which 5-tuples have had `LATEST` answers; of the others nothing is found.
+    bounds_ns : (n,) int64
+        The bounds, not negative.
     """
-    full = np.empty(len(rows), np.bool_)
-    _highest_runs(
-        recent.latest, recent.flows["turn"], rows, rank(RUN, 25), np.empty(RUN, np.int64), runs,
-        full,
-    )  # fmt: skip
-    return full
+    late = np.empty(len(rows), np.bool_)
+    _late_runs(recent.latest, recent.flows["turn"], rows, bounds_ns, rank(RUN, 25), late)
+    return late
 
 
 @compiled
-def _highest_runs(
+def _late_runs(
     latest: NDArray[np.int32],
     turn: NDArray[np.int8],
     rows: NDArray[np.int64],
-    place: int,
-    ordered: NDArray[np.int64],
-    runs: NDArray[np.int64],
-    full: NDArray[np.bool_],
+    bounds_ns: NDArray[np.int64],
+    most: int,
+    late: NDArray[np.bool_],
 ) -> None:
-    """Write both; `place` is that of the quartile, `ordered` has room for one run."""
-    length, width = len(latest), runs.shape[1]
+    """Write the marks; at most so many answers of a run may be below the bound."""
+    length = len(latest)
     for number in range(len(rows)):
-        row = rows[number]
-        full[number] = True
-        for other in range(length):
-            full[number] &= latest[other, row] >= 0
-        best = np.int64(-1)
-        for first in range(length - width + 1):
-            for nth in range(width):
-                value = np.int64(latest[(turn[row] + first + nth) % length, row])
-                at = nth
-                while at > 0 and ordered[at - 1] > value:
-                    ordered[at] = ordered[at - 1]
-                    at -= 1
-                ordered[at] = value
-            if ordered[place] >= best:
-                best = ordered[place]
-                for nth in range(width):
-                    runs[number, nth] = ordered[nth]
+        row, bound = rows[number], bounds_ns[number]
+        # The answers in the middle belong to every run: nearly always they tell.
+        below = 0
+        for nth in range(length - RUN, RUN):
+            below += latest[(turn[row] + nth) % length, row] <= bound
+        late[number] = False
+        if below > most:
+            continue
+        for first in range(length - RUN + 1):
+            below = 0
+            for nth in range(first, first + RUN):
+                below += latest[(turn[row] + nth) % length, row] <= bound
+            if below <= most:
+                late[number] = True
+                break

@@ -115,6 +115,30 @@ def medians_at_most(
     return found[:count]
 
 
+def medians(lookback: LookBackArrays, rows: Int64s, column: int, compared: Compared) -> Floats:
+    """Return the median of a feature over the look-back windows that count, nan with too few.
+
+    Parameters
+    ----------
+    lookback
+        Columns of `streams.detectors.lookback.LookBack`.
+    rows : (n,) int64
+        Rows to look at; negative: nan.
+    column
+        Place of the feature.
+    compared
+        Which windows count.
+
+    Returns
+    -------
+    (n,) float64
+        Nanoseconds.
+    """
+    out = np.empty(len(rows))
+    _medians(*lookback, rows, column, *compared, np.empty(MAX_WINDOWS), out)
+    return out
+
+
 def logarithms(values: Int64s) -> Floats:
     """Return the natural logarithm of each value, to the last bit the same on every machine.
 
@@ -204,6 +228,37 @@ def _medians_at_most(
             found[written] = number
             written += 1
     return written
+
+
+@compiled
+def _medians(
+    features: NDArray[np.int32],
+    cycle: NDArray[np.int32],
+    marks: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    column: int,
+    oldest: int,
+    newest: int,
+    mark: int,
+    least: int,
+    ordered: NDArray[np.float64],
+    medians: NDArray[np.float64],
+) -> None:
+    """Write the medians; `ordered` has room for the windows of one row."""
+    length = cycle.shape[1]
+    for number in range(len(rows)):
+        row = rows[number]
+        medians[number] = np.nan
+        if row < 0:
+            continue
+        count = 0
+        for place in range(length):
+            window = np.int64(cycle[row, place]) * length + place
+            if oldest <= window <= newest and not marks[row, place] & mark:
+                _insert(ordered, count, float(features[row, place, column]))
+                count += 1
+        if count >= least:
+            medians[number] = _median(ordered, count)
 
 
 @compiled

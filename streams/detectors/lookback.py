@@ -18,7 +18,7 @@ from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import DetectionConfig
 from streams.detectors.base import MIN_ANSWERS, P50, FeatureBatch, FirstOpen, windows_ago
-from streams.detectors.levels import Compared, LookBackArrays, medians_at_most
+from streams.detectors.levels import Compared, LookBackArrays, medians, medians_at_most
 from streams.detectors.lof import MIN_HISTORY
 
 # Windows kept beyond the look-back: the one before the newest, and one more, so
@@ -141,6 +141,14 @@ class LookBack:
         arrays = LookBackArrays(*(self.table[name] for name in LookBackArrays._fields))
         compared = Compared(*self._span(windows.index), mark, MIN_HISTORY)
         return medians_at_most(arrays, windows.rows(self.table), column, most_ns, compared)
+
+    def medians(self, rows: Int64s, column: int, window: int, least: int) -> Floats:
+        """Return medians of a feature over what a window is compared with, by row of the table.
+
+        Windows that any detector leaves out do not count; nan with fewer than `least`.
+        """
+        arrays = LookBackArrays(*(self.table[name] for name in LookBackArrays._fields))
+        return medians(arrays, rows, column, Compared(*self._span(window), ALL_MARKS, least))
 
     def compared(self, windows: FeatureBatch, mark: int) -> Bools:
         """Return which kept windows the windows of one index are compared with, (n, windows)."""

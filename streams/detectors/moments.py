@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streams.config import DetectionConfig
-from streams.detectors.base import Decision, Detector, FirstOpen, FlowNumbers
+from streams.detectors.base import Decision, Detector, FirstOpen, FlowNumbers, Moved
 from streams.detectors.lookback import LookBack
 from streams.detectors.recent import RecentProbes
 
@@ -56,3 +56,10 @@ class MomentDetector(Detector):
     @abstractmethod
     def observe_moment(self, moment: Moment) -> list[Decision]:
         """Return what the last answers decide."""
+
+    def observe_closed(self, moved: Moved) -> None:
+        """Observe that windows of some agents have closed, and entered the look-back."""
+        del moved
+
+    def forget_row(self, row: int) -> None:
+        """Forget a 5-tuple that was not probed for long, by its row in `recent`."""

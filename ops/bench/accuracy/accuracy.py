@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from arena.compare import EVERYONE, OURS, compare
+from arena.least_delay import least_delays_ns
 from arena.likeness import telling
 from arena.reporting.page import write_report
 from arena.reporting.results import Result, by_diagnoser, write_results
@@ -18,6 +19,7 @@ from arena.run import run_world
 from arena.scenarios.scenario import Scenario, stage
 from arena.scenarios.suites import scenarios
 from arena.scoring import Case, Score, delays_ns, match, scores
+from arena.sealed.draw import draw
 from arena.sealed_worlds import cases as sealed_cases
 from arena.sealed_worlds import draws as sealed_draws
 from arena.skeletons import sealed as sealed_jobs
@@ -145,8 +147,11 @@ def detection(runs: int, say: Say) -> list[Figure]:
 def sealed(runs: int, say: Say) -> list[Figure]:
     """Worlds by an author who has not read the detectors."""
     found: list[Case] = []
-    for case in sealed_cases(sealed_draws(runs), workers=WORKERS):
+    least_s: list[float] = []
+    wanted = sealed_draws(runs)
+    for drawn, case in zip(wanted, sealed_cases(wanted, workers=WORKERS), strict=True):
         found.append(case)
+        least_s += _least_delays_s(drawn, case, say)
         matched = match(case.faults, case.verdicts)
         missed = ", ".join(fault.kind for fault in matched.missed)
         false = ", ".join(f"{v.kind} of {v.candidates[0]}" for v in matched.false)
@@ -170,9 +175,39 @@ def sealed(runs: int, say: Say) -> list[Figure]:
             figure(f"sealed: delay of {what} faults, median", delays_s, "s", median_s),
             figure(f"sealed: delay of {what} faults, p90", p90, "s", p90_s),
         ]
+    least = statistics.quantiles(least_s, n=10)[-1] if len(least_s) > 1 else None
+    rows.append(
+        Figure(figure="sealed: the same, of a test that knows where and how much is lost",
+               value=least, unit="s", runs=len(least_s))
+    )  # fmt: skip
     days = sum(c.duration_ns for c in found) / SECOND_NS / 86_400
     pages = every["false_pages"].numerator / days
     return [*rows, figure("sealed: false pages a cluster and day", [pages], "", 0.1)]
+
+
+def _least_delays_s(drawn: tuple[int, str], case: Case, say: Say) -> list[float]:
+    """Return the least delay of any test for the gray faults that were found.
+
+    0 for those that lose nothing: what is late tells more with each probe.
+    """
+    least_ns = least_delays_ns(draw(*drawn))
+    opened_ns = {
+        f.fault_id: v.opened_ns - f.begin_ns for f, v in match(case.faults, case.verdicts).pairs
+    }
+    found = []
+    for fault in case.faults:
+        if fault.hard:
+            continue
+        ours_ns, known = opened_ns.get(fault.fault_id), fault.fault_id in least_ns
+        least = least_ns.get(fault.fault_id, 0.0)
+        if known:
+            needed = "more than it lasts" if least is None else f"{least / SECOND_NS:.0f} s"
+            took = "missed" if ours_ns is None else f"{ours_ns / SECOND_NS:.0f} s"
+            say(f"{case.name}: {fault.kind}: {took}; any test needs {needed} on average")
+        if ours_ns is not None:
+            lasts_ns = (fault.end_ns or fault.begin_ns + case.duration_ns) - fault.begin_ns
+            found.append((lasts_ns if least is None else least) / SECOND_NS)
+    return found
 
 
 def gap(runs: int, say: Say) -> list[Figure]:
