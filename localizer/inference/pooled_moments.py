@@ -5,7 +5,7 @@ cent of them by chance. A component that delays packets for ten seconds a minute
 5-tuples that cross it are reported together, again and again; one that has just become slow, in
 that they are reported from now on.
 
-Moments. Time is cut into bins of `BIN_NS`: no answer counts in two that do not adjoin. Of a bin
+Moments. Time is cut into bins of `BIN_NS`; no answer counts in two that do not adjoin. Of a bin
 and a component the chance p that so many of its 5-tuples are late, beside all others at the same
 time, is bounded as in `localizer.inference.pooled_latency`. A moment is a bin with p below
 `MOMENT_CHANCE`. The component with the least p comes first; its 5-tuples do not count for others,
@@ -17,18 +17,18 @@ exponentially distributed. Over the late 5-tuples together the lower quartile mu
 (ln(4/3) / ln 2), by two, four and six of them by 0.57, 0.69 and 0.74 (quantiles of Erlang's
 distribution). So the burst of a job makes no moment.
 
-Test. The chances of m moments are put together by Fisher's method: without a fault the sum s of
-their -log p exceeds what is seen with at most the probability Q(m, s) of a gamma distribution. The
-moments may be any m of the `BINS` last bins, so this is multiplied by the number of ways to choose
-them; by that of the counts `MOST_MOMENTS` that m may be; and by that of the tests in a month and of
-the components. A component is slow if the product, the expected number of false alarms in a month,
-is at most one (Fisher 1925; Bonferroni).
+Test. The chances of m moments, no two of which adjoin, are put together by Fisher's method: without
+a fault the sum s of their -log p exceeds what is seen with at most the probability Q(m, s) of a
+gamma distribution. The moments may be any such m of the `BINS` last bins, so this is multiplied by
+the number of ways to choose them; by that of the counts `MOST_MOMENTS` that m may be; and by that
+of the tests in a month and of the components. A component is slow if the product, the expected
+number of false alarms in a month, is at most one (Fisher 1925; Bonferroni).
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import lgamma, log
+from math import inf, lgamma, log
 from typing import Final
 
 import numpy as np
@@ -131,15 +131,37 @@ def log_false_alarms(moments: Mapping[int, float], *, components: int, step_ns: 
     One moment has to be very unlikely; three need not be:
 
     >>> round(log_false_alarms({5: -20.0}, components=100, step_ns=2 * 10**9), 1)
-    4.5
+    4.4
     >>> round(log_false_alarms({5: -20.0, 9: -20.0, 14: -20.0}, components=100, step_ns=10**9), 1)
-    -21.9
+    -22.0
     """
     tests = log(max(components, 1) * MOST_MOMENTS * MONTH_NS / step_ns)
-    best, total = 0.0, 0.0
-    for count, log_chance in enumerate(sorted(moments.values())[:MOST_MOMENTS], start=1):
-        total -= log_chance
-        ways = lgamma(BINS + 1) - lgamma(count + 1) - lgamma(BINS - count + 1)
-        chance = log(max(float(gammaincc(count, total)), LEAST_FLOAT)) + ways
-        best = chance if count == 1 else min(best, chance)
-    return best + tests if moments else tests
+    best = 0.0
+    for count, total in enumerate(sums_apart(moments)):
+        if count and total > 0:
+            ways = lgamma(BINS - count + 2) - lgamma(count + 1) - lgamma(BINS - 2 * count + 2)
+            chance = log(max(float(gammaincc(count, total)), LEAST_FLOAT))
+            best = min(best, chance + ways)
+    return best + tests
+
+
+def sums_apart(moments: Mapping[int, float]) -> list[float]:
+    """Return the greatest sums of -log chance over 0 to `MOST_MOMENTS` moments, none adjoining.
+
+    Examples
+    --------
+    >>> sums_apart({1: -8.0, 2: -9.0, 3: -8.0})[:4]
+    [0.0, 9.0, 16.0, -inf]
+    """
+    none = [0.0] + [-inf] * MOST_MOMENTS
+    # Of all moments up to a bin.
+    rows = [(min(moments, default=0) - 2, none)]
+    for bin_number in sorted(moments):
+        until = rows[-1][1]
+        before = next(sums for number, sums in reversed(rows) if number < bin_number - 1)
+        sums = [0.0] + [
+            max(until[count], before[count - 1] - moments[bin_number])
+            for count in range(1, MOST_MOMENTS + 1)
+        ]
+        rows.append((bin_number, sums))
+    return rows[-1][1]

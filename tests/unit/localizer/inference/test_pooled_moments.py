@@ -1,5 +1,7 @@
 """Brief rises pooled over 5-tuples and moments: false alarms, power, shape, what is left over."""
 
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from localizer.inference.pooled_moments import (
     LateFlow,
     find_moments,
     log_false_alarms,
+    sums_apart,
 )
 from localizer.network.flow_index import FlowIndex
 from schemas.ids import FlowId
@@ -65,7 +68,9 @@ def test_fewer_late_5_tuples_need_more_moments(late: int, needed: int) -> None:
     marks[7, :late] = True
     log_chance = find_moments(flows(marks), network())["c7"]
     counts = [
-        log_false_alarms(dict.fromkeys(range(count), log_chance), components=25, step_ns=STEP_NS)
+        log_false_alarms(
+            dict.fromkeys(range(0, 2 * count, 2), log_chance), components=25, step_ns=STEP_NS
+        )
         for count in range(1, MOST_MOMENTS + 1)
     ]
     assert next(n for n, one in enumerate(counts, start=1) if one <= 0) == needed
@@ -100,6 +105,18 @@ def test_each_moment_makes_it_surer(log_chances: list[float], more: float) -> No
         for one in (before, before | {99: more})
     ]
     assert counts[1] <= counts[0] + 1e-9
+
+
+@given(moments=st.dictionaries(st.integers(0, 12), st.floats(-40.0, -1.0), max_size=9))
+def test_moments_that_adjoin_count_once(moments: dict[int, float]) -> None:
+    """The best choice of those apart, as by trying all."""
+    for count, total in enumerate(sums_apart(moments)):
+        tried = [
+            -sum(moments[one] for one in chosen)
+            for chosen in combinations(sorted(moments), count)
+            if all(b - a > 1 for a, b in pairwise(chosen))
+        ]
+        assert total == pytest.approx(max(tried, default=-np.inf))
 
 
 def test_the_bound_holds() -> None:
