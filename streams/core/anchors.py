@@ -30,9 +30,12 @@ class Anchor:
 def retire_ns(config: DetectionConfig) -> int:
     """Return the silence after which nothing is kept of a 5-tuple's probes.
 
-    By then its windows are closed, its rings empty, its anomalies cleared.
+    By then its windows are closed, its rings empty, its anomalies cleared. The time for which a
+    window may be open begins when the one before is closed, up to a closing delay after its first
+    results.
     """
-    return max(config.idle_ns, RING_S * SECOND_NS, max_open_ns(config)) + REFRESH_STEP_NS
+    open_ns = config.lateness_ns + config.closing_spread_ns + max_open_ns(config)
+    return max(config.idle_ns, RING_S * SECOND_NS, open_ns) + REFRESH_STEP_NS
 
 
 def horizon_ns(config: DetectionConfig) -> int:

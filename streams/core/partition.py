@@ -100,9 +100,10 @@ class PartitionState:
     def forget_silent(self, before_ns: int) -> list[int]:
         """Forget the 5-tuples without results since `before_ns`; return their rows.
 
-        Agents that are silent for long are forgotten, too.
+        Those with results in open windows are kept: by the clock of an agent that runs slow a
+        window may stay open for any time. Agents that are silent for long are forgotten, too.
         """
-        rows = self.recent.retire(before_ns)
+        rows = self.recent.retire(before_ns, self.windows.holding)
         for row in rows:
             self.index.forget(row)
         agents = self.agents.forget_silent(self.clock.active_ns)

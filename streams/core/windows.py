@@ -154,6 +154,18 @@ class Windows:
         self._agents.open_from(numbers, after, active_ns)
         return [window for window in closed if len(window.rows)]
 
+    def holding(self, rows: Int64s) -> Bools:
+        """Return which 5-tuples have results in open windows."""
+        self.spill_slots()
+        counts = self.slots.counts
+        slotted = rows < counts.shape[1]
+        held: Bools = np.zeros(len(rows), np.bool_)
+        held[slotted] = counts[:, rows[slotted]].any(axis=0)
+        for window in self._open.values():
+            for chunk, _ in window.chunks:
+                held |= np.isin(rows, chunk)
+        return held
+
     def fit_slots(self, rows: int) -> None:
         """Give so many rows slots."""
         slots = self.slots

@@ -6,6 +6,7 @@ of what was decided: a restart rebuilds it from the log.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -221,10 +222,14 @@ class RecentProbes:
         since = self.head_s - losses[-1][0]
         return int(self.rings["sampled"][self._slots(since), row].sum()) if since > 0 else 0
 
-    def retire(self, before_ns: int) -> list[int]:
-        """Forget the 5-tuples without results since that active time; return their rows."""
+    def retire(self, before_ns: int, held: Callable[[Int64s], Bools]) -> list[int]:
+        """Forget the 5-tuples without results since that active time; return their rows.
+
+        `held` says which of them are needed yet.
+        """
         rows = self.flows.rows()
-        gone: list[int] = rows[self.flows["last_ns"][rows] < before_ns].tolist()
+        silent = rows[self.flows["last_ns"][rows] < before_ns]
+        gone: list[int] = silent[~held(silent)].tolist() if len(silent) else []
         if gone:
             left = set(gone)
             self._order = [row for row in self._order if row not in left]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from ops.broker import announcement
 from ops.broker.announcement import Announcement
-from ops.broker.cache import CACHE_ENV
+from ops.broker.errors import CACHE_ENV
 from ops.broker.fetch import fetch_artifacts
 from ops.broker.progress import ConsoleProgress
 from ops.cli import broker, topics

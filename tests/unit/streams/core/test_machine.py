@@ -346,3 +346,21 @@ def test_a_flood_that_is_gone_leaves_room_only_until_a_restart(
     retired_s = (retire_ns(m.config) + 2 * REFRESH_STEP_NS) // SECOND_NS
     assert horizon_ns(m.config) // SECOND_NS < roomy_s
     assert roomy_s <= retired_s + (horizon_ns(m.config) + 3 * REFRESH_STEP_NS) // SECOND_NS
+
+
+def test_a_window_that_a_slow_clock_keeps_open_keeps_its_five_tuples() -> None:
+    """A host's clock runs at half its speed, then nearly stands: what was probed is in its window.
+
+    The second window has its first results long before the first one is closed.
+    """
+    m = machine()
+    outputs: list[Output] = []
+    for second in range(3 * retire_ns(DetectionConfig()) // SECOND_NS):
+        clock_s = min(second / 2, 50 + second / 1_000)
+        flows = (0, 1) if 60 <= second < 64 else (0,)
+        results = [result("a", "b", flow, 0, 10) for flow in flows]
+        datum = round_datum(results, T + int(clock_s * SECOND_NS), second)
+        outputs += m.process(datum, second, arrival_ns=T + second * SECOND_NS)
+    (once,) = [window for window in windows_of(outputs) if window.flow == 1]
+    assert (once.sent, once.window_start_at) == (4, T // 1000 + 30 * US)
+    assert m.recent.flows.find(("agent-h0", "a", "b", 1)) is None

@@ -68,7 +68,7 @@ def test_hosts_without_5_tuples_are_forgotten() -> None:
     recent = RecentProbes()
     feed(recent, 0, [probe("b", responder_ns=LATE_NS)])
     recent.advance((T_S + 1) * SECOND_NS)
-    recent.retire((T_S + 1) * SECOND_NS)
+    recent.retire((T_S + 1) * SECOND_NS, lambda rows: np.zeros(len(rows), np.bool_))
     assert len(recent.late_answers.hosts) == 0
     feed(recent, 1, [probe("c"), probe("d")])
     recent.advance((T_S + 2) * SECOND_NS)

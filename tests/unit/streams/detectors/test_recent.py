@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 import streams.detectors.recent as recent_module
@@ -134,7 +135,7 @@ def test_paths_add_up_their_flows() -> None:
     assert recent.path_sampled(row, 20) == (6, 2)
     assert [recent.flows.key(r)[3] for r in recent.path_rows(row)] == [0, 1, 2]
     feed(recent, 50, [[False]])
-    gone = recent.retire((T_S + 10) * SECOND_NS)
+    gone = recent.retire((T_S + 10) * SECOND_NS, lambda rows: np.zeros(len(rows), np.bool_))
     assert len(gone) == 2
     assert len(recent.flows) == 1
     assert recent.path_sampled(recent.flows.row(key(0)), RING_S) == (3, 1)
@@ -149,7 +150,7 @@ def test_paths_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
     assert recent.path_rows(rows[0]) == recent.path_rows(rows[2]) == [rows[2], rows[0]]
     assert recent.path_rows(rows[1]) == [rows[3], rows[1]]
     recent.flows["last_ns"][rows] = [1, 2, 2, 2]
-    assert recent.retire(2) == rows[:1]
+    assert recent.retire(2, lambda rows: np.zeros(len(rows), np.bool_)) == rows[:1]
     assert recent.path_rows(rows[2]) == rows[2:3]
     assert recent.path_rows(rows[3]) == [rows[3], rows[1]]
 
