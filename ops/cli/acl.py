@@ -138,24 +138,28 @@ def _grants(
     from schemas.process.settings import read_table
     from streams.config import WorkerConfig
 
-    principals = default_principals()
+    principals = list(default_principals().items())
     if wanted:
-        principals = {}
+        principals = []
         for pair in wanted:
             role, equals, who = pair.partition("=")
             if equals and not who:
                 raise CliError(f"--for {pair}: name a principal, such as {pair}User:alice", USAGE)
-            principals[role] = who or DEFAULT_PRINCIPAL.format(role=role)
+            principals.append((role, who or DEFAULT_PRINCIPAL.format(role=role)))
     names = Names(
         prefix=settings.topic_prefix,
         cluster=settings.cluster,
         worker_group=str(read_table(config, "worker").get("group", WorkerConfig().group)),
     )
-    for who in principals.values():
-        if ":" not in who:
-            raise CliError(f"--for: {who!r} is no principal; write User:{who}", USAGE)
+    for _, who in principals:
+        kind, colon, name = who.partition(":")
+        if not (kind and colon and name):
+            raise CliError(f"--for: {who!r} is no principal; write User:{name or who}", USAGE)
+        if name == "*":
+            # Kafka's wildcard: also who has no login, and whoever comes later.
+            raise CliError(f"--for: {who} is everybody; name a principal for each role", USAGE)
     try:
-        return grants(principals, names)
+        return tuple(one for role, who in principals for one in grants({role: who}, names))
     except KeyError as error:
         raise CliError(f"--for: {error.args[0]}", USAGE) from None
 

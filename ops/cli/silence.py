@@ -49,13 +49,18 @@ def add(
     Example: skeletonhunter silence add 'component=link:leaf:p0-1--*' --reason "new optics"
     """
     from ops.bridge.operator_topics import new_id, whoami
+    from ops.bridge.paging.labels import says_nothing
     from schemas.records import Silence
 
     matchers = tuple(_matcher(text) for text in matches or ())
     if bool(matchers) is everything:
         raise CliError("name what is silenced (LABEL=PATTERN), or --all", USAGE)
-    if matchers and not any(matcher.pattern.strip("*") for matcher in matchers):
-        raise CliError(f"{' '.join(matches or ())} fits every fault: say --all", USAGE)
+    if matchers and all(says_nothing(one.label, one.pattern) for one in matchers):
+        raise CliError(
+            f"{' '.join(matches or ())} has no pattern but * and ?, which name nothing; "
+            "to silence every fault say --all",
+            USAGE,
+        )
     check_text("--reason", reason, needed=True)
     now_us = ns_to_us(time.time_ns())
     from_at, until_at = _time(begin, now_us), _time(until, now_us)

@@ -60,6 +60,17 @@ def fits(fault: FaultEvent, patterns: Iterable[tuple[str, str]]) -> bool:
     )
 
 
+def says_nothing(label: str, pattern: str) -> bool:
+    """Return whether a pattern is of wildcards alone, so that values do not matter to it.
+
+    Of a task one that asks for a character says something: some faults hit no task.
+
+    >>> [says_nothing("component", "?*"), says_nothing("task", "?*"), says_nothing("task", "**")]
+    [True, False, True]
+    """
+    return not pattern.strip("*" if label == TASK else "*?")
+
+
 def is_silenced(fault: FaultEvent, silence: Silence, now_us: int) -> bool:
     """Return whether a silence is in force and meant for a fault."""
     if not silence.from_at <= now_us < silence.until_at:

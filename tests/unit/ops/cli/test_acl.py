@@ -12,6 +12,8 @@ from ops.cli.errors import CliError
     [
         (["--for", "wrker"], "no role 'wrker'"),
         (["--for", "worker=alice"], "write User:alice"),
+        (["--for", "worker=User:"], "is no principal"),
+        (["--for", "worker=User:*"], "User:* is everybody"),
         (["--for", "worker="], "such as worker=User:alice"),
         (["--strimzi", ""], "no name of a Kafka resource"),
         (["--strimzi", "a: b"], "no name of a Kafka resource"),
@@ -25,3 +27,12 @@ def test_what_is_wrong_is_named(arguments: list[str], said: str) -> None:
     assert isinstance(done.exception, CliError)
     assert said in str(done.exception)
     assert done.exception.exit_code == 2
+
+
+def test_a_role_may_have_several_principals() -> None:
+    """None of them is forgotten."""
+    said = CliRunner().invoke(
+        build(), ["acl", "plan", "--for", "reader=User:ann", "--for", "reader=User:bob"]
+    )
+    assert "User:ann" in said.output
+    assert "User:bob" in said.output
