@@ -12,7 +12,7 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs lock vendor charts test-kube clean
+.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -35,6 +35,7 @@ help:
 	@echo "make docs            write docs/reference/ anew: topics, kinds of fault, settings, metrics"
 	@echo "make charts          write the chart's examples anew (needs helm)"
 	@echo "make test-kube       install, upgrade and roll back the chart on a real API server (needs helm, etcd, kube-apiserver)"
+	@echo "make dashboards      write Grafana's dashboards anew (ops/deploy/grafana/*.json)"
 	@echo "make vendor          fetch the page's JavaScript libraries anew from npm, at the versions in their list"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
@@ -118,6 +119,9 @@ fuzz-properties: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m ops.docs
+
+dashboards: $(STAMP)
+	$(BIN)/python -m ops.deploy.grafana
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv

@@ -1,0 +1,1 @@
+"""Dashboards for Grafana, written in code: `make dashboards` writes the JSON files beside this."""

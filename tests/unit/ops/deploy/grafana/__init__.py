@@ -1,0 +1,1 @@
+"""Dashboards: their files are current, their expressions can be asked."""
