@@ -78,7 +78,7 @@ def least_delay_s(stretches: Iterable[Stretch], *, usual: float, components: int
 
     >>> steady = Stretch(begin_s=0, end_s=900, rate_hz=20, share=0.001)
     >>> round(least_delay_s([steady], usual=1e-5, components=300))
-    324
+    325
     """
     known = [s for s in stretches if s.end_s > s.begin_s and s.rate_hz > 0]
     needed = log(MONTH_NS / SECOND_NS * components * max((s.rate_hz for s in known), default=1.0))
