@@ -214,7 +214,7 @@ class Decider:
                 now_ns,
                 owned,
                 others=frozenset(other.cause.name for other in found if other is not case),
-                returned=self._lifecycle.returned,
+                returned=lambda component: self._lifecycle.returned(component, now_ns),
             )
             for case in found
         ]

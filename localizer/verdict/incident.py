@@ -68,6 +68,8 @@ class Incident:
         Since when there has been no evidence; None: there is evidence.
     back_ns
         When it last came back; None: it never did.
+    flapped
+        How often it came back as what flaps does.
     """
 
     event: FaultEvent
@@ -76,15 +78,17 @@ class Incident:
     first: frozenset[FlowId] | None = None
     quiet_ns: int | None = None
     back_ns: int | None = None
+    flapped: int = 0
 
     def note(self, now_ns: int) -> None:
         """Remember the 5-tuples that belong to it soon after it opened or came back."""
         if self.keys is not None and now_ns <= self.began_ns + SPREAD_NS:
             self.first = (self.first or frozenset()) | self.keys
 
-    def come_back(self, now_ns: int) -> None:
+    def come_back(self, now_ns: int, *, flaps: bool) -> None:
         """Start over: what it hit before says little about what it hits now."""
         self.back_ns, self.first = now_ns, None
+        self.flapped += flaps
 
     def let_pass(self, key: FlowId, onset_ns: int) -> bool:
         """Return whether a 5-tuple that crosses it became bad long after the fault began.
@@ -130,7 +134,7 @@ class Incident:
     def restored(cls, event: FaultEvent) -> "Incident":
         """Return the incident whose last published event this is."""
         kind = KINDS.get(event.fault_kind)
-        return cls(event, kind.group if kind else "unknown")
+        return cls(event, kind.group if kind else "unknown", flapped=event.flaps)
 
 
 def opened(cluster: str, claim: Claim, now_ns: int) -> Incident:
@@ -177,7 +181,6 @@ def follow(incident: Incident, trigger: Trigger, claim: Claim, now_ns: int) -> F
     event = _with_claim(incident.event, claim, _next(incident, trigger), now_ns)
     if trigger is Trigger.RETURNED:
         event = replace(event, flaps=event.flaps + 1, resolved_at=None)
-        incident.come_back(now_ns)
     incident.event = event
     incident.group = claim.group
     incident.keys = claim.keys | (incident.keys or frozenset())

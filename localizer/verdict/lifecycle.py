@@ -6,6 +6,7 @@ from typing import Final
 
 from localizer.config import CoreConfig
 from localizer.facts.states import SPECIFIC
+from localizer.inference.pooled_loss import LONGEST_NS
 from localizer.verdict.catalogue import (
     AGENT,
     HOST_GROUPS,
@@ -100,11 +101,11 @@ class Lifecycle:
         """Return the faults that were resolved until recently, by id."""
         return [i for _, i in sorted(self._incidents.items()) if not i.open]
 
-    def returned(self, component_id: str) -> int:
+    def returned(self, component_id: str, now_ns: int) -> int:
         """Return how often a component's loss came back; once more if it is over for now."""
         return max(
             (
-                i.event.flaps + (not i.open)
+                i.flapped + (not i.open and self._flaps(i, now_ns))
                 for i in self._incidents.values()
                 if i.group == LOSS and i.event.component_id == component_id
             ),
@@ -118,7 +119,8 @@ class Lifecycle:
             self._incidents[event.fault_id] = Incident.restored(event)
         elif known.event.seq < event.seq:
             if not known.open and event.state is not FaultLifecycle.RESOLVED:
-                known.come_back(us_to_ns(event.event_at))
+                back_ns = us_to_ns(event.event_at)
+                known.come_back(back_ns, flaps=self._flaps(known, back_ns))
             group = Incident.restored(event).group
             known.event, known.group = event, group
 
@@ -218,7 +220,11 @@ class Lifecycle:
             apart = not HOST_GROUPS.isdisjoint((claim.group, incident.group)) or (
                 (claim.group == LATENCY) != (incident.group == LATENCY)
             )
-            if incident.event.fault_id in matched or apart or not incident.keys:
+            if incident.event.fault_id in matched or apart:
+                continue
+            if _may_be_of(incident, claim):
+                return incident
+            if not incident.keys:
                 continue
             # An undecided fault stays open to a better answer, of what began with it.
             if not young and (incident.event.decided or _began_later(incident, claim)):
@@ -312,7 +318,9 @@ class Lifecycle:
                     claim = _at_place_of(known, claim)
                 if claim.component_id == known.component_id:
                     claim = replace(claim, kind=_kind(known, claim))
+                flaps = self._flaps(incident, now_ns)
                 follow(incident, Trigger.RETURNED, claim, now_ns)
+                incident.come_back(now_ns, flaps=flaps)
                 return [incident]
         if len(self._incidents) >= MAX_INCIDENTS:
             self.refused += 1
@@ -324,8 +332,18 @@ class Lifecycle:
 
     def _damping_ns(self, incident: Incident) -> int:
         """Return within what time a resolved fault that shows again is the same fault."""
-        flapping = incident.event.fault_kind == FLAPPING or incident.event.flaps >= FLAPPING_RETURNS
-        return self._config.flap_ns * (FLAPPING_FACTOR if flapping else 1)
+        kind, flap_ns = incident.event.fault_kind, self._config.flap_ns
+        if kind == FLAPPING or incident.flapped >= FLAPPING_RETURNS:
+            return flap_ns * FLAPPING_FACTOR
+        return max(flap_ns, LONGEST_NS) if kind in PARTIAL else flap_ns
+
+    def _flaps(self, incident: Incident, now_ns: int) -> bool:
+        """Return whether a resolved fault that shows again now does what a flapping port does.
+
+        A share of the packets is lost again as soon as there is traffic for it, or luck.
+        """
+        soon = now_ns - incident.changed_ns <= self._config.flap_ns
+        return soon or incident.event.fault_kind not in PARTIAL
 
     def _resolve_ns(self, incident: Incident) -> int:
         """Return how long a fault must be quiet; doubles each time it comes back."""
@@ -344,6 +362,20 @@ def _is_same(incident: Incident, claim: Claim) -> bool:
         return True
     place = incident.event.component_id
     return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+
+
+def _may_be_of(incident: Incident, claim: Claim) -> bool:
+    """Return whether a leak is at one of the places where an undecided one may be.
+
+    Few losses of a leak are on the same 5-tuples as those before them.
+    """
+    event = incident.event
+    return (
+        not event.decided
+        and incident.group == claim.group
+        and {event.fault_kind, claim.kind.name} <= PARTIAL
+        and claim.component_id in incident.components
+    )
 
 
 def _began_later(incident: Incident, claim: Claim) -> bool:

@@ -119,6 +119,37 @@ def test_after_the_damping_time_it_is_another_fault() -> None:
     assert again.fault_id != first.fault_id
 
 
+def test_a_leak_that_shows_again_within_ten_minutes_is_the_same_and_no_flapping_port() -> None:
+    """A share of packets is lost as traffic comes and goes; only what returns soon flaps."""
+    life = Life()
+    (first,) = life.step(claim(kind="packet_loss"))
+    life.step()
+    life.step(seconds=3)
+    (back,) = life.step(claim(kind="packet_loss"), seconds=300)
+    assert (back.fault_id, back.flaps) == (first.fault_id, 1)
+    assert life.lifecycle.returned("A", life.now) == 0
+    life.step()
+    life.step(seconds=6)
+    (soon,) = life.step(claim(kind="packet_loss"), seconds=5)
+    assert (soon.fault_id, soon.flaps) == (first.fault_id, 2)
+    assert life.lifecycle.returned("A", life.now) == 1
+
+
+def test_a_leak_at_a_candidate_of_an_undecided_one_answers_it_though_other_5_tuples_lose() -> None:
+    """One fault, which gets a place; a leak elsewhere is another one."""
+    life = Life()
+    vague = replace(
+        claim(kind="packet_loss"), decided=False, confidence=0.5,
+        candidates=(("A", 0.5), ("B", 0.4)),
+    )  # fmt: skip
+    (first,) = life.step(vague)
+    there = claim("B", keys(3, first=5), "packet_loss")
+    (second,) = life.step(there, bad=keys(1))
+    assert (second.fault_id, second.component_id, second.decided) == (first.fault_id, "B", True)
+    (other,) = life.step(there, claim("C", keys(3, first=8), "packet_loss"))
+    assert (other.state, other.component_id) == (OPEN, "C")
+
+
 def test_an_undecided_fault_is_refined_not_doubled() -> None:
     """When the evidence decides for another candidate, the same fault says so."""
     life = Life()
