@@ -139,8 +139,8 @@ class Leadership:
 
     @property
     def settled(self) -> bool:
-        """Whether the group has said who leads."""
-        return self._leads or self._answered
+        """Whether the group has said who leads; not while this process is about to."""
+        return self._leads or (self._answered and not self._assigned)
 
     @property
     def leads(self) -> bool:

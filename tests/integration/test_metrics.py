@@ -77,6 +77,7 @@ def pipeline(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> 
             until("probes", lambda: value(running, "worker", "skeletonhunter_probes_total") > 100)
             lab.fault("link-cut", CUT)
             until("a fault", lambda: value(running, "localizer", "skeletonhunter_faults_open"))
+            until("agents", lambda: value(running, "localizer", "skeletonhunter_agents"))
             yield running
         TopicAdmin(running.settings).delete([t.name for t in wanted_topics(config.prefix)])
 
