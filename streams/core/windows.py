@@ -161,10 +161,9 @@ class Windows:
         slotted = rows < counts.shape[1]
         held: Bools = np.zeros(len(rows), np.bool_)
         held[slotted] = counts[:, rows[slotted]].any(axis=0)
-        for window in self._open.values():
-            for chunk, _ in window.chunks:
-                held |= np.isin(rows, chunk)
-        return held
+        # All chunks at once, as in `_parted`.
+        chunks = [chunk for window in self._open.values() for chunk, _ in window.chunks]
+        return held | np.isin(rows, np.concatenate([*chunks, np.zeros(0, np.int64)]))
 
     def fit_slots(self, rows: int) -> None:
         """Give so many rows slots."""
