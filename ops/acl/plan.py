@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas import topics as t
-from schemas.kafka.options import READER_GROUP
+from schemas.kafka.options import READER_GROUP, group_name
 from schemas.topics import TOPICS, Topic
 from streams.config import WorkerConfig
 
@@ -101,7 +101,7 @@ class Names:
     @property
     def bridge_groups(self) -> str:
         """What the groups of a bridge begin with: each target has one, and its name at the end."""
-        return f"{self.prefix}bridge-{self.cluster}-"
+        return f"{self._of_role('bridge')}-"
 
     @property
     def reader_group(self) -> str:
@@ -109,7 +109,7 @@ class Names:
         return self.prefix + READER_GROUP
 
     def _of_role(self, role: str) -> str:
-        return f"{self.prefix}{role}-{self.cluster}"
+        return group_name(self.prefix, self.cluster, role)
 
 
 def grants(principals: Mapping[str, str], names: Names) -> tuple[Grant, ...]:

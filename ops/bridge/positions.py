@@ -13,6 +13,7 @@ from schemas import topics
 from schemas.kafka.clients import ask_until_answered, refusal_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
+from schemas.kafka.leadership import role_group
 from schemas.kafka.options import reader_options
 
 READ_TIMEOUT_S: Final = 10.0
@@ -35,7 +36,7 @@ class TargetPosition:
         self._target = target
         self._topic = settings.topic(topics.FAULT_EVENT.name)
         self._settings = settings
-        self._group = f"{settings.topic_prefix}bridge-{settings.cluster}-{target}"
+        self._group = f"{role_group(settings, 'bridge')}-{target}"
         self._consumer = Consumer(
             reader_options(
                 settings,

@@ -29,7 +29,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 from schemas.kafka.clients import refusal_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
-from schemas.kafka.options import consumer_options
+from schemas.kafka.options import consumer_options, group_name
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
@@ -83,7 +83,7 @@ class Leader(NamedTuple):
 
 def role_group(settings: KafkaSettings, role: str) -> str:
     """Return the consumer group of all processes of a role on a cluster."""
-    return f"{settings.topic_prefix}{role}-{settings.cluster}"
+    return group_name(settings.topic_prefix, settings.cluster, role)
 
 
 class Leadership:

@@ -24,6 +24,15 @@ RETRY: Final[Options] = {"fetch.error.backoff.ms": 100}
 QUIET: Final[Options] = {"log_level": 0, "error_cb": lambda _error: None}
 
 
+def group_name(prefix: str, cluster: str, role: str) -> str:
+    """Return what the group, and the transactional id, of a role on a cluster is called.
+
+    >>> group_name("review.", "cluster-7", "localizer")
+    'review.localizer-cluster-7'
+    """
+    return f"{prefix}{role}-{cluster}"
+
+
 def producer_options(
     settings: KafkaSettings, *, defaults: Options = NONE, fixed: Options = NONE
 ) -> dict[str, Any]:

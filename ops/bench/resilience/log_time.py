@@ -17,6 +17,7 @@ from ops.topics.plan import Options
 from schemas.codec import Codec
 from schemas.enums import AnomalyState
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.leadership import role_group
 from schemas.kafka.options import consumer_options
 from schemas.topics import ANOMALY, BY_NAME
 from schemas.units import MS_NS, SECOND_NS, US_NS
@@ -70,7 +71,7 @@ class Pace:
     """Waits while the localizer, and the worker before it, are far behind a log."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        group = f"{settings.topic_prefix}localizer-{settings.cluster}"
+        group = role_group(settings, "localizer")
         self._consumer = Consumer(consumer_options(settings, group))
         name = settings.topic(ANOMALY.name)
         self._places = [TopicPartition(name, number) for number in range(ANOMALY.partitions)]
