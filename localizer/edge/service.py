@@ -97,7 +97,9 @@ class Service:
             decided_ns = reader.assign(round(self._config.lookback_s * SECOND_NS))
             anomalies = self._settings.topic(topics.ANOMALY.name)
             self._merge.wait_for(p for name, p in reader.read if name == anomalies)
-            leadership = Leadership(self._settings, PROCESS, topics.FAULT_EVENT, self._log)
+            leadership = Leadership(
+                self._settings, PROCESS, topics.FAULT_EVENT, self._log, fence=outbox.start
+            )
             core = self._core(decided_ns, history)
             self._log.info("localizer.reading", partitions=len(reader.read), decided_ns=decided_ns)
             self._loop(reader, outbox, core, leadership, history)
@@ -136,8 +138,7 @@ class Service:
             messages = reader.poll()
             leads = leadership.poll()
             if leads and not has_led:
-                # Fence first: whoever led before us publishes nothing after we have read.
-                outbox.start()
+                # Whoever led before is fenced, and publishes nothing after this.
                 self._follow(reader, core, history, leads=True)
             elif not has_led and time.monotonic() >= next_follow:
                 next_follow = time.monotonic() + FOLLOW_S

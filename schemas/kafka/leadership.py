@@ -20,7 +20,7 @@ Otherwise it ends: what it knows is not what the others have published.
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -95,9 +95,19 @@ class Leadership:
         Name of the process, for its group and its log lines.
     topic
         Whose partition 0 the leader has. The principal may describe it.
+    fence
+        Shuts out whoever led before; called once, before this process leads for the first time.
     """
 
-    def __init__(self, settings: KafkaSettings, role: str, topic: Topic, log: EventLog) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        role: str,
+        topic: Topic,
+        log: EventLog,
+        fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._fence = fence
         self._settings = settings
         self._role = role
         self._log = log
@@ -107,6 +117,7 @@ class Leadership:
         self._token = uuid4().hex[:TOKEN_CHARS]
         # Whether the partition is ours; whether the group has answered since it last was not.
         self._assigned = self._answered = False
+        # Whether it leads; whether it has fenced who led before.
         self._leads = self._led = False
         self._remembered: Sequence[TopicPartition] = ()
         self._end = 0
@@ -163,6 +174,8 @@ class Leadership:
             If the group is refused.
         BrokerError
             If the client cannot go on.
+        FatalProducerError
+            If the broker gives no transactions.
         """
         for _ in range(MAX_POLLS):
             message = self._consumer.poll(0)
@@ -204,15 +217,25 @@ class Leadership:
             place = TopicPartition(*self._place)
             # Nothing is read: tools that show lag show what came since this process leads.
             self._end = self._consumer.get_watermark_offsets(place, timeout=ASK_TIMEOUT_S)[1]
-            sent_s = time.monotonic()
-            self._consumer.commit(offsets=self._offsets(), asynchronous=False)
+            sent_s = self._prove()
+            if not self._led:
+                self._fence()
+                self._led = True
+                # It may have been paused since, and another one may lead.
+                sent_s = self._prove()
         except KafkaException as error:
             self._log.warning(f"{self._role}.not_leading_yet", reason=error.args[0].str())
             return
-        self._leads = self._led = True
+        self._leads = True
         self._renewed_s = self._confirmed_s = sent_s
         self._asked_s = None
         self._log.info(f"{self._role}.leading", group=self._group, name=self._name)
+
+    def _prove(self) -> float:
+        """Commit where it stands, and return when that was sent."""
+        sent_s = time.monotonic()
+        self._consumer.commit(offsets=self._offsets(), asynchronous=False)
+        return sent_s
 
     def _is_ours(self) -> bool:
         """Return whether nobody has led since this process did."""

@@ -5,7 +5,7 @@ They are no part of a transaction, whose marks would count as letters for who co
 
 from typing import Final
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.codec import DecodeError
 from schemas.kafka.connection import KafkaSettings
@@ -40,7 +40,11 @@ class LetterBox:
         for topic, letter in self._held:
             try:
                 self._producer.produce(
-                    topic, key=letter.key, value=letter.value, headers=[*letter.headers]
+                    topic,
+                    key=letter.key,
+                    value=letter.value,
+                    headers=[*letter.headers],
+                    on_delivery=self._note_delivery,
                 )
             except (BufferError, KafkaException) as failure:
                 self._lost(topic, str(failure))
@@ -54,9 +58,17 @@ class LetterBox:
     def close(self) -> None:
         """Wait for what is under way; what ended the process is told, not that this is lost."""
         try:
-            self._producer.flush(FLUSH_TIMEOUT_S)
+            left = self._producer.flush(FLUSH_TIMEOUT_S)
         except KafkaException as failure:
             self._log.error("dead_letter.lost", reason=str(failure))
+            return
+        if left:
+            reason = f"not taken by the broker within {FLUSH_TIMEOUT_S:.0f} s"
+            self._log.error("dead_letter.lost", reason=reason, letters=left)
+
+    def _note_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._lost(str(message.topic()), error.str())
 
     def _lost(self, topic: str, reason: str) -> None:
         self._log.error("dead_letter.lost", topic=topic, reason=reason)

@@ -128,7 +128,9 @@ class Service:
         leadership: Leadership | None = None
         try:
             self._assign(consumer)
-            leadership = Leadership(self.settings, PROCESS, SKELETON_TOPIC, self.log)
+            leadership = Leadership(
+                self.settings, PROCESS, SKELETON_TOPIC, self.log, fence=outbox.start
+            )
             self._loop(consumer, outbox, inferring, leadership)
             if leadership.leads and self._own_words_read:
                 self._take_answers(inferring, outbox, LAST_ANSWERS_S)
@@ -161,8 +163,7 @@ class Service:
                     heard_s = time.monotonic()
             leads = self.counts.leads = leadership.poll()
             if leads and self._own_ends is None:
-                # Fence first: whoever led before us publishes nothing after we have read.
-                outbox.start()
+                # Whoever led before is fenced, and publishes nothing after this.
                 self._own_ends = self._ends(consumer)
             if not self._caught_up and time.monotonic() - heard_s > START_S:
                 raise BrokerError(self._why_not_ready())
@@ -254,11 +255,13 @@ class Service:
             return
         topic = self._names[str(message.topic())]
         place = topic.name, int(message.partition() or 0)
+        # Asked before this record counts as read: it may be the last of those before this process.
+        published_here = topic in OWN and self._own_words_read
         self._read[str(message.topic()), place[1]] = int(message.offset() or 0) + 1
         self.counts.records[topic.name] += 1
         self.counts.lag.note_record(*place, message.timestamp()[1])
-        if topic in OWN and self._own_words_read:
-            return  # what this process has published itself
+        if published_here:
+            return
         try:
             name, record = read(topic, message, self.codec, cluster=self.settings.cluster)
         except DecodeError as poison:

@@ -32,7 +32,6 @@ from tests.unit.schemas.valid import poison
 pytestmark = pytest.mark.broker
 # Until verdicts go on: six of them until the broker knows that a process is gone.
 TAKE_OVER_S = 10.0
-FENCED_S = 1.0
 LINK = "link:leaf:p0-0--spine:0"
 NAME = "localizer"
 
@@ -236,8 +235,6 @@ def test_a_standby_takes_over_from_one_that_is_killed_hangs_or_stops(bench: Benc
             other = bench.start(leader.name)
             write(part)
         leader, standby = standby, other
-    # It has fenced its predecessor by now. Stopped before that, it would do so when it wakes.
-    time.sleep(FENCED_S)
     with next_one(standby, "leading", TAKE_OVER_S):
         leader.process.send_signal(signal.SIGSTOP)
         write(parts[3])

@@ -25,6 +25,9 @@ class Received:
         self._key = str(datum[topic.key_field])
         self._value = CODEC.encode_datum(topic, datum)
 
+    def error(self) -> None:
+        """Return that it is a record."""
+
     def topic(self) -> str:
         """Return the topic's name."""
         return self._topic.name
