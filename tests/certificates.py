@@ -1,4 +1,4 @@
-"""A certificate authority, a server and a client, made for one test."""
+"""A certificate authority, a server and clients, made for one test."""
 
 import datetime
 import ipaddress
@@ -9,28 +9,37 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 VALID_FOR: Final = datetime.timedelta(days=1)
 CLIENT_KEY_PASSWORD: Final = "client-key-secret"  # noqa: S105 - made up, for one test
+AUTHORITY: Final = x509.Name.from_rfc4514_string("CN=Test authority")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Files: the authority's certificate, the server's bundle, the client's certificate and key."""
+    """An authority, and files: its certificate and the server's bundle."""
 
     ca: Path
     server_pem: Path
-    client_certificate: Path
-    client_key: Path
+    _ca_key: ec.EllipticCurvePrivateKey
 
+    def client(self, folder: Path, subject: str) -> tuple[Path, Path]:
+        """Write a client's certificate and its key, which has a password; return both files.
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+        `subject` is as RFC 4514 writes it, such as `CN=worker,O=Example`.
+        """
+        name = x509.Name.from_rfc4514_string(subject)
+        key = ec.generate_private_key(ec.SECP256R1())
+        plain = x509.BasicConstraints(ca=False, path_length=None)
+        number = x509.random_serial_number()
+        files = folder / f"{number}.pem", folder / f"{number}.key"
+        files[0].write_bytes(_signed(name, key, self._ca_key, plain))
+        files[1].write_bytes(_key_pem(key, CLIENT_KEY_PASSWORD))
+        return files
 
 
 def _signed(
-    subject: str,
+    subject: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     issuer_key: ec.EllipticCurvePrivateKey,
     extension: x509.ExtensionType,
@@ -38,8 +47,8 @@ def _signed(
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name("Test authority"))
+        .subject_name(subject)
+        .issuer_name(AUTHORITY)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - VALID_FOR)
@@ -60,20 +69,12 @@ def _key_pem(key: ec.EllipticCurvePrivateKey, password: str | None) -> bytes:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Write an authority and what it signed into the folder; the client's key has a password."""
-    ca_key, server_key, client_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    ca = _signed("Test authority", ca_key, ca_key, x509.BasicConstraints(ca=True, path_length=0))
+    """Write an authority and the server that it vouches for into the folder."""
+    ca_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca = _signed(AUTHORITY, ca_key, ca_key, x509.BasicConstraints(ca=True, path_length=0))
     loopback = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    server = _signed("broker", server_key, ca_key, loopback)
-    plain = x509.BasicConstraints(ca=False, path_length=None)
-    files = Certificates(
-        ca=folder / "ca.pem",
-        server_pem=folder / "server.pem",
-        client_certificate=folder / "client.pem",
-        client_key=folder / "client.key",
-    )
-    files.ca.write_bytes(ca)
-    files.server_pem.write_bytes(_key_pem(server_key, None) + server + ca)
-    files.client_certificate.write_bytes(_signed("agent", client_key, ca_key, plain))
-    files.client_key.write_bytes(_key_pem(client_key, CLIENT_KEY_PASSWORD))
-    return files
+    server = _signed(x509.Name.from_rfc4514_string("CN=broker"), server_key, ca_key, loopback)
+    made = Certificates(ca=folder / "ca.pem", server_pem=folder / "server.pem", _ca_key=ca_key)
+    made.ca.write_bytes(ca)
+    made.server_pem.write_bytes(_key_pem(server_key, None) + server + ca)
+    return made

@@ -19,8 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 INTEGRATION: Final = "tests/integration/"
 # These measure no time. They run with the others, so that all processes take about as long.
 TIMELESS: Final = tuple(
-    f"{INTEGRATION}test_{name}.py"
-    for name in ("arena_kafka", "doctor_kafka", "registry", "security")
+    f"{INTEGRATION}test_{name}.py" for name in ("arena_kafka", "doctor_kafka", "registry")
 )
 # Others that do: a process at low priority sends what it has counted already a while later.
 TIMED: Final = ("tests/contract/test_rate.py",)

@@ -9,8 +9,9 @@ from confluent_kafka import admin as _admin
 
 from ops.acl.plan import Grant, Rule
 from schemas.kafka.access import CLUSTER_REFUSED, principal
-from schemas.kafka.clients import unreachable
+from schemas.kafka.clients import metadata
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import QUIET
 
 REQUEST_TIMEOUT_S: Final = 30.0
@@ -58,6 +59,10 @@ class AclAdmin:
         AclError
             If the cluster does not tell.
         """
+        try:
+            metadata(self._client, self._settings)
+        except BrokerError as error:
+            raise AclError(str(error)) from error
         wanted: dict[str, set[Rule]] = {}
         for grant in grants:
             wanted.setdefault(grant.principal, set()).update(grant.rules)
@@ -109,8 +114,6 @@ class AclAdmin:
                     f"{operation} of the cluster, without which nobody may {what}. Use the login "
                     "of a super user"
                 ) from error
-            if cause.code() < 0:
-                raise AclError(unreachable(self._settings)) from error
             raise AclError(f"cannot {what} at {self._settings.bootstrap}: {cause.str()}") from error
 
 

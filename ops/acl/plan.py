@@ -48,7 +48,8 @@ DOC: Final = {
 ROLES: Final = tuple(DOC)
 # What a bridge to alert routers needs: verdicts, and whether somebody wants to be paged.
 PAGED: Final = (t.FAULT_EVENT, t.SILENCE, t.INCIDENT_NOTE)
-DEFAULT_PRINCIPAL: Final = "User:skeletonhunter-{role}"
+# `ROLE` stands for the role.
+DEFAULT_PRINCIPAL: Final = "User:skeletonhunter-ROLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -126,9 +127,9 @@ def grants(principals: Mapping[str, str], names: Names) -> tuple[Grant, ...]:
     )
 
 
-def default_principals() -> dict[str, str]:
-    """Return a principal for each role."""
-    return {role: DEFAULT_PRINCIPAL.format(role=role) for role in ROLES}
+def principals_of_roles(pattern: str = DEFAULT_PRINCIPAL) -> dict[str, str]:
+    """Return a principal for each role, by a pattern in which `ROLE` stands for it."""
+    return {role: pattern.replace("ROLE", role) for role in ROLES}
 
 
 def _rules(role: str, names: Names) -> Iterable[Rule]:

@@ -39,7 +39,8 @@ class EmbeddedKafka:
     announce
         Whether other commands should find it by `broker.json`.
     login
-        A user; with it there is a second listener, `login_bootstrap`.
+        A user; with it there is a second listener, `login_bootstrap`, and with an authority of
+        clients' certificates a third, `certificate_bootstrap`.
     settings
         More broker settings, over ours.
     progress
@@ -96,6 +97,14 @@ class EmbeddedKafka:
         port = self._started().login
         if port is None:
             raise BrokerError("this broker has no listener with login")
+        return f"{LOOPBACK}:{port}"
+
+    @property
+    def certificate_bootstrap(self) -> str:
+        """Address of the listener for clients' certificates; raises BrokerError without one."""
+        port = self._started().certificate
+        if port is None:
+            raise BrokerError("this broker has no listener for clients' certificates")
         return f"{LOOPBACK}:{port}"
 
     @property
@@ -202,6 +211,9 @@ class EmbeddedKafka:
             plain=given or self._ports.claim(),
             controller=self._ports.claim(given),
             login=None if self._login is None else self._ports.claim(given),
+            certificate=None
+            if self._login is None or self._login.client_ca is None
+            else self._ports.claim(given),
         )
 
     def _launch(self, jars: tuple[Path, ...]) -> None:

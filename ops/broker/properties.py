@@ -13,23 +13,30 @@ class Login:
     """A user for a second listener: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 all take it.
 
     `server_pem` is a file with the server's key, its certificate and the chain
-    above it; with it the listener speaks TLS.
+    above it: both listeners speak TLS. `client_ca` is a file with the authority of
+    clients' certificates; with it a third listener asks for one instead of a password.
     """
 
     user: str
     password: str = field(repr=False)
-    server_pem: Path | None = None
+    server_pem: Path
+    client_ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """Ports on the loopback address; `login` is None where there is no such listener."""
+    """Ports on the loopback address; None where there is no such listener."""
 
     plain: int
     controller: int
     login: int | None = None
+    certificate: int | None = None
 
 
+# The common name of a certificate is the principal: `User:worker`, as by password. It must stand
+# first in the subject and be plain, since a comma or a plus would begin another part of it. Any
+# other subject is the principal as a whole, which is Kafka's default.
+CN_IS_PRINCIPAL: Final = "RULE:^CN=([A-Za-z0-9._-]+)(,.*)?$/$1/,DEFAULT"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -44,6 +51,8 @@ def server_properties(
     public = {"PLAINTEXT": listeners.plain}
     if listeners.login is not None:
         public["LOGIN"] = listeners.login
+    if listeners.certificate is not None:
+        public["CERTIFICATE"] = listeners.certificate
     advertised = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in public.items())
     settings = {
         "process.roles": "broker,controller",
@@ -88,25 +97,37 @@ def server_properties(
 
 def _login(login: Login) -> dict[str, str]:
     package = "org.apache.kafka.common.security"
-    prefix = "listener.name.login"
     plain = (
         f'{package}.plain.PlainLoginModule required username="{login.user}" '
         f'password="{login.password}" user_{login.user}="{login.password}";'
     )
     scram = f"{package}.scram.ScramLoginModule required;"
-    protocol = "SASL_PLAINTEXT" if login.server_pem is None else "SASL_SSL"
-    tls = {
-        f"{prefix}.ssl.keystore.type": "PEM",
-        f"{prefix}.ssl.keystore.location": str(login.server_pem),
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "LOGIN": "SASL_SSL"}
+    server = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(login.server_pem)}
+    by_listener = {
+        "login": {
+            **server,
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+            "plain.sasl.jaas.config": plain,
+            **{f"{m.lower()}.sasl.jaas.config": scram for m in SCRAM},
+        }
     }
+    if login.client_ca is not None:
+        protocols["CERTIFICATE"] = "SSL"
+        by_listener["certificate"] = {
+            **server,
+            "ssl.client.auth": "required",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(login.client_ca),
+            "ssl.principal.mapping.rules": CN_IS_PRINCIPAL,
+        }
     return {
-        "listener.security.protocol.map": (
-            f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:{protocol}"
-        ),
-        **({} if login.server_pem is None else tls),
-        f"{prefix}.sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
-        f"{prefix}.plain.sasl.jaas.config": plain,
-        **{f"{prefix}.{m.lower()}.sasl.jaas.config": scram for m in SCRAM},
+        "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
+        **{
+            f"listener.name.{listener}.{key}": value
+            for listener, own in by_listener.items()
+            for key, value in own.items()
+        },
     }
 
 

@@ -26,7 +26,15 @@ For = Annotated[
         "--for",
         metavar="ROLE[=PRINCIPAL]",
         help="A role and its principal, such as worker=User:alice; may be repeated "
-        "[default: every role, as User:skeletonhunter-ROLE]",
+        "[default: every role]",
+    ),
+]
+Principal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Principal of roles for which --for names none, such as User:CN=prod-1-ROLE,O=Example "
+        "[default: User:skeletonhunter-ROLE]",
     ),
 ]
 
@@ -34,6 +42,7 @@ For = Annotated[
 def plan(
     *,
     wanted: For = None,
+    principal: Principal = None,
     strimzi: Annotated[
         str | None,
         typer.Option(metavar="KAFKA", help="Print Strimzi KafkaUsers for that Kafka resource"),
@@ -67,7 +76,9 @@ def plan(
             USAGE,
         )
     settings = _settings(config, bootstrap, prefix)
-    grants = _grants(wanted, settings, config)
+    grants = _grants(wanted, principal, settings, config)
+    if strimzi is not None:
+        _check_strimzi_names(grants, authentication)
     if as_json:
         typer.echo(json.dumps(render.as_data(grants), indent=2))
         return
@@ -83,6 +94,7 @@ def plan(
 def apply(
     *,
     wanted: For = None,
+    principal: Principal = None,
     bootstrap: options.Bootstrap = None,
     config: options.Config = None,
     prefix: options.Prefix = None,
@@ -103,7 +115,7 @@ def apply(
 
     settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
     admin = AclAdmin(settings)
-    differences = admin.differences(_grants(wanted, settings, config))
+    differences = admin.differences(_grants(wanted, principal, settings, config))
     added = admin.add(differences)
     if as_json:
         shown = [asdict(difference) for difference in differences]
@@ -132,20 +144,24 @@ def _settings(config: "Path | None", bootstrap: str | None, prefix: str | None) 
 
 
 def _grants(
-    wanted: list[str] | None, settings: "KafkaSettings", config: "Path | None"
+    wanted: list[str] | None,
+    pattern: str | None,
+    settings: "KafkaSettings",
+    config: "Path | None",
 ) -> "tuple[Grant, ...]":
-    from ops.acl.plan import DEFAULT_PRINCIPAL, Names, default_principals, grants
+    from ops.acl.plan import DEFAULT_PRINCIPAL, Names, grants, principals_of_roles
     from schemas.process.settings import read_table
     from streams.config import WorkerConfig
 
-    principals = list(default_principals().items())
+    pattern = DEFAULT_PRINCIPAL if pattern is None else pattern
+    principals = list(principals_of_roles(pattern).items())
     if wanted:
         principals = []
         for pair in wanted:
             role, equals, who = pair.partition("=")
             if equals and not who:
                 raise CliError(f"--for {pair}: name a principal, such as {pair}User:alice", USAGE)
-            principals.append((role, who or DEFAULT_PRINCIPAL.format(role=role)))
+            principals.append((role, who or pattern.replace("ROLE", role)))
     names = Names(
         prefix=settings.topic_prefix,
         cluster=settings.cluster,
@@ -162,6 +178,27 @@ def _grants(
         return tuple(one for role, who in principals for one in grants({role: who}, names))
     except KeyError as error:
         raise CliError(f"--for: {error.args[0]}", USAGE) from None
+
+
+def _check_strimzi_names(grants: "tuple[Grant, ...]", authentication: str) -> None:
+    """Refuse a principal that Strimzi does not make: of a user's name, with certificates CN=NAME.
+
+    Raises
+    ------
+    CliError
+        If there is one.
+    """
+    for grant in grants:
+        name = grant.principal.removeprefix("User:")
+        if authentication == "tls":
+            name = name.removeprefix("CN=")
+        if not KUBERNETES_NAME.fullmatch(name):
+            raise CliError(
+                f"{grant.principal} cannot be a KafkaUser: with --authentication {authentication} "
+                f"its principal is User:{'CN=' if authentication == 'tls' else ''}NAME, where NAME "
+                "has small letters, digits, - and .",
+                USAGE,
+            )
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from ops.cli.errors import ENVIRONMENT, STOPPED, CliError
+from ops.cli.errors import ENVIRONMENT, STOPPED, USAGE, CliError
+from schemas.kafka.access import settings_fault
 from schemas.kafka.registry import RegistryError
 from schemas.process.settings import ConfigError
 from schemas.version import VERSION
@@ -91,6 +92,10 @@ def main() -> None:
         _fail(str(error), ENVIRONMENT)
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+    except Exception as error:
+        if (fault := settings_fault(error)) is None:
+            raise
+        _fail(fault, USAGE)
 
 
 def _fail(message: str, exit_code: int) -> None:

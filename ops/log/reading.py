@@ -18,7 +18,7 @@ from confluent_kafka import (
 from ops.log.entry import Entry
 from ops.log.timespan import Bound
 from schemas.kafka.access import named, refused
-from schemas.kafka.clients import ask_until_answered, hidden_topics, refusal_of, unreachable
+from schemas.kafka.clients import ask_until_answered, hidden_topics, metadata, refusal_of
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import QUIET, reader_options
@@ -108,13 +108,13 @@ class LogReader:
     def topics(self) -> dict[str, int]:
         """Return all topics of the broker and their partition counts."""
         try:
-            metadata = self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S)
-        except KafkaException as error:
-            raise ConnectionError(unreachable(self._settings)) from error
+            found = metadata(self._consumer, self._settings)
+        except BrokerError as error:
+            raise ConnectionError(str(error)) from error
         self._last_error = None
         return {
             name: len(topic.partitions)
-            for name, topic in metadata.topics.items()
+            for name, topic in found.topics.items()
             if topic.error is None
         }
 

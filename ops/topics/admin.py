@@ -21,13 +21,11 @@ from ops.topics.plan import (
     wanted_topics,
 )
 from schemas.kafka.access import named, refused
-from schemas.kafka.clients import hidden_topics, unreachable
+from schemas.kafka.clients import hidden_topics, metadata
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 
 REQUEST_TIMEOUT_S: Final = 30.0
-# A cluster that is there answers in milliseconds; someone waits at the terminal.
-METADATA_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.02
 # Survives the loss of one broker while another is being restarted.
 DEFAULT_REPLICAS: Final = 3
@@ -55,9 +53,9 @@ class TopicAdmin:
 
     def _metadata(self) -> Any:
         try:
-            return self._client.list_topics(timeout=METADATA_TIMEOUT_S)
-        except KafkaException as error:
-            raise TopicsError(unreachable(self._settings)) from error
+            return metadata(self._client, self._settings)
+        except BrokerError as error:
+            raise TopicsError(str(error)) from error
 
     def brokers(self) -> int:
         """Return how many brokers the cluster has."""

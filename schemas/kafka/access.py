@@ -23,9 +23,13 @@ _SSL: Final = -181
 _RESOLVE: Final = -193
 _TRANSPORT: Final = -195
 TELLING: Final = (_AUTHENTICATION, _SSL, _RESOLVE, _TRANSPORT)
+_ALL_BROKERS_DOWN: Final = -187
+_INVALID_ARGUMENT: Final = -186
+# By this OpenSSL's own reasons begin, which librdkafka also reports as failures of the connection.
+_OPENSSL: Final = "SSL routines::"
 ADVICE: Final = {
     _AUTHENTICATION: "check sasl.mechanism, sasl.username and the password",
-    _SSL: "check ssl.ca.location, and the certificates on both sides",
+    _SSL: "check ssl.ca.location, ssl.certificate.location and the certificates on both sides",
 }
 # A client that speaks another protocol than the listener hears nothing but the end of it.
 NO_REASON: Final = (
@@ -33,6 +37,8 @@ NO_REASON: Final = (
     "speak security.protocol={protocol}"
 )
 # How long it took, and what librdkafka advises those who build it; the rest says what happened.
+# Files with a client's certificate.
+_CERTIFICATES: Final = ("ssl.certificate.location", "ssl.keystore.location")
 _ASIDES: Final = (" (after ", ": broker certificate could not be verified, verify that")
 
 
@@ -61,7 +67,7 @@ def refused(settings: KafkaSettings, what: str) -> AccessError:
     """Return the error that says who may not do what, and how it is granted."""
     return AccessError(
         f"Kafka at {settings.bootstrap} refuses {principal(settings)}: {what}. A super user grants "
-        f"it by `{grant(settings)}`"
+        f"it by `{grant(settings)}`{_how_certificates_are_named(settings)}"
     )
 
 
@@ -82,22 +88,46 @@ def principal(settings: KafkaSettings) -> str:
     if protocol.startswith("SASL"):
         mechanism = options.get("sasl.mechanism", "SASL")
         return f"User:{options.get('sasl.username', f'<of the {mechanism} login>')}"
-    certificate = options.get("ssl.certificate.location")
-    if protocol == "SSL" and certificate is not None:
+    if certificate := _certificate(settings):
         return f"User:<subject of {certificate}>"
     return "User:ANONYMOUS"
 
 
+def _certificate(settings: KafkaSettings) -> str | None:
+    """Return the file of the certificate that is the login; None where none is."""
+    if settings.options.get("security.protocol", "").upper() != "SSL":
+        return None
+    return next((settings.options[k] for k in _CERTIFICATES if k in settings.options), None)
+
+
+def _how_certificates_are_named(settings: KafkaSettings) -> str:
+    certificate = _certificate(settings)
+    if certificate is None:
+        return ""
+    return (
+        f"; `openssl x509 -in {certificate} -noout -subject -nameopt RFC2253` prints the subject, "
+        "of which the broker's ssl.principal.mapping.rules may make another name"
+    )
+
+
 class ConnectionErrors:
-    """A client's `error_cb` that keeps the most telling reason for which it has no connection."""
+    """A client's `error_cb` that keeps the most telling reason for which it has no connection.
+
+    Attributes
+    ----------
+    all_down
+        Whether every broker that the client knows has failed.
+    """
 
     def __init__(self) -> None:
+        self.all_down = False
         self._found: dict[int, str] = {}
 
     def __call__(self, error: Any) -> None:
         """Take an error of the client."""
+        self.all_down |= error.code() == _ALL_BROKERS_DOWN
         if error.code() in TELLING:
-            self._found[error.code()] = reason(error)
+            self._found[_kind(error)] = reason(error)
 
     def reason(self, settings: KafkaSettings) -> str:
         """Return the most telling reason so far, with what to look at."""
@@ -106,12 +136,24 @@ class ConnectionErrors:
         return told or NO_REASON.format(protocol=protocol)
 
 
+def settings_fault(error: BaseException) -> str | None:
+    """Return what a client did not take of the `[kafka]` table; None: it is another error."""
+    cause: Any = next(iter(error.args), None)
+    if not hasattr(cause, "code") or cause.code() != _INVALID_ARGUMENT:
+        return None
+    return f"[kafka]: {cause.str()}"
+
+
+def _kind(error: Any) -> int:
+    return _SSL if _OPENSSL in error.str() else int(error.code())
+
+
 def reason(error: Any) -> str:
     """Return an error's text and, where it is one of login or TLS, which settings to look at."""
     text = str(error.str())
     for aside in _ASIDES:
         text = text.split(aside, maxsplit=1)[0]
-    advice = ADVICE.get(error.code())
+    advice = ADVICE.get(_kind(error))
     return text if advice is None else f"{text} ({advice})"
 
 

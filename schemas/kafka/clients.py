@@ -37,8 +37,11 @@ from schemas.topics import Topic
 Answer = TypeVar("Answer")
 
 METADATA_TIMEOUT_S: Final = 10.0
-# To hear why there is no connection: the first attempt fails within a round trip or two.
-REASON_TIMEOUT_S: Final = 3.0
+# A broker that is there answers in milliseconds; after so long it is asked why it does not. By then
+# a client has tried all addresses of a name, such as `localhost`, a few times.
+FIRST_ASK_S: Final = 1.0
+# Between two looks at whether there is a reason.
+REASON_POLL_S: Final = 0.1
 # The package's annotations hide the names that it documents as public.
 _api: Final[Any] = _admin
 READ_BATCH: Final = 1_000
@@ -120,10 +123,7 @@ def partitions_of(
     AccessError
         If this principal may not know whether they are there.
     """
-    try:
-        found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise BrokerError(unreachable(settings)) from error
+    found = metadata(client, settings).topics
     names = [settings.topic(t.name) for t in topics]
     missing = sorted(n for n in names if n not in found or not found[n].partitions)
     if missing:
@@ -135,13 +135,43 @@ def partitions_of(
     return {name: sorted(found[name].partitions) for name in names}
 
 
-def unreachable(settings: KafkaSettings) -> str:
-    """Return why no broker answers, after asking once more with a client whose errors are heard."""
+def metadata(client: Any, settings: KafkaSettings) -> Any:
+    """Return what the cluster says of its brokers and topics.
+
+    A broker that is slow has `METADATA_TIMEOUT_S`. Where none can be reached or lets this client
+    in, that is said in a second or two: somebody may wait at a terminal, and a process that ends
+    is started again.
+
+    Raises
+    ------
+    BrokerError
+        If no broker answers; it says why.
+    """
+    try:
+        return client.list_topics(timeout=FIRST_ASK_S)
+    except KafkaException:
+        reason = _why_unreachable(settings)
+    if reason is not None:
+        raise BrokerError(reason)
+    try:
+        # It has gone on connecting meanwhile.
+        return client.list_topics(timeout=METADATA_TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"Kafka at {settings.bootstrap} answers too slowly: {error.args[0].str()}"
+        ) from error
+
+
+def _why_unreachable(settings: KafkaSettings) -> str | None:
+    """Return why no broker answers, by a client whose errors are heard; None: one does."""
     errors = ConnectionErrors()
     client = _api.AdminClient({**settings.librdkafka(), **QUIET, "error_cb": errors})
-    with suppress(KafkaException):
-        client.list_topics(timeout=REASON_TIMEOUT_S)
-    client.poll(0)
+    deadline_s = time.monotonic() + METADATA_TIMEOUT_S - FIRST_ASK_S
+    while not errors.all_down and time.monotonic() < deadline_s:
+        with suppress(KafkaException):
+            client.list_topics(timeout=REASON_POLL_S)
+            return None
+        client.poll(0)
     return f"no Kafka broker answers at {settings.bootstrap}: {errors.reason(settings)}"
 
 

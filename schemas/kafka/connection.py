@@ -27,13 +27,16 @@ OWN_KEYS: Final = frozenset(
         "schema.framing",
         "sasl.password.file",
         "schema.registry.password.file",
+        "ssl.key.password.file",
     }
 )
 # Secrets that may stand in a file: the setting of that name with `.file` after it.
-SECRETS: Final = ("sasl.password", "schema.registry.password")
+SECRETS: Final = ("sasl.password", "schema.registry.password", "ssl.key.password")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 MAX_PREFIX_CHARS: Final = 64
+# In place of a file of authorities: librdkafka looks for the system's.
+PROBE: Final = "probe"
 FRAMINGS: Final = ("single-object", "confluent")
 SINGLE_OBJECT, CONFLUENT = FRAMINGS
 
@@ -164,15 +167,24 @@ def settings_from_table(bootstrap: str, table: Mapping[str, Any]) -> KafkaSettin
 
 
 def _odd_files(plain: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with files that the TLS libraries open, who would wait for a pipe."""
+    """Return what is wrong with files that the TLS libraries open.
+
+    They would wait for a pipe, and of a file that is not there they do not say which.
+    """
     wrong = []
     for key, value in plain.items():
         if key.startswith("ssl.") and key.endswith(".location") and "\0" in value:
             wrong.append(f"{key}={value!r}: no name of a file")
         elif key.startswith("ssl.") and key.endswith(".location"):
             path = Path(value)
-            if path.exists() and not (path.is_file() or path.is_dir()):
+            if value == PROBE:
+                continue
+            if not path.exists():
+                wrong.append(f"{key}={value!r}: No such file or directory")
+            elif not (path.is_file() or path.is_dir()):
                 wrong.append(f"{key}={value!r}: Not a regular file")
+            elif not os.access(path, os.R_OK):
+                wrong.append(f"{key}={value!r}: Permission denied")
     return wrong
 
 

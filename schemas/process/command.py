@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from schemas.kafka.access import settings_fault
 from schemas.kafka.connection import KafkaSettings, load_settings
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import setup_logging
@@ -98,6 +99,11 @@ class Command:
         except (ConfigError, CannotRunError) as error:
             print(f"{self.prog}: {error}", file=sys.stderr)
             return error.exit_code
+        except Exception as error:
+            if (fault := settings_fault(error)) is None:
+                raise
+            print(f"{self.prog}: {fault}", file=sys.stderr)
+            return ConfigError.exit_code
 
     def _level(self, flag: str | None, table: Table) -> str:
         level = str(flag or table.get("log_level") or "INFO").upper()

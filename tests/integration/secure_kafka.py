@@ -1,4 +1,7 @@
-"""A Kafka with TLS, SCRAM logins and an authorizer, in which nobody may do anything unless told."""
+"""A Kafka with TLS and an authorizer, in which nobody may do anything unless told.
+
+Clients log in by SCRAM or by a certificate; the same user is the same principal.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +14,7 @@ from confluent_kafka import admin as _admin
 from ops.broker.embedded import EmbeddedKafka
 from ops.broker.properties import Login
 from schemas.kafka.connection import KafkaSettings, settings_from_table
-from tests.certificates import Certificates, make_certificates
+from tests.certificates import CLIENT_KEY_PASSWORD, Certificates, make_certificates
 from tests.conftest import KEEP
 
 api: Final[Any] = _admin
@@ -22,6 +25,10 @@ AUTHORIZER: Final = {
 }
 CLUSTER: Final = "secure"
 PASSWORD: Final = "password-of-"  # noqa: S105 - made up, for one test
+# Made with the broker, for all mechanisms; it has no ACLs.
+FIRST_USER: Final = "nobody"
+SCRAM: Final = "SCRAM-SHA-512"
+CERTIFICATE: Final = "certificate"
 
 
 @dataclass(slots=True)
@@ -31,47 +38,60 @@ class SecureKafka:
     broker: EmbeddedKafka
     certificates: Certificates
     folder: Path
-    _made: set[str] = field(default_factory=set)
+    _made: set[str] = field(default_factory=lambda: {FIRST_USER})
 
     @property
     def super_user(self) -> KafkaSettings:
         """Settings of who may everything."""
         return KafkaSettings(bootstrap=self.broker.bootstrap, cluster=CLUSTER)
 
-    def table(self, user: str, **changes: str) -> dict[str, str]:
-        """Return the `[kafka]` table of a user, who is made; `__` stands for a dot."""
+    def bootstrap(self, login: str) -> str:
+        """Return the address at which that kind of login is asked for."""
+        by_certificate = login == CERTIFICATE
+        return self.broker.certificate_bootstrap if by_certificate else self.broker.login_bootstrap
+
+    def table(self, user: str, login: str = SCRAM, **changes: str) -> dict[str, str]:
+        """Return the `[kafka]` table of a user, who is made.
+
+        In names of changes `__` stands for a dot; a change to nothing leaves the setting out.
+        """
+        given = self._by_certificate(user) if login == CERTIFICATE else self._by_password(user)
+        table = {"ssl.ca.location": str(self.certificates.ca), "cluster": CLUSTER, **given}
+        table |= {k.replace("__", "."): v for k, v in changes.items()}
+        return {k: v for k, v in table.items() if v}
+
+    def settings(self, user: str, login: str = SCRAM, **changes: str) -> KafkaSettings:
+        """Return the settings of a user."""
+        return settings_from_table(self.bootstrap(login), self.table(user, login, **changes))
+
+    def config(self, user: str, login: str = SCRAM, tables: str = "", **changes: str) -> Path:
+        """Return a config file of a user, with more tables."""
+        path = self.folder / f"{user}-{login}.toml"
+        table = {"bootstrap.servers": self.bootstrap(login), **self.table(user, login, **changes)}
+        lines = [f'"{key}" = "{value}"' for key, value in table.items()]
+        path.write_text("\n".join(["[kafka]", *lines, tables]), encoding="utf-8")
+        return path
+
+    def _by_password(self, user: str) -> dict[str, str]:
         if user not in self._made:
             self._make(user)
         return {
             "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(self.certificates.ca),
-            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.mechanism": SCRAM,
             "sasl.username": user,
             "sasl.password": PASSWORD + user,
-            "cluster": CLUSTER,
-            **{k.replace("__", "."): v for k, v in changes.items()},
         }
 
-    def settings(self, user: str, **changes: str) -> KafkaSettings:
-        """Return the settings of a user."""
-        return settings_from_table(self.broker.login_bootstrap, self.table(user, **changes))
-
-    def config(self, user: str, tables: str = "", **changes: str) -> Path:
-        """Return a config file of a user, with more tables."""
-        path = self.folder / f"{user}.toml"
-        lines = [f'"{key}" = "{value}"' for key, value in self.table(user, **changes).items()]
-        path.write_text(
-            "\n".join(
-                [
-                    "[kafka]",
-                    f'"bootstrap.servers" = "{self.broker.login_bootstrap}"',
-                    *lines,
-                    tables,
-                ]
-            ),
-            encoding="utf-8",
-        )
-        return path
+    def _by_certificate(self, user: str) -> dict[str, str]:
+        certificate, key = self.certificates.client(self.folder, f"CN={user},O=Example")
+        password = self.folder / "key-password"
+        password.write_text(CLIENT_KEY_PASSWORD, encoding="utf-8")
+        return {
+            "security.protocol": "SSL",
+            "ssl.certificate.location": str(certificate),
+            "ssl.key.location": str(key),
+            "ssl.key.password.file": str(password),
+        }
 
     def _make(self, user: str) -> None:
         client = api.AdminClient(self.super_user.librdkafka())
@@ -86,7 +106,12 @@ class SecureKafka:
 def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     """Run such a broker."""
     certificates = make_certificates(folder)
-    login = Login(user="nobody", password=PASSWORD, server_pem=certificates.server_pem)
+    login = Login(
+        user=FIRST_USER,
+        password=PASSWORD + FIRST_USER,
+        server_pem=certificates.server_pem,
+        client_ca=certificates.ca,
+    )
     settings = {**KEEP, **AUTHORIZER}
     with EmbeddedKafka(announce=False, login=login, settings=settings) as broker:
         yield SecureKafka(broker, certificates, folder)

@@ -1,25 +1,42 @@
-"""Every process works with its planned ACLs alone, over TLS and SCRAM; refusals say what to do."""
+"""Every process works with its planned ACLs alone, by password and by certificate.
 
+Whoever is refused, or does not get in, is told what to do.
+"""
+
+import io
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, Producer
 
 from ops.acl.admin import AclAdmin, Difference
-from ops.acl.plan import ROLES, Names, default_principals, grants
+from ops.acl.plan import ROLES, Names, grants, principals_of_roles
+from ops.broker.ready import answers
+from ops.cli.app import main as run_command
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import apply_topics
+from schemas.kafka.connection import KafkaSettings
 from schemas.topics import TOPICS
-from tests.integration.secure_kafka import CLUSTER, SecureKafka, secure_kafka
+from tests.integration.secure_kafka import (
+    CERTIFICATE,
+    CLUSTER,
+    FIRST_USER,
+    SCRAM,
+    SecureKafka,
+    api,
+    secure_kafka,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 MODULES = {
@@ -63,7 +80,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 
 
 def command(kafka: SecureKafka, *arguments: str, user: str | None = None) -> tuple[int, str]:
-    """Run a command by a user, None: a super user; return exit code and output."""
+    """Run a command by a user, None: a super user; return exit code and output.
+
+    In this process: another one would import everything again.
+    """
     if user is None:
         config = kafka.folder / "super.toml"
         config.write_text(
@@ -71,15 +91,25 @@ def command(kafka: SecureKafka, *arguments: str, user: str | None = None) -> tup
         )
     else:
         config = kafka.config(user)
-    argv = [sys.executable, "-m", "ops.cli.start", *arguments, "--config", str(config)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    return done.returncode, done.stdout + done.stderr
+    return run(*arguments, "--config", str(config))
 
 
-def start(group: ProcessGroup, kafka: SecureKafka, role: str, user: str, number: int = 1) -> Child:
-    """Start a process by the login of a user; agents have numbers."""
-    config = str(kafka.config(user, TARGET if role == "bridge" else ""))
-    argv = [sys.executable, "-m", MODULES[role], "--config", config, "--log-json"]
+def run(*arguments: str) -> tuple[int, str]:
+    """Run a command in this process."""
+    said = io.StringIO()
+    with (
+        patch("sys.argv", ["skeletonhunter", *arguments]),
+        redirect_stdout(said),
+        redirect_stderr(said),
+        pytest.raises(SystemExit) as ended,
+    ):
+        run_command()
+    return int(ended.value.code or 0), said.getvalue()
+
+
+def start(group: ProcessGroup, role: str, config: Path, number: int = 1) -> Child:
+    """Start a process with a config file; agents have numbers."""
+    argv = [sys.executable, "-m", MODULES[role], "--config", str(config), "--log-json"]
     if role != "agent":
         return group.start(role, argv)
     where = ["--host-id", f"h{number}", "--container-id", f"w{number}"]
@@ -96,13 +126,21 @@ def wait(condition: Callable[[], object], what: str, *children: Child) -> None:
         time.sleep(0.1)
 
 
+def committed(kafka: SecureKafka, group: str) -> list[Any]:
+    """Return what a group has committed, as the broker tells a super user."""
+    client = api.AdminClient(kafka.super_user.librdkafka())
+    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    places: list[Any] = asked[group].result().topic_partitions
+    return [place for place in places if place.offset >= 0]
+
+
 def refusals(child: Child) -> list[str]:
     """Return the sentences with which a process ended; librdkafka logs its own between them."""
     text = child.log.read_text(encoding="utf-8")
     return re.findall(r"skeletonhunter [a-z ]+: (Kafka at .*? refuses .*?`.*?`)", text)
 
 
-def refused_topics(kafka: SecureKafka, user: str) -> set[str]:
+def refused_topics(settings: KafkaSettings) -> set[str]:
     """Return the topics, dead letters among them, to which a user may not write."""
     names = [name for topic in TOPICS for name in (topic.name, topic.dlq)]
     refused: set[str] = set()
@@ -112,32 +150,42 @@ def refused_topics(kafka: SecureKafka, user: str) -> set[str]:
             assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, error.str()
             refused.add(str(message.topic()))
 
-    producer = Producer({**kafka.settings(user).librdkafka(), "log_level": 0})
+    producer = Producer({**settings.librdkafka(), "log_level": 0})
     for name in names:
         producer.produce(name, value=None, key="probe", on_delivery=delivered)
     assert producer.flush(WAIT_S) == 0
     return refused
 
 
-def test_every_process_works_with_its_planned_acls(kafka: SecureKafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize("login", [SCRAM, CERTIFICATE])
+def test_every_process_works_with_its_planned_acls(
+    kafka: SecureKafka, tmp_path: Path, login: str
+) -> None:
     """Agent, worker, skeleton job, localizer and bridge get ready; nothing is refused to them."""
     task = tmp_path / "task.toml"
     task.write_text(TASK, encoding="utf-8")
+
+    def config(role: str) -> Path:
+        tables = TARGET if role == "bridge" else ""
+        return kafka.config(f"skeletonhunter-{role}", login, tables)
+
     with ProcessGroup(tmp_path) as group:
-        processes = {r: start(group, kafka, r, f"skeletonhunter-{r}") for r in MODULES}
-        processes["agent2"] = start(group, kafka, "agent", "skeletonhunter-agent", 2)
+        processes = {role: start(group, role, config(role)) for role in MODULES}
+        processes["agent2"] = start(group, "agent", config("agent"), 2)
         children = tuple(processes.values())
         for role, event in READY.items():
             child = processes[role]
             wait(partial(child.events, event), f"{role} ready", *children)
-        code, said = command(kafka, "task", "submit", str(task), user="skeletonhunter-scheduler")
+        began_ns = time.time_ns()
+        taken = sum(place.offset for place in committed(kafka, "skeletonhunter-worker"))
+        code, said = run("task", "submit", str(task), "--config", str(config("scheduler")))
         assert code == 0, said
 
         def decided() -> bool:
-            worker = processes["worker"].events("worker.metrics")
-            localizer = processes["localizer"].events("localizer.metrics")
-            rounds = any(event["rounds"] for event in worker)
-            return rounds and any(event["behind_ms"] is not None for event in localizer)
+            rounds = sum(place.offset for place in committed(kafka, "skeletonhunter-worker"))
+            marks = [place.metadata for place in committed(kafka, f"localizer-{CLUSTER}")]
+            times = [int(mark) for mark in marks if mark and mark.isdigit()]
+            return rounds > taken and bool(times) and min(times) > began_ns
 
         # The skeleton job's lists reach the agents, their rounds the worker, its marks the
         # localizer.
@@ -146,56 +194,76 @@ def test_every_process_works_with_its_planned_acls(kafka: SecureKafka, tmp_path:
             text = child.log.read_text(encoding="utf-8")
             assert "uthorization" not in text, child.log_tail()
             assert " refuses " not in text, child.log_tail()
-            assert group.stop(child.name, timeout_s=30) == 0, child.log_tail()
+            # All at once: some take seconds to leave their group.
+            child.process.terminate()
+        for child in children:
+            assert child.process.wait(30) == 0, child.log_tail()
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_forbidden_writes_are_refused(kafka: SecureKafka, role: str) -> None:
+@pytest.mark.parametrize("login", [SCRAM, CERTIFICATE])
+def test_forbidden_writes_are_refused(kafka: SecureKafka, login: str) -> None:
     """A principal writes to the topics of its plan, and to no other."""
-    (grant,) = grants({role: default_principals()[role]}, Names(cluster=CLUSTER))
-    allowed = {r.name for r in grant.rules if r.operation == "Write" and r.kind == "topic"}
     every = {name for topic in TOPICS for name in (topic.name, topic.dlq)}
-    refused = refused_topics(kafka, f"skeletonhunter-{role}")
-    assert refused == every - allowed
+    assert set(ROLES) == set(principals_of_roles())
+    for role, who in principals_of_roles().items():
+        (grant,) = grants({role: who}, Names(cluster=CLUSTER))
+        allowed = {r.name for r in grant.rules if r.operation == "Write" and r.kind == "topic"}
+        refused = refused_topics(kafka.settings(who.removeprefix("User:"), login))
+        assert refused == every - allowed, role
 
 
-@pytest.mark.parametrize("role", MODULES)
-def test_a_refused_process_ends_and_says_what_to_do(
-    kafka: SecureKafka, tmp_path: Path, role: str
-) -> None:
-    """Without ACLs a process names principal, operation, resource and command; exit code 3."""
+def test_a_common_name_that_looks_like_a_subject_is_nobody(kafka: SecureKafka) -> None:
+    """What begins with another's name does not get that one's rights."""
+    refused = refused_topics(kafka.settings("skeletonhunter-worker\\,O=Elsewhere", CERTIFICATE))
+    assert {topic.name for topic in TOPICS} <= refused
+
+
+LACKING = {
+    "worker": ("group", "Read of group skeletonhunter-worker"),
+    "localizer": ("group", f"Read of group localizer-{CLUSTER}"),
+    "skeleton": ("group", f"Read of group skeleton-{CLUSTER}"),
+    "localizer2": ("transactional-id", f"Write of transactional id localizer-{CLUSTER}"),
+}
+
+
+def test_a_refused_process_ends_and_says_what_to_do(kafka: SecureKafka, tmp_path: Path) -> None:
+    """A process names principal, operation, resource and command; exit code 3.
+
+    One group of them has no ACLs at all. To those of another all topics are granted and one thing
+    is not: they do not stand still, but end. All run at once, since they mostly wait.
+    """
     with ProcessGroup(tmp_path) as group:
-        child = start(group, kafka, role, "stranger")
-        assert child.process.wait(WAIT_S) == 3, child.log_tail()
-        (said,) = refusals(child)
-    assert f"Kafka at {kafka.broker.login_bootstrap} refuses User:stranger: " in said
-    assert re.search(r": (Describe|Read|Write) of (topics?|group) [a-z]", said), said
-    assert f"`skeletonhunter acl apply --for {role}=User:stranger`" in said
+        strangers = {
+            role: start(group, role, kafka.config("stranger", tables=TARGET)) for role in MODULES
+        }
+        for role, child in strangers.items():
+            assert child.process.wait(WAIT_S) == 3, child.log_tail()
+            (said,) = refusals(child)
+            assert f"Kafka at {kafka.broker.login_bootstrap} refuses User:stranger: " in said
+            assert re.search(r": (Describe|Read|Write) of (topics?|group) [a-z]", said), said
+            assert f"`skeletonhunter acl apply --for {role}=User:stranger`" in said
 
 
-LACKING = [
-    ("worker", "--remove-group", "Read of group skeletonhunter-worker"),
-    ("localizer", "--remove-group", f"Read of group localizer-{CLUSTER}"),
-    ("skeleton", "--remove-group", f"Read of group skeleton-{CLUSTER}"),
-    ("localizer", "--remove-transactional-id", f"Write of transactional id localizer-{CLUSTER}"),
-]
-
-
-@pytest.mark.parametrize(("role", "what", "expected"), LACKING)
 def test_a_group_or_transactional_id_that_is_refused_is_named(
-    kafka: SecureKafka, tmp_path: Path, role: str, what: str, expected: str
+    kafka: SecureKafka, tmp_path: Path
 ) -> None:
     """All topics are granted, one thing is not: the process does not stand still, but ends."""
-    kind = what.removeprefix("--remove-")
-    user = f"{role}-without-{kind}"
-    (grant,) = grants({role: f"User:{user}"}, Names(cluster=CLUSTER))
-    rules = tuple(r for r in grant.rules if r.kind != kind)
-    AclAdmin(kafka.super_user).add([Difference(principal=f"User:{user}", missing=rules, beyond=())])
+    admin = AclAdmin(kafka.super_user)
     with ProcessGroup(tmp_path) as group:
-        child = start(group, kafka, role, user)
-        assert child.process.wait(WAIT_S) == 3, child.log_tail()
-        (said,) = refusals(child)
-    assert f"refuses User:{user}: {expected}. " in said
+        children = {}
+        for name, (kind, expected) in LACKING.items():
+            role, user = name.rstrip("2"), f"{name}-without-{kind}"
+            (grant,) = grants({role: f"User:{user}"}, Names(cluster=CLUSTER))
+            rules = tuple(r for r in grant.rules if r.kind != kind)
+            admin.add([Difference(principal=f"User:{user}", missing=rules, beyond=())])
+            argv = [sys.executable, "-m", MODULES[role], "--config", str(kafka.config(user))]
+            children[f"refuses User:{user}: {expected}. "] = group.start(
+                name, [*argv, "--log-json"]
+            )
+        for expected, child in children.items():
+            assert child.process.wait(WAIT_S) == 3, child.log_tail()
+            (said,) = refusals(child)
+            assert expected in said
 
 
 def test_apply_again_changes_nothing_and_names_what_is_beyond(kafka: SecureKafka) -> None:
@@ -276,22 +344,37 @@ def test_the_page_reads_with_its_plan_and_says_what_is_refused(
         assert "what" not in trouble
 
 
+NO_CERTIFICATE = dict.fromkeys(
+    ("ssl__certificate__location", "ssl__key__location", "ssl__key__password__file"), ""
+)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_the_table_logs_in(kafka: SecureKafka, mechanism: str) -> None:
+    """TLS trust, user, password and mechanism of the table reach the client."""
+    settings = kafka.settings(FIRST_USER, sasl__mechanism=mechanism)
+    assert answers(settings.bootstrap, dict(settings.options))
+
+
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("login", "changes", "expected"),
     [
-        ({"sasl__password": "wrong"}, "invalid credentials"),
-        ({"ssl__ca__location": "/etc/ssl/certs/ca-certificates.crt"}, "SSL handshake failed"),
-        ({"security__protocol": "SASL_PLAINTEXT"}, "does not speak security.protocol=SASL_PLAIN"),
+        (SCRAM, {"sasl__password": "wrong"}, "invalid credentials"),
+        (SCRAM, {"ssl__ca__location": "/etc/ssl/certs/ca-certificates.crt"}, "verify failed"),
+        (SCRAM, {"security__protocol": "SASL_PLAINTEXT"}, "does not speak security.protocol=SASL_"),
+        (CERTIFICATE, NO_CERTIFICATE, "certificate required"),
     ],
-    ids=["wrong password", "unknown authority", "no TLS"],
+    ids=["wrong password", "unknown authority", "no TLS", "no certificate"],
 )
 def test_why_there_is_no_connection_is_said(
-    kafka: SecureKafka, changes: dict[str, str], expected: str
+    kafka: SecureKafka, tmp_path: Path, login: str, changes: dict[str, str], expected: str
 ) -> None:
     """The reason of TLS or SASL reaches the user, of a process and of a command."""
-    config = str(kafka.config("stranger", **changes))
-    for arguments in (["localizer"], ["topics", "plan"]):
-        argv = [sys.executable, "-m", "ops.cli.start", *arguments, "--config", config]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
-        assert done.returncode == 3
-        assert expected in done.stderr, done.stderr
+    config = kafka.config("stranger", login, **changes)
+    with ProcessGroup(tmp_path) as group:
+        child = start(group, "localizer", config)
+        code, said = run("topics", "plan", "--config", str(config))
+        assert code == 3
+        assert expected in said
+        assert child.process.wait(WAIT_S) == 3
+        assert expected in child.log.read_text(encoding="utf-8")

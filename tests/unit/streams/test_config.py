@@ -75,7 +75,7 @@ def test_no_broker_is_an_environment_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing listens: code 3 and the address."""
-    monkeypatch.setattr("schemas.kafka.clients.METADATA_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("schemas.kafka.clients.FIRST_ASK_S", 0.1)
     assert main(["--bootstrap", "127.0.0.1:1", "--log-level", "ERROR"]) == 3
     assert "127.0.0.1:1" in capsys.readouterr().err
 

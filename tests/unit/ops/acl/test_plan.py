@@ -2,10 +2,10 @@
 
 import pytest
 
-from ops.acl.plan import ROLES, Names, Rule, default_principals, grants
+from ops.acl.plan import ROLES, Names, Rule, grants, principals_of_roles
 from schemas.topics import TOPICS
 
-ALL = {grant.role: set(grant.rules) for grant in grants(default_principals(), Names())}
+ALL = {grant.role: set(grant.rules) for grant in grants(principals_of_roles(), Names())}
 PROCESSES = ("agent", "worker", "skeleton", "localizer")
 
 
@@ -55,7 +55,7 @@ def test_groups_and_transactional_ids_carry_prefix_and_cluster() -> None:
     """They are named literally: another cluster's on the same brokers stay out of reach."""
     names = Names(prefix="p.", cluster="c7", worker_group="mine")
     found = {g.role: {(r.kind, r.name, r.operation) for r in g.rules if r.kind != "topic"}
-             for g in grants(default_principals(), names)}  # fmt: skip
+             for g in grants(principals_of_roles(), names)}  # fmt: skip
     reader = ("group", "p.skeletonhunter-reader", "Describe")
     assert found["worker"] == {("group", "p.mine", "Read"), reader}
     for role in ("localizer", "skeleton"):
@@ -90,6 +90,6 @@ def test_an_unknown_role_is_named_with_those_there_are() -> None:
 
 def test_no_rule_is_granted_twice() -> None:
     """A plan can be compared with what a cluster holds."""
-    for grant in grants(default_principals(), Names()):
+    for grant in grants(principals_of_roles(), Names()):
         assert len(set(grant.rules)) == len(grant.rules)
         assert all(isinstance(rule, Rule) for rule in grant.rules)

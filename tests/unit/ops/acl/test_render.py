@@ -6,10 +6,10 @@ import shlex
 
 import yaml
 
-from ops.acl.plan import Names, default_principals, grants
+from ops.acl.plan import Names, grants, principals_of_roles
 from ops.acl.render import as_data, commands, strimzi
 
-PLAN = grants(default_principals(), Names(prefix="p."))
+PLAN = grants(principals_of_roles(), Names(prefix="p."))
 Entry = tuple[str, str, str, str, bool]
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,19 +39,24 @@ def test_own_settings_win() -> None:
     assert settings["log.retention.ms"] == "5"
 
 
-def test_login_adds_a_listener() -> None:
-    """With a login there is a second listener, with TLS where there is a key for it."""
-    listeners = Listeners(plain=20001, controller=20002, login=20003)
-    login = Login(user="u", password=WORD, server_pem=None)
-    plain = server_properties(listeners, Path("/data"), login=login)
-    assert "LOGIN://127.0.0.1:20003" in plain["listeners"]
-    assert plain["listener.security.protocol.map"].endswith("LOGIN:SASL_PLAINTEXT")
+def test_logins_add_listeners() -> None:
+    """There is a second listener for passwords, and a third where certificates are looked for."""
     login = Login(user="u", password=WORD, server_pem=Path("/key.pem"))
-    tls = server_properties(listeners, Path("/data"), login=login)
-    assert tls["listener.security.protocol.map"].endswith("LOGIN:SASL_SSL")
-    assert tls["listener.name.login.ssl.keystore.location"] == "/key.pem"
-    assert WORD in as_text(tls)
+    listeners = Listeners(plain=20001, controller=20002, login=20003)
+    one = server_properties(listeners, Path("/data"), login=login)
+    assert one["listeners"].endswith("LOGIN://127.0.0.1:20003,CONTROLLER://127.0.0.1:20002")
+    assert one["listener.security.protocol.map"].endswith("LOGIN:SASL_SSL")
+    assert one["listener.name.login.ssl.keystore.location"] == "/key.pem"
+    assert WORD in as_text(one)
     assert WORD not in repr(login)
+    login = replace(login, client_ca=Path("/ca.pem"))
+    listeners = replace(listeners, certificate=20004)
+    both = server_properties(listeners, Path("/data"), login=login)
+    assert "CERTIFICATE://127.0.0.1:20004" in both["advertised.listeners"]
+    assert both["listener.security.protocol.map"].endswith("LOGIN:SASL_SSL,CERTIFICATE:SSL")
+    assert both["listener.name.certificate.ssl.client.auth"] == "required"
+    assert both["listener.name.certificate.ssl.truststore.location"] == "/ca.pem"
+    assert both["listener.name.certificate.ssl.keystore.location"] == "/key.pem"
 
 
 def test_properties_file_keeps_backslashes() -> None:

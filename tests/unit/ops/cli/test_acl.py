@@ -19,6 +19,16 @@ from ops.cli.errors import CliError
         (["--strimzi", "a: b"], "no name of a Kafka resource"),
         (["--strimzi", "a" * 64], "at most 63"),
         (["--strimzi", "a", "--authentication", "none"], "must be scram-sha-512 or tls"),
+        (["--principal", ""], "is no principal"),
+        (["--principal", "User:*"], "User:* is everybody"),
+        (
+            ["--strimzi", "a", "--principal", "User:CN=ROLE"],
+            "scram-sha-512 its principal is User:N",
+        ),
+        (
+            ["--strimzi", "a", "--authentication", "tls", "--principal", "User:CN=ROLE,O=Example"],
+            "with --authentication tls its principal is User:CN=NAME",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(arguments: list[str], said: str) -> None:
@@ -36,3 +46,14 @@ def test_a_role_may_have_several_principals() -> None:
     )
     assert "User:ann" in said.output
     assert "User:bob" in said.output
+
+
+def test_a_pattern_names_the_principals_of_all_roles() -> None:
+    """As whole subjects of certificates, or with what all logins of a cluster begin with."""
+    pattern = ["--principal", "User:CN=ROLE,O=Example"]
+    said = CliRunner().invoke(build(), ["acl", "plan", *pattern, "--for", "web=User:ann"])
+    assert "User:ann" in said.output
+    assert "O=Example" not in said.output
+    said = CliRunner().invoke(build(), ["acl", "plan", *pattern])
+    assert "--allow-principal User:CN=worker,O=Example " in said.output
+    assert "User:skeletonhunter" not in said.output

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
-from schemas.kafka.access import ConnectionErrors, grant, principal, refusal
+from schemas.kafka.access import ConnectionErrors, grant, principal, refusal, settings_fault
 from schemas.kafka.connection import KafkaSettings
 
 OTHER = -195
@@ -42,6 +43,12 @@ SCRAM = {"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-512"}
             {"security__protocol": "SSL", "ssl__certificate__location": "/c.pem"},
             "User:<subject of /c.pem>",
         ),
+        (
+            {"security__protocol": "ssl", "ssl__keystore__location": "/c.p12"},
+            "User:<subject of /c.p12>",
+        ),
+        # The broker asks for no certificate where it asks for a password.
+        ({**SCRAM, "sasl__username": "alice", "ssl__certificate__location": "/c"}, "User:alice"),
     ],
 )
 def test_principal_is_the_login_or_what_it_is_made_from(
@@ -65,6 +72,16 @@ def test_a_refusal_names_principal_operation_resource_and_the_command(code: int)
     assert found.exit_code == 3
 
 
+def test_a_refused_certificate_is_told_how_to_find_its_principal() -> None:
+    """Only the broker knows what it makes of the subject."""
+    own = settings(security__protocol="SSL", ssl__certificate__location="/c.pem")
+    assert str(refusal(own, error(29), "Read", "topic t")).endswith(
+        "--for worker=User:<subject of /c.pem> --prefix p.`; `openssl x509 -in /c.pem -noout "
+        "-subject -nameopt RFC2253` prints the subject, of which the broker's "
+        "ssl.principal.mapping.rules may make another name"
+    )
+
+
 def test_other_errors_refuse_nothing() -> None:
     """A broker that is away, or no error at all, is no refusal."""
     assert refusal(settings(), error(OTHER), "Read", "x") is None
@@ -76,10 +93,14 @@ def test_the_most_telling_reason_of_a_failed_connection_is_kept() -> None:
     """TLS and SASL say more than that a connection failed; timings and advice are left out."""
     errors = ConnectionErrors()
     assert "security.protocol=PLAINTEXT" in errors.reason(settings())
+    assert not errors.all_down
     errors(error(-187, "1/1 brokers are down"))
+    assert errors.all_down
     assert "without a reason" in errors.reason(settings())
     errors(error(OTHER, "b:1: Connect failed: Connection refused (after 0ms in state CONNECT)"))
     assert errors.reason(settings()) == "b:1: Connect failed: Connection refused"
+    errors(error(OTHER, "b:1: error:0A00045C:SSL routines::tlsv13 alert certificate required"))
+    assert "certificate required (check ssl.ca.location" in errors.reason(settings())
     errors(
         error(
             -181,
@@ -88,9 +109,20 @@ def test_the_most_telling_reason_of_a_failed_connection_is_kept() -> None:
         )
     )
     assert errors.reason(settings()) == (
-        "b:1: SSL handshake failed: certificate verify failed (check ssl.ca.location, and the "
-        "certificates on both sides)"
+        "b:1: SSL handshake failed: certificate verify failed (check ssl.ca.location, "
+        "ssl.certificate.location and the certificates on both sides)"
     )
     errors(error(-169, "b:1: SASL authentication error: invalid credentials (after 1ms in state)"))
     errors(error(OTHER, "later"))
     assert "invalid credentials (check sasl.mechanism" in errors.reason(settings())
+
+
+def test_a_setting_that_librdkafka_does_not_take_is_told_from_other_errors() -> None:
+    """It is the user's, who needs no trace."""
+    with pytest.raises(KafkaException) as caught:
+        Producer({"security.protocl": "SSL"})
+    assert settings_fault(caught.value) == (
+        '[kafka]: No such configuration property: "security.protocl"'
+    )
+    assert settings_fault(ValueError("x")) is None
+    assert settings_fault(KeyError()) is None

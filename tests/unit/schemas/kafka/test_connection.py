@@ -121,6 +121,7 @@ WRONG_TABLES: dict[str, tuple[dict[str, Any], str]] = {
     "list": ({"sasl.password": [HIDDEN]}, "sasl.password must be a string"),
     "prefix": ({"topic.prefix": "a b"}, "topic.prefix='a b'"),
     "long prefix": ({"topic.prefix": "a" * 65}, "at most 64"),
+    "certificate": ({"ssl.ca.location": "/nosuch/ca"}, "location='/nosuch/ca': No such file"),
     "secret file": ({"sasl.password.file": "/nosuch/file"}, "No such file"),
     "login in the url": (
         {"schema.registry.url": f"http://user:{HIDDEN}@registry:8081"},
