@@ -16,6 +16,7 @@ import faust
 from faust.app.base import BootStrategy
 from mode import Service
 
+from schemas.process.ending import ending
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from streams.core.metrics import Metrics
@@ -93,7 +94,8 @@ class Wiring:
 
             async def on_stop(self) -> None:
                 watchdog.stop()
-                await source.stopped()
+                with ending():
+                    await source.stopped()
 
         class Reporter(Service):
             """Logs the counters."""

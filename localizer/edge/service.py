@@ -26,6 +26,7 @@ from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.leadership import Leadership
 from schemas.process import memory
+from schemas.process.ending import ending
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
@@ -104,11 +105,12 @@ class Service:
             self._log.info("localizer.reading", partitions=len(reader.read), decided_ns=decided_ns)
             self._loop(reader, outbox, core, leadership, history)
         finally:
-            outbox.letters.close()
-            if leadership is not None:
-                leadership.close()
-            reader.close()
-            history.close()
+            with ending():
+                outbox.letters.close()
+                if leadership is not None:
+                    leadership.close()
+                reader.close()
+                history.close()
             self._log.info("localizer.stopped", **self._totals())
 
     def _core(self, decided_ns: int | None, history: History) -> Core:

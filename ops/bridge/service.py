@@ -32,6 +32,7 @@ from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.leadership import Leadership
 from schemas.kafka.letters import LetterBox
+from schemas.process.ending import ending
 from schemas.process.eventlog import EventLog
 from schemas.process.lag import LogLag
 from schemas.units import US_PER_S, ns_to_us
@@ -112,14 +113,15 @@ class Service:
             self._leadership = Leadership(self._settings, PROCESS, topics.FAULT_EVENT, self._log)
             self._loop(inbox, letters, self._leadership)
         finally:
-            for delivery in self.deliveries:
-                delivery.stop()
-            for stream in self._streams:
-                stream.kept.close()
-            letters.close()
-            if self._leadership is not None:
-                self._leadership.close()
-            inbox.close()
+            with ending():
+                for delivery in self.deliveries:
+                    delivery.stop()
+                for stream in self._streams:
+                    stream.kept.close()
+                letters.close()
+                if self._leadership is not None:
+                    self._leadership.close()
+                inbox.close()
             self._log.info("bridge.stopped", **self._status())
 
     def waits_for(self) -> str | None:

@@ -50,6 +50,7 @@ LEASE_SHARE: Final = 0.8
 # Answers to commits, errors and changes of the group that one `poll` takes.
 MAX_POLLS: Final = 100
 ASK_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.05
 TOKEN_CHARS: Final = 8
 
 
@@ -200,14 +201,23 @@ class Leadership:
         self._remembered = offsets
 
     def close(self) -> None:
-        """Commit what is to be remembered, and leave the group: another one leads at once."""
-        if self._leads and self._remembered:
-            try:
-                self._consumer.commit(offsets=self._offsets(), asynchronous=False)
-            except KafkaException as error:
-                self._log.warning(f"{self._role}.not_remembered", reason=error.args[0].str())
+        """Commit what is to be remembered, and leave the group: another one leads at once.
+
+        Where the broker does not answer, the group is left to notice it: the client would wait for
+        the answer to each commit without limit (measured: longer than 27 minutes).
+        """
+        if self.holds and self._remembered:
+            # Not in one call, which would wait without limit for a broker that has gone.
+            deadline_s = time.monotonic() + ASK_TIMEOUT_S
+            self._await_answer(deadline_s)
+            sent_s = self._asked_s = time.monotonic()
+            self._consumer.commit(offsets=self._offsets(), asynchronous=True)
+            self._await_answer(deadline_s)
+            if self._confirmed_s != sent_s:
+                self._log.warning(f"{self._role}.not_remembered")
         self._leads = False
-        self._consumer.close()
+        if self._asked_s is None:
+            self._consumer.close()
 
     def _begin(self) -> None:
         """Lead, unless the broker takes no commit of this process now."""
@@ -256,6 +266,11 @@ class Leadership:
         if self._leads and not waits and now_s >= self._renewed_s + RENEW_S:
             self._renewed_s = self._asked_s = now_s
             self._consumer.commit(offsets=self._offsets(), asynchronous=True)
+
+    def _await_answer(self, deadline_s: float) -> None:
+        """Wait for the answer to a commit that was sent."""
+        while self._asked_s is not None and time.monotonic() < deadline_s:
+            self._consumer.poll(POLL_S)
 
     def _offsets(self) -> list[TopicPartition]:
         leader = Leader(self._name, self._token, time.time_ns() // MS_NS)

@@ -6,15 +6,18 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from schemas.process.ending import end_within_after
+
 # What asks a service to end, and what ends a command at a terminal.
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def call_on_stop(stop: Callable[[], None]) -> None:
-    """Let SIGTERM and SIGINT call `stop`, from now on."""
+    """Let SIGTERM and SIGINT call `stop`, from now on, and end the process should it hang."""
     for number in STOPPING:
         signal.signal(number, lambda *_: stop())
+    end_within_after(STOPPING)
 
 
 def ignore_stop() -> None:

@@ -38,6 +38,7 @@ from schemas.kafka.leadership import Leadership
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process import memory
+from schemas.process.ending import ending
 from schemas.process.eventlog import EventLog
 from schemas.process.refusals import RefusalLog
 from schemas.topics import (
@@ -136,11 +137,12 @@ class Service:
                 self._take_answers(inferring, outbox, LAST_ANSWERS_S)
                 outbox.write()
         finally:
-            inferring.close()
-            outbox.letters.close()
-            if leadership is not None:
-                leadership.close()
-            consumer.close()
+            with ending():
+                inferring.close()
+                outbox.letters.close()
+                if leadership is not None:
+                    leadership.close()
+                consumer.close()
             self._log_counts(outbox)
             self.log.info("skeleton.stopped", not_delivered=outbox.not_delivered)
 

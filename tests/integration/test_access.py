@@ -5,11 +5,13 @@ Whoever is refused, or does not get in, is told what to do.
 
 import io
 import json
+import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, P
 
 from ops.acl.admin import AclAdmin, Difference
 from ops.acl.plan import ROLES, Names, grants, principals_of_roles
+from ops.broker.embedded import EmbeddedKafka
 from ops.broker.ready import answers
 from ops.cli.app import main as run_command
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import apply_topics
 from schemas.kafka.connection import KafkaSettings
+from schemas.process.ending import EXIT_CODE, LIMIT_S
 from schemas.topics import TOPICS
 from tests.integration.secure_kafka import (
     CERTIFICATE,
@@ -134,6 +138,17 @@ def committed(kafka: SecureKafka, group: str) -> list[Any]:
     return [place for place in places if place.offset >= 0]
 
 
+@contextmanager
+def frozen(broker: EmbeddedKafka) -> Iterator[None]:
+    """Stop the broker's JVM in its tracks; its port stays open."""
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
 def refusals(child: Child) -> list[str]:
     """Return the sentences with which a process ended; librdkafka logs its own between them."""
     text = child.log.read_text(encoding="utf-8")
@@ -161,7 +176,10 @@ def refused_topics(settings: KafkaSettings) -> set[str]:
 def test_every_process_works_with_its_planned_acls(
     kafka: SecureKafka, tmp_path: Path, login: str
 ) -> None:
-    """Agent, worker, skeleton job, localizer and bridge get ready; nothing is refused to them."""
+    """Agent, worker, skeleton job, localizer and bridge get ready; nothing is refused to them.
+
+    Told to, they end, also while the broker takes connections and answers nothing.
+    """
     task = tmp_path / "task.toml"
     task.write_text(TASK, encoding="utf-8")
 
@@ -194,10 +212,14 @@ def test_every_process_works_with_its_planned_acls(
             text = child.log.read_text(encoding="utf-8")
             assert "uthorization" not in text, child.log_tail()
             assert " refuses " not in text, child.log_tail()
-            # All at once: some take seconds to leave their group.
-            child.process.terminate()
-        for child in children:
-            assert child.process.wait(30) == 0, child.log_tail()
+        # A worker whose broker has frozen takes all the time that it is given.
+        assert group.stop("worker", timeout_s=30) == 0, processes["worker"].log_tail()
+        with frozen(kafka.broker) if login == CERTIFICATE else nullcontext():
+            for child in children:
+                child.process.terminate()
+            endings = {0} if login == SCRAM else {0, EXIT_CODE}
+            for child in children:
+                assert child.process.wait(LIMIT_S + 5) in endings, child.log_tail()
 
 
 @pytest.mark.parametrize("login", [SCRAM, CERTIFICATE])
