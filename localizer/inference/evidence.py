@@ -121,6 +121,7 @@ def gather(
     resolved: ResolvedFaults,
     known_ns: Mapping[str, int],
     owned: frozenset[FlowId],
+    decided: frozenset[FlowId],
     leaking: frozenset[str] = frozenset(),
     allow_global: bool,
 ) -> Evidence | None:
@@ -136,8 +137,8 @@ def gather(
         What resolved faults account for: traces from before their resolution do not count.
     known_ns
         Components of decided open faults, and when these began.
-    owned
-        5-tuples of open faults.
+    owned, decided
+        5-tuples of open faults, and of those that are decided.
     leaking
         Components that lose more than chance explains, by all their losses together.
     allow_global
@@ -167,7 +168,9 @@ def gather(
     hints = _hints(sources, family, bad, priors)
     # What open faults account for began with them. It dates nothing that began later.
     fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]
-    second = _chance_of_another(family, known_ns.values(), fresh)
+    second = _chance_of_another(
+        family, known_ns.values(), (f for f in bad if not _accounted(f, known, decided))
+    )
     echoing = frozenset(
         flow.key
         for flow in (bad if known else ())
@@ -254,18 +257,29 @@ def _possibly_replyless(
             yield flow
 
 
+def _accounted(flow: BadFlow, known: frozenset[str], decided: frozenset[FlowId]) -> bool:
+    """Return whether a decided open fault explains a bad 5-tuple: its own, or one that crosses it.
+
+    Not what it had let pass.
+    """
+    return flow.key in decided or not flow.passed_before.issuperset(
+        known.intersection(flow.components)
+    )
+
+
 def _chance_of_another(
-    family: AnomalyFamily, known_ns: Collection[int], fresh: list[BadFlow]
+    family: AnomalyFamily, known_ns: Collection[int], others: Iterable[BadFlow]
 ) -> float:
     """Return the log probability that one more fault begins so close to an open one, by chance.
 
     Replies that the open fault loses, and 5-tuples that it delays as they wait behind others, begin
-    to be bad together with it.
+    to be bad together with it. `others` are the bad 5-tuples that no open fault accounts for:
+    without any, nothing tells the times of two faults apart.
     """
-    if not known_ns or not fresh:
+    if not known_ns:
         return 0.0
-    began_ns = min(flow.onset_ns for flow in fresh)
-    apart_ns = min(abs(began_ns - at_ns) for at_ns in known_ns)
+    began_ns = min((flow.onset_ns for flow in others), default=None)
+    apart_ns = 0 if began_ns is None else min(abs(began_ns - at_ns) for at_ns in known_ns)
     return min(0.0, log((apart_ns + DATING_NS[family]) / BETWEEN_FAULTS_NS))
 
 

@@ -8,8 +8,8 @@ that they are reported from now on.
 Moments. Time is cut into bins of `BIN_NS`; no answer counts in two that do not adjoin. Of a bin
 and a component the chance p that so many of its 5-tuples are late, beside all others at the same
 time, is bounded as in `localizer.inference.pooled_latency`. A moment is a bin with p below
-`MOMENT_CHANCE`. The component with the least p comes first; its 5-tuples do not count for others,
-which would seem to be late because of it.
+`MOMENT_CHANCE`. Components of open faults come first, then that with the least p; its 5-tuples do
+not count for others, which would seem to be late because of it.
 
 Shape. What delays every packet moves all quantiles equally, a queue does not: waits are
 exponentially distributed. Over the late 5-tuples together the lower quartile must have risen by
@@ -26,17 +26,16 @@ number of false alarms in a month, is at most one (Fisher 1925; Bonferroni).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log
 from typing import Final
 
-import numpy as np
 from scipy.special import gammaincc
 
 from localizer.inference.pooled_latency import log_chances
 from localizer.inference.pooled_loss import LEAST_FLOAT, MONTH_NS
-from localizer.network.flow_index import CROSSED, FlowIndex
+from localizer.network.flow_index import FlowIndex, RemainingFlows
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -72,7 +71,9 @@ class LateFlow:
     median_rise_ns: int
 
 
-def find_moments(late: Mapping[FlowId, LateFlow], index: FlowIndex) -> dict[str, float]:
+def find_moments(
+    late: Mapping[FlowId, LateFlow], index: FlowIndex, known: Iterable[str] = ()
+) -> dict[str, float]:
     """Return the components for which it is a moment now, with the log of the chance.
 
     Parameters
@@ -81,30 +82,32 @@ def find_moments(late: Mapping[FlowId, LateFlow], index: FlowIndex) -> dict[str,
         The late 5-tuples.
     index
         All 5-tuples. Only late ones in it count: the others are on a path that was not traced.
+    known
+        Components of open faults.
     """
     left = {key: flow for key, flow in late.items() if key in index.by_key}
-    gone = np.empty(0, np.int64)
-    removed: Counter[int] = Counter()
+    rest = RemainingFlows(index)
     found: dict[str, float] = {}
-    for _ in range(MOST_AT_ONCE):
+    first = sorted(known)
+    for turn in range(len(first) + MOST_AT_ONCE):
         chances = log_chances(
             Counter(component for flow in left.values() for component in flow.components),
-            lambda component: index.count(component) - removed[index.components.get(component, 0)],
+            rest.count,
             all_late=len(left),
-            flows=len(index) - len(gone),
+            flows=len(rest),
         )
-        least = min(chances.values(), default=0.0)
-        if least > LOG_MOMENT:
+        expected = turn < len(first)
+        least = chances.get(first[turn], 0.0) if expected else min(chances.values(), default=0.0)
+        if least > LOG_MOMENT and not expected:
             break
         # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
         alike = [name for name, chance in chances.items() if chance == least]
-        if _is_shift([flow for flow in left.values() if alike[0] in flow.components]):
+        place = first[turn] if expected else alike[0]
+        here = [flow for flow in left.values() if place in flow.components]
+        if least <= LOG_MOMENT and _is_shift(here):
             found |= dict.fromkeys(alike, least)
-        rows = np.setdiff1d(index.rows_with(index.components.get(alike[0], 0)), gone)
-        gone = np.append(gone, rows)
-        numbers, counts = np.unique(index.rows[rows, CROSSED:], return_counts=True)
-        removed.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
-        left = {key: flow for key, flow in left.items() if alike[0] not in flow.components}
+        rest.remove(place)
+        left = {key: flow for key, flow in left.items() if place not in flow.components}
     return found
 
 

@@ -4,7 +4,7 @@ The localizer counts good 5-tuples per component over up to a million rows. The 
 by row, since between two decisions only a few 5-tuples change their paths.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -244,3 +244,29 @@ class FlowIndex:
             self.live, self._stale = np.pad(self.live, more[0]), np.pad(self._stale, more[0])
         self.by_key[key] = place
         return place
+
+
+class RemainingFlows:
+    """What is left of an index without the 5-tuples that cross some components."""
+
+    def __init__(self, index: FlowIndex) -> None:
+        self._index = index
+        self._gone = np.empty(0, np.int64)
+        self._removed: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._index) - len(self._gone)
+
+    def count(self, component: str) -> int:
+        """Return how many 5-tuples are left that cross a component."""
+        number = self._index.components.get(component, NOTHING)
+        return int(self._index.crossing[number]) - self._removed[number]
+
+    def remove(self, component: str) -> None:
+        """Remove the 5-tuples that cross a component."""
+        index = self._index
+        rows = index.rows_with(index.components.get(component, NOTHING))
+        rows = np.setdiff1d(rows, self._gone)
+        self._gone = np.append(self._gone, rows)
+        numbers, counts = np.unique(index.rows[rows, CROSSED:], return_counts=True)
+        self._removed.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))

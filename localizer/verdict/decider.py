@@ -100,8 +100,13 @@ class Decider:
             self._resolved(),
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
-        self._slow.observe_time(now_ns, index)
-        self._moments.observe_time(now_ns, index)
+        faulty = frozenset(
+            i.event.component_id
+            for i in self._lifecycle.open_faults()
+            if i.group in (LOSS, OVERLAY, LATENCY)
+        )
+        self._slow.observe_time(now_ns, index, faulty)
+        self._moments.observe_time(now_ns, index, faulty)
         if not self._is_due(now_ns) or forgotten:
             return []
         if (
@@ -197,6 +202,7 @@ class Decider:
             resolved=resolved,
             known_ns=self._known(family),
             owned=owned,
+            decided=self._owned(family, decided=True),
             leaking=self._leaks.components if family is AnomalyFamily.LOSS else frozenset(),
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
         )
@@ -254,11 +260,16 @@ class Decider:
         told = frozenset(flow.key for case in others for flow in case.bad)
         self._echoes |= evidence.echoing - told | self._replyless
 
-    def _owned(self, family: AnomalyFamily) -> frozenset[FlowId]:
-        """Return the 5-tuples of open faults of a family; few remain bad while a fault clears."""
+    def _owned(self, family: AnomalyFamily, *, decided: bool = False) -> frozenset[FlowId]:
+        """Return the 5-tuples of open faults of a family; few remain bad while a fault clears.
+
+        `decided`: of those that are decided.
+        """
         group = LOSS if family is AnomalyFamily.LOSS else LATENCY
-        faults = self._lifecycle.open_faults()
-        owned = frozenset[FlowId]().union(*(i.keys or () for i in faults if i.group == group))
+        faults = [i for i in self._lifecycle.open_faults() if i.group == group]
+        owned = frozenset[FlowId]().union(
+            *(i.keys or () for i in faults if i.event.decided or not decided)
+        )
         return owned | self._echoes if family is AnomalyFamily.LOSS else owned
 
     def _known(self, family: AnomalyFamily) -> dict[str, int]:

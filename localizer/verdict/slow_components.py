@@ -5,12 +5,13 @@ cross it and whose round trip has risen by little count as late.
 """
 
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from localizer.facts.anomalies import OpenAnomalies, Symptom
 from localizer.facts.inputs import Sources
 from localizer.inference.pooled_latency import find_slow
-from localizer.network.flow_index import FlowIndex
+from localizer.network.flow_index import FlowIndex, RemainingFlows
 from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
@@ -27,8 +28,14 @@ class SlowComponents:
         self._slow: frozenset[str] = frozenset()
         self._next_ns = 0
 
-    def observe_time(self, now_ns: int, index: FlowIndex) -> None:
-        """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late."""
+    def observe_time(
+        self, now_ns: int, index: FlowIndex, faulty: frozenset[str] = frozenset()
+    ) -> None:
+        """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late.
+
+        `faulty`: components of open faults. What crosses them is late because of them, and counts
+        for no other component.
+        """
         if now_ns < self._next_ns:
             return
         # At multiples of it, so that a process that starts again tests when the former one would.
@@ -39,16 +46,22 @@ class SlowComponents:
         late = late_now(sources, sources.weak_latencies)
         # Only those whose crossing is counted, too: the others are on a path that was not traced.
         counted = [components for key, (_, components) in late.items() if key in index.by_key]
-        crossed = Counter(c for components in counted for c in components)
-        slow = find_slow(
-            crossed,
-            lambda component: int(index.crossing[index.components.get(component, 0)]),
-            all_late=len(counted),
-            flows=len(index),
-            known=self._slow,
-            step_ns=STEP_NS,
+        mine = Counter(c for components in counted for c in components if c in faulty)
+        others = [components for components in counted if faulty.isdisjoint(components)]
+        rest = RemainingFlows(index)
+        for component in sorted(faulty):
+            rest.remove(component)
+        find = partial(find_slow, known=self._slow, step_ns=STEP_NS)
+        self._slow = frozenset(
+            find(mine, index.count, all_late=len(counted), flows=len(index))
+        ) | frozenset(
+            find(
+                Counter(c for components in others for c in components),
+                rest.count,
+                all_late=len(others),
+                flows=len(rest),
+            )
         )
-        self._slow = frozenset(slow)
         sources.anomalies.set_pooled(
             AnomalyKind.WEAK_LATENCY,
             {

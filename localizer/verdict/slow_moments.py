@@ -49,8 +49,13 @@ class SlowMoments:
         self._moments: dict[str, _Moments] = {}
         self._next_ns = 0
 
-    def observe_time(self, now_ns: int, index: FlowIndex) -> None:
-        """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late."""
+    def observe_time(
+        self, now_ns: int, index: FlowIndex, faulty: frozenset[str] = frozenset()
+    ) -> None:
+        """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late.
+
+        `faulty`: components of open faults, which explain what crosses them.
+        """
         if now_ns < self._next_ns:
             return
         # At multiples of it, so that a process that starts again tests when the former one would.
@@ -59,7 +64,7 @@ class SlowMoments:
         if board.empty and not self._moments:
             return
         late = late_now(self._sources, board)
-        self._note_moments(now_ns, index, late)
+        self._note_moments(now_ns, index, late, faulty)
         symptoms: dict[FlowId, Symptom] = {}
         for component, known in list(self._moments.items()):
             if not self._is_slow(known, index, now_ns):
@@ -72,14 +77,16 @@ class SlowMoments:
             symptoms |= mine
         self._sources.anomalies.set_pooled(AnomalyKind.BRIEF_LATENCY, symptoms)
 
-    def _note_moments(self, now_ns: int, index: FlowIndex, late: Late) -> None:
+    def _note_moments(
+        self, now_ns: int, index: FlowIndex, late: Late, faulty: frozenset[str]
+    ) -> None:
         """Note what the components show now, and forget what is too old."""
         last = now_ns // BIN_NS
         flows = {
             key: LateFlow(crossed, one.shift_ns or 0, one.median_rise_ns or 0)
             for key, (one, crossed) in late.items()
         }
-        found = find_moments(flows, index)
+        found = find_moments(flows, index, faulty)
         for component, log_chance in found.items():
             bins = self._moments.setdefault(component, _Moments()).log_chance
             bins[last] = min(bins.get(last, 0.0), log_chance)
