@@ -92,6 +92,12 @@ class Symptom:
         return self.rtt_ns - self.baseline_ns
 
     @property
+    def of_some(self) -> bool:
+        """Whether only some answers are late: the median has risen by less than half as much."""
+        shift_ns, median_ns = self.shift_ns, self.median_rise_ns
+        return shift_ns is not None and median_ns is not None and 2 * median_ns < shift_ns
+
+    @property
     def is_probers(self) -> bool:
         """Whether nothing has risen, or the prober's own delay has risen with it.
 

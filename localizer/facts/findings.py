@@ -12,7 +12,7 @@ from math import log
 from typing import Final
 
 from localizer.facts.overlay import FlowTables
-from localizer.facts.states import SELECTIVE, Finding, StateBook
+from localizer.facts.states import IN_SOFTWARE, SELECTIVE, Finding, StateBook
 from localizer.network.topology import Topology
 from schemas.enums import AnomalyFamily, ComponentKind
 from schemas.units import SECOND_NS
@@ -111,11 +111,15 @@ class Findings:
             if hint.fresh and hint.finding.kind not in SELECTIVE
         ]
 
+    def in_software(self, component_id: str) -> bool:
+        """Return whether some of a component's flow entries are or were not in hardware."""
+        return any(f.kind in IN_SOFTWARE for f in self.of(component_id, AnomalyFamily.LATENCY))
+
     def rule_hints(
         self, switch_id: str, family: AnomalyFamily, spans: Iterable[Span]
     ) -> list[Hint]:
-        """Return fresh findings of rules of a switch that drop single pairs."""
-        found = (f for f in self.of(switch_id, family) if f.kind in SELECTIVE)
+        """Return fresh findings of a switch, real or virtual, that concern single pairs."""
+        found = (f for f in self.of(switch_id, family) if f.kind in SELECTIVE | IN_SOFTWARE)
         at = set(spans)
         return [hint for f in found if (hint := hint_of(f, at)).fresh]
 

@@ -92,6 +92,9 @@ BY_ATTRIBUTE: Final = {rule.attribute: rule for rule in RULES}
 # Kinds of a rule that drops single pairs and lets all else pass: by its count of good 5-tuples a
 # component is never at fault, and no cable has such a rule.
 SELECTIVE: Final = frozenset({"acl_error"})
+# Kinds that delay some packets: of pairs whose flow entries are not in hardware, always or again
+# and again.
+IN_SOFTWARE: Final = frozenset({"not_offloaded", "repetitive_offload"})
 # Kinds that probes alone cannot identify.
 SPECIFIC: Final = frozenset({rule.kind for rule in RULES} | {"not_offloaded"})
 

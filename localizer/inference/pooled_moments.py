@@ -17,6 +17,10 @@ exponentially distributed. Over the late 5-tuples together the lower quartile mu
 (ln(4/3) / ln 2), by two, four and six of them by 0.57, 0.69 and 0.74 (quantiles of Erlang's
 distribution). So the burst of a job makes no moment.
 
+Stragglers. What delays some packets only, by much, is reported with a risen upper quartile and the
+usual median. Such 5-tuples are counted by themselves: in the other test a queue's would pass for
+them. Nothing in their shape tells a fault from a queue, so the caller asks for more.
+
 Test. The chances of m moments, no two of which adjoin, are put together by Fisher's method: without
 a fault the sum s of their -log p exceeds what is seen with at most the probability Q(m, s) of a
 gamma distribution. The moments may be any such m of the `BINS` last bins, so this is multiplied by
@@ -72,7 +76,11 @@ class LateFlow:
 
 
 def find_moments(
-    late: Mapping[FlowId, LateFlow], index: FlowIndex, known: Iterable[str] = ()
+    late: Mapping[FlowId, LateFlow],
+    index: FlowIndex,
+    known: Iterable[str] = (),
+    *,
+    any_shape: bool = False,
 ) -> dict[str, float]:
     """Return the components for which it is a moment now, with the log of the chance.
 
@@ -84,6 +92,8 @@ def find_moments(
         All 5-tuples. Only late ones in it count: the others are on a path that was not traced.
     known
         Components of open faults.
+    any_shape
+        Whether a queue makes a moment, too.
     """
     left = {key: flow for key, flow in late.items() if key in index.by_key}
     rest = RemainingFlows(index)
@@ -104,7 +114,7 @@ def find_moments(
         alike = [name for name, chance in chances.items() if chance == least]
         place = first[turn] if expected else alike[0]
         here = [flow for flow in left.values() if place in flow.components]
-        if least <= LOG_MOMENT and _is_shift(here):
+        if least <= LOG_MOMENT and (any_shape or _is_shift(here)):
             found |= dict.fromkeys(alike, least)
         rest.remove(place)
         left = {key: flow for key, flow in left.items() if place not in flow.components}

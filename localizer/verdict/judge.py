@@ -182,7 +182,10 @@ class Judge:
         # Of two bursts soon after another some 5-tuples are in both. Most are in one.
         most = max(config.min_flows, (len(case.bad) + 1) // 2)
         lasts = now_ns - case.grown_ns(most) >= BURST_NS or self._outlasts(case, most, now_ns)
-        if claim.kind.name in BURST_KINDS and not lasts and not self._shifted(case):
+        # Nothing but another kind's state tells what delays some packets from a job's iterations.
+        some = sum(all(s.of_some for s in flow.symptoms) for flow in case.open)
+        lasts = (lasts or self._shifted(case)) and 2 * some < len(case.open)
+        if claim.kind.name in BURST_KINDS and not lasts:
             return replace(claim, ready=False)
         return claim
 
@@ -258,7 +261,11 @@ class Judge:
         lasting = 0
         for flow in case.open:
             symptom = brief.open(flow.key).get(AnomalyKind.BRIEF_LATENCY)
-            lasting += symptom is not None and now_ns - symptom.onset_ns >= BRIEF_BURST_NS
+            lasting += (
+                symptom is not None
+                and not symptom.of_some
+                and now_ns - symptom.onset_ns >= BRIEF_BURST_NS
+            )
         return lasting >= most
 
     def _shifted(self, case: Case) -> bool:
@@ -270,7 +277,7 @@ class Judge:
         weak = self._sources.weak_latencies
         shifted = sum(
             AnomalyKind.WEAK_LATENCY in weak.open(flow.key)
-            or any(s.kind in SHIFTED for s in flow.symptoms)
+            or any(s.kind in SHIFTED and not s.of_some for s in flow.symptoms)
             for flow in case.open
         )
         return 2 * shifted >= len(case.open)

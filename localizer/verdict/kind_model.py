@@ -10,8 +10,9 @@ kinds that it makes as well (`FaultKind.explains`). So a port that is down names
 once, one that has flapped names it better, and CRC errors do not name a cable that is cut off.
 
 States are read where packets pass the same way: at a cable and the RNIC at its end probes see the
-same, so there the component follows from the states, too. So it does where a switch drops single
-pairs by a rule: whichever component few others cross, probes cannot tell it from that rule.
+same, so there the component follows from the states, too. So it does where a switch, real or
+virtual, drops or delays single pairs by a rule: whichever component few others cross, probes cannot
+tell it from that rule.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,6 +43,8 @@ RETURNS: Final = (0.7, 0.1)
 # What can flap.
 PORTS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
 FLAPPING: Final = "port_flapping"
+# What has rules for single pairs.
+SWITCHES: Final = frozenset({ComponentKind.SWITCH, ComponentKind.VSWITCH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,17 +214,17 @@ class KindModel:
     def _at_rules(
         self, symptoms: Symptoms, others: frozenset[str], crossed: Iterable[frozenset[str]]
     ) -> list[tuple[str, Hint, float]]:
-        """Return what switches drop by a rule, if all bad 5-tuples may cross them.
+        """Return what switches drop or delay by a rule, if all bad 5-tuples may cross them.
 
         A rule for one pair looks like a fault of the component that few others cross: mostly the
-        pair's RNIC or its cable.
+        pair's RNIC or its cable. So does an entry of a virtual switch that is not in hardware.
         """
         ways = iter(crossed)
         rules = {
             switch: hints
             for switch in next(ways, frozenset())
             if switch not in others
-            and self._topology.kind(switch) is ComponentKind.SWITCH
+            and self._topology.kind(switch) in SWITCHES
             and (hints := self._findings.rule_hints(switch, symptoms.family, symptoms.spans))
         }
         for way in ways if rules else ():

@@ -16,14 +16,29 @@ A queue does the same. What delays every packet moves all equally, so that the l
 risen by as much as the median; the records carry both, and the localizer compares them over many
 5-tuples: of eight answers of one it would be mostly chance.
 
-An anomaly lasts while more of the last `RUN` answers than usual, a quarter, are above the bound of
-its onset. All state but the open anomalies follows from the answers of the last minute, and from
-the published windows.
+A fault may delay only some packets, by much: those of flows whose entries are in software just now.
+That moves no quartile and makes no run. So a 5-tuple is reported, too, when `STRAGGLERS` of its
+`LATEST` answers are later, by the effect that alarms on a 5-tuple, than the greatest one of a window
+usually is: the median of the look-back's maxima. If answers are independent, one exceeds it with
+probability 1 - V**(1/n): n is the number of answers in a window, and V, the chance that a window
+has no greater one, is distributed as the median of as many uniform numbers as windows are compared
+(order statistics, David and Nagaraja 2003). A report has at most the probability
+
+    E P(Binomial(LATEST, 1 - V**(1/n)) >= STRAGGLERS)
+
+with the fewest windows, and the fewest answers, `LEAST_ANSWERS`, with which there is one. Its
+record says that the upper quartile of `LATEST` answers has risen and, if the median has not,
+that these are some packets of many. So does a job's burst that is shorter than the look at it: the
+localizer asks for more.
+
+An anomaly lasts while more of the answers than usual are above the bound of its onset: of the last
+`RUN` a quarter, or of the last `LATEST` a single one. All state but the open anomalies follows from
+the answers of the last minute, and from the published windows.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import comb
+from math import comb, gamma
 from typing import ClassVar, Final
 
 import numpy as np
@@ -37,6 +52,7 @@ from schemas.units import SECOND_NS, US_NS
 from streams.columns.closing import rank
 from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.detectors.base import (
+    MAX,
     P25,
     P50,
     P75,
@@ -50,7 +66,7 @@ from streams.detectors.base import (
 from streams.detectors.late_answers import Side
 from streams.detectors.lookback import LookBack
 from streams.detectors.moments import Moment, MomentDetector
-from streams.detectors.recent import LATEST, RecentProbes
+from streams.detectors.recent import LATEST, RING_S, RecentProbes
 from streams.detectors.rises import outlasted
 from streams.detectors.weak_latency import EFFECT_SHARE, MIN_COMPARED
 
@@ -62,10 +78,18 @@ UNKNOWN: Final = -1
 NEVER_NS: Final = 2**62
 # Share of answers above an upper quartile.
 ABOVE: Final = 0.25
+# Answers of `LATEST` that are later than a window's greatest usually is: all above the upper
+# quartile. With two chance does the same at one look in ten.
+STRAGGLERS: Final = round(ABOVE * LATEST)
+# With fewer in a window its greatest is no rare answer. Probes each two seconds make fifteen, less
+# one where rounds and windows do not fit.
+LEAST_ANSWERS: Final = 14
+# What is known of a 5-tuple: the bound of a run, and that of stragglers.
+IN_A_ROW, SOME = range(2)
 
 
 class BriefLatencyDetector(MomentDetector):
-    """Suspects 5-tuples nearly all of whose last answers are above the usual upper quartile."""
+    """Suspects 5-tuples of whose last answers nearly all are late, or some by much."""
 
     kind: ClassVar = AnomalyKind.BRIEF_LATENCY
     name: ClassVar = "brief_latency"
@@ -76,20 +100,20 @@ class BriefLatencyDetector(MomentDetector):
         super().__init__(config, recent, lookback)
         self.least_ns = least_effects_ns(config)
         # By row in `recent`, see `_bounds_ns`.
-        self._known_ns = np.zeros(0, np.int64)
+        self._known_ns = np.zeros((2, 0), np.int64)
         # Agents of which windows have closed since the last look.
         self._moved: set[str] = set()
 
     def __len__(self) -> int:
         """Return of how many 5-tuples it is known what is usual."""
-        return int((self._known_ns != UNKNOWN).sum())
+        return int((self._known_ns[IN_A_ROW] != UNKNOWN).sum())
 
     @classmethod
     def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
-        """Return the bound of the module's text."""
+        """Return the sum of the bounds of the module's text."""
         del config
         tail = sum(comb(RUN, n) * ABOVE**n * (1 - ABOVE) ** (RUN - n) for n in (RUN - 1, RUN))
-        return FalseAlarmRate((LATEST - RUN + 1) * tail, "look at a 5-tuple")
+        return FalseAlarmRate((LATEST - RUN + 1) * tail + _straggler_chance(), "look at a 5-tuple")
 
     def observe_moment(self, moment: Moment) -> list[Decision]:
         """End what is over, and begin what is new."""
@@ -100,11 +124,22 @@ class BriefLatencyDetector(MomentDetector):
         ]
         rows = self._heard(moment)
         bounds_ns = self._bounds_ns(rows, moment)
-        for row in self._in_order(rows[late_runs(self.recent, rows, bounds_ns)]):
+        in_a_row = late_runs(self.recent, rows, bounds_ns[IN_A_ROW])
+        some = stragglers(self.recent, rows, bounds_ns[SOME]) >= STRAGGLERS
+        shifted = set(rows[in_a_row].tolist())
+        for row in self._in_order(rows[in_a_row | some]):
             key = self.recent.flows.key(row)
-            if key not in self.open and self._is_sound(row):
-                began_ns = moment.now_ns(key[0]) - self.recent.seconds_since(row, RUN) * SECOND_NS
-                evidence = self._evidence(row, moment)
+            probes = RUN if row in shifted else LATEST
+            known = self.open.get(key)
+            if known is not None:
+                if known.evidence.sent > probes:
+                    # At first only some were late; now all are.
+                    self._update(known, self._evidence(row, probes, moment))
+            elif self._is_sound(row, probes):
+                began_ns = (
+                    moment.now_ns(key[0]) - self.recent.seconds_since(row, probes) * SECOND_NS
+                )
+                evidence = self._evidence(row, probes, moment)
                 decisions.append(self._begin(key, began_ns, moment.grid_ns, evidence))
         return decisions
 
@@ -114,14 +149,14 @@ class BriefLatencyDetector(MomentDetector):
 
     def forget_row(self, row: int) -> None:
         """Forget what was usual of a 5-tuple."""
-        self._known_ns[row : row + 1] = UNKNOWN
+        self._known_ns[:, row : row + 1] = UNKNOWN
 
     def current_evidence(self, anomaly: OpenAnomaly) -> Evidence:
         """Return what the last answers show beside what is usual."""
         row = self.recent.flows.find(anomaly.key)
         if row is None:
             return anomaly.evidence
-        return _with_run(anomaly.evidence, np.sort(self._last(row)))
+        return _with_answers(anomaly.evidence, np.sort(self._last(row, anomaly.evidence.sent)))
 
     def _is_over(self, anomaly: OpenAnomaly, moment: Moment) -> bool:
         row, bound_ns = self.recent.flows.find(anomaly.key), anomaly.evidence.threshold
@@ -129,9 +164,11 @@ class BriefLatencyDetector(MomentDetector):
             return True
         if outlasted(self.config, anomaly.onset_at, moment.now_ns(anomaly.key[0]) // US_NS):
             return True
-        return bool((self._last(row) > bound_ns).sum() <= ABOVE * RUN)
+        probes = anomaly.evidence.sent
+        least = ABOVE * RUN if probes == RUN else 1
+        return bool((self._last(row, probes) > bound_ns).sum() <= least)
 
-    def _last(self, row: int, count: int = RUN) -> Int32s:
+    def _last(self, row: int, count: int) -> Int32s:
         """Return so many of a 5-tuple's last answers, the latest first."""
         turn = int(self.recent.flows["turn"][row])
         places = [(turn - 1 - age) % LATEST for age in range(count)]
@@ -151,30 +188,34 @@ class BriefLatencyDetector(MomentDetector):
         return sorted(rows.tolist(), key=lambda row: (key(row)[1:], key(row)[0]))
 
     def _bounds_ns(self, rows: Int64s, moment: Moment) -> Int64s:
-        """Return what the lower quartile of a run must be above, by 5-tuple.
+        """Return what the lower quartile of a run, and stragglers, must be above, (2, n).
 
-        It changes only as windows of its agent close.
+        It changes only as windows of the 5-tuple's agent close.
         """
         flows = self.recent.flows
-        if len(self._known_ns) < flows.capacity:
-            more = flows.capacity - len(self._known_ns)
-            self._known_ns = np.append(self._known_ns, np.full(more, UNKNOWN, np.int64))
+        if self._known_ns.shape[1] < flows.capacity:
+            more = flows.capacity - self._known_ns.shape[1]
+            self._known_ns = np.pad(self._known_ns, ((0, 0), (0, more)), constant_values=UNKNOWN)
         if self._moved:
             agents = [self.recent.late_answers.number(Side.PROBER, one) for one in self._moved]
             changed = np.zeros(int(flows["prober"].max(initial=0)) + 1, np.bool_)
             changed[[number for number in agents if number < len(changed)]] = True
-            self._known_ns[: flows.capacity][changed[flows["prober"]]] = UNKNOWN
+            self._known_ns[:, : flows.capacity][:, changed[flows["prober"]]] = UNKNOWN
             self._moved.clear()
-        unknown = rows[self._known_ns[rows] == UNKNOWN]
+        unknown = rows[self._known_ns[IN_A_ROW, rows] == UNKNOWN]
         if len(unknown):
-            usual_ns = self._usual_ns(unknown, moment, (P75,))[0]
-            transports = flows["transport"][unknown]
-            least_ns = EFFECT_SHARE * self.least_ns[transports]
-            ratio = EFFECT_SHARE * self.config.effect_ratio
-            bounds_ns = usual_ns + np.maximum(least_ns, ratio * usual_ns)
-            # Without a look-back nothing is late.
-            self._known_ns[unknown] = np.where(np.isnan(usual_ns), NEVER_NS, bounds_ns)
-        out: Int64s = self._known_ns[rows]
+            least_ns = self.least_ns[flows["transport"][unknown]]
+            for which, usual_ns, share in zip(
+                (IN_A_ROW, SOME),
+                self._usual_ns(unknown, moment, (P75, MAX)),
+                (EFFECT_SHARE, 1.0),
+                strict=True,
+            ):
+                ratio = self.config.effect_ratio
+                bounds_ns = usual_ns + share * np.maximum(least_ns, ratio * usual_ns)
+                # Without a look-back nothing is late.
+                self._known_ns[which, unknown] = np.where(np.isnan(usual_ns), NEVER_NS, bounds_ns)
+        out: Int64s = self._known_ns[:, rows]
         return out
 
     def _usual_ns(self, rows: Int64s, moment: Moment, columns: Sequence[int]) -> list[Floats]:
@@ -197,28 +238,59 @@ class BriefLatencyDetector(MomentDetector):
         out: Int64s = np.array([moment.first_open(agent) for agent in keys], np.int64)[agents]
         return out
 
-    def _evidence(self, row: int, moment: Moment) -> Evidence:
-        """Return the onset's evidence: the highest run, and what is usual."""
-        lower, median = self._usual_ns(np.array([row]), moment, (P25, P50))
+    def _evidence(self, row: int, probes: int, moment: Moment) -> Evidence:
+        """Return an onset's evidence: the highest run, or all `LATEST`, and what is usual."""
+        which = IN_A_ROW if probes == RUN else SOME
+        column = P25 if probes == RUN else MAX
+        usual, median = self._usual_ns(np.array([row]), moment, (column, P50))
         onset = Evidence(
-            reference=float(lower[0]),
-            threshold=float(self._known_ns[row]),
-            sent=RUN,
+            reference=float(usual[0]),
+            threshold=float(self._known_ns[which, row]),
+            sent=probes,
             baseline_p50_ns=round(float(median[0])),
         )
-        return _with_run(onset, highest_run(self._last(row, LATEST)))
+        last = self._last(row, LATEST)
+        return _with_answers(onset, highest_run(last) if probes == RUN else np.sort(last))
 
-    def _is_sound(self, row: int) -> bool:
-        """Return whether the last answers are those of the last minute, and no host held any up."""
+    def _is_sound(self, row: int, probes: int) -> bool:
+        """Return whether the last answers are those of the last minute, and no host held any up.
+
+        For stragglers: and a window has enough of them.
+        """
         late = [self.recent.late_counts(row, side)[0] for side in Side]
-        return not any(late) and self.recent.answers(row) >= LATEST
+        answers = self.recent.answers(row)
+        many = answers * self.config.window_ns >= LEAST_ANSWERS * RING_S * SECOND_NS
+        return not any(late) and answers >= LATEST and (probes == RUN or many)
 
 
-def _with_run(before: Evidence, ordered: Int32s) -> Evidence:
-    """Return the lower quartile and the median of a run, beside what it is compared with."""
-    return replace(
-        before, value=float(ordered[rank(RUN, 25)]), rtt_p50_ns=int(ordered[rank(RUN, 50)])
+def _straggler_chance() -> float:
+    """Return the bound for stragglers of the module's text.
+
+    The median of m uniform numbers has Beta(h, h)'s distribution, h = (m + 1) / 2, so that
+    E V**x = B(h + x, h) / B(h, h); powers of 1 - V**(1/n) are expanded.
+    """
+    half = (MIN_COMPARED + 1) / 2
+
+    def power(answers: int) -> float:
+        x = answers / LEAST_ANSWERS
+        return gamma(half + x) / gamma(2 * half + x) * gamma(2 * half) / gamma(half)
+
+    fewer = sum(
+        comb(LATEST, late) * comb(late, n) * (-1) ** n * power(LATEST - late + n)
+        for late in range(STRAGGLERS)
+        for n in range(late + 1)
     )
+    return 1.0 - fewer
+
+
+def _with_answers(before: Evidence, ordered: Int32s) -> Evidence:
+    """Return what answers show beside what they are compared with.
+
+    Of a run its lower quartile and median, of all `LATEST` the least straggler and the median.
+    """
+    count = len(ordered)
+    place = rank(RUN, 25) if count == RUN else count - STRAGGLERS
+    return replace(before, value=float(ordered[place]), rtt_p50_ns=int(ordered[rank(count, 50)]))
 
 
 def highest_run(answers_ns: Int32s) -> Int32s:
@@ -231,6 +303,20 @@ def highest_run(answers_ns: Int32s) -> Int32s:
     """
     runs = np.sort(sliding_window_view(answers_ns, RUN), axis=1)
     out: Int32s = runs[runs[:, rank(RUN, 25)].argmax()]
+    return out
+
+
+def stragglers(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Int64s:
+    """Return how many of the last `LATEST` answers of 5-tuples are above a bound.
+
+    Parameters
+    ----------
+    recent
+        The last answers.
+    rows, bounds_ns : (n,) int64
+        The 5-tuples, and the bound of each, not negative.
+    """
+    out: Int64s = (recent.latest[:, rows] > bounds_ns).sum(axis=0)
     return out
 
 
