@@ -16,9 +16,9 @@ A queue does the same. What delays every packet moves all equally, so that the l
 risen by as much as the median; the records carry both, and the localizer compares them over many
 5-tuples: of eight answers of one it would be mostly chance.
 
-A fault may delay only some packets, by much: those of flows whose entries are in software just now.
-That moves no quartile and makes no run. So a 5-tuple is reported, too, when `STRAGGLERS` of its
-`LATEST` answers are later, by the effect that alarms on a 5-tuple, than the greatest one of a window
+A fault may delay only some packets, by much: those of flows whose entries are in software just
+now. That moves no quartile and makes no run. So a 5-tuple is reported, too, when `STRAGGLERS` of
+its `LATEST` answers are later, by the effect that alarms on a 5-tuple, than a window's greatest one
 usually is: the median of the look-back's maxima. If answers are independent, one exceeds it with
 probability 1 - V**(1/n): n is the number of answers in a window, and V, the chance that a window
 has no greater one, is distributed as the median of as many uniform numbers as windows are compared
@@ -81,9 +81,9 @@ ABOVE: Final = 0.25
 # Answers of `LATEST` that are later than a window's greatest usually is: all above the upper
 # quartile. With two chance does the same at one look in ten.
 STRAGGLERS: Final = round(ABOVE * LATEST)
-# With fewer in a window its greatest is no rare answer. Probes each two seconds make fifteen, less
-# one where rounds and windows do not fit.
-LEAST_ANSWERS: Final = 14
+# With fewer in a window its greatest is no rare answer: with half as many, chance makes stragglers
+# at 3 % of the looks. Probes each second make thirty, less one where rounds and windows do not fit.
+LEAST_ANSWERS: Final = 29
 # What is known of a 5-tuple: the bound of a run, and that of stragglers.
 IN_A_ROW, SOME = range(2)
 
@@ -276,7 +276,7 @@ def _straggler_chance() -> float:
         return gamma(half + x) / gamma(2 * half + x) * gamma(2 * half) / gamma(half)
 
     fewer = sum(
-        comb(LATEST, late) * comb(late, n) * (-1) ** n * power(LATEST - late + n)
+        comb(LATEST, late) * comb(late, n) * (-1.0) ** n * power(LATEST - late + n)
         for late in range(STRAGGLERS)
         for n in range(late + 1)
     )
