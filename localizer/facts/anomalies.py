@@ -93,9 +93,17 @@ class Symptom:
 
     @property
     def of_some(self) -> bool:
-        """Whether only some answers are late: the median has risen by less than half as much."""
+        """Whether only some of the last answers are late: their median has risen by less than half.
+
+        Windows are compared by other quantiles: there a queue looks like this.
+        """
         shift_ns, median_ns = self.shift_ns, self.median_rise_ns
-        return shift_ns is not None and median_ns is not None and 2 * median_ns < shift_ns
+        return (
+            self.kind is AnomalyKind.BRIEF_LATENCY
+            and shift_ns is not None
+            and median_ns is not None
+            and 2 * median_ns < shift_ns
+        )
 
     @property
     def is_probers(self) -> bool:
