@@ -1,14 +1,22 @@
-"""The recipes that docs/ calls tested are run as they are printed."""
+"""The recipes that docs/ calls tested are run as they are printed, or as their files are."""
 
+import io
+import json
 import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import fastavro
 import pytest
 from confluent_kafka import Producer
 
@@ -23,7 +31,7 @@ from schemas.enums import Transport
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import producer_options
 from schemas.records import FaultEvent, PathWindow
-from schemas.topics import FAULT_EVENT, PROBE_ROUND, PROBE_WINDOW
+from schemas.topics import FAULT_EVENT, PROBE_ROUND, PROBE_WINDOW, Topic
 from tests import ROOT
 from tests.integration.data_tools import produce
 from tests.unit.ops.recording_samples import START_MS, round_entry
@@ -38,8 +46,26 @@ AVRO = LockedArtifact(
     sha256="72600f057bfbe2efe35fa55433e7756d45667dc938934be38a6e2be368aca237",
 )
 
+RECIPES = ROOT / "docs" / "recipes"
+INSTALL = {"go": "Go 1.26 or newer", "npm": "Node.js 20 or newer with npm"}
 MARK = "run by tests/integration/test_tapping_recipes.py\n"
 WAIT_S = 120
+WINDOW = PathWindow(
+    cluster="c",
+    path_id="a>b",
+    src="a",
+    dst="b",
+    flow=0,
+    agent_id="agent-h0",
+    transport=Transport.UDP,
+    window_start_at=START_MS * 1000,
+    window_end_at=(START_MS + 30_000) * 1000,
+    sent=30,
+    ok=29,
+    lost=1,
+    duplicate_results=0,
+    p50_ns=16_183,
+)
 
 
 def recipe(page: str, language: str = "python") -> str:
@@ -62,24 +88,8 @@ def run(code: str) -> dict[str, Any]:
 
 def test_a_topic_is_read_without_any_of_our_code(kafka: KafkaSettings) -> None:
     """fastavro, confluent-kafka and the schema file are enough to read windows."""
-    window = PathWindow(
-        cluster="c",
-        path_id="a>b",
-        src="a",
-        dst="b",
-        flow=0,
-        agent_id="agent-h0",
-        transport=Transport.UDP,
-        window_start_at=START_MS * 1000,
-        window_end_at=(START_MS + 30_000) * 1000,
-        sent=30,
-        ok=29,
-        lost=1,
-        duplicate_results=0,
-        p50_ns=16_183,
-    )
     entry = round_entry()
-    value = Codec().encode(PROBE_WINDOW, window)
+    value = Codec().encode(PROBE_WINDOW, WINDOW)
     produce(
         kafka,
         PROBE_WINDOW,
@@ -186,3 +196,110 @@ def test_kcat_shows_committed_transitions_as_printed(kafka: KafkaSettings) -> No
         partition, _, key, headers = row.split(" ", 3)
         assert (partition, key) == ("0", "f1")
         assert f"ce_id=f1/{seq}," in headers
+
+
+def framed_by_a_registry(topic: Topic, record: Any, schema: dict[str, Any]) -> bytes:
+    """Return a record as Confluent's serializer writes it, by a schema of its own, with id 7."""
+    values = fastavro.schemaless_reader(
+        io.BytesIO(Codec().encode(topic, record)[10:]), newest_schema(topic)
+    )
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, schema, cast(dict[str, Any], values))
+    return struct.pack(">bI", 0, 7) + body.getvalue()
+
+
+def newest_schema(topic: Topic) -> dict[str, Any]:
+    """Return the schema of a topic, as its file says it."""
+    files = (ROOT / "schemas" / "avsc" / topic.name).glob("*.avsc")
+    newest = max(files, key=lambda file: int(file.stem))
+    schema: dict[str, Any] = json.loads(newest.read_text(encoding="utf-8"))
+    return schema
+
+
+def newer_schema(topic: Topic) -> dict[str, Any]:
+    """Return what a later version of a schema may be: with one field more."""
+    schema = newest_schema(topic)
+    schema["fields"].append({"name": "added_later", "type": "string", "default": ""})
+    return schema
+
+
+@contextmanager
+def registry(schema: dict[str, Any]) -> Iterator[str]:
+    """Serve one schema, with the id 7, as a registry does; give its address."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path == "/schemas/ids/7"
+            self.send_response(200 if found else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps({"schema": json.dumps(schema)}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def build_go(folder: Path) -> list[str]:
+    """Build the recipe for Go; return what runs it."""
+    succeed(["go", "build", "-o", str(folder / "tap"), "."], RECIPES / "go")
+    return [str(folder / "tap")]
+
+
+def build_javascript(folder: Path) -> list[str]:
+    """Copy the recipe for JavaScript and fetch its packages; return what runs it."""
+    own = shutil.copytree(
+        RECIPES / "javascript", folder / "own", ignore=shutil.ignore_patterns("node_modules")
+    )
+    succeed(["npm", "ci", "--no-audit", "--no-fund", "--prefer-offline"], own)
+    return ["node", str(own / "tap.js")]
+
+
+def succeed(argv: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program that must succeed."""
+    done = subprocess.run(
+        argv, cwd=cwd, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    ("tool", "build"),
+    [
+        pytest.param("go", build_go, id="go"),
+        pytest.param("npm", build_javascript, id="javascript"),
+    ],
+)
+def test_both_framings_are_read_by_old_and_by_newer_schemas(
+    kafka: KafkaSettings, tmp_path: Path, tool: str, build: Callable[[Path], list[str]]
+) -> None:
+    """Only committed transitions; fields that a newer writer added are passed over.
+
+    What cannot be read, such as a schema that nobody knows, is said and passed over.
+    """
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool}: install {INSTALL[tool]}")
+    write_transitions(kafka)
+    newer = newer_schema(FAULT_EVENT)
+    odd = b"\xc3\x01" + bytes(8) + b"?"
+    values = [None, odd, framed_by_a_registry(FAULT_EVENT, fault(3), newer)]
+    # As agents and workers write.
+    producer = Producer(producer_options(kafka, fixed={"compression.type": "lz4"}))
+    for value in values:
+        producer.produce(kafka.topic(FAULT_EVENT.name), key="f1", value=value)
+    producer.flush(30)
+    with registry(newer) as url:
+        done = succeed(
+            [*build(tmp_path), kafka.bootstrap, kafka.topic(FAULT_EVENT.name),
+             f"{kafka.topic_prefix}{tool}",
+             str(ROOT / "schemas" / "avsc" / FAULT_EVENT.name), url]
+        )  # fmt: skip
+    state = fault(1).state.value
+    expected = [f"0 f1 {seq} {state} transition {seq}" for seq in (1, 2, 3)]
+    assert done.stdout.splitlines() == expected, done.stderr
+    (said,) = done.stderr.splitlines()
+    assert "newer than the files" in said

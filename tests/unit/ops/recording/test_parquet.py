@@ -135,16 +135,30 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         export(folder, tmp_path / "in.parquet")
 
 
-def test_polars_reads_it_as_the_guide_prints(
+def printed(language: str, what: str) -> str:
+    """Return the one block of the guide in a language that has something in it."""
+    page = (ROOT / "docs" / "guide" / "recordings.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"```{language}\n(.*?)```", page, re.S)
+    (block,) = (block for block in blocks if what in block)
+    return str(block)
+
+
+def test_polars_and_duckdb_read_it_as_the_guide_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one-liner gives the paths with most losses first."""
+    """The one-liners give the paths with most losses first, and what became of probes."""
     entries = [(PROBE_WINDOW, window_entry(n, lost=n)) for n in range(4)]
+    entries += [(PROBE_ROUND, round_entry(n)) for n in range(2)]
     folder = recording(tmp_path / "incident-42", entries)
     export(folder, tmp_path / "incident-42.parquet")
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "guide" / "recordings.md").read_text(encoding="utf-8")
-    (code,) = (b for b in re.findall(r"```python\n(.*?)```", page, re.S) if "scan_parquet" in b)
     names: dict[str, Any] = {}
-    exec(compile(code, "recipe", "exec"), names)  # noqa: S102 - our own documentation
+    exec(compile(printed("python", "scan_parquet"), "recipe", "exec"), names)  # noqa: S102 - our own documentation
     assert names["worst"].rows() == [("a>1", 60, 4), ("a>0", 60, 2)]
+    duckdb = pytest.importorskip("duckdb", reason="no duckdb: run `make setup` again")
+    worst, answers = printed("sql", "read_parquet('incident-42.parquet").split(";\n\n")
+    assert [row[:2] for row in duckdb.sql(worst).fetchall()] == [("a>1", 4), ("a>0", 2)]
+    assert sorted(duckdb.sql(answers).fetchall()) == [
+        ("c0/r0", "c1/r0", 2, 2),
+        ("c0/r0", "c2/r0", 2, 0),
+    ]
