@@ -12,7 +12,7 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
+.PHONY: help setup compiled rewritten demo test test-rdma lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -47,16 +47,25 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-setup: $(STAMP)
+setup: compiled
 	$(BIN)/skeletonhunter broker fetch
+
+compiled: $(STAMP)
 	$(BIN)/python -m streams.warm
 
 demo: setup
 	$(BIN)/skeletonhunter demo
 
+# pytest rewrites assertions: once here, or else each of its processes does so for all tests. What
+# cannot be collected is told by the run itself.
+rewritten: $(STAMP)
+	-@$(BIN)/python -m pytest -n 0 --collect-only -qq >/dev/null
+
+# mypy takes one processor for a minute; the other sets up meanwhile.
 # Four processes: two run integration tests, which wait most of the time, the others compute. One
 # that dies is not begun anew: it would come to the same test again.
-test: setup lint
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint setup rewritten
 	$(BIN)/python -m pytest -n 4 --max-worker-restart 0
 
 # 75: QEMU or Debian's packages cannot be had here, as the line above it says.
@@ -71,7 +80,7 @@ lint: $(STAMP)
 
 # Left out: what starts a broker or a lab, and what is slow; `make test` runs them.
 unit: $(STAMP)
-	$(BIN)/python -m streams.warm
+	@$(MAKE) --no-print-directory -j 2 compiled rewritten
 	$(BIN)/python -m pytest -n 2 -m "not slow" \
 	  tests/architecture tests/contract tests/property tests/unit
 

@@ -87,9 +87,11 @@ def losses(rng: np.random.Generator, rates: np.ndarray) -> list[PooledLoss]:
     probes = FLOWS * RATE_HZ * SPAN_S
     found = []
     for cable, count in enumerate(rng.poisson(rates * probes)):
-        for at_ns in rng.integers(0, SPAN_S * SECOND_NS, count):
-            pair = f"a{cable}", f"b{rng.integers(FLOWS)}"
-            found.append(PooledLoss(int(at_ns), (f"c{cable}", f"s{cable % 4}"), pair, pair))
+        crossed = (f"c{cable}", f"s{cable % 4}")
+        pairs = [(f"a{cable}", f"b{number}") for number in range(FLOWS)]
+        times_ns = rng.integers(0, SPAN_S * SECOND_NS, count).tolist()
+        for at_ns, number in zip(times_ns, rng.integers(0, FLOWS, count).tolist(), strict=True):
+            found.append(PooledLoss(at_ns, crossed, pairs[number], pairs[number]))
     return found
 
 
