@@ -25,16 +25,16 @@ from tests.unit.localizer.made import (
 )
 
 
-def test_ten_thousand_containers_leave_nothing_behind() -> None:
+def test_five_thousand_containers_leave_nothing_behind() -> None:
     """The localizer holds as many objects as after the first thousand."""
     life = Life()
     life.run(25, 40)
     life.drain()
     before = life.objects()
-    life.run(250, 40)
+    life.run(125, 40)
     life.drain()
-    assert life.came == 11_000
-    assert life.objects() <= before + 200
+    assert life.came == 6_000
+    assert life.objects() <= before + 100
 
 
 def test_paths_go_with_their_endpoints() -> None:
