@@ -23,6 +23,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_seed_gives_the_same_bytes_whatever_the_hash_seed(family: str) -> None:
     """Two processes with different hashes of strings agree on truth and records."""

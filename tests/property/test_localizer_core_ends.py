@@ -53,7 +53,7 @@ def said(events: tuple[Event, ...], end: int, most: int) -> list[FaultEvent]:
         topology.MAX_LOOKED_UP = before  # type: ignore[misc]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.lists(change, max_size=40))
 @example([])
 def test_ends_that_come_and_go_change_nothing_of_what_is_said(

@@ -60,7 +60,7 @@ ROUNDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     st.sampled_from(VERSIONS), st.lists(ROUNDS, min_size=1, max_size=3), st.integers(0, 2**64 - 1)
 )

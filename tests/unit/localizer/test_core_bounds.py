@@ -161,6 +161,7 @@ print((most - before) // 1000, (after - before) // 1000)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc returns free memory")
 def test_memory_of_a_burst_comes_back() -> None:
     """Of what 100,000 names took, most goes back to the system once they are forgotten.

@@ -32,6 +32,7 @@ def opened(lab: SimLab) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_weak_leak_is_found(seed: int) -> None:
     """One packet in a hundred: too few for the test of any 5-tuple."""
@@ -51,6 +52,7 @@ def test_a_leak_that_ends_is_resolved() -> None:
     assert states.count(FaultLifecycle.OPEN) == 1
 
 
+@pytest.mark.slow
 def test_a_leak_that_comes_back_is_the_same_fault_by_losses_of_its_own() -> None:
     """Losses are pooled for ten minutes: those before the heal do not make it come back."""
     lab = lab_with_leak(0.05, seed=6, leak_s=120, after_s=250)

@@ -36,7 +36,9 @@ def opened(lab: SimLab) -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize(("share", "usual_ms"), [(0.1, 0), (0.25, 3)])
+@pytest.mark.parametrize(
+    ("share", "usual_ms"), [(0.1, 0), pytest.param(0.25, 3, marks=pytest.mark.slow)]
+)
 def test_a_starved_host_is_no_fault_of_the_network(share: float, usual_ms: int) -> None:
     """Losses from and to it come with late answers, whatever its delay is otherwise."""
     lab = SimLab(seed=7)

@@ -111,7 +111,7 @@ def leaks(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("base", [1e-5, 1e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("base", [1e-5, 1e-4, 1e-3, pytest.param(1e-2, marks=pytest.mark.slow)])
 def test_chance_is_no_leak(base: float) -> None:
     """Whatever the network loses everywhere: once at most in 300 times ten minutes.
 
