@@ -14,7 +14,6 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
 from schemas.records import FaultState, IncidentNote, Silence
 from schemas.topics import Topic
-from schemas.version import VERSION
 
 ID_CHARS: Final = 12
 # Somebody waits at a terminal; a broker that is there takes a record within milliseconds.
@@ -48,8 +47,7 @@ class OperatorTopics:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._codec = codec_for(settings)
-        # Fields of every record.
-        self.stamp: dict[str, Any] = {"cluster": settings.cluster, "producer_version": VERSION}
+        self.cluster = settings.cluster
 
     def silences(self) -> list[Silence]:
         """Return all silences, the latest begin first."""

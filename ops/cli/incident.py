@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,11 +16,23 @@ from schemas.kafka.connection import load_settings
 from schemas.units import US_PER_MS, ns_to_us
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ops.bridge.operator_records import Authorship
     from ops.bridge.operator_topics import OperatorTopics
     from schemas.records import IncidentNote
 
-# PagerDuty cuts a summary at 1,024 characters; what is longer belongs into a ticket.
-MAX_TEXT: Final = 1_000
+# What a field of a record is called on the command line.
+OPTIONS: Final = {
+    "author": "--author",
+    "cause": "--cause",
+    "fault_id": "FAULT_ID",
+    "from_at": "--from",
+    "matchers": "LABEL=PATTERN (or --all)",
+    "reason": "--reason",
+    "text": "the text",
+    "until_at": "--until",
+}
 # Config file, broker and prefix, where they are given.
 Where = tuple[Path | None, str | None, str | None]
 FaultId = Annotated[str, typer.Argument(metavar="FAULT_ID", help="Fault, as in fault.state.v1")]
@@ -40,8 +53,8 @@ def ack(
 
     Example: skeletonhunter incident ack f-2e02b90120121261 --text "on my way"
     """
-    written = _note(fault_id, NoteAction.ACKNOWLEDGE, text=text, author=author)
-    _write(written, (config, bootstrap, prefix), as_json=as_json)
+    where = config, bootstrap, prefix
+    _write(where, author, fault_id, NoteAction.ACKNOWLEDGE, text=text, as_json=as_json)
 
 
 def close(
@@ -59,8 +72,8 @@ def close(
 
     Example: skeletonhunter incident close f-2e02b90120121261 --cause "dirty optics, cleaned"
     """
-    written = _note(fault_id, NoteAction.CLOSE, text=text, author=author, cause=cause)
-    _write(written, (config, bootstrap, prefix), as_json=as_json)
+    where = config, bootstrap, prefix
+    _write(where, author, fault_id, NoteAction.CLOSE, text=text, cause=cause, as_json=as_json)
 
 
 def comment(
@@ -77,8 +90,8 @@ def comment(
 
     Example: skeletonhunter incident comment f-2e02b90120121261 "vendor case 4711"
     """
-    written = _note(fault_id, NoteAction.COMMENT, text=text, author=author)
-    _write(written, (config, bootstrap, prefix), as_json=as_json)
+    where = config, bootstrap, prefix
+    _write(where, author, fault_id, NoteAction.COMMENT, text=text, as_json=as_json)
 
 
 def notes(
@@ -106,41 +119,51 @@ def operator_topics(
     return OperatorTopics(load_settings(config, bootstrap=bootstrap, prefix=prefix))
 
 
-def check_text(option: str, text: str, *, needed: bool) -> None:
-    """Refuse a text for people that says nothing, or too much; `USAGE`."""
-    if needed and not text.strip():
-        raise CliError(f"{option} is empty: say it in some words", USAGE)
-    if len(text) > MAX_TEXT:
-        raise CliError(
-            f"{option} has {len(text):,} characters, at most {MAX_TEXT:,}: link to the rest", USAGE
-        )
+def authorship(topic: "OperatorTopics", author: str | None) -> "Authorship":
+    """Return who writes now."""
+    from ops.bridge.operator_records import Authorship
+    from ops.bridge.operator_topics import whoami
+
+    return Authorship(
+        cluster=topic.cluster,
+        author=whoami() if author is None else author,
+        at_us=ns_to_us(time.time_ns()),
+    )
 
 
-def _note(
-    fault_id: str, action: NoteAction, *, text: str, author: str | None, cause: str | None = None
-) -> dict[str, Any]:
-    from ops.bridge.operator_topics import new_id, whoami
-
-    check_text("the text", text, needed=action is NoteAction.COMMENT)
-    if cause is not None:
-        check_text("--cause", cause, needed=True)
-    return {
-        "fault_id": fault_id, "note_id": new_id("n"), "action": action,
-        "noted_at": ns_to_us(time.time_ns()), "author": author or whoami(), "text": text,
-        "cause": cause,
-    }  # fmt: skip
-
-
-def _write(fields: dict[str, Any], where: Where, *, as_json: bool) -> None:
+@contextmanager
+def usage() -> "Iterator[None]":
+    """Say what is wrong with what was entered; `USAGE`."""
+    from ops.bridge.operator_records import InvalidEntryError
     from ops.bridge.operator_topics import UnknownNameError
-    from schemas.records import IncidentNote
 
-    topic = operator_topics(*where)
     try:
-        topic.fault(fields["fault_id"])
+        yield
+    except InvalidEntryError as error:
+        name = OPTIONS.get(error.field, error.field)
+        raise CliError(f"{name} {error.why}", USAGE) from error
     except UnknownNameError as error:
         raise CliError(str(error), USAGE) from error
-    written = IncidentNote(**topic.stamp, **fields)
+
+
+def _write(
+    where: Where,
+    author: str | None,
+    fault_id: str,
+    action: NoteAction,
+    *,
+    text: str,
+    cause: str | None = None,
+    as_json: bool,
+) -> None:
+    from ops.bridge.operator_records import new_note
+    from ops.bridge.operator_topics import new_id
+
+    topic = operator_topics(*where)
+    with usage():
+        by = authorship(topic, author)
+        written = new_note(by, new_id("n"), fault_id, action, text=text, cause=cause)
+        topic.fault(fault_id)
     topic.write(topics.INCIDENT_NOTE, written)
     _show([written], as_json=as_json)
 

@@ -2,23 +2,18 @@
 
 import json
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ops.cli import options
 from ops.cli.errors import USAGE, CliError
-from ops.cli.incident import check_text, operator_topics
+from ops.cli.incident import authorship, operator_topics, usage
 from schemas import topics
 from schemas.units import US_PER_MS, ns_to_us
 
 if TYPE_CHECKING:
     from schemas.records import Matcher, Silence
-
-# A longer one is a decision, not a silence: change what is paged.
-MAX_DAYS: Final = 90
-MAX_US: Final = MAX_DAYS * 86_400 * 1_000_000
 
 
 def add(
@@ -48,33 +43,23 @@ def add(
 
     Example: skeletonhunter silence add 'component=link:leaf:p0-1--*' --reason "new optics"
     """
-    from ops.bridge.operator_topics import new_id, whoami
-    from ops.bridge.paging.labels import says_nothing
-    from schemas.records import Silence
+    from ops.bridge.operator_records import new_silence
+    from ops.bridge.operator_topics import new_id
 
-    matchers = tuple(_matcher(text) for text in matches or ())
-    if bool(matchers) is everything:
-        raise CliError("name what is silenced (LABEL=PATTERN), or --all", USAGE)
-    if matchers and all(says_nothing(one.label, one.pattern) for one in matchers):
-        raise CliError(
-            f"{' '.join(matches or ())} has no pattern but * and ?, which name nothing; "
-            "to silence every fault say --all",
-            USAGE,
-        )
-    check_text("--reason", reason, needed=True)
-    now_us = ns_to_us(time.time_ns())
-    from_at, until_at = _time(begin, now_us), _time(until, now_us)
-    if until_at <= max(from_at, now_us):
-        raise CliError(f"--until {until} must be after --from and after now", USAGE)
-    if until_at - from_at > MAX_US:
-        raise CliError(f"a silence lasts at most {MAX_DAYS} days", USAGE)
     topic = operator_topics(config, bootstrap, prefix)
-    silence = Silence(
-        **topic.stamp, silence_id=new_id("s"), matchers=matchers, from_at=from_at,
-        until_at=until_at, created_at=now_us, author=author or whoami(), reason=reason,
-    )  # fmt: skip
+    by = authorship(topic, author)
+    with usage():
+        silence = new_silence(
+            by,
+            new_id("s"),
+            matchers=[_matcher(text) for text in matches or ()],
+            everything=everything,
+            from_us=_time(begin, by.at_us),
+            until_us=_time(until, by.at_us),
+            reason=reason,
+        )
     topic.write(topics.SILENCE, silence)
-    _show([silence], now_us, as_json=as_json)
+    _show([silence], by.at_us, as_json=as_json)
 
 
 def list_silences(
@@ -107,34 +92,22 @@ def expire(
 
     Example: skeletonhunter silence expire s-1f6c2a9d0b3e
     """
-    from ops.bridge.operator_topics import UnknownNameError, whoami
+    from ops.bridge.operator_records import expired
 
     topic = operator_topics(config, bootstrap, prefix)
-    try:
+    with usage():
         silence = topic.silence(silence_id)
-    except UnknownNameError as error:
-        raise CliError(str(error), USAGE) from error
-    now_us = ns_to_us(time.time_ns())
-    if silence.until_at > now_us:
-        silence = replace(
-            silence,
-            from_at=min(silence.from_at, now_us),
-            until_at=now_us,
-            ended_by=author or whoami(),
-        )
-        topic.write(topics.SILENCE, silence)
-    _show([silence], now_us, as_json=as_json)
+        by = authorship(topic, author)
+        ended = expired(silence, by)
+    if ended is not None:
+        topic.write(topics.SILENCE, ended)
+    _show([ended or silence], by.at_us, as_json=as_json)
 
 
 def _matcher(text: str) -> "Matcher":
-    from ops.bridge.paging.labels import SILENCE_LABELS
     from schemas.records import Matcher
 
-    label, equals, pattern = text.partition("=")
-    if not equals or not pattern or label not in SILENCE_LABELS:
-        raise CliError(
-            f"{text!r} must be LABEL=PATTERN; labels are {', '.join(SILENCE_LABELS)}", USAGE
-        )
+    label, _, pattern = text.partition("=")
     return Matcher(label=label, pattern=pattern)
 
 
