@@ -85,7 +85,7 @@ def new_silence(
         if one.label not in SILENCE_LABELS or not one.pattern:
             raise InvalidEntryError(
                 "matchers",
-                f"{one.label}={one.pattern} must be LABEL=PATTERN; labels are "
+                f"{f'{one.label}={one.pattern}'!r} must be LABEL=PATTERN; labels are "
                 f"{', '.join(SILENCE_LABELS)}",
             )
     if matchers and all(says_nothing(one.label, one.pattern) for one in matchers):

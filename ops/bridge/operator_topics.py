@@ -3,6 +3,7 @@
 import getpass
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -45,7 +46,7 @@ class OperatorTopics:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+        self._settings = replace(settings, role="responder")
         self._codec = codec_for(settings)
         self.cluster = settings.cluster
 

@@ -14,7 +14,9 @@ from ops.cli.recording_output import open_recording
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ops.web.actions import Writer
     from ops.web.recorded import RecordedSource
+    from ops.web.security import Login
     from ops.web.source import Source
     from schemas.topics import Topic
 
@@ -40,9 +42,20 @@ def web(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            "--token-file", metavar="FILE", help="What a browser must know to look at the page"
+            "--token-file",
+            metavar="FILE",
+            help="What a browser must know to look at the page: a token on each line, as "
+            "NAME: TOKEN where it is somebody's",
         ),
     ] = None,
+    allow_actions: Annotated[
+        bool,
+        typer.Option(
+            "--allow-actions",
+            help="Whoever may look may also silence, acknowledge and close faults; needs the "
+            "access of the role responder as well",
+        ),
+    ] = False,
     faults_from: Annotated[
         str,
         typer.Option("--faults-from", metavar="WHEN", help="How far back past faults are shown"),
@@ -68,11 +81,14 @@ def web(
 
     Reads beside everybody else: no consumer group, nothing committed, one reader
     however many browsers look. Reconnects by itself when the broker was away.
-    With --recording the same pages show any moment of it; where it holds no
+    With --allow-actions people silence, acknowledge and close faults on it, under the
+    name that the token file has for their token, else the one that they give. With
+    --recording the same pages show any moment of it; where it holds no
     verdicts, they are made anew as by `diagnose`.
 
     Example: skeletonhunter web --listen 127.0.0.1:8440
     """
+    from ops.bridge.operator_topics import OperatorTopics
     from ops.log.reading import now_ms
     from ops.log.timespan import parse_bound
     from ops.web.exposed import Exposed
@@ -88,6 +104,8 @@ def web(
     if recording is not None:
         from ops.web.recorded import WANTED
 
+        if allow_actions:
+            raise CliError("--allow-actions: a recording stays as it is", USAGE)
         with _recorded(recording, WANTED, config) as recorded:
             _serve(recorded, listen, tls_cert, tls_key, token_file)
         return
@@ -106,7 +124,8 @@ def web(
         with exposed(metrics, "web", families, health, log) as address:
             if address is not None:
                 typer.echo(f"metrics: http://{address}/metrics")
-            _serve(source, listen, tls_cert, tls_key, token_file)
+            writer = OperatorTopics(settings) if allow_actions else None
+            _serve(source, listen, tls_cert, tls_key, token_file, writer=writer)
     except CannotRunError as error:
         raise CliError(str(error), error.exit_code) from error
 
@@ -117,6 +136,8 @@ def _serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     token_file: Path | None,
+    *,
+    writer: "Writer | None" = None,
 ) -> None:
     from ops.web.security import faults_of
     from ops.web.serve import Address, serve
@@ -126,13 +147,13 @@ def _serve(
         raise CliError(f"--listen {listen}: give HOST:PORT, such as 127.0.0.1:{PORT}", USAGE)
     if (tls_cert is None) != (tls_key is None):
         raise CliError("--tls-cert and --tls-key go together", USAGE)
-    token = None if token_file is None else _token(token_file)
-    wrong = list(faults_of(host, tls=tls_cert is not None, token=token))
+    logins = () if token_file is None else _logins(token_file)
+    wrong = list(faults_of(host, tls=tls_cert is not None, logins=logins))
     if wrong:
         raise CliError("; ".join(wrong), USAGE)
     address = Address(host=host.strip("[]"), port=int(port), certificate=tls_cert, key=tls_key)
     try:
-        serve(source, address, token, lambda url: typer.echo(f"{url}  (Ctrl-C ends it)"))
+        serve(source, address, logins, writer, lambda url: typer.echo(f"{url}  (Ctrl-C ends it)"))
     except OSError as error:
         raise CliError(f"--listen {listen}: {error.strerror or error}") from error
 
@@ -225,13 +246,17 @@ def _recorded(
         yield RecordedSource(recording, made, only)
 
 
-def _token(file: Path) -> str:
+def _logins(file: Path) -> "tuple[Login, ...]":
+    from ops.web.security import logins_of
     from schemas.process.files import read_file
 
     try:
-        return read_file(file).decode().strip()
+        found = logins_of(read_file(file).decode())
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"--token-file {file}: {error}", USAGE) from error
+    if not found:
+        raise CliError(f"--token-file {file} is empty", USAGE)
+    return found
 
 
 def register(app: typer.Typer) -> None:

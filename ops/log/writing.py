@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ops.log.entry import Headers
-from schemas.kafka.access import ConnectionErrors
+from schemas.kafka.access import ConnectionErrors, refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.options import QUIET, producer_options
 
@@ -86,10 +86,11 @@ class LogWriter:
             self._check()
         self._check()
 
-    def _delivered(self, error: KafkaError | None, _message: object) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None or self._error is not None:
             return
-        self._error = f"Kafka at {self._settings.bootstrap}: {error}"
+        denied = refusal(self._settings, error, "Write", f"topic {message.topic()}")
+        self._error = str(denied or f"Kafka at {self._settings.bootstrap}: {error}")
         if error.code() == KafkaError._MSG_TIMED_OUT:
             why = self._connection.reason(self._settings)
             self._error = f"no Kafka broker answers at {self._settings.bootstrap}: {why}"

@@ -9,7 +9,8 @@ from typing import Final
 
 import uvicorn
 
-from ops.web.security import LOCAL_NAMES, Access, is_loopback
+from ops.web.actions import Writer
+from ops.web.security import LOCAL_NAMES, Access, Login, is_loopback
 from ops.web.server import build
 from ops.web.source import Source
 
@@ -45,9 +46,22 @@ def bound_socket(address: Address) -> socket.socket:
 
 
 def serve(
-    source: Source, address: Address, token: str | None, listening: Callable[[str], None]
+    source: Source,
+    address: Address,
+    logins: tuple[Login, ...],
+    writer: Writer | None,
+    listening: Callable[[str], None],
 ) -> None:
-    """Serve the pages until a signal ends it; `listening` is told the address for a browser.
+    """Serve the pages until a signal ends it.
+
+    Parameters
+    ----------
+    logins
+        Of which a browser must know one; none: whoever reaches the address may look.
+    writer
+        Writes what people do about faults; None: they may not.
+    listening
+        Told the address for a browser.
 
     Raises
     ------
@@ -56,12 +70,12 @@ def serve(
     """
     with bound_socket(address) as own:
         access = Access(
-            token=token,
-            hosts=LOCAL_NAMES if is_loopback(address.host) and token is None else (),
+            logins=logins,
+            hosts=LOCAL_NAMES if is_loopback(address.host) and not logins else (),
             tls=address.tls,
         )
         config = uvicorn.Config(
-            build(source, access),
+            build(source, access, writer),
             log_level="warning",
             access_log=False,
             server_header=False,

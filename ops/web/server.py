@@ -21,6 +21,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from ops.web.actions import Actions, Writer
 from ops.web.hub import Hub
 from ops.web.pages.incident import INCIDENT
 from ops.web.pages.moments import moments
@@ -48,9 +49,15 @@ MAX_FORM_BYTES: Final = 4_096
 RESERVED: Final = frozenset({"at", "after"})
 
 
-def build(source: Source, access: Access) -> Starlette:
-    """Return the application; it begins to send when it starts, and ends with the server."""
-    index = _index(live=source.folder is None)
+def build(source: Source, access: Access, writer: Writer | None = None) -> Starlette:
+    """Return the application; it begins to send when it starts, and ends with the server.
+
+    Parameters
+    ----------
+    writer
+        Writes what people do about faults; None: they may not.
+    """
+    index = _index(live=source.folder is None, acts=writer is not None)
     hub = Hub(source)
 
     @contextlib.asynccontextmanager
@@ -64,6 +71,7 @@ def build(source: Source, access: Access) -> Starlette:
             source.stop()
 
     handlers = _Handlers(hub, source, access, index)
+    actions = Actions(source, access, writer)
     app = Starlette(
         routes=[
             Route("/healthz", handlers.alive),
@@ -74,6 +82,8 @@ def build(source: Source, access: Access) -> Starlette:
             Route("/api/source", handlers.about),
             Route("/api/report.html", handlers.report_html),
             Route("/api/report.md", handlers.report_markdown),
+            Route("/api/actions", actions.about),
+            Route("/api/actions/{name}", actions.act, methods=["POST"]),
             Route("/api/pages/{name}", handlers.document),
             Route("/api/stream/{name}", handlers.stream),
             Route("/static/{path:path}", handlers.file),
@@ -85,8 +95,8 @@ def build(source: Source, access: Access) -> Starlette:
     return app
 
 
-def _index(*, live: bool) -> str:
-    """Return the page's frame: it says what is shown, and names all modules.
+def _index(*, live: bool, acts: bool) -> str:
+    """Return the page's frame: it says what is shown, whether one may act, and names all modules.
 
     A browser then fetches them side by side, and not each when the one before asks for it.
     """
@@ -96,6 +106,7 @@ def _index(*, live: bool) -> str:
         for path in modules
     )
     told = f'<meta name="source" content="{"live" if live else "recording"}">\n'
+    told += '<meta name="actions" content="allowed">\n' if acts else ""
     text = (FILES / "index.html").read_text(encoding="utf-8")
     return text.replace("</head>", f"{told}{links}</head>")
 
@@ -211,13 +222,14 @@ class _Handlers:
             if len(body) > MAX_FORM_BYTES:
                 return _login_form("This is no token.", 413)
         given = parse_qs(body.decode(errors="replace")).get("token", [""])[0]
-        if not self._access.knows(given):
+        login = self._access.login(given)
+        if login is None:
             return _login_form(
                 "This is not the token. It is in the file that --token-file names.", 401
             )
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(
-            COOKIE, self._access.cookie, httponly=True, samesite="strict", secure=self._access.tls
+            COOKIE, login.cookie, httponly=True, samesite="strict", secure=self._access.tls
         )
         return answer
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ops.view.cluster import ClusterView
-from ops.web.security import LOCAL_NAMES, Access, faults_of
+from ops.web.security import LOCAL_NAMES, Access, faults_of, logins_of
 from ops.web.server import FILES, build
 from ops.web.source import Trouble
 from schemas import topics as t
@@ -16,6 +16,7 @@ from tests.unit.ops.view_samples import Log, fault
 from tests.unit.ops.web.held_source import HeldSource
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - made up
+LOGINS = logins_of(TOKEN)
 
 
 def client(access: Access | None = None, source: HeldSource | None = None) -> TestClient:
@@ -107,7 +108,7 @@ def test_health_checks() -> None:
 
 def test_a_token_is_asked_for_and_kept_as_a_cookie() -> None:
     """Wrong, missing, right; the cookie is not the token."""
-    web = client(Access(token=TOKEN, tls=False))
+    web = client(Access(logins=LOGINS))
     page = web.get("/", headers={"accept": "text/html"})
     assert (page.status_code, "those who know its token" in page.text) == (401, True)
     refused = web.get("/api/pages/now")
@@ -121,7 +122,7 @@ def test_a_token_is_asked_for_and_kept_as_a_cookie() -> None:
     assert TOKEN not in kept
     assert {"HttpOnly", "SameSite=strict"} <= set(kept.split("; "))
     assert web.get("/api/pages/now").status_code == 200
-    bearer = client(Access(token=TOKEN))
+    bearer = client(Access(logins=LOGINS))
     assert (
         bearer.get("/api/pages/now", headers={"authorization": f"Bearer {TOKEN}"}).status_code
         == 200
@@ -131,7 +132,7 @@ def test_a_token_is_asked_for_and_kept_as_a_cookie() -> None:
 
 def test_a_long_or_odd_login_is_no_error() -> None:
     """It is no token, either."""
-    web = client(Access(token=TOKEN))
+    web = client(Access(logins=LOGINS))
     assert web.post("/login", content=b"token=" + b"x" * 9_000).status_code == 413
     assert web.post("/login", content=b"\xff\xfe&&=%zz").status_code == 401
     assert web.post("/login", data={"token": "\u202e<script>"}).status_code == 401
@@ -148,8 +149,11 @@ def test_a_page_of_another_name_cannot_reach_it() -> None:
 
 def test_beyond_this_machine_only_with_tls_and_a_token() -> None:
     """What is missing is named, all at once."""
-    assert list(faults_of("127.0.0.1", tls=False, token=None)) == []
-    assert list(faults_of("::1", tls=False, token=None)) == []
-    assert len(list(faults_of("0.0.0.0", tls=False, token=None))) == 2  # noqa: S104 - refused
-    assert len(list(faults_of("web.example", tls=True, token="short"))) == 1  # noqa: S106 - made up
-    assert list(faults_of("10.0.0.1", tls=True, token=TOKEN)) == []
+    assert list(faults_of("127.0.0.1", tls=False, logins=())) == []
+    assert list(faults_of("::1", tls=False, logins=())) == []
+    assert len(list(faults_of("0.0.0.0", tls=False, logins=()))) == 2  # noqa: S104 - refused
+    (short,) = faults_of("web.example", tls=True, logins=logins_of("ann: short"))
+    assert short.startswith("the token of ann has 5 characters; it needs 16")
+    assert list(faults_of("10.0.0.1", tls=True, logins=LOGINS)) == []
+    (twice,) = faults_of("127.0.0.1", tls=False, logins=logins_of(f"ann: {TOKEN}\n{TOKEN}"))
+    assert "have one token" in twice
