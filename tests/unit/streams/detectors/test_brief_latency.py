@@ -100,7 +100,10 @@ def test_one_late_answer_in_four_begins_and_ends() -> None:
         (one.value - one.reference, one.rtt_p50_ns - one.baseline_p50_ns)
         for one in records
         if one.state is not AnomalyState.CLEARED
-        and None not in (one.value, one.reference, one.rtt_p50_ns, one.baseline_p50_ns)
+        and one.value is not None
+        and one.reference is not None
+        and one.rtt_p50_ns is not None
+        and one.baseline_p50_ns is not None
     ]
     assert rises[0][0] > 5_000_000
     assert rises[0][1] < 1_000_000
