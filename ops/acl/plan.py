@@ -42,7 +42,7 @@ DOC: Final = {
     "web": "the operator's page",
     "bridge": "passes verdicts on to alert routers, and commits how far it is",
     "reader": "people and tools that look on: `tail`, `record`, `doctor`",
-    "responder": "people who silence faults and write notes to them",
+    "responder": "people who silence faults and write notes to them; with `web` a page that acts",
     "operator": "`topics plan` and `topics apply`",
 }
 ROLES: Final = tuple(DOC)

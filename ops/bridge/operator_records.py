@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ops.bridge.paging.labels import SILENCE_LABELS, says_nothing
-from schemas.bounds import violation
+from schemas.bounds import bound_of, violation
 from schemas.codec import Codec, to_datum
 from schemas.enums import NoteAction
 from schemas.records import IncidentNote, Matcher, Silence
@@ -23,6 +23,10 @@ MAX_TEXT: Final = 1_000
 # A longer one is a decision, not a silence: change what is paged.
 MAX_DAYS: Final = 90
 MAX_US: Final = MAX_DAYS * 86_400 * US_PER_S
+MAX_MATCHERS: Final = round(bound_of(SILENCE.name, "matchers").greatest)
+IN_FORCE: Final = "in force"
+PLANNED: Final = "planned"
+ENDED: Final = "ended"
 
 
 class InvalidEntryError(ValueError):
@@ -103,6 +107,13 @@ def new_silence(
         producer_version=VERSION,
     )  # fmt: skip
     return _checked(SILENCE, written, by)
+
+
+def state_of(silence: Silence, now_us: int) -> str:
+    """Return whether a silence is in force, planned or ended."""
+    if silence.until_at <= now_us:
+        return ENDED
+    return IN_FORCE if silence.from_at <= now_us else PLANNED
 
 
 def expired(silence: Silence, by: Authorship) -> Silence | None:

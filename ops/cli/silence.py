@@ -124,12 +124,12 @@ def _time(text: str, now_us: int) -> int:
 
 
 def _row(silence: "Silence", now_us: int) -> dict[str, Any]:
+    from ops.bridge.operator_records import state_of
     from ops.log.timespan import iso_ms
 
-    begun, over = silence.from_at <= now_us, silence.until_at <= now_us
     return {
         "silence_id": silence.silence_id,
-        "state": "ended" if over else "in force" if begun else "planned",
+        "state": state_of(silence, now_us),
         "matchers": [f"{m.label}={m.pattern}" for m in silence.matchers],
         "from": iso_ms(silence.from_at // US_PER_MS),
         "until": iso_ms(silence.until_at // US_PER_MS),

@@ -31,6 +31,7 @@ class LogWriter:
         self._connection = ConnectionErrors()
         self._error: str | None = None
         self._written = 0
+        self._topic = ""
         self._producer = Producer(
             producer_options(
                 settings,
@@ -56,6 +57,7 @@ class LogWriter:
         headers: Headers = (),
     ) -> None:
         """Hand a record over; `partition` None: the key decides."""
+        self._topic = topic
         while True:
             try:
                 self._producer.produce(
@@ -72,7 +74,7 @@ class LogWriter:
                 self._producer.poll(POLL_S)
                 self._check()
             except KafkaException as error:
-                raise ConnectionError(f"{topic}: {error.args[0].str()}") from error
+                raise ConnectionError(self._why(error.args[0], topic)) from error
             else:
                 self._written += 1
                 if self._written % POLL_EVERY == 0:
@@ -82,18 +84,29 @@ class LogWriter:
 
     def flush(self) -> None:
         """Wait until the broker has everything."""
-        while self._producer.flush(POLL_S):
-            self._check()
+        try:
+            while self._producer.flush(POLL_S):
+                self._check()
+        except KafkaException as error:
+            raise ConnectionError(self._why(error.args[0], self._topic)) from error
         self._check()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None or self._error is not None:
             return
-        denied = refusal(self._settings, error, "Write", f"topic {message.topic()}")
-        self._error = str(denied or f"Kafka at {self._settings.bootstrap}: {error}")
+        self._error = self._why(error, str(message.topic()))
         if error.code() == KafkaError._MSG_TIMED_OUT:
             why = self._connection.reason(self._settings)
             self._error = f"no Kafka broker answers at {self._settings.bootstrap}: {why}"
+
+    def _why(self, error: KafkaError, topic: str) -> str:
+        """Return what an error says of writing to a topic.
+
+        Who may write to no topic at all is refused the number that a producer begins with: as an
+        error of the cluster.
+        """
+        denied = refusal(self._settings, error, "Write", f"topic {topic}")
+        return str(denied or f"Kafka at {self._settings.bootstrap}: {topic}: {error.str()}")
 
     def _check(self) -> None:
         if self._error is not None:

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from ops.bridge.operator_records import (
     MAX_DAYS,
+    MAX_MATCHERS,
     MAX_TEXT,
     Authorship,
     InvalidEntryError,
@@ -34,7 +35,7 @@ from schemas import topics
 from schemas.enums import NoteAction
 from schemas.records import IncidentNote, Matcher, Silence
 from schemas.topics import Topic
-from schemas.units import US_PER_MS, US_PER_S, ns_to_us
+from schemas.units import US_PER_S, ns_to_us
 
 R = TypeVar("R")
 
@@ -194,6 +195,7 @@ class Actions:
                 "cluster": writer.cluster,
                 "labels": list(SILENCE_LABELS),
                 "max_days": MAX_DAYS,
+                "max_matchers": MAX_MATCHERS,
                 "max_text": MAX_TEXT,
             }
         )
@@ -291,7 +293,8 @@ class Actions:
 
 
 def _silence(entry: _Entry, by: Authorship) -> _Written:
-    from_us = max(entry.number("from_ms", 0) * US_PER_MS, by.at_us)
+    # By the server's clock: a browser's may be wrong.
+    from_us = by.at_us + entry.number("begins_in_s", 0) * US_PER_S
     silence = new_silence(
         by,
         new_id("s"),

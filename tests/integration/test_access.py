@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, Producer
@@ -29,6 +29,7 @@ from ops.broker.ready import answers
 from ops.cli.app import main as run_command
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import apply_topics
+from ops.web.security import ACTION_HEADER
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.ending import EXIT_CODE, LIMIT_S
 from schemas.topics import TOPICS
@@ -343,7 +344,7 @@ def test_the_page_reads_with_its_plan_and_says_what_is_refused(
     """Its principal reads all topics; without, the page names what is refused, not missing."""
     with ProcessGroup(tmp_path) as group:
         argv = [sys.executable, "-m", "ops.cli.start", "web", "--listen", "127.0.0.1:0"]
-        page = group.start("web", [*argv, "--config", str(kafka.config(user))])
+        page = group.start("web", [*argv, "--allow-actions", "--config", str(kafka.config(user))])
         wait(lambda: "http://" in page.log_tail(), "the page's address", page)
         url = page.log_tail().split("  (")[0].strip()
 
@@ -360,10 +361,28 @@ def test_the_page_reads_with_its_plan_and_says_what_is_refused(
             while b"event: trouble" not in response.readline():
                 pass
             trouble = json.loads(response.readline().decode().removeprefix("data: "))
+        refused = silence(url) if user != "stranger" else {}
     if user == "stranger":
         assert "acl apply --for web=User:stranger" in trouble["what"]
     else:
         assert "what" not in trouble
+        assert "refuses User:skeletonhunter-web: Write of topic silence.v1. " in refused["what"]
+        assert (
+            "`skeletonhunter acl apply --for responder=User:skeletonhunter-web`" in refused["what"]
+        )
+
+
+def silence(url: str) -> dict[str, str]:
+    """Silence every fault as the page does, and return what is wrong with that."""
+    entry = {"everything": True, "duration_s": 60, "reason": "drill", "author": "ann"}
+    headers = {"origin": url.rstrip("/"), ACTION_HEADER: "1", "content-type": "application/json"}
+    request = Request(f"{url}api/actions/silence", json.dumps(entry).encode(), headers)  # noqa: S310
+    with pytest.raises(HTTPError) as refused, urlopen(request, timeout=20):  # noqa: S310
+        pass
+    with refused.value as answer:
+        assert answer.code == 503
+        found: dict[str, str] = json.load(answer)
+    return found
 
 
 NO_CERTIFICATE = dict.fromkeys(

@@ -377,7 +377,7 @@ def _notes(view: ClusterView, history: FaultHistory, span: Span) -> Iterator[Doc
         if note.fault_id == history.last.fault_id and span.holds(at_ms):
             cause = None if note.cause is None else f"cause: {note.cause}"
             yield _line(
-                "note", 4, at_ms, f"{note.author}: {note.text}",
+                "note", 4, at_ms, f"{note.author}: {note.text}" if note.text else note.author,
                 action=note.action.value.lower(), detail=cause,
             )  # fmt: skip
 

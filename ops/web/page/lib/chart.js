@@ -60,15 +60,17 @@ export function Chart({ series, label, marks }) {
   const place = useRef(null);
   const content = JSON.stringify([series, marks]);
   useEffect(() => {
-    let plot = draw(place.current, { series, label, marks });
+    // When the page has gone its size is still told of, and the reference is empty.
+    const held = place.current;
+    let plot = draw(held, { series, label, marks });
     const anew = () => {
       plot.destroy();
-      plot = draw(place.current, { series, label, marks });
+      plot = draw(held, { series, label, marks });
     };
     const sized = new ResizeObserver(() =>
-      plot.setSize({ width: Math.max(240, place.current.clientWidth), height: HEIGHT }),
+      plot.setSize({ width: Math.max(240, held.clientWidth), height: HEIGHT }),
     );
-    sized.observe(place.current);
+    sized.observe(held);
     DARK.addEventListener("change", anew);
     return () => {
       sized.disconnect();

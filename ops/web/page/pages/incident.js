@@ -1,5 +1,6 @@
 // Incident: one fault from its first symptom to its end, on one time line.
 import { useState } from "preact/hooks";
+import { Actions, Text, Times, times, useRules } from "../lib/act.js";
 import { Chart } from "../lib/chart.js";
 import { html } from "../lib/html.js";
 import { Severity } from "../lib/marks.js";
@@ -58,6 +59,7 @@ function Incident({ document: shown, params, at, source }) {
         <a href=${`/api/report.md?${asked}`} download=${`${fault.id}.md`}>as Markdown</a>
         <${Share} fault=${fault} span=${span} />
       </p>
+      <${Respond} fault=${fault} at=${at} />
       <details><summary>Keep and replay it</summary><pre tabindex="0">${replay(fault, span, source)}</pre></details>
     </section>
     <section aria-labelledby="symptoms">
@@ -124,6 +126,44 @@ function Line({ one, start }) {
         ${one.names_left && html`<p>and ${one.names_left.toLocaleString("en")} more</p>`}</details>`}
     </div>
   </li>`;
+}
+
+// What a silence from here is meant for, by the value of its choice.
+const SILENCED = { component: ["component"], kind: ["component", "kind"], fault: ["fault_id"] };
+
+function Respond({ fault, at }) {
+  const rules = useRules(at);
+  if (!rules) return null;
+  if (rules.cluster !== fault.cluster) {
+    return html`<p class="detail">This page acts on faults of cluster <${Name} text=${rules.cluster} /> only.</p>`;
+  }
+  const values = { component: fault.component, kind: fault.kind, fault_id: fault.id };
+  const note = { action: "note", entry: { fault_id: fault.id } };
+  const say = html`<${Text} name="text" label="Note (may be empty)" known=${rules} />`;
+  const actions = [
+    fault.open && { ...note, word: "Acknowledge…", title: "Say that you are at it", fields: say, entry: { ...note.entry, action: "acknowledge" } },
+    {
+      word: "Silence…", title: "Page nobody for a while; the fault itself stays on the page", action: "silence",
+      read: (given) => ({
+        ...times(given),
+        matchers: SILENCED[given.get("what")].map((label) => ({ label, pattern: values[label] })),
+      }),
+      fields: html`<label>What <select name="what">
+          <option value="component">every fault of ${visible(fault.component)}</option>
+          <option value="kind">${visible(fault.kind)} of ${visible(fault.component)}</option>
+          <option value="fault">this fault alone</option></select></label>
+        <${Times} known=${rules} /><${Text} name="reason" label="Reason" known=${rules} required />`,
+    },
+    {
+      ...note, word: "Close…", title: "Say what it was; its page ends, unless the fault comes back",
+      fields: html`<${Text} name="cause" label="Cause" known=${rules} required />${say}`, entry: { ...note.entry, action: "close" },
+    },
+    {
+      ...note, word: "Comment…", title: "Write a note that changes nothing else",
+      fields: html`<${Text} name="text" label="Note" known=${rules} required />`, entry: { ...note.entry, action: "comment" },
+    },
+  ];
+  return html`<${Actions} label="What you do about it" rules=${rules} actions=${actions.filter(Boolean)} />`;
 }
 
 function Share({ fault, span }) {

@@ -4,6 +4,7 @@ import { incident } from "./incident.js";
 import { job } from "./job.js";
 import { matrix } from "./matrix.js";
 import { now } from "./now.js";
+import { silences } from "./silences.js";
 import { topology } from "./topology.js";
 
-export const PAGES = [now, incident, matrix, topology, job, agents];
+export const PAGES = [now, incident, matrix, topology, job, agents, silences];

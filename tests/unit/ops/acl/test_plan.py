@@ -82,6 +82,15 @@ def test_who_looks_on_writes_nothing() -> None:
     assert topics("bridge", "Read") == paged
 
 
+def test_a_page_that_acts_needs_two_writes_more_than_one_that_shows() -> None:
+    """Its principal has the roles web and responder."""
+    more = ALL["responder"] - ALL["web"]
+    assert {(r.name, r.operation) for r in more} == {
+        ("silence.v1", "Write"),
+        ("incident.note.v1", "Write"),
+    }
+
+
 def test_an_unknown_role_is_named_with_those_there_are() -> None:
     """A typing error grants nothing."""
     with pytest.raises(KeyError, match=r"no role 'worke'; there are agent, worker"):

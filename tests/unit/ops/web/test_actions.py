@@ -92,9 +92,9 @@ def test_a_silence_and_its_end_are_written() -> None:
     status, _ = bench.act("expire", {"silence_id": silence.silence_id, "author": "bob"})
     ended = bench.writer.written[-1][1]
     assert (status, ended.silence_id, ended.ended_by) == (201, silence.silence_id, "bob")
-    bench.act("silence", {**SILENCE, "from_ms": silence.from_at // 1_000 + 3_600_000})
+    bench.act("silence", {**SILENCE, "begins_in_s": 3_600})
     planned = bench.writer.written[-1][1]
-    assert planned.until_at - planned.created_at > 7_100 * 10**6
+    assert planned.until_at - planned.created_at == 7_200 * 10**6
 
 
 def test_notes_are_written() -> None:
@@ -158,7 +158,7 @@ WRONG: list[tuple[str, Any, int, str]] = [
     ("silence", {**SILENCE, "duration_s": 1.5}, 422, "duration_s must be a whole number"),
     ("silence", {**SILENCE, "duration_s": -5}, 422, "after the begin"),
     ("silence", {**SILENCE, "duration_s": 91 * 86_400}, 422, "at most 90 days"),
-    ("silence", {**SILENCE, "from_ms": 10**30}, 422, "out of bounds"),
+    ("silence", {**SILENCE, "begins_in_s": 10**30}, 422, "out of bounds"),
     ("silence", {**SILENCE, "reason": ""}, 422, "reason is empty"),
     ("silence", {**SILENCE, "reason": "\ud800"}, 422, "half a character"),
     ("silence", {**SILENCE, "author": " "}, 422, "author is empty: say who you are"),
