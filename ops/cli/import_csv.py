@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
@@ -146,7 +146,8 @@ def _sink(
     try:
         if out is not None:
             return RecordingSink(out, cluster, VERSION)
-        return KafkaSink(load_settings(config, bootstrap=bootstrap, prefix=prefix))
+        settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+        return KafkaSink(replace(settings, role=""))
     except NotEmptyError as error:
         raise CliError(str(error), USAGE) from error
     except UnknownTopicError as error:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -75,7 +76,7 @@ def up(
 
     Example: skeletonhunter lab up --hosts 6 --pods 3 --apply-topics
     """
-    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    settings = replace(load_settings(config, bootstrap=bootstrap, prefix=prefix), role="")
     with plain_errors():
         from ops.lab.kind import lab_kind
         from ops.lab.lab import Lab, LabConfig

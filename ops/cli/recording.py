@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -306,7 +307,7 @@ def _replay_settings(config: Path | None, bootstrap: str | None, prefix: str) ->
         raise CliError("--prefix is empty: a replay never goes to the live topics", USAGE)
     if prefix == live:
         raise CliError(f"--prefix {prefix!r} is that of the live topics in the config file", USAGE)
-    return load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    return replace(load_settings(config, bootstrap=bootstrap, prefix=prefix), role="")
 
 
 def register(app: typer.Typer) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from schemas.units import US_PER_S
 
 if TYPE_CHECKING:
     from ops.jobs.task_topic import TaskTopic
+    from schemas.kafka.connection import KafkaSettings
     from schemas.records import Task
 
 
@@ -40,7 +42,7 @@ def submit(
     """
     from ops.jobs.task_file import TaskFileError, parse_task_file
 
-    settings = load_settings(config, bootstrap=bootstrap, prefix=prefix)
+    settings = _settings(config, bootstrap, prefix)
     try:
         content = read_file(file)
     except OSError as error:
@@ -112,7 +114,11 @@ def list_tasks(
 def _topic(config: Path | None, bootstrap: str | None, prefix: str | None) -> "TaskTopic":
     from ops.jobs.task_topic import TaskTopic
 
-    return TaskTopic(load_settings(config, bootstrap=bootstrap, prefix=prefix))
+    return TaskTopic(_settings(config, bootstrap, prefix))
+
+
+def _settings(config: Path | None, bootstrap: str | None, prefix: str | None) -> "KafkaSettings":
+    return replace(load_settings(config, bootstrap=bootstrap, prefix=prefix), role="scheduler")
 
 
 def _now_us() -> int:

@@ -2,15 +2,13 @@
 
 import time
 from dataclasses import replace
-from typing import Any, Final
-
-from confluent_kafka import Producer
+from typing import Final
 
 from ops.log.reading import LogReader, UnknownTopicError
+from ops.log.writing import LogWriter
 from schemas import topics
 from schemas.codec import DecodeError
 from schemas.kafka.connection import KafkaSettings
-from schemas.kafka.options import producer_options
 from schemas.kafka.registry import codec_for
 from schemas.records import Task
 from schemas.units import US_PER_MS
@@ -46,33 +44,18 @@ class TaskTopic:
 
         Raises
         ------
-        TaskTopicError
+        ConnectionError
             If the broker does not acknowledge it.
         """
         at_us = task.submitted_at if task.ended_at is None else task.ended_at
-        failures: list[str] = []
-
-        def delivered(error: Any, _message: Any) -> None:
-            if error is not None:
-                failures.append(error.str())
-
-        producer: Any = Producer(
-            producer_options(
-                self._settings,
-                # What goes wrong is in the exception, not in the client's own lines.
-                fixed={"message.timeout.ms": round(SEND_TIMEOUT_S * 1_000), "log_level": 0},
-            )
-        )
-        producer.produce(
+        writer = LogWriter(self._settings, patience_s=SEND_TIMEOUT_S)
+        writer.write(
             self._settings.topic(topics.TASK.name),
             key=task.task_id.encode(),
             value=self._codec.encode(topics.TASK, task),
-            timestamp=at_us // US_PER_MS,
-            on_delivery=delivered,
+            timestamp_ms=at_us // US_PER_MS,
         )
-        if producer.flush(SEND_TIMEOUT_S + 1) or failures:
-            reason = failures[0] if failures else "no answer"
-            raise TaskTopicError(f"{self._settings.bootstrap} does not take the task: {reason}")
+        writer.flush()
 
     def tasks(self) -> dict[str, Task]:
         """Return the latest state of all tasks by id, in the order of submission.

@@ -2,13 +2,15 @@
 
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
 from confluent_kafka import admin as _admin
 
+from schemas.kafka.access import named, refused
+from schemas.kafka.clients import hidden_topics, metadata
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
+from schemas.kafka.options import QUIET
 from schemas.topics import TOPICS
 
-TIMEOUT_S: Final = 5.0
 # The package's annotations hide the names that it documents as public.
 api: Final[Any] = _admin
 
@@ -19,10 +21,13 @@ def missing_topics(settings: KafkaSettings) -> list[str]:
     Raises
     ------
     ConnectionError
-        If no broker answers within 5 s.
+        If no broker answers, or this principal may not know whether they are there.
     """
     found = _metadata(settings).topics
-    return [name for name in (settings.topic(t.name) for t in TOPICS) if name not in found]
+    missing = [name for name in (settings.topic(t.name) for t in TOPICS) if name not in found]
+    if hidden := hidden_topics(settings, missing) if missing else []:
+        raise ConnectionError(str(refused(settings, f"Describe of {named('topic', hidden)}")))
+    return missing
 
 
 def broker_addresses(settings: KafkaSettings) -> list[tuple[str, int]]:
@@ -31,18 +36,14 @@ def broker_addresses(settings: KafkaSettings) -> list[tuple[str, int]]:
     Raises
     ------
     ConnectionError
-        If no broker answers within 5 s.
+        If no broker answers.
     """
     return [(broker.host, broker.port) for broker in _metadata(settings).brokers.values()]
 
 
 def _metadata(settings: KafkaSettings) -> Any:
-    client = api.AdminClient(
-        {**settings.librdkafka(), "log_level": 2, "error_cb": lambda _error: None}
-    )
+    client = api.AdminClient({**settings.librdkafka(), **QUIET})
     try:
-        return client.list_topics(timeout=TIMEOUT_S)
-    except KafkaException as error:
-        raise ConnectionError(
-            f"no Kafka broker answers at {settings.bootstrap}: {error.args[0].str()}"
-        ) from error
+        return metadata(client, settings)
+    except BrokerError as error:
+        raise ConnectionError(str(error)) from error

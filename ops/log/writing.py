@@ -6,7 +6,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ops.log.entry import Headers
 from schemas.kafka.access import ConnectionErrors, refusal
+from schemas.kafka.clients import metadata
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import QUIET, producer_options
 
 POLL_S: Final = 0.1
@@ -23,7 +25,7 @@ class LogWriter:
     """A producer for tools: it waits instead of dropping, and no error is lost.
 
     Every method raises ConnectionError once the broker has refused a record, or has not taken it
-    for `patience_s`.
+    for `patience_s`; making one already, where no broker can be reached.
     """
 
     def __init__(self, settings: KafkaSettings, *, patience_s: float = PATIENCE_S) -> None:
@@ -31,7 +33,6 @@ class LogWriter:
         self._connection = ConnectionErrors()
         self._error: str | None = None
         self._written = 0
-        self._topic = ""
         self._producer = Producer(
             producer_options(
                 settings,
@@ -45,6 +46,11 @@ class LogWriter:
                 },
             )
         )
+        try:
+            # Whether there is a broker at all is known sooner than patience ends.
+            metadata(self._producer, settings)
+        except BrokerError as error:
+            raise ConnectionError(str(error)) from error
 
     def write(
         self,
@@ -57,7 +63,6 @@ class LogWriter:
         headers: Headers = (),
     ) -> None:
         """Hand a record over; `partition` None: the key decides."""
-        self._topic = topic
         while True:
             try:
                 self._producer.produce(
@@ -74,7 +79,7 @@ class LogWriter:
                 self._producer.poll(POLL_S)
                 self._check()
             except KafkaException as error:
-                raise ConnectionError(self._why(error.args[0], topic)) from error
+                raise ConnectionError(f"{topic}: {error.args[0].str()}") from error
             else:
                 self._written += 1
                 if self._written % POLL_EVERY == 0:
@@ -84,29 +89,18 @@ class LogWriter:
 
     def flush(self) -> None:
         """Wait until the broker has everything."""
-        try:
-            while self._producer.flush(POLL_S):
-                self._check()
-        except KafkaException as error:
-            raise ConnectionError(self._why(error.args[0], self._topic)) from error
+        while self._producer.flush(POLL_S):
+            self._check()
         self._check()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None or self._error is not None:
             return
-        self._error = self._why(error, str(message.topic()))
+        access = refusal(self._settings, error, "Write", f"topic {message.topic()}")
+        self._error = str(access or f"Kafka at {self._settings.bootstrap}: {error.str()}")
         if error.code() == KafkaError._MSG_TIMED_OUT:
             why = self._connection.reason(self._settings)
             self._error = f"no Kafka broker answers at {self._settings.bootstrap}: {why}"
-
-    def _why(self, error: KafkaError, topic: str) -> str:
-        """Return what an error says of writing to a topic.
-
-        Who may write to no topic at all is refused the number that a producer begins with: as an
-        error of the cluster.
-        """
-        denied = refusal(self._settings, error, "Write", f"topic {topic}")
-        return str(denied or f"Kafka at {self._settings.bootstrap}: {topic}: {error.str()}")
 
     def _check(self) -> None:
         if self._error is not None:

@@ -37,6 +37,8 @@ NO_REASON: Final = (
     "speak security.protocol={protocol}"
 )
 # How long it took, and what librdkafka advises those who build it; the rest says what happened.
+# Stands for what only the broker knows.
+PRINCIPAL: Final = "PRINCIPAL"
 # Files with a client's certificate.
 _CERTIFICATES: Final = ("ssl.certificate.location", "ssl.keystore.location")
 _ASIDES: Final = (" (after ", ": broker certificate could not be verified, verify that")
@@ -74,7 +76,9 @@ def refused(settings: KafkaSettings, what: str) -> AccessError:
 def grant(settings: KafkaSettings) -> str:
     """Return the command that grants what the process of these settings needs."""
     prefix = f" --prefix {settings.topic_prefix}" if settings.topic_prefix else ""
-    return f"skeletonhunter acl apply --for {settings.role}={principal(settings)}{prefix}"
+    who = PRINCIPAL if _certificate(settings) else principal(settings)
+    roles = f"--for {settings.role}={who}" if settings.role else f"--principal {who}"
+    return f"skeletonhunter acl apply {roles}{prefix}"
 
 
 def principal(settings: KafkaSettings) -> str:
@@ -105,8 +109,8 @@ def _how_certificates_are_named(settings: KafkaSettings) -> str:
     if certificate is None:
         return ""
     return (
-        f"; `openssl x509 -in {certificate} -noout -subject -nameopt RFC2253` prints the subject, "
-        "of which the broker's ssl.principal.mapping.rules may make another name"
+        f", where {PRINCIPAL} is User: and that subject (`openssl x509 -in {certificate} -noout "
+        "-subject -nameopt RFC2253`), or what the broker's ssl.principal.mapping.rules make of it"
     )
 
 

@@ -82,7 +82,8 @@ class KafkaSettings:
     # What is written, one of FRAMINGS; None: Confluent's where there is a registry. Both are read.
     framing: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # As which process this one asks (`skeletonhunter acl`): said where Kafka refuses something.
+    # As which role this process asks (`skeletonhunter acl`): said where Kafka refuses something.
+    # "": as all of them, since a lab or a replay does what all do.
     role: str = "reader"
 
     def topic(self, name: str) -> str:

@@ -322,6 +322,22 @@ def test_refused_is_not_absent(kafka: SecureKafka) -> None:
     assert "acl apply --for reader=User:stranger" in check["found"]
 
 
+def test_what_a_command_may_not_write_is_named_with_its_role(
+    kafka: SecureKafka, tmp_path: Path
+) -> None:
+    """Of one that does what all roles do, all are granted."""
+    task = tmp_path / "task.toml"
+    task.write_text(TASK, encoding="utf-8")
+    for arguments, said in (
+        (("silence", "add", "component=x", "--reason", "y"), "--for responder=User:stranger"),
+        (("task", "submit", str(task)), "--for scheduler=User:stranger"),
+        (("lab", "up"), "--principal User:stranger"),
+    ):
+        code, text = command(kafka, *arguments, user="stranger")
+        assert code == 3
+        assert f"`skeletonhunter acl apply {said}`" in text, text
+
+
 def test_readers_and_operators_get_along_with_their_plan(kafka: SecureKafka) -> None:
     """`doctor` and `tail` run as a reader, `topics plan` and `apply` as an operator."""
     code, said = command(kafka, "doctor", "--listen-s", "0", "--json", user="skeletonhunter-reader")

@@ -1,5 +1,6 @@
 """Refusals and failed connections say who may not do what, and what to look at."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,11 +76,18 @@ def test_a_refusal_names_principal_operation_resource_and_the_command(code: int)
 def test_a_refused_certificate_is_told_how_to_find_its_principal() -> None:
     """Only the broker knows what it makes of the subject."""
     own = settings(security__protocol="SSL", ssl__certificate__location="/c.pem")
-    assert str(refusal(own, error(29), "Read", "topic t")).endswith(
-        "--for worker=User:<subject of /c.pem> --prefix p.`; `openssl x509 -in /c.pem -noout "
-        "-subject -nameopt RFC2253` prints the subject, of which the broker's "
-        "ssl.principal.mapping.rules may make another name"
+    assert str(refusal(own, error(29), "Read", "topic t")) == (
+        "Kafka at b:1 refuses User:<subject of /c.pem>: Read of topic t. A super user grants it by "
+        "`skeletonhunter acl apply --for worker=PRINCIPAL --prefix p.`, where PRINCIPAL is User: "
+        "and that subject (`openssl x509 -in /c.pem -noout -subject -nameopt RFC2253`), or what "
+        "the broker's ssl.principal.mapping.rules make of it"
     )
+
+
+def test_who_does_what_all_do_is_granted_all_roles() -> None:
+    """A lab, a replay."""
+    own = replace(settings(**SCRAM, sasl__username="alice"), role="")
+    assert grant(own) == "skeletonhunter acl apply --principal User:alice --prefix p."
 
 
 def test_other_errors_refuse_nothing() -> None:
