@@ -33,8 +33,11 @@ ADVICE: Final = {
 }
 # A client that speaks another protocol than the listener hears nothing but the end of it.
 NO_REASON: Final = (
-    "the connection was closed or not answered, without a reason: perhaps the listener does not "
-    "speak security.protocol={protocol}"
+    "the connection was closed without a reason: perhaps the listener does not speak "
+    "security.protocol={protocol}"
+)
+NO_ANSWER: Final = (
+    "nothing was answered in time: perhaps it hangs or is still starting, or drops what comes"
 )
 # How long it took, and what librdkafka advises those who build it; the rest says what happened.
 # Stands for what only the broker knows.
@@ -136,8 +139,10 @@ class ConnectionErrors:
     def reason(self, settings: KafkaSettings) -> str:
         """Return the most telling reason so far, with what to look at."""
         told = next((self._found[code] for code in TELLING if code in self._found), None)
+        if told is not None:
+            return told
         protocol = settings.options.get("security.protocol", "PLAINTEXT")
-        return told or NO_REASON.format(protocol=protocol)
+        return NO_REASON.format(protocol=protocol) if self.all_down else NO_ANSWER
 
 
 def settings_fault(error: BaseException) -> str | None:
