@@ -53,7 +53,8 @@ INSTALL = {
     "npm": "Node.js 20 or newer with npm",
 }
 MARK = "run by tests/integration/test_tapping_recipes.py\n"
-WAIT_S = 120
+# A first build of Go compiles its network library, half a minute of processor time.
+WAIT_S = 300
 WINDOW = PathWindow(
     cluster="c",
     path_id="a>b",
