@@ -1,6 +1,6 @@
 """Writes records as they are, and says when the broker has them."""
 
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -32,6 +32,7 @@ class LogWriter:
         self._settings = settings
         self._connection = ConnectionErrors()
         self._error: str | None = None
+        self._topic = ""
         self._written = 0
         self._producer = Producer(
             producer_options(
@@ -63,44 +64,58 @@ class LogWriter:
         headers: Headers = (),
     ) -> None:
         """Hand a record over; `partition` None: the key decides."""
-        while True:
-            try:
-                self._producer.produce(
-                    topic,
-                    key=key,
-                    value=value,
-                    headers=list(headers),
-                    # 0 is confluent-kafka's word for now: for records that had no time.
-                    timestamp=timestamp_ms or 0,
-                    on_delivery=self._delivered,
-                    partition=ANY_PARTITION if partition is None else partition,
-                )
-            except BufferError:
+        self._topic = topic
+        try:
+            while not self._handed_over(
+                topic,
+                key=key,
+                value=value,
+                headers=list(headers),
+                # 0 is confluent-kafka's word for now: for records that had no time.
+                timestamp=timestamp_ms or 0,
+                on_delivery=self._delivered,
+                partition=ANY_PARTITION if partition is None else partition,
+            ):
                 self._producer.poll(POLL_S)
                 self._check()
-            except KafkaException as error:
-                raise ConnectionError(f"{topic}: {error.args[0].str()}") from error
-            else:
-                self._written += 1
-                if self._written % POLL_EVERY == 0:
-                    self._producer.poll(0)
-                    self._check()
-                return
+            self._written += 1
+            if self._written % POLL_EVERY == 0:
+                self._producer.poll(0)
+                self._check()
+        except KafkaException as error:
+            raise self._failed(error) from error
 
     def flush(self) -> None:
         """Wait until the broker has everything."""
-        while self._producer.flush(POLL_S):
-            self._check()
+        try:
+            while self._producer.flush(POLL_S):
+                self._check()
+        except KafkaException as error:
+            raise self._failed(error) from error
         self._check()
+
+    def _handed_over(self, topic: str, **record: Any) -> bool:
+        try:
+            self._producer.produce(topic, **record)
+        except BufferError:
+            return False
+        return True
+
+    def _failed(self, error: KafkaException) -> ConnectionError:
+        return ConnectionError(self._error or self._reason(self._topic, error.args[0]))
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None or self._error is not None:
             return
-        access = refusal(self._settings, error, "Write", f"topic {message.topic()}")
-        self._error = str(access or f"Kafka at {self._settings.bootstrap}: {error.str()}")
+        self._error = self._reason(str(message.topic()), error)
         if error.code() == KafkaError._MSG_TIMED_OUT:
             why = self._connection.reason(self._settings)
             self._error = f"no Kafka broker answers at {self._settings.bootstrap}: {why}"
+
+    def _reason(self, topic: str, error: KafkaError) -> str:
+        # Who may write to no topic at all is refused as an idempotent producer, by the cluster.
+        access = refusal(self._settings, error, "Write", f"topic {topic}")
+        return str(access or f"{topic} at {self._settings.bootstrap}: {error.str()}")
 
     def _check(self) -> None:
         if self._error is not None:
