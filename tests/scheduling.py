@@ -19,16 +19,21 @@ from xdist.scheduler import LoadScopeScheduling
 INTEGRATION: Final = "tests/integration/"
 # These measure no time. They run with the others, so that all processes take about as long.
 TIMELESS: Final = tuple(
-    f"{INTEGRATION}test_{name}.py" for name in ("arena_kafka", "doctor_kafka", "registry")
-)
+    f"{INTEGRATION}test_{name}.py"
+    for name in (
+        "arena_kafka", "doctor_kafka", "import_csv_kafka", "recording_kafka", "registry",
+        "topics_apply", "unreadable_batch",
+    )
+)  # fmt: skip
 # Others that do: a process at low priority sends what it has counted already a while later.
 TIMED: Final = ("tests/contract/test_rate.py",)
 # Labs, and as many others as make both groups of about the same length.
 LABS: Final = tuple(
     f"{INTEGRATION}test_{name}"
     for name in (
-        "agent_ecmp_netns", "agent_namespaces", "agent_netns", "agent_overlay",
-        "agent_unprivileged", "broker", "demo", "lab_", "localizer", "overlay", "skeleton",
+        "access", "agent_ecmp_netns", "agent_namespaces", "agent_netns", "agent_overlay",
+        "agent_unprivileged", "bridge", "broker", "demo", "lab_", "localizer", "overlay",
+        "skeleton",
     )
 )  # fmt: skip
 # These take all processors, and would hold up what another test measures.

@@ -32,6 +32,8 @@ from tests.unit.schemas.valid import poison
 pytestmark = pytest.mark.broker
 # Until verdicts go on: six of them until the broker knows that a process is gone.
 TAKE_OVER_S = 10.0
+# Without them, when one that ends hands over.
+HAND_OVER_S = 5.0
 LINK = "link:leaf:p0-0--spine:0"
 NAME = "localizer"
 
@@ -245,7 +247,7 @@ def test_a_standby_takes_over_from_one_that_is_killed_hangs_or_stops(bench: Benc
     with next_one(leader, "ready"):
         other = bench.start(leader.name)
     leader, standby = standby, other
-    with next_one(standby, "leading", 3.0):
+    with next_one(standby, "leading", HAND_OVER_S):
         assert bench.group.stop(leader.name) == 0
     write(parts[4])
     found = bench.events(lambda seen: ends(seen) >= 2)
