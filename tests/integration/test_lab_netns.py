@@ -452,10 +452,11 @@ def test_recorded_faults_are_labelled_and_judged(state: Path, tmp_path: Path) ->
     cut = next(case for case in RECORDED["hard"] if case.name == "link cut")
     burst = next(case for case in RECORDED["confounders"] if case.kind == "cross-traffic")
     fair = next(case for case in RECORDED["queues"] if case.kind == "link-rate-fair")
-    cases = [replace(case, timeout_s=10.0) for case in (cut, burst, fair)]
+    cases = [replace(case, timeout_s=5.0) for case in (cut, burst, fair)]
     record_suite(
-        NETNS_LAB, tmp_path, say=lambda _: None, recorded={"few": cases}, health_s=15.0, rest_s=5.0
-    )
+        NETNS_LAB, tmp_path, say=lambda _: None, recorded={"few": cases}, health_s=15.0,
+        rest_s=5.0, tail_s=5.0,
+    )  # fmt: skip
     (one,) = judge_folder(tmp_path, DetectionConfig(), localizer_config({}, {}), lambda _: None)
     assert [label.name for label in one.labels.faults][:1] == ["link cut"]
     assert len(one.labels.faults) + len(one.labels.left_out) == 2

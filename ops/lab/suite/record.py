@@ -44,6 +44,7 @@ def record_suite(
     recorded: Mapping[str, Sequence[Case]] = RECORDED,
     health_s: float = HEALTH_S,
     rest_s: float = REST_S,
+    tail_s: float = TAIL_S,
 ) -> list[Path]:
     """Record the faults of a lab of that kind, a recording and its truth for each group.
 
@@ -65,7 +66,7 @@ def record_suite(
             raise FileExistsError(f"{out / name}{ARCHIVE} is there already")
         mine = [case for case in cases if case.in_lab(kind)]
         patience = lab_kind(kind).patience
-        whole_s = health_s + sum(case.timeout_s * patience + rest_s for case in mine) + TAIL_S
+        whole_s = health_s + sum(case.timeout_s * patience + rest_s for case in mine) + tail_s
         say(f"{name}: {len(mine)} cases in {whole_s / 60:.0f} minutes")
         with (
             pipeline(bootstrap, say, tables={}, processes=(SKELETON,)) as started,
@@ -78,8 +79,10 @@ def record_suite(
                     check()
                     time.sleep(min(TURN_S, left_s))
 
-            labels = _put_in(lab, name, mine, say, wait, health_s=health_s, rest_s=rest_s)
-            wait(TAIL_S)
+            labels = _put_in(
+                lab, name, mine, say, wait, health_s=health_s, rest_s=rest_s, tail_s=tail_s
+            )
+            wait(tail_s)
             written.append(_keep(lab, labels, out))
         say(f"{written[-1]}: {written[-1].stat().st_size / 1e6:.1f} MB")
     return written
@@ -94,6 +97,7 @@ def _put_in(
     *,
     health_s: float,
     rest_s: float,
+    tail_s: float,
 ) -> Labels:
     """Put cases in, hold and heal each, at places that look alike; return what was done when."""
     begin_ns = time.time_ns()
@@ -122,7 +126,7 @@ def _put_in(
     return Labels(
         recording=name,
         start_ns=begin_ns,
-        duration_s=round((time.time_ns() - begin_ns) / SECOND_NS + TAIL_S, 3),
+        duration_s=round((time.time_ns() - begin_ns) / SECOND_NS + tail_s, 3),
         faults=tuple(faults),
         confounders=tuple(confounders),
         left_out=tuple(left_out),
