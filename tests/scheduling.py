@@ -38,6 +38,8 @@ LABS: Final = tuple(
 )  # fmt: skip
 # These take all processors, and would hold up what another test measures.
 ALONE: Final = (f"{INTEGRATION}test_agent_flood.py",)
+# Takes half a minute, though none of its tests is slow.
+LONG: Final = "tests/unit/streams/detectors/test_detectors_conformance.py"
 PROCESSES_ENV: Final = "PYTEST_XDIST_WORKER_COUNT"
 # A tenth of the CPU share of a process with nice 0.
 NICE: Final = 10
@@ -102,14 +104,19 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Move the integration tests to the front, then the files with slow tests.
+    """Move the integration tests to the front, then the files with slow tests and the long one.
 
     With a long group at the end one process would wait for the other.
     """
     if PROCESSES_ENV not in os.environ:
         return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (not measures_time(item.nodeid), item.path not in slow))
+    items.sort(
+        key=lambda item: (
+            not measures_time(item.nodeid),
+            item.path not in slow and not item.nodeid.startswith(LONG),
+        )
+    )
 
 
 def step_aside(nodeid: str) -> None:
