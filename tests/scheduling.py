@@ -22,7 +22,7 @@ TIMELESS: Final = tuple(
     f"{INTEGRATION}test_{name}.py"
     for name in (
         "arena_kafka", "doctor_kafka", "import_csv_kafka", "recording_kafka", "registry",
-        "topics_apply", "unreadable_batch",
+        "sql_recipes", "tapping_recipes", "topics_apply", "unreadable_batch",
     )
 )  # fmt: skip
 # Others that do: a process at low priority sends what it has counted already a while later.
