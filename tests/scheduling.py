@@ -21,8 +21,8 @@ INTEGRATION: Final = "tests/integration/"
 TIMELESS: Final = tuple(
     f"{INTEGRATION}test_{name}.py"
     for name in (
-        "arena_kafka", "doctor_kafka", "import_csv_kafka", "recording_kafka", "registry",
-        "sql_recipes", "tapping_recipes", "topics_apply", "unreadable_batch",
+        "access", "arena_kafka", "doctor_kafka", "import_csv_kafka", "recording_kafka",
+        "registry", "sql_recipes", "tapping_recipes", "topics_apply", "unreadable_batch",
     )
 )  # fmt: skip
 # Others that do: a process at low priority sends what it has counted already a while later.
@@ -31,7 +31,7 @@ TIMED: Final = ("tests/contract/test_rate.py",)
 LABS: Final = tuple(
     f"{INTEGRATION}test_{name}"
     for name in (
-        "access", "agent_ecmp_netns", "agent_namespaces", "agent_netns", "agent_overlay",
+        "agent_ecmp_netns", "agent_namespaces", "agent_netns", "agent_overlay",
         "agent_unprivileged", "bridge", "broker", "demo", "lab_", "localizer", "overlay",
         "skeleton",
     )

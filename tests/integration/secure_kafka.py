@@ -69,7 +69,7 @@ class SecureKafka:
         path = self.folder / f"{user}-{login}.toml"
         table = {"bootstrap.servers": self.bootstrap(login), **self.table(user, login, **changes)}
         lines = [f'"{key}" = "{value}"' for key, value in table.items()]
-        path.write_text("\n".join(["[kafka]", *lines, tables]), encoding="utf-8")
+        _replace(path, "\n".join(["[kafka]", *lines, tables]))
         return path
 
     def _by_password(self, user: str) -> dict[str, str]:
@@ -85,7 +85,7 @@ class SecureKafka:
     def _by_certificate(self, user: str) -> dict[str, str]:
         certificate, key = self.certificates.client(self.folder, f"CN={user},O=Example")
         password = self.folder / "key-password"
-        password.write_text(CLIENT_KEY_PASSWORD, encoding="utf-8")
+        _replace(password, CLIENT_KEY_PASSWORD)
         return {
             "security.protocol": "SSL",
             "ssl.certificate.location": str(certificate),
@@ -100,6 +100,13 @@ class SecureKafka:
         for future in client.alter_user_scram_credentials([login]).values():
             future.result()
         self._made.add(user)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole: a process started with the one before may be about to read it."""
+    whole = path.with_name(f"{path.name}.new")
+    whole.write_text(text, encoding="utf-8")
+    whole.replace(path)
 
 
 @contextmanager

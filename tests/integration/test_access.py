@@ -220,7 +220,7 @@ def test_every_process_works_with_its_planned_acls(
                 child.process.terminate()
             endings = {0} if login == SCRAM else {0, EXIT_CODE}
             for child in children:
-                assert child.process.wait(LIMIT_S + 5) in endings, child.log_tail()
+                assert child.process.wait(LIMIT_S + 10) in endings, child.log_tail()
 
 
 @pytest.mark.parametrize("login", [SCRAM, CERTIFICATE])
