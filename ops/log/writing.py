@@ -102,7 +102,14 @@ class LogWriter:
         return True
 
     def _failed(self, error: KafkaException) -> ConnectionError:
-        return ConnectionError(self._error or self._reason(self._topic, error.args[0]))
+        cause = error.args[0]
+        if cause.code() == KafkaError._FATAL:
+            # That there was a fatal error; which, the client raises at the next poll.
+            try:
+                self._producer.poll(0)
+            except KafkaException as told:
+                cause = told.args[0]
+        return ConnectionError(self._error or self._reason(self._topic, cause))
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None or self._error is not None:
