@@ -74,3 +74,16 @@ def test_a_report_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None
         assert code == USAGE
         assert why in said.replace("\n", " ")
         assert "made anew" not in said
+
+
+def test_actions_are_for_the_live_page_only_and_an_empty_token_file_lets_nobody_in(
+    tmp_path: Path,
+) -> None:
+    """As wrong usage, before anything is read."""
+    (tmp_path / "token").write_text("\n")
+    for arguments, words in (
+        (("--recording", str(tmp_path), "--allow-actions"), "a recording stays as it is"),
+        (("--bootstrap", "127.0.0.1:1", "--token-file", str(tmp_path / "token")), "is empty"),
+    ):
+        code, said = run("web", *arguments)
+        assert (code, words in said) == (USAGE, True)
