@@ -25,7 +25,7 @@ BINARY: Final = "binary"
 PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
 # Keys of a [[bridge.target]] table beside name and type.
 TARGET_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    ALERTMANAGER: ("url", "ca_file", "token_file", "token_env"),
+    ALERTMANAGER: ("url", "ca_file", "token_file", "token_env", "mirror_silences"),
     PAGERDUTY: ("url", "ca_file", "routing_key_file", "routing_key_env"),
     WEBHOOK: ("url", "ca_file", "mode", "secret_file", "secret_env", "token_file", "token_env"),
 }
@@ -72,6 +72,8 @@ class TargetConfig:
         Sent as `Authorization: Bearer`; None: none.
     ca_file
         Certificates that are trusted instead of the system's.
+    mirror_silences
+        Whether Alertmanager is told of silences.
     """
 
     name: str
@@ -81,6 +83,7 @@ class TargetConfig:
     secret: str | None = None
     token: str | None = None
     ca_file: str | None = None
+    mirror_silences: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +187,9 @@ def _target(
     mode = table.get("mode", STRUCTURED)
     if mode not in {STRUCTURED, BINARY}:
         wrong.append(f"{where}: mode={mode!r} must be {STRUCTURED} or {BINARY}")
+    mirror = table.get("mirror_silences", False)
+    if not isinstance(mirror, bool):
+        wrong.append(f"{where}: mirror_silences={mirror!r} must be true or false")
     key = "routing_key" if kind == PAGERDUTY else "secret"
     secret = _secret(table, key, where, environment, wrong)
     if kind == PAGERDUTY and secret is None:
@@ -191,6 +197,7 @@ def _target(
     return TargetConfig(
         name=str(name), kind=kind, url=str(url), mode=str(mode), secret=secret,
         token=_secret(table, "token", where, environment, wrong), ca_file=table.get("ca_file"),
+        mirror_silences=bool(mirror),
     )  # fmt: skip
 
 

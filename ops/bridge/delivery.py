@@ -5,13 +5,15 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ops.bridge.http import Answer, Outcome
-from ops.bridge.paging.page import Notification, Page, Position
+from ops.bridge.paging.page import Notification, Position
 from schemas.metrics.family import Histogram
 from schemas.process.eventlog import EventLog
 from schemas.units import US_PER_S
+
+S = TypeVar("S")
 
 # Tried again at once, then after so long, then half as long again each time, up to the greatest.
 # Doubling would cost a target that fails half of the time as much again for each length: most of a
@@ -215,20 +217,20 @@ class StreamDelivery(Delivery):
             self._log.warning("bridge.commit_failed", target=self.name, reason=failure)
 
 
-class StateDelivery(Delivery):
-    """Delivers all pages as they are, when one changes and every so often.
+class StateDelivery(Delivery, Generic[S]):
+    """Delivers a state, such as all pages as they are, when one changes and every so often.
 
     Parameters
     ----------
     post
-        Sends all pages.
+        Sends the state.
     """
 
     def __init__(
         self,
         name: str,
         log: EventLog,
-        post: Callable[[Sequence[Page]], Answer],
+        post: Callable[[S], Answer],
         resend_s: float,
         *,
         may: Callable[[], bool] = _always,
@@ -236,7 +238,7 @@ class StateDelivery(Delivery):
         super().__init__(name, log, may)
         self._post = post
         self._resend_s = resend_s
-        self._pages: Sequence[Page] = ()
+        self._state: S | None = None
         self._since_us: int | None = None
         self._next_s = 0.0
 
@@ -250,8 +252,8 @@ class StateDelivery(Delivery):
         """Since when something changed that was not taken."""
         return self._since_us
 
-    def put(self, pages: Sequence[Page], at_us: int, *, changed: bool) -> None:
-        """Set the pages as they are now.
+    def put(self, state: S, at_us: int, *, changed: bool) -> None:
+        """Set the state as it is now.
 
         Parameters
         ----------
@@ -259,7 +261,7 @@ class StateDelivery(Delivery):
             Whether to tell at once.
         """
         with self._changed:
-            self._pages = pages
+            self._state = state
             if changed:
                 self._since_us = self._since_us or at_us
                 self._changed.notify_all()
@@ -274,8 +276,8 @@ class StateDelivery(Delivery):
         if not self._may():
             return
         with self._changed:
-            pages, since_us, self._since_us = self._pages, self._since_us, None
-        if pages and not self._note(self._post(pages)):
+            state, since_us, self._since_us = self._state, self._since_us, None
+        if state and not self._note(self._post(state)):
             with self._changed:
                 self._since_us = since_us or self._since_us or time.time_ns() // 1_000
             return

@@ -18,6 +18,8 @@ from schemas.process.settings import ConfigError
 # 401, 403 and 404 are not among them: somebody corrects the key or the address.
 HOPELESS: Final = frozenset({400, 410, 413, 422})
 MAX_ANSWER_BYTES: Final = 512
+# Of what is asked for: a list of some thousand silences.
+MAX_ASKED_BYTES: Final = 16 * 2**20
 
 
 class Outcome(Enum):
@@ -30,10 +32,11 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of it, and why."""
+    """What became of it, and why; `body` is what was asked for."""
 
     outcome: Outcome
     reason: str = ""
+    body: bytes = b""
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -62,10 +65,20 @@ class Client:
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Post, and return what became of it; the reason holds nothing that was sent."""
-        request = Request(url, data=body, headers=dict(headers), method="POST")  # noqa: S310
+        return self._send(Request(url, data=body, headers=dict(headers), method="POST"))  # noqa: S310
+
+    def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Ask for what is at an address."""
+        return self._send(Request(url, headers=dict(headers)), MAX_ASKED_BYTES)  # noqa: S310
+
+    def delete(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Have what is at an address deleted."""
+        return self._send(Request(url, headers=dict(headers), method="DELETE"))  # noqa: S310
+
+    def _send(self, request: Request, most: int = MAX_ANSWER_BYTES) -> Answer:
         try:
             with self._opener.open(request, timeout=self._timeout_s) as response:
-                response.read(MAX_ANSWER_BYTES)
+                found = response.read(most)
         except HTTPError as error:
             with error:
                 said = error.read(MAX_ANSWER_BYTES).decode(errors="replace").strip()
@@ -75,4 +88,4 @@ class Client:
             return Answer(Outcome.FAILED, str(error.reason))
         except (OSError, http.client.HTTPException) as error:
             return Answer(Outcome.FAILED, str(error) or type(error).__name__)
-        return Answer(Outcome.DELIVERED)
+        return Answer(Outcome.DELIVERED, body=found)

@@ -25,7 +25,7 @@ from ops.bridge.inbox import INPUTS, Inbox, Received, Refused
 from ops.bridge.paging.page import Notification, Page, Position
 from ops.bridge.paging.pager import Pager
 from ops.bridge.positions import TargetPosition
-from ops.bridge.targets import alertmanager, pagerduty, webhook
+from ops.bridge.targets import alertmanager, alertmanager_silences, pagerduty, webhook
 from ops.bridge.targets.text import Links
 from schemas import topics
 from schemas.codec import Codec
@@ -35,6 +35,7 @@ from schemas.kafka.letters import LetterBox
 from schemas.process.ending import ending
 from schemas.process.eventlog import EventLog
 from schemas.process.lag import LogLag
+from schemas.records import Silence
 from schemas.units import US_PER_S, ns_to_us
 
 PROCESS: Final = "bridge"
@@ -45,6 +46,10 @@ EDGES_US: Final = 5 * US_PER_S
 MASK: Final = "***"
 # How often a standby asks what the targets have taken, and forgets it.
 FORGET_S: Final = 10.0
+
+
+# Silences, and all pages that are told or ended lately.
+_Mirrored = tuple[list[Silence], list[Page]]
 
 
 @dataclass(slots=True)
@@ -74,7 +79,9 @@ class Service:
         self._log = EventLog(PROCESS)
         self._links = Links(page=config.settings.page_url, runbook=config.settings.runbook_url)
         self._streams: list[_Stream] = []
-        self._states: list[StateDelivery] = []
+        self._states: list[StateDelivery[Sequence[Page]]] = []
+        self._mirrors: list[StateDelivery[_Mirrored]] = []
+        self._silences_changed = False
         # For the thread of a scrape.
         self.leads = False
         self.open_pages = self.silenced = 0
@@ -206,6 +213,7 @@ class Service:
         self.records[received.topic] += 1
         record = received.record
         if received.topic == topics.SILENCE.name:
+            self._silences_changed = True
             return self.pager.apply_silence(received.key, record, received.at_us)
         if record is None:
             return []
@@ -235,7 +243,7 @@ class Service:
             self._history += told
         if told:
             self.open_pages, self.silenced = len(self.pager.firing()), self.pager.silenced()
-        if self._begun and told:
+        if self._begun and (told or self._silences_changed):
             self._set_state(changed=any(n.page is not None for n in told))
 
     def _begin(self) -> None:
@@ -280,6 +288,11 @@ class Service:
         pages = self.pager.firing() + self.pager.ended()
         for state in self._states:
             state.put(pages, self.pager.now_us, changed=changed)
+        mirrored = self.pager.silences(), pages
+        changed |= self._silences_changed
+        self._silences_changed = False
+        for mirror in self._mirrors:
+            mirror.put(mirrored, self.pager.now_us, changed=changed)
 
     def _add(self, target: TargetConfig) -> None:
         client = Client(timeout_s=self._config.settings.timeout_s, ca_file=target.ca_file)
@@ -300,6 +313,8 @@ class Service:
             )
             self._states.append(state)
             self.deliveries.append(state)
+            if target.mirror_silences:
+                self._add_mirror(target, client)
             return
         kept = TargetPosition(self._settings, target.name)
         stream = StreamDelivery(
@@ -311,6 +326,38 @@ class Service:
         )
         self._streams.append(_Stream(stream, kept))
         self.deliveries.append(stream)
+
+    def _add_mirror(self, target: TargetConfig, client: Client) -> None:
+        """Have Alertmanager's silences be ours; a delivery of its own, so that no page waits."""
+        base, headers = target.url.rstrip("/"), _headers(target)
+
+        def mirror(state: _Mirrored) -> Answer:
+            answer = client.get(f"{base}{alertmanager_silences.PATH}", headers)
+            if answer.outcome is not Outcome.DELIVERED:
+                return answer
+            try:
+                there = json.loads(answer.body)
+            except ValueError:
+                return Answer(Outcome.FAILED, "its silences are no JSON")
+            silences, pages = state
+            now_us = ns_to_us(time.time_ns())
+            made, ended = alertmanager_silences.changes(
+                silences, pages, there, self._settings.cluster, now_us
+            )
+            for body in made:
+                answer = client.post(f"{base}{alertmanager_silences.PATH}", body, headers)
+                if answer.outcome is not Outcome.DELIVERED:
+                    return answer
+            for one in ended:
+                answer = client.delete(f"{base}{alertmanager_silences.ONE}{one}", headers)
+                if answer.outcome is not Outcome.DELIVERED:
+                    return answer
+            return answer
+
+        name, resend_s = f"{target.name}-silences", self._config.settings.resend_s
+        state = StateDelivery(name, self._log, mirror, resend_s, may=self._may_post)
+        self._mirrors.append(state)
+        self.deliveries.append(state)
 
     def _poster(
         self, client: Client, target: TargetConfig

@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,10 +30,10 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
-from schemas.records import FaultEvent, FaultState
+from schemas.records import FaultEvent, FaultState, Silence
 from schemas.topics import Topic
 from tests.certificates import make_certificates
-from tests.unit.ops.bridge.made import transition
+from tests.unit.ops.bridge.made import silence, transition
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -104,7 +105,7 @@ class Bench:
         self.config = folder / "bridge.toml"
         self._starts = 0
 
-    def configure(self, *targets: dict[str, str], **settings: Any) -> None:
+    def configure(self, *targets: dict[str, Any], **settings: Any) -> None:
         """Write the settings."""
         kafka = {
             "bootstrap.servers": self.kafka.bootstrap, "topic.prefix": self.kafka.topic_prefix,
@@ -117,7 +118,7 @@ class Bench:
             text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in target.items())
         self.config.write_text(text)
 
-    def write(self, topic: Topic, key: str, record: FaultEvent | FaultState) -> None:
+    def write(self, topic: Topic, key: str, record: FaultEvent | FaultState | Silence) -> None:
         """Write a record."""
         self._writer.write(
             self.kafka.topic(topic.name), key=key.encode(),
@@ -303,7 +304,7 @@ def test_silences_and_notes_of_the_command_line(bench: Bench) -> None:
 
     with receiving(Receiver()) as hook:
         bench.configure({"type": "alertmanager", "url": hook.url})
-        (silence,) = run(
+        (made,) = run(
             "silence", "add", "component=link:*", "--reason", "new optics", "--author", "ann"
         )
         for name in ("f-1", "f-2"):
@@ -314,8 +315,8 @@ def test_silences_and_notes_of_the_command_line(bench: Bench) -> None:
         bench.ready()
         time.sleep(2)
         assert hook.posts == []
-        assert [s["silence_id"] for s in run("silence", "list")] == [silence["silence_id"]]
-        (ended,) = run("silence", "expire", silence["silence_id"], "--author", "bob")
+        assert [s["silence_id"] for s in run("silence", "list")] == [made["silence_id"]]
+        (ended,) = run("silence", "expire", made["silence_id"], "--author", "bob")
         assert (ended["state"], ended["ended_by"]) == ("ended", "bob")
         assert run("silence", "list") == []
         until("both pages", lambda: open_alerts(hook) == {"f-1", "f-2"})
@@ -326,6 +327,40 @@ def test_silences_and_notes_of_the_command_line(bench: Bench) -> None:
         assert alert["annotations"]["acknowledged_by"] == "ann"
         (noted,) = run("incident", "notes", "f-2")
         assert (noted["action"], noted["cause"]) == ("close", "dirty optics")
+
+
+def test_silences_are_mirrored_to_alertmanager(bench: Bench, tmp_path: Path) -> None:
+    """Made once, also over a restart, known to be ours, and ended; the end of a page is told."""
+
+    def mirrored(address: str) -> list[Any]:
+        with urlopen(f"{address}/api/v2/silences", timeout=5) as answer:  # noqa: S310
+            return [s for s in json.load(answer) if s["status"]["state"] != "expired"]
+
+    with receiving(Receiver()) as people, alertmanager(tmp_path / "am", people) as address:
+        bench.configure({"type": "alertmanager", "url": address, "mirror_silences": True})
+        child = bench.ready()
+        bench.fault(lab(transition("f-1", 1), bench))
+        bench.flush()
+        until("a page", lambda: told(people)["f-1"]["firing"])
+        now_us = time.time_ns() // 1_000
+        hidden = replace(
+            silence("s-1", 0, 1, component="link:*"),
+            cluster=bench.kafka.cluster, from_at=now_us, until_at=now_us + 3_600 * 10**6,
+        )  # fmt: skip
+        bench.write(topics.SILENCE, "s-1", hidden)
+        bench.flush()
+        (one,) = until("a silence", lambda: mirrored(address))
+        assert (one["createdBy"], one["status"]["state"]) == ("SkeletonHunter: ann", "active")
+        assert one["comment"] == f"maintenance [skeletonhunter {bench.kafka.cluster} s-1]"
+        until("the page's end", lambda: told(people)["f-1"]["resolved"])
+        child.process.kill()
+        child.process.wait()
+        child = bench.ready()
+        time.sleep(2)
+        assert [s["id"] for s in mirrored(address)] == [one["id"]]
+        bench.write(topics.SILENCE, "s-1", replace(hidden, until_at=now_us + 1, ended_by="bob"))
+        bench.flush()
+        until("no silence", lambda: not mirrored(address))
 
 
 def states_of(post: Post, fault_id: str) -> list[bool]:

@@ -114,6 +114,10 @@ class Pager:
         """Return the pages that ended lately and have not begun again."""
         return [page for page in self._ended if page.page_id not in self._pages]
 
+    def silences(self) -> list[Silence]:
+        """Return the silences that are in force or planned."""
+        return [s for _, s in sorted(self._silences.items()) if s.until_at > self.now_us]
+
     def silenced(self) -> int:
         """Return how many open faults are silenced."""
         return sum(known.open and self._is_silenced(known) for known in self._faults.values())

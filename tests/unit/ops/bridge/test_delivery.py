@@ -104,7 +104,7 @@ def test_all_pages_are_told_at_once_and_again_and_again() -> None:
         told.append([p.page_id for p in pages])
         return answers.pop() if answers else DONE
 
-    delivery = StateDelivery("t", LOG, lambda pages: post(list(pages)), resend_s=0.2)
+    delivery = StateDelivery[list[Page]]("t", LOG, post, resend_s=0.2)
     delivery.start()
     delivery.put([page], 5, changed=True)
     until(lambda: len(told) >= 4)
