@@ -177,6 +177,16 @@ class Service:
                 {"target": target.name, "url": target.url, "body": json.loads(body)}
                 for body in bodies
             ]
+            if target.mirror_silences:
+                pages = self.pager.firing() + self.pager.ended()
+                found += [
+                    {
+                        "target": f"{target.name}-silences",
+                        "url": target.url,
+                        "body": alertmanager_silences.body(silence, pages),
+                    }
+                    for silence in self.pager.silences()
+                ]
         return found
 
     def _loop(self, inbox: Inbox, letters: LetterBox, leadership: Leadership) -> None:

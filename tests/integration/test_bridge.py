@@ -27,6 +27,7 @@ from ops.log.writing import LogWriter
 from ops.running.pipeline import to_toml
 from ops.running.processes import Child, ProcessGroup
 from schemas import topics
+from schemas.bounds import MAX_TIME_US
 from schemas.codec import Codec
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
@@ -277,17 +278,23 @@ def ids(receiver: Receiver) -> Counter[str]:
 def test_dry_run_prints_what_would_be_sent(bench: Bench) -> None:
     """And sends nothing; no secret is in it."""
     with receiving(Receiver()) as nobody:
-        bench.configure({"type": "alertmanager", "url": nobody.url},
+        bench.configure({"type": "alertmanager", "url": nobody.url, "mirror_silences": True},
                         {"type": "webhook", "url": nobody.url})  # fmt: skip
+        later = replace(silence("s-1", 0, 1, task="a"), cluster=bench.kafka.cluster,
+                        from_at=MAX_TIME_US - 1, until_at=MAX_TIME_US)  # fmt: skip
+        bench.write(topics.SILENCE, "s-1", later)
         bench.fault(lab(transition("f-1", 1), bench))
         bench.flush()
         done = subprocess.run(
             bench.command("--dry-run"), capture_output=True, text=True, check=True, timeout=60
         )
         printed = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [post["target"] for post in printed] == ["alertmanager", "webhook"]
+        assert [post["target"] for post in printed] == [
+            "alertmanager", "alertmanager-silences", "webhook",
+        ]  # fmt: skip
         assert printed[0]["body"][0]["labels"]["fault_id"] == "f-1"
-        assert printed[1]["body"]["id"] == "f-1/1"
+        assert printed[1]["body"]["comment"].endswith(" s-1]")
+        assert printed[2]["body"]["id"] == "f-1/1"
         assert nobody.posts == []
 
 

@@ -51,6 +51,10 @@ def test_targets_owners_and_secrets(tmp_path: Path) -> None:
         ({"target": [{"type": "webhook", "url": "http://x", "secret": "s"}]}, "secret: no such"),
         ({"target": [{"type": "webhook", "url": "http://x", "mode": "odd"}]}, "mode='odd'"),
         ({"target": [{"type": "webhook", "url": "http://x", "secret_env": "NONE"}]}, "is empty"),
+        (
+            {"target": [{"type": "alertmanager", "url": "http://x", "mirror_silences": "yes"}]},
+            "mirror_silences='yes' must be true or false",
+        ),
         ({"target": {"type": "webhook"}}, r"must be \[\[bridge.target\]\] tables"),
         ({"target": [{"type": "webhook", "url": "http://x"}] * 2}, "two have the name 'webhook'"),
         ({"owner": [{"owner": "net", "colour": "red"}]}, "no label colour"),
