@@ -10,14 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from ops.log.decoding import SeenRecord
+import numpy as np
+
+from ops.log.decoding import Seen, SeenRecord
+from ops.log.windows import SeenWindows, WindowColumns, columns_of
 from ops.view.agents import AgentView, Beat
 from ops.view.faults import FaultBook
 from ops.view.flow_windows import FlowWindows
 from ops.view.newest import Newest
 from ops.view.places import PlaceBook
 from ops.view.symptoms import AnomalySpan, StateChange, changed
-from ops.view.windows import AgentWindows
+from ops.view.windows import AgentWindows, counted
 from schemas import topics as t
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import (
@@ -140,8 +143,25 @@ class ClusterView:
         self.refused: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
 
-    def apply(self, seen: SeenRecord) -> None:
-        """Fold one record in; one that was folded already changes nothing."""
+    def apply(self, seen: Seen) -> None:
+        """Fold a record in, or several windows; what was folded already changes nothing."""
+        if isinstance(seen, SeenWindows):
+            self._windows_of(seen)
+        else:
+            self._record_of(seen)
+
+    def _windows_of(self, seen: SeenWindows) -> None:
+        """Fold windows of a partition."""
+        place = (seen.topic.name, seen.partition)
+        new = seen[int(np.searchsorted(seen.offsets, self.positions.get(place, 0))) :]
+        if len(new):
+            self.positions[place] = int(new.offsets[-1]) + 1
+            latest_ms = int(new.timestamps_ms.max())
+            self.times_ms[place] = max(latest_ms, self.times_ms.get(place, 0))
+            self.records[seen.topic.name] += len(new)
+            self._windows(new.windows)
+
+    def _record_of(self, seen: SeenRecord) -> None:
         name = seen.topic.name
         place = (name, seen.partition)
         if seen.offset < self.positions.get(place, 0):
@@ -225,13 +245,16 @@ class ClusterView:
         self.states[seen.key] = {**known, state.source: state}
 
     def _window(self, seen: SeenRecord, _at_ms: int) -> None:
-        window = _record(seen, PathWindow)
-        self.flow_windows.add(window)
-        known = self.windows.get(window.agent_id)
-        if known is None and len(self.windows) >= MAX_KEYS:
-            self._dropped[seen.topic.name] += 1
-            return
-        self.windows[window.agent_id] = (known or AgentWindows()).with_window(window)
+        self._windows(columns_of([_record(seen, PathWindow)]))
+
+    def _windows(self, windows: WindowColumns) -> None:
+        self.flow_windows.add(windows)
+        for agent, more in counted(windows):
+            known = self.windows.get(agent)
+            if known is None and len(self.windows) >= MAX_KEYS:
+                self._dropped[t.PROBE_WINDOW.name] += more.flows
+            else:
+                self.windows[agent] = (known or AgentWindows()).with_more(more)
 
     def _anomaly(self, seen: SeenRecord, at_ms: int) -> None:
         record = _record(seen, Anomaly)

@@ -1,25 +1,24 @@
 """The last windows of each 5-tuple, in columns, and what is usual of it.
 
-A record costs one look-up in a dictionary; everything else happens to batches of 5-tuples at once.
+A window costs some look-ups in dictionaries; everything else happens to batches of them at once.
 Windows of one time stand in one column, which copies share until it is written: between two
 moments of a recording few columns change.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ops.log.windows import FIELDS, LOST, P50, P99, SENT, WindowColumns
 from schemas.columns.arrays import Bools, Int32s, Int64s
-from schemas.records import PathWindow
+from schemas.columns.interpreter import NULL
 
 UInt32s = NDArray[np.uint32]
 
-# What is kept of a window; the four times first, in nanoseconds.
-P50, P99, PROBER, RESPONDER, SENT, LOST = range(6)
-QUANTITIES: Final = 6
+# What is kept of a window.
+QUANTITIES: Final = len(FIELDS)
 # Stands for a quantity that was not measured; a time of four seconds is kept as one less.
 MISSING: Final = 2**32 - 1
 # Windows that a series shows: twelve minutes of 30 s.
@@ -34,7 +33,7 @@ LEAST_WINDOWS: Final = 3
 MAX_FLOWS: Final = 524_288
 # When there are more, this share of them goes at once, so that sorting out costs little a window.
 SLACK: Final = 8
-# Records that are laid by before all are entered at once.
+# Windows that are laid by before all are entered at once.
 BATCH: Final = 4_096
 # A key holds source, target and number of the flow in 64 bits.
 END_BITS: Final = 24
@@ -106,7 +105,7 @@ class FlowWindows:
     generation
         Changes whenever places in `ends` change their meaning.
     dropped
-        Windows of 5-tuples that could not be kept, and 5-tuples that went.
+        5-tuples that went.
     """
 
     def __init__(self, limit: int = MAX_FLOWS) -> None:
@@ -116,7 +115,9 @@ class FlowWindows:
         self.dropped = 0
         self._place: dict[str, int] = {}
         self._slot: dict[int, int] = {}
-        self._waiting: dict[int, PathWindow] = {}
+        # Laid by: where windows are to be entered, the keys of these places, and the windows.
+        self._waiting: list[tuple[list[int], list[int], WindowColumns]] = []
+        self._count = 0
         self._columns: _Columns | None = None
         # Whether a copy holds the same dictionaries.
         self._names_shared = False
@@ -124,23 +125,35 @@ class FlowWindows:
     def __len__(self) -> int:
         return len(self._slot)
 
-    def add(self, window: PathWindow) -> None:
-        """Take a window; one that is not later than the last of its 5-tuple changes nothing."""
-        key = self._key(window)
-        if key is not None and key not in self._slot and len(self._slot) >= self._limit:
-            self._drop_oldest()
-            # Ends have other places now.
-            key = self._key(window)
-        if key is None:
-            self.dropped += 1
-            return
-        # One window of each 5-tuple a batch: a batch has no order.
-        if key in self._waiting or len(self._waiting) >= BATCH:
+    def add(self, windows: WindowColumns) -> None:
+        """Take windows; one that is not later than the last of its 5-tuple changes nothing."""
+        while len(windows):
+            windows = windows[self._lay_by(windows) :]
+            if len(windows):
+                self._drop_oldest()
+
+    def _lay_by(self, windows: WindowColumns) -> int:
+        """Lay windows by; return the number of the first for whose 5-tuple there is no room."""
+        slots: list[int] = []
+        keys: list[int] = []
+        known = self._slot
+        flows = windows.flow.tolist()
+        for src, dst, flow in zip(windows.src, windows.dst, flows, strict=True):
+            key = (self._place_of(src) << END_BITS | self._place_of(dst)) << FLOW_BITS | flow
+            slot = known.get(key)
+            if slot is None:
+                if len(known) >= self._limit:
+                    break
+                known = self._own_names()
+                slot = known[key] = len(known)
+            slots.append(slot)
+            keys.append(key)
+        if slots:
+            self._waiting.append((slots, keys, windows[: len(slots)]))
+            self._count += len(slots)
+        if self._count >= BATCH:
             self._enter()
-        if key not in self._slot:
-            self._own_names()
-            self._slot[key] = len(self._slot)
-        self._waiting[key] = window
+        return len(slots)
 
     def latest(self) -> LatestWindows:
         """Return the latest window of each 5-tuple."""
@@ -184,13 +197,6 @@ class FlowWindows:
             other._columns = self._columns.copy(len(self._slot))
         return other
 
-    def _key(self, window: PathWindow) -> int | None:
-        """Return the key of a 5-tuple; None if it has none."""
-        if not 0 <= window.flow < 2**FLOW_BITS:
-            return None
-        src, dst = self._place_of(window.src), self._place_of(window.dst)
-        return (src << END_BITS | dst) << FLOW_BITS | window.flow
-
     def _place_of(self, end: str) -> int:
         place = self._place.get(end)
         if place is None:
@@ -199,12 +205,13 @@ class FlowWindows:
             self.ends.append(end)
         return place
 
-    def _own_names(self) -> None:
-        """Leave the dictionaries to the copies that share them."""
+    def _own_names(self) -> dict[int, int]:
+        """Leave the dictionaries to the copies that share them; return the own one of slots."""
         if self._names_shared:
             self.ends, self._place = self.ends.copy(), self._place.copy()
             self._slot = self._slot.copy()
             self._names_shared = False
+        return self._slot
 
     def _enter(self) -> None:
         """Enter what waits."""
@@ -212,10 +219,26 @@ class FlowWindows:
             return
         if self._columns is None:
             self._columns = _Columns(self._limit)
-        slots = np.fromiter((self._slot[key] for key in self._waiting), np.int64)
-        self._columns.key[slots] = np.fromiter(self._waiting, np.int64)
-        self._columns.enter(slots, list(self._waiting.values()), len(self._slot))
+        slots, keys = (
+            np.concatenate([np.array(each[place], np.int64) for each in self._waiting])
+            for place in (0, 1)
+        )
+        windows = [each[2] for each in self._waiting]
+        start_at = np.concatenate([each.start_at for each in windows])
+        end_at = np.concatenate([each.end_at for each in windows])
+        values = np.concatenate([each.values for each in windows], axis=1)
         self._waiting.clear()
+        self._count = 0
+        self._columns.key[slots] = keys
+        left = np.arange(len(slots))
+        while len(left):
+            # One window of each 5-tuple at a time, in their order.
+            first = np.sort(np.unique(slots[left], return_index=True)[1])
+            rows = left[first]
+            self._columns.enter(
+                slots[rows], start_at[rows], end_at[rows], values[:, rows], len(self._slot)
+            )
+            left = np.delete(left, first)
 
     def _drop_oldest(self) -> None:
         """Drop the 5-tuples whose last windows are oldest, and the ends that go with them."""
@@ -316,25 +339,21 @@ class _Columns:
         usual = [None if n == MISSING else int(n) for n in self.usual_ns[slot]]
         return FlowSeries(end_at=ends[order], numbers=numbers[order], usual_ns=(usual[0], usual[1]))
 
-    def enter(self, slots: Int64s, windows: Sequence[PathWindow], count: int) -> None:
+    def enter(
+        self, slots: Int64s, start_at: Int64s, end_at: Int64s, values: Int64s, count: int
+    ) -> None:
         """Enter one window for each of some 5-tuples, none twice; `count` rows are in use."""
-        end_at = np.fromiter((w.window_end_at for w in windows), np.int64, len(windows))
         later = end_at > self.last_at[slots]
         if not later.all():
-            windows = [w for w, is_later in zip(windows, later, strict=True) if is_later]
-            slots, end_at = slots[later], end_at[later]
-        start_at = np.fromiter((w.window_start_at for w in windows), np.int64, len(windows))
+            slots, start_at, end_at = slots[later], start_at[later], end_at[later]
+            values = values[:, later]
         length_us = np.maximum(end_at - start_at, 1)
         number = start_at // length_us
         self._begin_anew(slots[self.length_us[slots] != length_us], count)
         self._close_blocks(slots, number // BLOCK, count)
         self._tell_usual(slots)
-        flat = (
-            MISSING if n is None else min(max(n, 0), MISSING - 1)
-            for w in windows
-            for n in _numbers(w)
-        )
-        numbers = np.fromiter(flat, np.uint32, len(windows) * QUANTITIES).reshape(-1, QUANTITIES)
+        numbers = np.where(values == NULL, MISSING, np.clip(values, 0, MISSING - 1))
+        numbers = numbers.T.astype(np.uint32)
         place = number % DEPTH
         for own in np.unique(place):
             rows = place == own
@@ -360,7 +379,8 @@ class _Columns:
             return
         last = self.number[slots] // BLOCK
         medians = self._medians(slots, last)
-        medians[medians == MISSING] = 0
+        # One that is older than all that are kept says nothing of what is usual now.
+        medians[(medians == MISSING) | (block - last > BLOCKS)[:, None]] = 0
         # Blocks in which there was no window say nothing; they may hold what is older.
         for ahead in range(int(min(BLOCKS, (block - last).max()))):
             here = block - last > ahead
@@ -416,11 +436,6 @@ class _Columns:
 
 ALONE: Final = ("key", "last_at", "number", "length_us", "usual_ns")
 BY_TIME: Final = ("ends", "numbers", "blocks_ns")
-
-
-def _numbers(w: PathWindow) -> tuple[int | None, ...]:
-    """Return what is kept of a window, in the order of the quantities."""
-    return w.p50_ns, w.p99_ns, w.host_delay_p50_ns, w.responder_delay_p50_ns, w.sent, w.lost
 
 
 def lower_medians(numbers: UInt32s) -> UInt32s:

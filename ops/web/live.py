@@ -1,10 +1,10 @@
 """Follows the topics of a running cluster: one reader for all who look."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ops.log.decoding import SeenRecord, decode
+from ops.log.decoding import BatchDecoder, Seen
 from ops.log.reading import (
     LogReader,
     Place,
@@ -14,6 +14,7 @@ from ops.log.reading import (
     now_ms,
 )
 from ops.log.timespan import Bound
+from ops.log.windows import SeenWindows
 from ops.view.cluster import FOLDED, ClusterView
 from ops.web.pages.page import UnknownItemError
 from ops.web.source import Trouble
@@ -38,8 +39,8 @@ BACK_MS: Final[Mapping[Topic, int]] = {
 }
 # A record waits so long for others to be read with it.
 BATCH_S: Final = 0.05
-# Records folded before somebody who wants to look gets a turn.
-TURN: Final = 200
+# Records folded before somebody who wants to look gets a turn: 5 ms of heartbeats.
+TURN: Final = 1_000
 RETRY_S: Final = 2.0
 AWAY: Final = "is the broker up, and --bootstrap right? It is tried again"
 # Nothing came for so long: is the broker there, and are topics that were missing?
@@ -153,6 +154,7 @@ class LiveSource:
             self._say(what, todo)
         else:
             self._well()
+        decoder = BatchDecoder(codec)
         began_ms = quiet_ms = now_ms()
         while not self._stopping.is_set():
             entries = reader.batch(BATCH_S)
@@ -161,7 +163,7 @@ class LiveSource:
             self.lag.note_poll()
             for first in range(0, len(entries), TURN):
                 turn = entries[first : first + TURN]
-                self._take([decode(wanted[place[0]], entry, codec) for place, entry in turn])
+                self._take(decoder.decode((wanted[place[0]], entry) for place, entry in turn))
             for name, partition in reader.ended:
                 self.lag.note_end(wanted[name].name, partition)
             self._note_targets(reader)
@@ -181,15 +183,21 @@ class LiveSource:
                 if not missing:
                     self._well()
 
-    def _take(self, seen: Sequence[SeenRecord]) -> None:
+    def _take(self, seen: Iterable[Seen]) -> None:
+        told = list(seen)
         with self._lock:
-            for record in seen:
-                self._view.apply(record)
-        for record in seen:
-            self.records[record.topic.name] += 1
-            self.unreadable[record.topic.name] += record.refused is not None
-            if record.timestamp_ms is not None:
-                self.lag.note_record(record.topic.name, record.partition, record.timestamp_ms)
+            for one in told:
+                self._view.apply(one)
+        for one in told:
+            name = one.topic.name
+            if isinstance(one, SeenWindows):
+                self.records[name] += len(one)
+                self.lag.note_record(name, one.partition, int(one.timestamps_ms[-1]))
+                continue
+            self.records[name] += 1
+            self.unreadable[name] += one.refused is not None
+            if one.timestamp_ms is not None:
+                self.lag.note_record(name, one.partition, one.timestamp_ms)
 
     def _well(self) -> None:
         if self.trouble is not None and not self._refused:

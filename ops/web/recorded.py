@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Final, TypeVar
 
-from ops.log.decoding import SeenRecord, decode
+from ops.log.decoding import BatchDecoder, SeenRecord
 from ops.log.timespan import iso_ms
 from ops.recording.container import DamageError
 from ops.recording.source import Item
@@ -83,6 +83,7 @@ class RecordedSource:
         self._recording = recording
         self._only = only
         self._made = made
+        self._decoder = BatchDecoder(CODEC)
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
         self._stopping = threading.Event()
@@ -177,11 +178,15 @@ class RecordedSource:
         self._fold(place)
 
     def _fold(self, place: int) -> None:
+        # The order between partitions does not matter to the view.
+        recorded = []
         for record in self._records[self._place : place]:
             if isinstance(record, SeenRecord):
                 self._view.apply(record)
             else:
-                self._view.apply(decode(record.topic, record.entry, CODEC))
+                recorded.append((record.topic, record.entry))
+        for seen in self._decoder.decode(recorded):
+            self._view.apply(seen)
         self._place = place
         if place >= self._copies[-1][0] + STEP:
             self._copies.append((place, self._view.copy()))

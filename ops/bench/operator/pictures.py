@@ -1,14 +1,12 @@
 """First paint of the pages that draw: a matrix of 2,048 endpoints, a fault in 100,000 links."""
 
 import time
-from collections.abc import Iterable
 from typing import Final
 
 from ops.bench.operator.site import browser
 from ops.bench.operator.still import StillSource, served
 from ops.bench.operator.watched import BEGIN_US, FIRST_SICK, Harm, WatchedCluster
 from ops.bench.rig.report import Figure, Parts, Say, figure
-from ops.log.decoding import SeenRecord
 from ops.view.cluster import ClusterView
 from ops.web.pages.matrix import document as matrix_document
 from ops.web.pages.topology import document as topology_document
@@ -22,7 +20,6 @@ FOLD_SEGMENTS: Final = 200
 FOLD_TURNS: Final = 2
 LEAF: Final = "leaf:s0-r3"
 GOOD_TRACES: Final = 10_000
-BATCH: Final = 10_000
 # What stands of a cluster's state topics; the page does not draw ping lists.
 PLACED: Final = frozenset({topics.TOPOLOGY.name, topics.ENDPOINT.name})
 
@@ -91,15 +88,11 @@ def fold(runs: int, say: Say) -> list[Figure]:
     used_s = 0.0
     count = 0
     for turn in range(FOLD_TURNS):
-        records: list[SeenRecord] = []
         for seen in cluster.windows(turn):
-            records.append(seen)
-            if len(records) == BATCH:
-                used_s += _folded(view, records)
-                count += len(records)
-                records.clear()
-        used_s += _folded(view, records)
-        count += len(records)
+            began_s = time.process_time()
+            view.apply(seen)
+            used_s += time.process_time() - began_s
+            count += len(seen)
     now_ms = (BEGIN_US + FOLD_TURNS * 30_000_000) // 1_000
     took_s = []
     for _ in range(runs + 1):
@@ -112,14 +105,6 @@ def fold(runs: int, say: Say) -> list[Figure]:
         # The first one finds where endpoints stand.
         figure("… the matrix of all leaves (CPU)", took_s[1:], "s"),
     ]
-
-
-def _folded(view: ClusterView, records: Iterable[SeenRecord]) -> float:
-    """Fold records; return the CPU time, in seconds."""
-    began_s = time.process_time()
-    for seen in records:
-        view.apply(seen)
-    return time.process_time() - began_s
 
 
 PARTS: Final[Parts] = {"matrix": matrix, "topology": topology, "fold": fold}

@@ -5,6 +5,7 @@ Fabric, names and routes are those of the localizer's bench (`ops.bench.scale.lo
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from arena.simulation.setup import Rec
 from arena.world.topology import agent_id
 from ops.bench.scale.localizer_world import NAME, World
 from ops.log.decoding import SeenRecord
+from ops.log.windows import SeenWindows, columns_of
 from ops.view.cluster import ClusterView
 from schemas import topics
 from schemas.columns.arrays import Int64s
@@ -25,6 +27,8 @@ from schemas.units import US_NS
 # The published window.
 WINDOW_US: Final = 30_000_000
 PROBES: Final = 30
+# As many as a reader takes at once.
+BATCH: Final = 1_000
 BEGIN_US: Final = 1_700_000_010_000_000
 # Round trips of a RoCE fabric, as published.
 P50_NS: Final = 16_000
@@ -69,8 +73,20 @@ class WatchedCluster:
         for rec in self.world.setup(BEGIN_US * US_NS):
             yield self.seen(rec)
 
-    def windows(self, turn: int) -> Iterator[SeenRecord]:
-        """Yield a window of each 5-tuple; harms begin at the fifth turn."""
+    def windows(self, turn: int) -> Iterator[SeenWindows]:
+        """Yield a window of each 5-tuple, many at a time; harms begin at the fifth turn."""
+        records = self._windows(turn)
+        while batch := list(islice(records, BATCH)):
+            first = self._offsets.get(topics.PROBE_WINDOW.name, 0)
+            self._offsets[topics.PROBE_WINDOW.name] = first + len(batch)
+            yield SeenWindows(
+                partition=0,
+                offsets=np.arange(first, first + len(batch)),
+                timestamps_ms=np.array([w.window_end_at // 1_000 for w in batch]),
+                windows=columns_of(batch),
+            )
+
+    def _windows(self, turn: int) -> Iterator[PathWindow]:
         lost, late_ns = self._suffered(turn)
         end_us = BEGIN_US + (turn + 1) * WINDOW_US
         noise = np.random.default_rng(turn).integers(0, 600, len(lost))
@@ -78,7 +94,7 @@ class WatchedCluster:
             src, dst, index = self.world.key(flow)
             gone = int(lost[flow])
             p50_ns = None if gone >= PROBES else P50_NS + int(noise[flow]) + int(late_ns[flow])
-            window = PathWindow(
+            yield PathWindow(
                 cluster=NAME, path_id=path_id(src, dst), src=src, dst=dst, flow=index,
                 agent_id=agent_id(int(self.world.src_host[flow])), transport=Transport.RDMA_UD,
                 window_start_at=end_us - WINDOW_US, window_end_at=end_us, sent=PROBES,
@@ -86,8 +102,6 @@ class WatchedCluster:
                 p99_ns=None if p50_ns is None else p50_ns + 3_000,
                 host_delay_p50_ns=1_200, responder_delay_p50_ns=900,
             )  # fmt: skip
-            rec = Rec(end_us * US_NS, topics.PROBE_WINDOW.name, window.path_id, window)
-            yield self.seen(rec)
 
     def _suffered(self, turn: int) -> tuple[Int64s, Int64s]:
         lost = np.zeros(self.world.paths, np.int64)

@@ -4,8 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from ops.log.windows import LOST, P50, P99, PROBER, RESPONDER, SENT
 from ops.view.cluster import ClusterView
-from ops.view.flow_windows import LOST, MISSING, P50, P99, PROBER, RESPONDER, SENT, FlowSeries
+from ops.view.flow_windows import MISSING, FlowSeries
 from ops.web.pages.page import Document, Page, Params, UnknownItemError, without_none
 from schemas.units import US_PER_MS
 

@@ -5,22 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ops.log.windows import LOST, P50, P99, PROBER, RESPONDER, SENT, columns_of
 from ops.view.flow_windows import (
     BLOCK,
     BLOCKS,
     DEPTH,
     LEAST_WINDOWS,
-    LOST,
     MISSING,
-    P50,
-    P99,
-    PROBER,
-    RESPONDER,
-    SENT,
     FlowWindows,
     lower_medians,
 )
@@ -110,7 +104,7 @@ def test_columns_hold_what_lists_hold(
     for flow, forward, p50_ns, p99_ns, lost in steps:
         turn[flow] += forward
         one = at(turn[flow], flow=flow, p50_ns=p50_ns, p99_ns=p99_ns, lost=lost)
-        fast.add(one)
+        fast.add(columns_of([one]))
         slow[flow].add(one)
     series = fast.copy().series("h0/r0", "h1/r0")
     assert set(series) == {flow for flow, s in slow.items() if s.windows}
@@ -133,7 +127,7 @@ def test_the_usual_outlasts_an_hour_of_delay() -> None:
     """A fault of two hours is not what is usual."""
     windows = FlowWindows(limit=4)
     for turn in range(300):
-        windows.add(at(turn, p50_ns=16_000 if turn < 60 else 90_000))
+        windows.add(columns_of([at(turn, p50_ns=16_000 if turn < 60 else 90_000)]))
     assert windows.series("h0/r0", "h1/r0")[0].usual_ns[0] == 16_000
 
 
@@ -143,7 +137,7 @@ def test_of_too_many_the_oldest_go() -> None:
     for order in (1, -1):
         windows = FlowWindows(limit=16)
         for number in range(40)[::order]:
-            windows.add(at(number, src=f"h{number}"))
+            windows.add(columns_of([at(number, src=f"h{number}")]))
         assert len(windows) <= 16
         assert windows.dropped == 40 - len(windows)
         names = {windows.ends[place] for place in windows.latest().src}
@@ -159,14 +153,14 @@ def test_copies_stand_still(steps: list[tuple[int, bool]], split: int) -> None:
     for turn, (host, copied) in enumerate(steps):
         if copied:
             copies.append((turn, whole.copy()))
-        whole.add(at(turn, src=f"h{host}"))
+        whole.add(columns_of([at(turn, src=f"h{host}")]))
     for turn, copy in copies:
         alone = FlowWindows(limit=64)
         for earlier, (host, _) in enumerate(steps[:turn]):
-            alone.add(at(earlier, src=f"h{host}"))
+            alone.add(columns_of([at(earlier, src=f"h{host}")]))
         for later, (host, _) in enumerate(steps[turn : turn + split], turn):
-            alone.add(at(later, src=f"h{host}"))
-            copy.add(at(later, src=f"h{host}"))
+            alone.add(columns_of([at(later, src=f"h{host}")]))
+            copy.add(columns_of([at(later, src=f"h{host}")]))
         for host in range(3):
             one, other = (w.series(f"h{host}/r0", "h1/r0") for w in (alone, copy))
             assert set(one) == set(other)
@@ -180,26 +174,17 @@ def test_windows_of_another_length_begin_anew() -> None:
     """What was usual of 30 s is not held against 10 s."""
     windows = FlowWindows(limit=4)
     for turn in range(30):
-        windows.add(at(turn))
+        windows.add(columns_of([at(turn)]))
     short = at(40)
-    windows.add(replace(short, window_start_at=short.window_end_at - 10_000_000))
+    windows.add(columns_of([replace(short, window_start_at=short.window_end_at - 10_000_000)]))
     found = windows.series("h0/r0", "h1/r0")[0]
     assert (len(found.end_at), found.usual_ns) == (1, (None, None))
-
-
-@pytest.mark.parametrize("flow", [-1, 2**16])
-def test_a_number_that_no_flow_has_is_counted(flow: int) -> None:
-    """And kept nowhere."""
-    windows = FlowWindows(limit=4)
-    windows.add(at(0, flow=flow))
-    assert (len(windows), windows.dropped) == (0, 1)
-    assert windows.series("h0/r0", "h1/r0") == {}
 
 
 def test_absurd_numbers_are_held_at_the_bounds() -> None:
     """A time beyond four seconds is kept as that."""
     windows = FlowWindows(limit=4)
-    windows.add(at(0, p50_ns=2**40, p99_ns=-5))
+    windows.add(columns_of([at(0, p50_ns=2**40, p99_ns=-5)]))
     numbers = windows.series("h0/r0", "h1/r0")[0].numbers[0]
     assert numbers[[P50, P99]].tolist() == [MISSING - 1, 0]
 
