@@ -88,11 +88,11 @@ def fold(runs: int, say: Say) -> list[Figure]:
     used_s = 0.0
     count = 0
     for turn in range(FOLD_TURNS):
-        for seen in cluster.windows(turn):
+        for windows in cluster.windows(turn):
             began_s = time.process_time()
-            view.apply(seen)
+            view.apply(windows)
             used_s += time.process_time() - began_s
-            count += len(seen)
+            count += len(windows)
     now_ms = (BEGIN_US + FOLD_TURNS * 30_000_000) // 1_000
     took_s = []
     for _ in range(runs + 1):

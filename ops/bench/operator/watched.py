@@ -162,8 +162,8 @@ class WatchedCluster:
         for seen in self.setup():
             view.apply(seen)
         for turn in range(turns):
-            for seen in self.windows(turn):
-                view.apply(seen)
+            for windows in self.windows(turn):
+                view.apply(windows)
         return view, (BEGIN_US + turns * WINDOW_US) // 1_000 + 2_000
 
 
