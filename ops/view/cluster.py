@@ -15,6 +15,7 @@ import numpy as np
 from ops.log.decoding import Seen, SeenRecord
 from ops.log.windows import SeenWindows, WindowColumns, columns_of
 from ops.view.agents import AgentView, Beat
+from ops.view.crossing import TopologyBook
 from ops.view.faults import FaultBook
 from ops.view.flow_windows import FlowWindows
 from ops.view.newest import Newest
@@ -104,8 +105,8 @@ class ClusterView:
         By agent id: how many 5-tuples had a window.
     flow_windows
         The last windows of each 5-tuple.
-    places
-        Where endpoints stand in the network.
+    places, wiring
+        Where endpoints stand in the network; what paths are derived from.
     anomalies, traces, changes
         The newest anomalies, traces, and changes of states.
     rounds_ms
@@ -132,6 +133,7 @@ class ClusterView:
         self.windows: dict[str, AgentWindows] = {}
         self.flow_windows = FlowWindows()
         self.places = PlaceBook()
+        self.wiring = TopologyBook()
         self.anomalies: Newest[AnomalyKey, AnomalySpan] = Newest(MAX_ANOMALIES)
         self.traces: Newest[tuple[str, int, int], PathTrace] = Newest(MAX_TRACES)
         self.changes: Newest[tuple[str, str, int], StateChange] = Newest(MAX_CHANGES)

@@ -1,18 +1,18 @@
 """Which components the 5-tuples of anomalies cross, as the localizer derives it from traces."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING
 
 from localizer.network.routes import derived, traced
 from localizer.network.topology import Topology, TopologyError
-from ops.view.cluster import ClusterView
-from schemas.enums import ComponentKind
 from schemas.ids import FlowId
 from schemas.records import Component, PathTrace
+from schemas.topics import TOPOLOGY
 
-# An endpoint's RNIC and host, and what holds those.
-MAX_PARENTS: Final = 8
+if TYPE_CHECKING:
+    from ops.view.cluster import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class FlowPath:
     trace: PathTrace | None
 
 
-def paths(view: ClusterView, flows: Mapping[FlowId, int]) -> dict[FlowId, FlowPath]:
+def paths(view: "ClusterView", flows: Mapping[FlowId, int]) -> dict[FlowId, FlowPath]:
     """Return what 5-tuples cross.
 
     Parameters
@@ -48,11 +48,13 @@ def paths(view: ClusterView, flows: Mapping[FlowId, int]) -> dict[FlowId, FlowPa
         key: FlowId = trace.src, trace.dst, trace.flow
         if key in flows and trace.complete and (key not in chosen or trace.traced_at < flows[key]):
             chosen[key] = trace
-    topology = _part(view, flows, chosen.values())
+    topology = view.wiring.of(view)
     return {key: _path(view, topology, key, chosen.get(key)) for key in flows}
 
 
-def _path(view: ClusterView, topology: Topology, key: FlowId, trace: PathTrace | None) -> FlowPath:
+def _path(
+    view: "ClusterView", topology: Topology, key: FlowId, trace: PathTrace | None
+) -> FlowPath:
     src, dst, _ = key
     if trace is None:
         route = derived(topology, src, dst).components
@@ -71,29 +73,29 @@ def _path(view: ClusterView, topology: Topology, key: FlowId, trace: PathTrace |
     return FlowPath((*own, *(name for name in more if name not in own)), own, trace)
 
 
-def _part(view: ClusterView, flows: Iterable[FlowId], traces: Iterable[PathTrace]) -> Topology:
-    """Return the part of the topology that some 5-tuples may cross: the whole takes a second."""
-    addresses = {hop.address for trace in traces for hop in trace.hops}
-    nodes: dict[str, Component] = {}
-    wanted = [end for src, dst, _ in flows for end in (src, dst)]
-    for _ in range(MAX_PARENTS):
-        found = [view.topology[name] for name in wanted if name in view.topology]
-        nodes |= {one.component_id: one for one in found}
-        wanted = [one.parent for one in found if one.parent is not None and one.parent not in nodes]
-    links: list[Component] = []
-    for one in view.topology.values():
-        if one.kind is ComponentKind.LINK:
-            links.append(one)
-        elif not addresses.isdisjoint(one.addresses) or (
-            one.kind is ComponentKind.VSWITCH and one.parent in nodes
-        ):
-            nodes[one.component_id] = one
-    part = Topology()
-    for one in (*nodes.values(), *links):
-        # A link of which one end is on a path may lead to a switch that never answers.
-        if one.kind is not ComponentKind.LINK or one.a in nodes or one.b in nodes:
-            try:
-                part.set_component(one)
-            except TopologyError:
-                continue
-    return part
+class TopologyBook:
+    """The topology of a view as paths are derived from it, brought up to date when it changed."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._topology = Topology()
+        self._known: dict[str, Component] = {}
+
+    def of(self, view: "ClusterView") -> Topology:
+        """Return the topology of a view."""
+        records = view.records[TOPOLOGY.name]
+        if records != self._records:
+            self._records = records
+            if not self._known.keys() <= view.topology.keys():
+                self._topology, self._known = Topology(), {}
+            for name, component in view.topology.items():
+                if self._known.get(name) is not component:
+                    self._known[name] = component
+                    # A link that joins nothing is on no path.
+                    with suppress(TopologyError):
+                        self._topology.set_component(component)
+        return self._topology
+
+    def copy(self) -> "TopologyBook":
+        """Return a book that finds out anew."""
+        return TopologyBook()
