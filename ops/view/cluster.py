@@ -201,6 +201,11 @@ class ClusterView:
         """The latest Kafka timestamp of all records folded; 0: none."""
         return max(self.times_ms.values(), default=0)
 
+    def prepare(self) -> None:
+        """Find out, before somebody waits for it, what takes seconds in a large cluster."""
+        self.places.of(self)
+        self.wiring.of(self)
+
     def copy(self) -> "ClusterView":
         """Return a view with the same content that changes by itself."""
         other = ClusterView()

@@ -236,6 +236,8 @@ class LiveSource:
         """Note whether all that was there at the start has been read."""
         if self.ready or not self._targets:
             if not (self._targets or self.ready or self._refused):
+                with self._lock:
+                    self._view.prepare()
                 self.ready = True
                 self._changed()
             return

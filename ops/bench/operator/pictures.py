@@ -9,7 +9,6 @@ from ops.bench.operator.watched import BEGIN_US, FIRST_SICK, Harm, WatchedCluste
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.view.cluster import ClusterView
 from ops.web.pages.matrix import document as matrix_document
-from ops.web.pages.topology import document as topology_document
 from schemas import topics
 
 # Segments of 128 RNICs: 2,048 endpoints; 100,032 links.
@@ -64,8 +63,8 @@ def topology(runs: int, say: Say) -> list[Figure]:
             view.apply(seen)
         view.apply(cluster.fault(component, "SWITCH", BEGIN_US + 10**6))
         now_ms = BEGIN_US // 1_000 + 20_000
-        # The server has been up for a while: where endpoints stand is known.
-        topology_document(view, {}, now_ms)
+        # As a server does before it is ready.
+        view.prepare()
         with served(StillSource(view, now_ms)) as url, browser() as chromium:
             for _ in range(runs):
                 context = chromium.new_context()
