@@ -157,7 +157,8 @@ def process(runs: int, say: Say) -> list[Figure]:
             agents = web.document("agents")
             matrix = web.document("matrix")
         say(f"{share:.2f} of a core, {used.peak_bytes / MB:,.0f} MB, ready after {ready_s:.1f} s")
-    wrong = abs(shown["open_total"] - FAULTS) + abs(agents["total"] - HOSTS)
+    wrong = len(shown["open"].keys() ^ {f"f-{n}" for n in range(FAULTS)})
+    wrong += abs(shown["open_total"] - FAULTS) + abs(agents["total"] - HOSTS)
     wrong += abs(agents["clusters"][CLUSTER]["expected"] - expected)
     wrong += abs(matrix["flows"] - expected)
     where = f"{HOSTS * cluster.RAILS:,} RNICs, 250,000 results/s, {VIEWERS} pages"
