@@ -4,9 +4,12 @@ In: `Evidence` and the `Explanation` found for it. Out: one `Case` per suspect.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
+
+from scipy.special import bdtrc
 
 from localizer.facts.anomalies import LOSSY
 from localizer.facts.bad_flows import BadFlow
@@ -19,6 +22,9 @@ from schemas.units import MS_NS
 
 # What a fault hits shows within a round and its retries.
 ROUND_NS: Final = 1_500 * MS_NS
+# Level of the sign test of whether 5-tuples have risen by more than others: how often two faults
+# are told where there is one.
+CHANCE_OF_MORE: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,36 @@ def without_earlier(
             or all(since_ns.get(other, begin_ns) >= begin_ns for other in suspects[flow.key])
         ]
     return found
+
+
+def without_parts(found: Sequence[Case]) -> list[Case]:
+    """Leave out slow components whose delay is that of another one which all of theirs cross.
+
+    Delays add up: what crosses two slow components rises by more than what crosses only one. Not
+    all 5-tuples of a slow host show at once, and those of one RNIC may be the first.
+    """
+    return [case for case in found if not any(_is_part(case, o) for o in found if o is not case)]
+
+
+def _is_part(case: Case, whole: Case) -> bool:
+    causes = case.cause, whole.cause
+    if any(cause.reason is not Reason.COMPONENT for cause in causes):
+        return False
+    if not all(whole.cause.name in flow.components for flow in case.open):
+        return False
+    mine = {flow.key for flow in case.open}
+    others = _rises_ns(flow for flow in whole.open if flow.key not in mine)
+    rises = _rises_ns(case.open)
+    if not others or not rises:
+        return False
+    more = sum(rise > median(others) for rise in rises)
+    return float(bdtrc(more - 1, len(rises), 0.5)) > CHANCE_OF_MORE
+
+
+def _rises_ns(flows: Iterable[BadFlow]) -> list[int]:
+    """Return by how much each 5-tuple has risen, where it is known."""
+    rises = ([s.shift_ns for s in f.symptoms if s.shift_ns is not None] for f in flows)
+    return [max(one) for one in rises if one]
 
 
 def _case(

@@ -13,7 +13,7 @@ from localizer.inference.evidence import Evidence, gather
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cadence import Cadence
-from localizer.verdict.cases import Case, cases
+from localizer.verdict.cases import Case, cases, without_parts
 from localizer.verdict.catalogue import AGENT, GRADUAL, HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim
 from localizer.verdict.incident import SPREAD_NS, Incident
@@ -214,6 +214,8 @@ class Decider:
                 flow.key for case in found if case.cause.reason is Reason.REPLY for flow in case.bad
             )
             self._note_echoes(evidence, found)
+        else:
+            found = without_parts(found)
         claims = [
             self._judge.claim(
                 case,

@@ -15,7 +15,7 @@ Each reason to wait avoids a false alarm:
   window.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -226,14 +226,15 @@ class Judge:
     def _agents_live(self, case: Case) -> bool:
         """Return whether every agent common to all open 5-tuples lived after the onset."""
         # A prober whose clock is ahead dates the onset after its detection.
-        onset_ns = min(min(flow.onset_ns, flow.seen_ns) for flow in case.open)
+        onset_ns = min(min(flow.onset_ns, flow.seen_ns) for flow in agents_must_live_since(case))
         alive = self._sources.liveness.alive_after
         return all(alive(agent, onset_ns) for agent in common_agents(case.open))
 
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
         """Return whether a process that paused for a moment explains the case as well."""
-        age_ns = now_ns - case.grown_ns(1)
-        onset_ns = min(flow.onset_ns for flow in case.open)
+        since = agents_must_live_since(case)
+        age_ns = now_ns - min(flow.seen_ns for flow in since)
+        onset_ns = min(flow.onset_ns for flow in since)
         for agent in common_agents(case.open):
             well = case.evidence.well(agent)
             if len(case.open) < STALL_SHARE * (len(case.open) + well):
@@ -352,6 +353,17 @@ def _loses(flow: BadFlow) -> bool:
 def _best_two(case: Case) -> float:
     """Return the belief that it is the suspect or its best rival."""
     return sum(share for _, share in case.shares[:2])
+
+
+def agents_must_live_since(case: Case) -> Sequence[BadFlow]:
+    """Return the open 5-tuples from which on an agent must have lived: of a cut, those cut off.
+
+    Some lose packets for longer, such as those to a starved host. That an agent lived since then
+    says nothing of the cut.
+    """
+    if cut_share(case.open) < CUT_SHARE:
+        return case.open
+    return [flow for flow in case.open if flow.cut]
 
 
 def _leaks(case: Case) -> bool:

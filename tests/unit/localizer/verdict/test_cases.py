@@ -1,13 +1,17 @@
 """What each suspect accounts for, where several are at fault."""
 
+from typing import cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
-from localizer.verdict.cases import ROUND_NS, without_earlier
+from localizer.inference.causes import Cause, Reason
+from localizer.inference.evidence import Evidence
+from localizer.verdict.cases import ROUND_NS, Case, without_earlier, without_parts
 from schemas.enums import AnomalyKind
-from schemas.units import SECOND_NS
+from schemas.units import MS_NS, SECOND_NS
 from tests.unit.localizer.made import START
 
 
@@ -65,3 +69,37 @@ def test_every_5_tuple_is_accounted_for(drawn: list[tuple[int, set[str]]]) -> No
         for gone in (f for f in before[name] if f not in kept):
             assert len(gone.components) > 1
             assert gone.onset_ns < min(alone) - ROUND_NS
+
+
+def late(number: int, rise_ms: int, *crossed: str) -> BadFlow:
+    """Return a 5-tuple whose round trips have risen by so much."""
+    symptom = Symptom(
+        kind=AnomalyKind.BRIEF_LATENCY, agent_id="a", onset_ns=START, onset_at=START // 1000,
+        seen_ns=START, last_ns=START, sent=8, lost=0, rtt_ns=(1 + rise_ms) * MS_NS,
+        baseline_ns=MS_NS, host_delay_ns=None,
+    )  # fmt: skip
+    return BadFlow(
+        key=("e0", "e1", number), symptoms=(symptom,), components=crossed, prober="a",
+        responder="b", open=True,
+    )  # fmt: skip
+
+
+def case(name: str, flows: list[BadFlow]) -> Case:
+    """Return the case of a component: the late 5-tuples that cross it."""
+    mine = tuple(flow for flow in flows if name in flow.components)
+    return Case(
+        evidence=cast(Evidence, None), cause=Cause.of(Reason.COMPONENT, name), shares=(),
+        doubt=0.0, bad=mine, open=mine, good=0,
+    )  # fmt: skip
+
+
+def test_a_delay_that_is_the_whole_hosts_is_not_told_of_one_rnic() -> None:
+    """Its 5-tuples are late as those of the others; where they are later, it is slow as well."""
+    one = [late(n, 5, "host", "rnic") for n in range(12)]
+    slower = [late(n, 9, "host", "rnic") for n in range(12)]
+    others = [late(100 + n, 5 + n % 2, "host", "other") for n in range(12)]
+    elsewhere = [late(200 + n, 5, "leaf") for n in range(4)]
+    for flows, names in ((one, {"host", "leaf"}), (slower, {"host", "rnic", "leaf"})):
+        all_late = [*flows, *others, *elsewhere]
+        found = without_parts([case(name, all_late) for name in ("host", "rnic", "leaf")])
+        assert {each.cause.name for each in found} == names
