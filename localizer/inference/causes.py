@@ -36,7 +36,10 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:
-    """One candidate cause, that is one column; `name` is a component id, an agent id, or empty."""
+    """One candidate cause, that is one column.
+
+    `name` is the id of a component, of an agent or, of a starved one, of its host; or empty.
+    """
 
     order: int
     name: str
@@ -69,8 +72,11 @@ class Columns:
 
     @classmethod
     @lru_cache(maxsize=REMEMBERED_COLUMNS)
-    def of(cls, causes: tuple[Cause, ...]) -> "Columns":
-        """Return the columns of causes that are numbered in the given order."""
+    def of(cls, causes: tuple[Cause, ...], starved: tuple[tuple[str, str], ...] = ()) -> "Columns":
+        """Return the columns of causes that are numbered in the given order.
+
+        `starved`: agents that lack CPU, each with its host.
+        """
         found: dict[Reason, dict[str, int]] = {reason: {} for reason in Reason}
         for place, cause in enumerate(causes):
             found[cause.reason][cause.name] = place
@@ -80,7 +86,7 @@ class Columns:
             found[Reason.RESPONDER],
             found[Reason.GLOBAL].get(""),
             found[Reason.REPLY].get(""),
-            found[Reason.STARVED],
+            {agent: found[Reason.STARVED][host] for agent, host in starved},
         )
 
     def possible_columns(

@@ -49,6 +49,8 @@ class Evidence:
         Bad 5-tuples that cross no known component but whose replies may.
     replies
         Possible ways of replies.
+    hosts
+        The starved agents, each with its host.
     """
 
     family: AnomalyFamily
@@ -61,6 +63,7 @@ class Evidence:
     known: frozenset[str]
     echoing: frozenset[FlowId]
     replies: ReplyWays
+    hosts: Mapping[str, str]
 
 
 # Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
@@ -155,8 +158,8 @@ def gather(
     causes += [
         Cause.of(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
     ]
-    starved = starved_agents(bad) if family is AnomalyFamily.LOSS else {}
-    causes += [Cause.of(Reason.STARVED, a) for a in starved]
+    starved = starved_agents(bad, sources.roster.host_of) if family is AnomalyFamily.LOSS else {}
+    causes += [Cause.of(Reason.STARVED, h) for h in sorted({s.host for s in starved.values()})]
     open_count = sum(flow.open for flow in bad)
     if any(flow.replyless for flow in bad):
         causes.append(Cause.of(Reason.REPLY))
@@ -164,7 +167,7 @@ def gather(
         causes.append(Cause.of(Reason.GLOBAL))
     if not causes:
         return None
-    column = Columns.of(tuple(causes))
+    column = Columns.of(tuple(causes), tuple((a, one.host) for a, one in starved.items()))
     hints = _hints(sources, family, bad, priors)
     # What open faults account for began with them. It dates nothing that began later.
     fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]
@@ -234,6 +237,7 @@ def gather(
         known=known,
         replies=replies,
         echoing=echoing,
+        hosts={agent: one.host for agent, one in starved.items()},
     )
 
 
@@ -318,7 +322,9 @@ def _through_switches(
 
 def _noise_prior(family: AnomalyFamily, cause: Cause, starved: dict[str, StarvedAgent]) -> float:
     prior = NOISE_PRIOR[family, cause.reason]
-    return prior + starved[cause.name].evidence if cause.reason is Reason.STARVED else prior
+    if cause.reason is Reason.STARVED:
+        prior += max(one.evidence for one in starved.values() if one.host == cause.name)
+    return prior
 
 
 def _excluded(

@@ -6,12 +6,13 @@ count: the share of late answers bounds the share of losses that starvation expl
 count the late ones of each prober and of each target, and report them with every anomaly that is a
 loss (`streams.detectors.late_answers`).
 
-In: the bad 5-tuples. Out: the starved agents, each with its log-likelihood ratio against a healthy
-host, and which of the bad 5-tuples its lateness explains.
+In: the bad 5-tuples. Out: the starved agents, each with its host and its log-likelihood ratio
+against a healthy one, and which of the bad 5-tuples its lateness explains. Agents of one host that
+are late together, one a container, have one cause.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import log
 from typing import Final
@@ -46,31 +47,41 @@ class StarvedAgent:
 
     Attributes
     ----------
+    host
+        Its host; where that is not known, the agent itself.
     evidence
         Log-likelihood ratio of its late answers, starved against healthy.
     prober_share, responder_share
         Most of the probes from and to it whose loss its lateness explains, 0 to 1.
     """
 
+    host: str
     evidence: float
     prober_share: float
     responder_share: float
 
 
-def starved_agents(bad: Iterable[BadFlow]) -> dict[str, StarvedAgent]:
-    """Return the agents that lack CPU, by the late answers that symptoms report."""
+def starved_agents(
+    bad: Iterable[BadFlow], host_of: Callable[[str], str | None]
+) -> dict[str, StarvedAgent]:
+    """Return the agents that lack CPU, by the late answers that symptoms report.
+
+    `host_of` gives the host of an endpoint, None if it is not known.
+    """
     probers: dict[str, LateCount] = {}
     targets: dict[str, dict[str, LateCount]] = defaultdict(dict)
+    endpoints: dict[str, str] = {}
     for flow in bad:
         for symptom in flow.symptoms:
             if symptom.prober_late != NO_LATE:
+                endpoints[flow.prober] = flow.key[0]
                 known = probers.get(flow.prober, NO_LATE)
                 probers[flow.prober] = max(known, symptom.prober_late)
             if symptom.responder_late != NO_LATE and flow.responder is not None:
                 # A partition counts the probes of its agents only. Whose counts are the same is
                 # not known here, so of each target those of one partition count.
                 counts = targets[flow.responder]
-                target = flow.key[1]
+                target = endpoints[flow.responder] = flow.key[1]
                 counts[target] = max(counts.get(target, NO_LATE), symptom.responder_late)
     found = {}
     for agent in sorted(probers.keys() | targets.keys()):
@@ -85,7 +96,10 @@ def starved_agents(bad: Iterable[BadFlow]) -> dict[str, StarvedAgent]:
         if late > usual and evidence >= LEAST_EVIDENCE:
             both = late / answers
             found[agent] = StarvedAgent(
-                min(evidence, MOST_EVIDENCE), _explained(own, both), _explained(answered, both)
+                host_of(endpoints[agent]) or agent,
+                min(evidence, MOST_EVIDENCE),
+                _explained(own, both),
+                _explained(answered, both),
             )
     return found
 

@@ -172,7 +172,7 @@ def _case(
     if cause.reason is Reason.COMPONENT:
         bad = tuple(through.get(cause.name, ()))
     else:
-        bad = tuple(flow for flow in evidence.bad if _hits(cause, flow))
+        bad = tuple(flow for flow in evidence.bad if _hits(cause, flow, evidence.hosts))
     return Case(
         evidence=evidence,
         cause=cause,
@@ -184,14 +184,14 @@ def _case(
     )
 
 
-def _hits(cause: Cause, flow: BadFlow) -> bool:
+def _hits(cause: Cause, flow: BadFlow, hosts: Mapping[str, str]) -> bool:
     match cause.reason:
         case Reason.PROBER:
             return cause.name == flow.prober
         case Reason.RESPONDER:
             return cause.name == flow.responder
         case Reason.STARVED:
-            return cause.name in (flow.prober, flow.responder)
+            return cause.name in (hosts.get(flow.prober), hosts.get(flow.responder or ""))
         case Reason.REPLY:
             return flow.replyless
         case _:
