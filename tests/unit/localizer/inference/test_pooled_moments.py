@@ -85,6 +85,18 @@ def test_a_switch_is_not_slow_by_its_slow_cable() -> None:
     assert set(find_moments(flows(marks), network())) == {"s1"}
 
 
+def test_what_an_open_fault_explains_counts_for_nothing_else() -> None:
+    """Four 5-tuples stay late between two cables, one of them at fault; two more are by chance."""
+    index = network()
+    both = [("x", "y", flow) for flow in range(4)]
+    for key in both:
+        index.set_flow(key, ("c3", "c12"), "x", "y")
+    late = dict.fromkeys(both, LateFlow(("c3", "c12"), 1_000, 1_000))
+    late |= {key: LateFlow(crossed(12), 1_000, 1_000) for key in KEYS[12][:2]}
+    assert set(find_moments(late, index)) == {"c12"}
+    assert set(find_moments(late, index, known={"c3"})) == {"c3"}
+
+
 @pytest.mark.parametrize(("level", "found"), [(0.42, False), (0.69, False), (0.8, True)])
 def test_a_queue_makes_no_moment(level: float, found: bool) -> None:
     """Its lower quartile rises by less than its median."""
