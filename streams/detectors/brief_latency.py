@@ -17,16 +17,16 @@ risen by as much as the median; the records carry both, and the localizer compar
 5-tuples: of eight answers of one it would be mostly chance.
 
 A fault may delay only some packets, by much: those of flows whose entries are in software just
-now. That moves no quartile and makes no run. So a 5-tuple is reported, too, when `STRAGGLERS` of
-its `LATEST` answers are later, by the effect that alarms on a 5-tuple, than a window's greatest one
-usually is: the median of the look-back's maxima. If answers are independent, one exceeds it with
-probability 1 - V**(1/n): n is the number of answers in a window, and V, the chance that a window
-has no greater one, is distributed as the median of as many uniform numbers as windows are compared
-(order statistics, David and Nagaraja 2003). A report has at most the probability
+now. That moves no quartile and makes no run. So a 5-tuple is reported, too, when some of its
+`LATEST` answers (`STRAGGLERS`) are later, by the effect that alarms on a 5-tuple, than a window's
+greatest one usually is: the median of the look-back's maxima. If answers are independent, one
+exceeds it with probability 1 - V**(1/n): n is the number of answers in a window, and V, the chance
+that a window has no greater one, is distributed as the median of as many uniform numbers as windows
+are compared (order statistics, David and Nagaraja 2003). A report has at most the probability
 
     E P(Binomial(LATEST, 1 - V**(1/n)) >= STRAGGLERS)
 
-with the fewest windows, and the fewest answers, `LEAST_ANSWERS`, with which there is one. Its
+with the fewest windows, and the fewest answers of a row of that table, the worst of them. Its
 record says that the upper quartile of `LATEST` answers has risen and, if the median has not,
 that these are some packets of many. So does a job's burst that is shorter than the look at it: the
 localizer asks for more.
@@ -78,12 +78,12 @@ UNKNOWN: Final = -1
 NEVER_NS: Final = 2**62
 # Share of answers above an upper quartile.
 ABOVE: Final = 0.25
-# Answers of `LATEST` that are later than a window's greatest usually is: all above the upper
-# quartile. With two chance does the same at one look in ten.
-STRAGGLERS: Final = round(ABOVE * LATEST)
-# With fewer in a window its greatest is no rare answer: with half as many, chance makes stragglers
-# at 3 % of the looks. Probes each second make thirty, less one where rounds and windows do not fit.
-LEAST_ANSWERS: Final = 29
+# How many of `LATEST` answers have to be later than a window's greatest usually is, by the least
+# number of answers of a window. Probes each second make thirty, each two seconds fifteen, less one
+# where rounds and windows do not fit. Chance does the same at 0.5 and 0.6 % of the looks; three
+# where a window has fifteen it makes at 3 %. Of 5-tuples with fewer answers nothing is told.
+STRAGGLERS: Final = ((29, 3), (14, 4))
+FEWEST: Final = min(late for _, late in STRAGGLERS)
 # What is known of a 5-tuple: the bound of a run, and that of stragglers.
 IN_A_ROW, SOME = range(2)
 
@@ -112,8 +112,9 @@ class BriefLatencyDetector(MomentDetector):
     def false_alarms(cls, config: DetectionConfig) -> FalseAlarmRate:
         """Return the sum of the bounds of the module's text."""
         del config
+        some = max(_straggler_chance(answers, late) for answers, late in STRAGGLERS)
         tail = sum(comb(RUN, n) * ABOVE**n * (1 - ABOVE) ** (RUN - n) for n in (RUN - 1, RUN))
-        return FalseAlarmRate((LATEST - RUN + 1) * tail + _straggler_chance(), "look at a 5-tuple")
+        return FalseAlarmRate((LATEST - RUN + 1) * tail + some, "look at a 5-tuple")
 
     def observe_moment(self, moment: Moment) -> list[Decision]:
         """End what is over, and begin what is new."""
@@ -125,9 +126,11 @@ class BriefLatencyDetector(MomentDetector):
         rows = self._heard(moment)
         bounds_ns = self._bounds_ns(rows, moment)
         in_a_row = late_runs(self.recent, rows, bounds_ns[IN_A_ROW])
-        some = stragglers(self.recent, rows, bounds_ns[SOME]) >= STRAGGLERS
+        late = later_than(self.recent, rows, bounds_ns[SOME])
         shifted = set(rows[in_a_row].tolist())
-        for row in self._in_order(rows[in_a_row | some]):
+        rows, late = (each[in_a_row | (late >= FEWEST)] for each in (rows, late))
+        some = dict(zip(rows.tolist(), late.tolist(), strict=True))
+        for row in self._in_order(rows):
             key = self.recent.flows.key(row)
             probes = RUN if row in shifted else LATEST
             known = self.open.get(key)
@@ -135,7 +138,7 @@ class BriefLatencyDetector(MomentDetector):
                 if known.evidence.sent > probes:
                     # At first only some were late; now all are.
                     self._update(known, self._evidence(row, probes, moment))
-            elif self._is_sound(row, probes):
+            elif self._is_sound(row) and (row in shifted or self._are_rare(row, some[row])):
                 began_ns = (
                     moment.now_ns(key[0]) - self.recent.seconds_since(row, probes) * SECOND_NS
                 )
@@ -252,32 +255,32 @@ class BriefLatencyDetector(MomentDetector):
         last = self._last(row, LATEST)
         return _with_answers(onset, highest_run(last) if probes == RUN else np.sort(last))
 
-    def _is_sound(self, row: int, probes: int) -> bool:
-        """Return whether the last answers are those of the last minute, and no host held any up.
-
-        For stragglers: and a window has enough of them.
-        """
+    def _is_sound(self, row: int) -> bool:
+        """Return whether the last answers are those of the last minute, and no host held any up."""
         late = [self.recent.late_counts(row, side)[0] for side in Side]
-        answers = self.recent.answers(row)
-        many = answers * self.config.window_ns >= LEAST_ANSWERS * RING_S * SECOND_NS
-        return not any(late) and answers >= LATEST and (probes == RUN or many)
+        return not any(late) and self.recent.answers(row) >= LATEST
+
+    def _are_rare(self, row: int, late: int) -> bool:
+        """Return whether so many stragglers are enough for how many answers a window has."""
+        answers = self.recent.answers(row) * self.config.window_ns // (RING_S * SECOND_NS)
+        return any(answers >= least and late >= needed for least, needed in STRAGGLERS)
 
 
-def _straggler_chance() -> float:
-    """Return the bound for stragglers of the module's text.
+def _straggler_chance(answers: int, stragglers: int) -> float:
+    """Return the bound of the module's text for so many answers of a window, and stragglers.
 
     The median of m uniform numbers has Beta(h, h)'s distribution, h = (m + 1) / 2, so that
     E V**x = B(h + x, h) / B(h, h); powers of 1 - V**(1/n) are expanded.
     """
     half = (MIN_COMPARED + 1) / 2
 
-    def power(answers: int) -> float:
-        x = answers / LEAST_ANSWERS
+    def power(count: int) -> float:
+        x = count / answers
         return gamma(half + x) / gamma(2 * half + x) * gamma(2 * half) / gamma(half)
 
     fewer = sum(
         comb(LATEST, late) * comb(late, n) * (-1.0) ** n * power(LATEST - late + n)
-        for late in range(STRAGGLERS)
+        for late in range(stragglers)
         for n in range(late + 1)
     )
     return 1.0 - fewer
@@ -286,10 +289,10 @@ def _straggler_chance() -> float:
 def _with_answers(before: Evidence, ordered: Int32s) -> Evidence:
     """Return what answers show beside what they are compared with.
 
-    Of a run its lower quartile and median, of all `LATEST` the least straggler and the median.
+    Of a run its lower quartile and median, of all `LATEST` a straggler and the median.
     """
     count = len(ordered)
-    place = rank(RUN, 25) if count == RUN else count - STRAGGLERS
+    place = rank(RUN, 25) if count == RUN else count - FEWEST
     return replace(before, value=float(ordered[place]), rtt_p50_ns=int(ordered[rank(count, 50)]))
 
 
@@ -306,7 +309,7 @@ def highest_run(answers_ns: Int32s) -> Int32s:
     return out
 
 
-def stragglers(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Int64s:
+def later_than(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Int64s:
     """Return how many of the last `LATEST` answers of 5-tuples are above a bound.
 
     Parameters
