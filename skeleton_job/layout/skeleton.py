@@ -24,17 +24,10 @@ from skeleton_job.layout.blocks import (
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
 from skeleton_job.layout.hedges import guesses, hedges, needed_pairs, silent_rnics
+from skeleton_job.layout.inner import NONE, find_inner, inner_distances, positions
 from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
-from skeleton_job.layout.pipelines import (
-    Inner,
-    Joints,
-    StageIterations,
-    find_inner,
-    find_joints,
-    inner_distances,
-    positions,
-)
+from skeleton_job.layout.pipelines import Joints, StageIterations, find_joints
 from skeleton_job.layout.stages import DISPUTED, StageOrder, order_stages
 from skeleton_job.rhythm.iterations import (
     MIN_ITERATIONS,
@@ -218,7 +211,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     stage_iterations = StageIterations(stages, blocks, matrix, rhythm)
     joints = find_joints(stage_iterations, by_index=by_index) if placed else Joints(seen=False)
     rings = lasting_rings(blocks, cells)
-    inner = find_inner(stage_iterations, rings=rings) if placed else Inner(None, 1, ())
+    inner = find_inner(stage_iterations, rings=rings) if placed else NONE
     sums = _rails(stages, blocks)
     cp = inner.size if inner.kind == "cp" else 1
     inside = _rails(inner.groups, blocks)

@@ -1,8 +1,7 @@
-"""Finds blocks that run in lock step: TP groups in a host, expert (EP) and context (CP) groups.
+"""Finds RNICs of a host that run in lock step, as those of one tensor-parallel group (TP) do.
 
-RNICs of a tensor-parallel group inside a host have the same samples. Replicas do the same work,
-each with small delays of its own: blocks that share these delays exchange data throughout the
-iteration, as an expert- or context-parallel group inside a stage does.
+They have the same samples. Replicas do the same work, each with small delays of its own. For groups
+of several hosts see `skeleton_job.rhythm.groups`.
 """
 
 from dataclasses import dataclass
@@ -10,13 +9,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.ndimage import uniform_filter1d
-from scipy.spatial.distance import squareform
 from scipy.special import ndtr
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.rhythm.chains import MIN_FOR_CLOCKS, own_delays
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.series.rates import RateMatrix
 
@@ -54,12 +50,6 @@ READ_LAG: Final = 1e-2
 MOVING_SHARE: Final = 0.2
 # A lag beyond this number of bins is a different phase of the iteration; how far does not matter.
 MAX_LAG_BINS: Final = 2.0
-# Blocks whose own delays correlate more than this run in lock step.
-MIN_CORRELATION: Final = 0.2
-# Experts receive changing numbers of tokens: what they send and receive differs by this share at
-# least.
-MIN_IMBALANCE: Final = 0.01
-MIN_ITERATIONS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,49 +201,3 @@ def _border(lags: Floats, width: int) -> _Border:
     clear = (mean - np.log(MIN_EXTRA)) / np.sqrt(variance)
     split, none = USUALLY_SPLIT * float(ndtr(clear)), (1 - USUALLY_SPLIT) * float(ndtr(-clear))
     return _Border(mean, split / (split + none))
-
-
-@dataclass(frozen=True, slots=True)
-class Lockstep:
-    """Groups of blocks of a class that run in lock step.
-
-    Attributes
-    ----------
-    size : members of each group; 1: no groups
-    groups : (n,) group of each block
-    uneven : whether members send and receive different amounts, as experts do
-    """
-
-    size: int
-    groups: Labels
-    uneven: bool
-
-
-def find_lockstep(tx: Floats, rx: Floats) -> Lockstep:
-    """Return groups of equal size of a class's blocks whose delays correlate.
-
-    Parameters
-    ----------
-    tx, rx : (n_blocks, n_iterations, points), NaN where samples are missing
-    """
-    n = tx.shape[0]
-    none = Lockstep(1, np.arange(n), False)
-    whole = ~np.isnan(tx).any(axis=(0, 2)) & ~np.isnan(rx).any(axis=(0, 2))
-    if n < MIN_FOR_CLOCKS or int(whole.sum()) < MIN_ITERATIONS:
-        return none
-    # What is particular to one block and one iteration.
-    parts = [own_delays(pieces[:, whole]).reshape(n, -1) for pieces in (tx, rx)]
-    own = np.hstack(parts)
-    size = np.linalg.norm(own, axis=1)
-    if not np.all(size > 0):
-        return none
-    alike = (own @ own.T) / size[:, None] / size[None]
-    tree = linkage(squareform(np.clip(1 - alike, 0, 2), checks=False), "average")
-    labels: Labels = fcluster(tree, 1 - MIN_CORRELATION, "distance").astype(np.int64) - 1
-    counts = np.bincount(labels)
-    if counts.size in {1, n} or np.unique(counts).size > 1:
-        return none
-    sent, got = tx[:, whole].sum(axis=2), rx[:, whole].sum(axis=2)
-    apart = (sent - got) - (sent - got).mean(axis=1, keepdims=True)
-    share = float(np.median(np.abs(apart)) / max(float(np.median(sent + got)), 1e-300))
-    return Lockstep(int(counts[0]), labels, share > MIN_IMBALANCE)

@@ -15,10 +15,11 @@ from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.chains import own_delays
-from skeleton_job.rhythm.lockstep import MIN_CORRELATION
 
 Labels = NDArray[np.int64]
 
+# Hosts whose own delays correlate more than this share a ring.
+MIN_CORRELATION: Final = 0.2
 # Iterations with which delays can be told from noise.
 MIN_ITERATIONS: Final = 4
 

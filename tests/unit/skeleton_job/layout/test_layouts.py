@@ -11,10 +11,9 @@ from skeleton_job.job import Job, Rnic
 from skeleton_job.layout.description import Evidence, description
 from skeleton_job.layout.layouts import MAX_FREE, choose, regular_layouts
 from skeleton_job.layout.pairs import group_pairs
-from skeleton_job.rhythm.chains import own_delays
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.rhythm.coherence import coherence, coherent_labels, split
-from skeleton_job.rhythm.lockstep import find_lockstep, host_width
+from skeleton_job.rhythm.lockstep import host_width
 from skeleton_job.series.rates import RateMatrix, rows_of
 
 BINS = 3000
@@ -133,21 +132,6 @@ def test_replicas_in_a_host_are_told_from_one_tensor_group() -> None:
         _, matrix = matrix_of_rows(rows)
         table = np.arange(32).reshape(4, 8)
         assert host_width(matrix, table, np.ones((4, 8), np.bool_), period_bins=40.0).width == width
-
-
-def test_lockstep_groups_are_found_beside_wrong_clocks() -> None:
-    """Delays shared inside groups make groups; a clock's share of common delays makes none."""
-    rng = np.random.default_rng(6)
-    common = np.cumsum(rng.standard_normal((12, 48)), axis=1)
-    own = np.repeat(rng.standard_normal((4, 12, 48)), 2, axis=0)
-    clock = rng.uniform(-1, 1, 8)[:, None, None]
-    drift = clock * np.gradient(common, axis=1)
-    noise = 0.3 * rng.standard_normal((8, 12, 48))
-    made = find_lockstep(common + own + drift + noise, common + own + drift + noise)
-    assert made.size == 2
-    assert made.groups.tolist() == pytest.approx(np.repeat(made.groups[::2], 2).tolist())
-    assert find_lockstep(common + drift + noise, common + drift - noise).size == 1
-    assert own_delays(common[None] + drift).shape == (8, 12, 48)
 
 
 def test_rings_through_hosts_with_several_members_change_rails() -> None:

@@ -1,0 +1,198 @@
+"""Expert (EP) and context (CP) groups inside the stages.
+
+Hosts of one group run in lock step (`skeleton_job.rhythm.groups`). Experts send and receive
+changing numbers of tokens; members of a context group send what they receive. A fully sharded model
+gathers its parameters in lock step as well, but at the same rate as it sums gradients.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.columns.arrays import Floats
+from skeleton_job.layout.blocks import Blocks
+from skeleton_job.layout.pipelines import StageIterations
+from skeleton_job.rhythm.groups import (
+    MIN_ITERATIONS,
+    Lags,
+    groups_of,
+    host_lags,
+    shared_size,
+)
+from skeleton_job.rhythm.rings import equal_groups, likeness_of_hosts, ring_size
+
+Labels = NDArray[np.int64]
+
+# Larger expert groups are paired along a ring of this size.
+MAX_ALL: Final = 16
+# What an expert group's hosts send and receive differs by this share at least (acknowledgements and
+# retransmissions are some thousandths of all bytes), and by so many times what changes.
+MIN_IMBALANCE: Final = 0.004
+LASTING: Final = 2.0
+# Context groups move bytes at less than half the rate of the gradient sum, for which links are
+# full; and that takes a fifth of the iteration at most. Parameters of a sharded model fill links
+# as well; such a model has no pipeline, as a rule.
+BURST_LEVEL: Final = 0.5
+MAX_BURST: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Groups inside the stages.
+
+    Attributes
+    ----------
+    kind : "ep", "cp" or None
+    size : blocks of a group
+    groups : blocks of each group
+    """
+
+    kind: str | None
+    size: int
+    groups: tuple[tuple[int, ...], ...]
+
+
+NONE: Final = Inner(None, 1, ())
+
+
+def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
+    """Return expert or context groups, if all stages show groups of one size.
+
+    A group holds all blocks of its stage in its hosts: blocks of one host share its clock.
+
+    Parameters
+    ----------
+    rings : whether rings turn through hosts all the time, see `blocks.lasting_rings`
+    """
+    if rings:
+        return _ring_groups(stage_iterations)
+    stages, blocks = stage_iterations.stages, stage_iterations.blocks
+    hosts_of = [np.unique(blocks.hosts[stage], return_inverse=True) for stage in stages]
+    sizes = {(hosts.size, stage.size) for (hosts, _), stage in zip(hosts_of, stages, strict=True)}
+    if len(sizes) > 1:
+        return NONE
+    ((n_hosts, n_blocks),) = sizes
+    if n_hosts < 2 or n_blocks % n_hosts:
+        return NONE
+    lags = [
+        _lags(stage_iterations, stage, of_host)
+        for stage, (_, of_host) in zip(stages, hosts_of, strict=True)
+    ]
+    found = [lag for lag in lags if lag is not None]
+    if len(found) < len(stages):
+        return NONE
+    size = shared_size(found)
+    places = list(zip(stages, (of_host for _, of_host in hosts_of), strict=True))
+    uneven = [
+        _uneven(tx, rx, of_host)
+        for (_, of_host), (tx, rx) in zip(places, stage_iterations.pieces, strict=True)
+    ]
+    kind = "ep" if 2 * sum(uneven) > len(uneven) else "cp"
+    sharded = kind == "cp" and len(stages) == 1 and _bursts(blocks, *places[0]) > MAX_BURST
+    if size == 1 or sharded:
+        return NONE
+    groups = []
+    for (stage, of_host), lag in zip(places, found, strict=True):
+        label = groups_of(lag, size)[of_host]
+        groups += [tuple(stage[label == g].tolist()) for g in dict.fromkeys(label.tolist())]
+    return Inner(kind, size * n_blocks // n_hosts, tuple(groups))
+
+
+def _lags(stage_iterations: StageIterations, stage: Labels, of_host: Labels) -> Lags | None:
+    """Return how much the hosts of a stage lag; None if one of them is not seen."""
+    blocks = stage_iterations.blocks
+    rows = []
+    for host in range(int(of_host.max()) + 1):
+        mine = stage[of_host == host]
+        seen = blocks.rows[mine][blocks.seen[mine]]
+        if not seen.size:
+            return None
+        inside = seen if blocks.width == 1 else blocks.rows[mine[0]][blocks.seen[mine[0]]]
+        first = int(inside[0]) if inside.size else int(seen[0])
+        second = int(inside[1]) if inside.size > 1 and blocks.width > 1 else first
+        rows.append((first, second))
+    return host_lags(stage_iterations.matrix, stage_iterations.rhythm, rows)
+
+
+def _bursts(blocks: Blocks, stage: Labels, of_host: Labels) -> float:
+    """Return in what share of the iteration hosts send and receive at once near the highest rate.
+
+    Parameters
+    ----------
+    stage, of_host : blocks of the stage, and the host of each
+    """
+    known = blocks.known[stage]
+    total = np.zeros((2, int(of_host.max()) + 1, blocks.tx.shape[1]))
+    for out, rates in zip(total, (blocks.tx, blocks.rx), strict=True):
+        np.add.at(out, of_host[known], rates[stage][known])
+    both = total.mean(axis=1).min(axis=0)
+    return float((both > BURST_LEVEL * both.max()).mean())
+
+
+def _uneven(tx: Floats, rx: Floats, of_host: Labels) -> bool:
+    """Return whether hosts send more in all than they receive, or less, by a lasting share.
+
+    Popular experts do. Storage does as well, but not in each iteration.
+
+    Parameters
+    ----------
+    tx, rx : (n_blocks, n_iterations, points), NaN where samples are missing
+    of_host : (n_blocks,) a ring enters a host at one block and leaves it at another
+    """
+    n_hosts = int(of_host.max()) + 1
+    sent, got = np.zeros((2, n_hosts, tx.shape[1]))
+    np.add.at(sent, of_host, tx.sum(axis=2))
+    np.add.at(got, of_host, rx.sum(axis=2))
+    seen = ~np.isnan(sent + got).any(axis=0)
+    if int(seen.sum()) < MIN_ITERATIONS:
+        return True
+    net = (sent - got)[:, seen]
+    usual = np.median(net, axis=1, keepdims=True)
+    lasting = float(np.median(np.abs(usual)))
+    changing = float(np.median(np.abs(net - usual)))
+    total = float(np.median((sent + got)[:, seen]))
+    return lasting > max(MIN_IMBALANCE * total, LASTING * changing)
+
+
+def _ring_groups(stage_iterations: StageIterations) -> Inner:
+    """Return the context groups of rings through hosts."""
+    stages, blocks = stage_iterations.stages, stage_iterations.blocks
+    hosts_of = [np.unique(blocks.hosts[stage], return_inverse=True) for stage in stages]
+    sizes = {(hosts.size, stage.size) for (hosts, _), stage in zip(hosts_of, stages, strict=True)}
+    if len(sizes) > 1:
+        return NONE
+    ((n_hosts, n_blocks),) = sizes
+    if n_hosts < 2 or n_blocks % n_hosts:
+        return NONE
+    stage_likeness = []
+    for stage, (_, of_host), (tx, rx) in zip(
+        stages, hosts_of, stage_iterations.pieces, strict=True
+    ):
+        leaves = blocks.tx[stage].mean(axis=1) > blocks.rx[stage].mean(axis=1)
+        flows = np.zeros((n_hosts, tx.shape[1], 2 * tx.shape[2]))
+        for way, half in ((leaves, slice(None, tx.shape[2])), (~leaves, slice(tx.shape[2], None))):
+            np.add.at(flows[:, :, half], of_host[way], (tx - rx)[way])
+        likeness = likeness_of_hosts(flows)
+        if likeness is None:
+            return NONE
+        stage_likeness.append(likeness)
+    size = ring_size(stage_likeness)
+    groups = []
+    for stage, (_, of_host), likeness in zip(stages, hosts_of, stage_likeness, strict=True):
+        ring = equal_groups(likeness, size)[of_host]
+        groups += [tuple(stage[ring == g].tolist()) for g in range(n_hosts // size)]
+    return Inner("cp", size * n_blocks // n_hosts, tuple(groups))
+
+
+def positions(stages: list[Labels], groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+    """Return the blocks at one place of their context groups, stage after stage."""
+    at = {block: place for group in groups for place, block in enumerate(group)}
+    size = len(groups[0])
+    return [[int(b) for b in stage if at[int(b)] == c] for stage in stages for c in range(size)]
+
+
+def inner_distances(inner: Inner) -> tuple[int, ...]:
+    """Return the distances to pair along a group: EP groups are meshed, CP groups form a ring."""
+    return tuple(range(1, min(inner.size, MAX_ALL) // 2 + 1)) if inner.kind == "ep" else (1,)
