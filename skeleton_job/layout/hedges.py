@@ -1,14 +1,16 @@
 """Pairs to probe beside those of a layout that is not sure: a covering design, not a mesh.
 
-Two kinds of guesses say who else may exchange data: blocks whose own delays agree
+An unsure layout may have wrong degrees or a wrong order of stages, and then lacks peers. Two kinds
+of guesses say who else may exchange data: blocks whose own delays agree
 (`skeleton_job.layout.partners`), whatever the layout, and blocks at distances along the platform's
 order at which another layout would put neighbours (`skeleton_job.layout.distances`). They are
-taken in turns, the likeliest first, as many as three times the pairs that the job needs have room
-for. They cross rails only if the layout does: collectives of rail-optimised fabrics do not.
+taken in turns, the likeliest first, as many as a multiple of the pairs that the job needs has room
+for. Collectives of rail-optimised fabrics do not cross rails, so unless the layout does, pairs
+across rails are the last ones.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import Final
 
 import numpy as np
@@ -21,8 +23,10 @@ from skeleton_job.layout.partners import rank_partners
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.series.rates import RateMatrix
 
-# All pairs of an unsure job, as a multiple of what its layout needs.
-MAX_LENGTH: Final = 3.0
+# All pairs of an unsure job, as a multiple of what its layout needs: a wrong layout may need half
+# of what the true one does, and then as many again are spare. The usual list, of sure and unsure
+# jobs together, stays below three times the truth.
+MAX_LENGTH: Final = 5.0
 # Likely partners of each block, and the most blocks for which they are sought: their correlations
 # take memory and time by the square.
 PARTNERS: Final = 4
@@ -76,38 +80,69 @@ def silent_rnics(blocks: Blocks) -> set[Rnic]:
 
 
 def guesses(
-    pairs: Set[Pair], blocks: Blocks, matrix: RateMatrix, rhythm: Rhythm
+    pairs: Set[Pair],
+    chains: Iterable[Sequence[Rnic]],
+    blocks: Blocks,
+    matrix: RateMatrix,
+    rhythm: Rhythm,
 ) -> Iterator[set[Pair]]:
-    """Return parcels of pairs that may exchange data, by delays and by index in turns.
+    """Yield parcels of pairs that may exchange data, by delays and by index in turns.
 
     Parameters
     ----------
     pairs : of the layout
+    chains : RNICs from stage to stage
     """
+    yield rail_twins(chains, [r for b in np.flatnonzero(blocks.known) for r in blocks.members[b]])
     rails = {r.endpoint_id: r.rail for block in blocks.members for r in block}
     across = any(rails[a] != rails[b] for a, b in pairs)
     n = len(blocks.members)
-    every = np.arange(n)
-    by_delay: list[set[Pair]] = []
+    by_delay: Labels = np.empty((0, n), dtype=np.int64)
     if n <= MAX_RANKED:
-        tx, rx = block_iterations(blocks, every, matrix, rhythm)
+        tx, rx = block_iterations(blocks, np.arange(n), matrix, rhythm)
         tx[~blocks.known] = np.nan
-        for partner in rank_partners(tx, rx, blocks.hosts, PARTNERS).T:
-            there = partner >= 0
-            by_delay.append(_pairs(blocks, every[there], partner[there], across=across))
-    by_index = [
-        _pairs(blocks, every, np.roll(every, -distance), across=across)
-        for distance in covering_distances(n, DEFAULT_MAX_PEERS)
-    ]
-    return chain.from_iterable(zip_longest(by_delay, by_index, fillvalue=set[Pair]()))
+        by_delay = rank_partners(tx, rx, blocks.hosts, PARTNERS).T
+    distances = covering_distances(n, DEFAULT_MAX_PEERS)
+    by_index = [np.roll(np.arange(n), -distance) for distance in distances]
+    partners = [p for turn in zip_longest(by_delay, by_index) for p in turn if p is not None]
+    for crossing in (across,) if across else (False, True):
+        for partner in partners:
+            yield _pairs(blocks, partner, across=crossing)
 
 
-def _pairs(blocks: Blocks, some: Labels, others: Labels, *, across: bool) -> set[Pair]:
-    """Return the pairs of RNICs at the same place of two blocks that are seen to take part."""
-    heard = blocks.known[some] & blocks.known[others]
+def rail_twins(chains: Iterable[Sequence[Rnic]], heard: Iterable[Rnic]) -> set[Pair]:
+    """Return, for neighbours in a pipeline on different rails, the pairs on the rail of either.
+
+    Libraries may hand data over inside a host first and send it on the receiver's rail.
+
+    Parameters
+    ----------
+    heard : RNICs that are seen to take part
+    """
+    at = {(r.host, r.rail): r for r in heard}
+    twins = set[Pair]()
+    for one, other in (pair for path in chains for pair in pairwise(path)):
+        if one.host == other.host or one.rail == other.rail:
+            continue
+        for near, far in ((one, other), (other, one)):
+            twin = at.get((far.host, near.rail))
+            if twin is not None and (near.host, near.rail) in at:
+                twins.add(ordered(near.endpoint_id, twin.endpoint_id))
+    return twins
+
+
+def _pairs(blocks: Blocks, partner: Labels, *, across: bool) -> set[Pair]:
+    """Return the pairs of RNICs at the same place of blocks and their partners, if both take part.
+
+    Parameters
+    ----------
+    partner : (n_blocks,) -1 where there is none
+    """
+    heard = blocks.known & (partner >= 0)
+    heard[heard] &= blocks.known[partner[heard]]
     return {
         ordered(a.endpoint_id, b.endpoint_id)
-        for one, other in zip(some[heard].tolist(), others[heard].tolist(), strict=True)
+        for one, other in zip(np.flatnonzero(heard).tolist(), partner[heard].tolist(), strict=True)
         for a, b in zip(blocks.members[one], blocks.members[other], strict=True)
         if a.host != b.host and (across or a.rail == b.rail)
     }

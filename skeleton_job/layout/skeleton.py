@@ -247,7 +247,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     needed = needed_pairs(sums, joints.chains, silent_rnics(blocks))
     others: Iterable[set[Pair]] = ()
     if confidence < SURE or not joints.seen:
-        others = guesses(pairs, blocks, matrix, rhythm)
+        others = guesses(pairs, joints.chains, blocks, matrix, rhythm)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
         confidence=round(confidence, 3),

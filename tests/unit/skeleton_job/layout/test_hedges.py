@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skeleton_job.job import Pair, Rnic
-from skeleton_job.layout.hedges import MAX_LENGTH, hedges, needed_pairs
+from skeleton_job.layout.hedges import MAX_LENGTH, hedges, needed_pairs, rail_twins
 from skeleton_job.layout.partners import rank_partners
 
 PAIRS = st.frozensets(st.tuples(st.integers(0, 9), st.integers(10, 19)), max_size=30).map(
@@ -15,7 +15,7 @@ PAIRS = st.frozensets(st.tuples(st.integers(0, 9), st.integers(10, 19)), max_siz
 )
 
 
-@given(pairs=PAIRS, needed=st.integers(0, 20), parcels=st.lists(PAIRS, max_size=6))
+@given(pairs=PAIRS, needed=st.integers(0, 12), parcels=st.lists(PAIRS, max_size=6))
 def test_there_is_a_bound_whatever_is_guessed(
     pairs: frozenset[Pair], needed: int, parcels: list[frozenset[Pair]]
 ) -> None:
@@ -42,6 +42,15 @@ def test_needed_are_rings_and_pipelines() -> None:
     assert needed_pairs(groups, chains, {at[0, 0, 0]}) == 4 * 2 - 1 + 3 * 4 - 1
     alone = [Rnic(f"h/r{r}", "h", "h", r) for r in (0, 1)]
     assert needed_pairs([alone], [alone], set()) == 0
+
+
+def test_a_joint_across_rails_may_run_on_the_rail_of_either_end() -> None:
+    """Neighbours on one rail, or in one host, have no twins; nor has what is not heard."""
+    at = {(h, r): Rnic(f"{h}/r{r}", h, h, r) for h in "ab" for r in (0, 1)}
+    paths = [[at["a", 0], at["a", 1], at["b", 0]], [at["a", 1], at["b", 1]]]
+    assert rail_twins(paths, at.values()) == {("a/r0", "b/r0"), ("a/r1", "b/r1")}
+    assert rail_twins(paths, [r for r in at.values() if r != at["b", 1]]) == {("a/r0", "b/r0")}
+    assert rail_twins(paths[1:], at.values()) == set()
 
 
 @settings(max_examples=20, deadline=None)
