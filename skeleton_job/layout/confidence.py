@@ -27,9 +27,6 @@ WIDTH: Final = (0.5, 1.25)
 ONE_WAY: Final = (0.01, 0.1)
 # Confidence if unknown blocks fit several places, so that groups are unequal.
 UNPLACED: Final = 0.3
-# Confidence if likely partners are listed instead: they cover nine in ten pairs, the basic list
-# more.
-UNJOINED: Final = 0.45
 # Confidence if only layouts along the platform's order were compared: as low as if the layout were
 # not shown at all, since nothing says that it follows that order.
 UNSEARCHED: Final = 0.3
@@ -71,7 +68,6 @@ def parts_of(
     doubtful: float,
     one_way: float,
     placed: bool,
-    joined: bool,
 ) -> list[Part]:
     """Return the parts of an inference's confidence."""
     clear = 1.0 / (1.0 + math.exp(-min(choice.margin, 100.0) / MARGIN_NATS))
@@ -87,8 +83,6 @@ def parts_of(
     ]
     if not choice.searched:
         parts.append(Part(UNSEARCHED, "too many RNICs to compare layouts off the platform's order"))
-    if choice.count > 1 and not joined:
-        parts.append(Part(UNJOINED, "neither traffic nor index says which replicas are joined"))
     if choice.count == 1:
         flows = 1.0 - ramp(one_way, *ONE_WAY)
         parts.append(Part(flows, "traffic goes one way as in a pipeline, but no stages show"))

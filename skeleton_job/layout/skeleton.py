@@ -228,7 +228,6 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         doubtful=part.doubtful,
         one_way=flow,
         placed=placed,
-        joined=joined,
     )
     weakest = min(parts, key=lambda p: p.value)
     signs = signs_of(choice, order, one_way=flow, doubtful=part.doubtful, joined=joined)

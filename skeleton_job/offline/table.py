@@ -14,7 +14,7 @@ from schemas.units import SECOND_NS
 from skeleton_job.job import Job, Pair, Rnic, ordered
 from skeleton_job.layout.blocks import MIN_PART
 from skeleton_job.layout.distances import DEFAULT_MAX_PEERS
-from skeleton_job.layout.skeleton import DEFAULT_MIN_CONFIDENCE, TOO_SHORT, Inference, infer
+from skeleton_job.layout.skeleton import TOO_SHORT, Inference, infer
 from skeleton_job.lists.halves import pairs_between_parts
 from skeleton_job.lists.pinglists import basic_pairs
 from skeleton_job.offline.meta import Meta
@@ -195,13 +195,10 @@ def infer_table(table: pl.DataFrame, meta: Meta) -> dict[str, Any]:
 
 def _listed(job: Job, found: Inference, still: Set[str]) -> Set[Pair]:
     """Return the pairs to probe of a job; nobody probes an RNIC that is seen to be idle."""
-    guessed = found.pairs | found.hedges
-    # A small job's mesh costs little, and holds what a wrong layout lacks.
-    meshed = len(job.hosts) <= DEFAULT_MAX_PEERS + 1
-    if found.dp is not None and (found.confidence >= DEFAULT_MIN_CONFIDENCE or not meshed):
-        return guessed
+    if found.dp is not None:
+        return found.pairs | found.hedges
     busy = tuple(r for r in job.rnics if r.endpoint_id not in still)
-    return guessed | basic_pairs(replace(job, rnics=busy))
+    return basic_pairs(replace(job, rnics=busy))
 
 
 def _still(matrix: RateMatrix) -> set[str]:
