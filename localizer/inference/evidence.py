@@ -159,7 +159,8 @@ def gather(
         Cause.of(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
     ]
     starved = starved_agents(bad, sources.roster.host_of) if family is AnomalyFamily.LOSS else {}
-    causes += [Cause.of(Reason.STARVED, h) for h in sorted({s.host for s in starved.values()})]
+    hosts = {agent: one.host for agent, one in starved.items()}
+    causes += [Cause.of(Reason.STARVED, host) for host in sorted(set(hosts.values()))]
     open_count = sum(flow.open for flow in bad)
     if any(flow.replyless for flow in bad):
         causes.append(Cause.of(Reason.REPLY))
@@ -167,7 +168,7 @@ def gather(
         causes.append(Cause.of(Reason.GLOBAL))
     if not causes:
         return None
-    column = Columns.of(tuple(causes), tuple((a, one.host) for a, one in starved.items()))
+    column = Columns.of(tuple(causes), tuple(hosts.items()))
     hints = _hints(sources, family, bad, priors)
     # What open faults account for began with them. It dates nothing that began later.
     fresh = [f for f in bad if f.key not in owned and known.isdisjoint(f.components)]
@@ -237,7 +238,7 @@ def gather(
         known=known,
         replies=replies,
         echoing=echoing,
-        hosts={agent: one.host for agent, one in starved.items()},
+        hosts=hosts,
     )
 
 

@@ -98,24 +98,21 @@ def find_moments(
     left = {key: flow for key, flow in late.items() if key in index.by_key}
     rest = RemainingFlows(index)
     found: dict[str, float] = {}
-    first = sorted(known)
-    for turn in range(len(first) + MOST_AT_ONCE):
+    for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
         chances = log_chances(
             Counter(component for flow in left.values() for component in flow.components),
             rest.count,
             all_late=len(left),
             flows=len(rest),
         )
-        expected = turn < len(first)
-        least = chances.get(first[turn], 0.0) if expected else min(chances.values(), default=0.0)
-        if least > LOG_MOMENT and not expected:
+        place = expected or min(chances, key=lambda name: chances[name], default="")
+        chance = chances.get(place, 0.0)
+        if chance > LOG_MOMENT and not expected:
             break
-        # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
-        alike = [name for name, chance in chances.items() if chance == least]
-        place = first[turn] if expected else alike[0]
         here = [flow for flow in left.values() if place in flow.components]
-        if least <= LOG_MOMENT and (any_shape or _is_shift(here)):
-            found |= dict.fromkeys(alike, least)
+        if chance <= LOG_MOMENT and (any_shape or _is_shift(here)):
+            # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
+            found |= {name: chance for name, other in chances.items() if other == chance}
         rest.remove(place)
         left = {key: flow for key, flow in left.items() if place not in flow.components}
     return found

@@ -260,7 +260,7 @@ class RemainingFlows:
     def count(self, component: str) -> int:
         """Return how many 5-tuples are left that cross a component."""
         number = self._index.components.get(component, NOTHING)
-        return int(self._index.crossing[number]) - self._removed[number]
+        return self._index.count(component) - self._removed[number]
 
     def remove(self, component: str) -> None:
         """Remove the 5-tuples that cross a component."""

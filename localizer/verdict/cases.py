@@ -154,7 +154,8 @@ def _is_part(case: Case, whole: Case) -> bool:
     rises = _rises_ns(case.open)
     if not others or not rises:
         return False
-    more = sum(rise > median(others) for rise in rises)
+    usual = median(others)
+    more = sum(rise > usual for rise in rises)
     return float(bdtrc(more - 1, len(rises), 0.5)) > CHANCE_OF_MORE
 
 

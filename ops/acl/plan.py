@@ -129,7 +129,16 @@ def grants(principals: Mapping[str, str], names: Names) -> tuple[Grant, ...]:
 
 def principals_of_roles(pattern: str = DEFAULT_PRINCIPAL) -> dict[str, str]:
     """Return a principal for each role, by a pattern in which `ROLE` stands for it."""
-    return {role: pattern.replace("ROLE", role) for role in ROLES}
+    return {role: principal_of(role, pattern) for role in ROLES}
+
+
+def principal_of(role: str, pattern: str) -> str:
+    """Return the principal of a role by a pattern.
+
+    >>> principal_of("worker", DEFAULT_PRINCIPAL)
+    'User:skeletonhunter-worker'
+    """
+    return pattern.replace("ROLE", role)
 
 
 def _rules(role: str, names: Names) -> Iterable[Rule]:

@@ -149,7 +149,7 @@ def _grants(
     settings: "KafkaSettings",
     config: "Path | None",
 ) -> "tuple[Grant, ...]":
-    from ops.acl.plan import DEFAULT_PRINCIPAL, Names, grants, principals_of_roles
+    from ops.acl.plan import DEFAULT_PRINCIPAL, Names, grants, principal_of, principals_of_roles
     from schemas.process.settings import read_table
     from streams.config import WorkerConfig
 
@@ -161,7 +161,7 @@ def _grants(
             role, equals, who = pair.partition("=")
             if equals and not who:
                 raise CliError(f"--for {pair}: name a principal, such as {pair}User:alice", USAGE)
-            principals.append((role, who or pattern.replace("ROLE", role)))
+            principals.append((role, who or principal_of(role, pattern)))
     names = Names(
         prefix=settings.topic_prefix,
         cluster=settings.cluster,

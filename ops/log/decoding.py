@@ -113,10 +113,10 @@ class BatchDecoder:
             else:
                 records = reader.read(values, arrivals_ns)
                 for entry, record in zip(own, records, strict=True):
-                    known = record is not None
-                    yield (
-                        _seen(topic, entry, record) if known else decode(topic, entry, self._codec)
-                    )
+                    if record is None:
+                        yield decode(topic, entry, self._codec)
+                    else:
+                        yield _seen(topic, entry, record)
 
     def _windows(self, entries: Sequence[Entry], block: RecordColumns) -> Iterator[Seen]:
         """Yield windows as columns, broken off where one has to be looked at by itself."""

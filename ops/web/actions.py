@@ -101,7 +101,7 @@ class _Entry:
     def number(self, name: str, default: int | None = None) -> int:
         """Return a number without fraction."""
         found = self._value(name, int, default, "a whole number")
-        if found is None or isinstance(found, bool):
+        if isinstance(found, bool):
             raise InvalidEntryError(name, "must be a whole number")
         return found
 
@@ -253,7 +253,6 @@ class Actions:
 
     def _expire(self, entry: _Entry, by: Authorship) -> _Written:
         silence_id = entry.text("silence_id")
-
         silence = self._source.look(lambda view, _now_ms: view.silences.get(silence_id))
         if silence is None or silence.cluster != by.cluster:
             raise RefusedError(

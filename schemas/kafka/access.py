@@ -39,11 +39,11 @@ NO_REASON: Final = (
 NO_ANSWER: Final = (
     "nothing was answered in time: perhaps it hangs or is still starting, or drops what comes"
 )
-# How long it took, and what librdkafka advises those who build it; the rest says what happened.
 # Stands for what only the broker knows.
 PRINCIPAL: Final = "PRINCIPAL"
 # Files with a client's certificate.
 _CERTIFICATES: Final = ("ssl.certificate.location", "ssl.keystore.location")
+# How long it took, and what librdkafka advises those who build it; the rest says what happened.
 _ASIDES: Final = (" (after ", ": broker certificate could not be verified, verify that")
 
 

@@ -14,14 +14,8 @@ from numpy.typing import NDArray
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.blocks import Blocks
 from skeleton_job.layout.pipelines import StageIterations
-from skeleton_job.rhythm.groups import (
-    MIN_ITERATIONS,
-    Lags,
-    groups_of,
-    host_lags,
-    shared_size,
-)
-from skeleton_job.rhythm.rings import equal_groups, likeness_of_hosts, ring_size
+from skeleton_job.rhythm.groups import Lags, groups_of, host_lags, shared_size
+from skeleton_job.rhythm.rings import MIN_ITERATIONS, equal_groups, likeness_of_hosts, ring_size
 
 Labels = NDArray[np.int64]
 
@@ -69,35 +63,62 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
     if rings:
         return _ring_groups(stage_iterations)
     stages, blocks = stage_iterations.stages, stage_iterations.blocks
-    hosts_of = [np.unique(blocks.hosts[stage], return_inverse=True) for stage in stages]
-    sizes = {(hosts.size, stage.size) for (hosts, _), stage in zip(hosts_of, stages, strict=True)}
-    if len(sizes) > 1:
-        return NONE
-    ((n_hosts, n_blocks),) = sizes
-    if n_hosts < 2 or n_blocks % n_hosts:
+    hosts = _equal_hosts(stages, blocks)
+    if hosts is None:
         return NONE
     lags = [
         _lags(stage_iterations, stage, of_host)
-        for stage, (_, of_host) in zip(stages, hosts_of, strict=True)
+        for stage, of_host in zip(stages, hosts.of_stage, strict=True)
     ]
     found = [lag for lag in lags if lag is not None]
     if len(found) < len(stages):
         return NONE
     size = shared_size(found)
-    places = list(zip(stages, (of_host for _, of_host in hosts_of), strict=True))
+    if size == 1:
+        return NONE
     uneven = [
         _uneven(tx, rx, of_host)
-        for (_, of_host), (tx, rx) in zip(places, stage_iterations.pieces, strict=True)
+        for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True)
     ]
     kind = "ep" if 2 * sum(uneven) > len(uneven) else "cp"
-    sharded = kind == "cp" and len(stages) == 1 and _bursts(blocks, *places[0]) > MAX_BURST
-    if size == 1 or sharded:
-        return NONE
+    if kind == "cp" and len(stages) == 1:
+        bursts = _bursts(blocks, stages[0], hosts.of_stage[0])
+        if bursts > MAX_BURST:
+            # A fully sharded model.
+            return NONE
     groups = []
-    for (stage, of_host), lag in zip(places, found, strict=True):
+    for stage, of_host, lag in zip(stages, hosts.of_stage, found, strict=True):
         label = groups_of(lag, size)[of_host]
         groups += [tuple(stage[label == g].tolist()) for g in dict.fromkeys(label.tolist())]
-    return Inner(kind, size * n_blocks // n_hosts, tuple(groups))
+    return Inner(kind, size * hosts.width, tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """The hosts of stages that have equally many hosts and blocks.
+
+    Attributes
+    ----------
+    count : hosts of a stage
+    width : blocks of a host
+    of_stage : for each stage the host of each block
+    """
+
+    count: int
+    width: int
+    of_stage: tuple[Labels, ...]
+
+
+def _equal_hosts(stages: list[Labels], blocks: Blocks) -> _Hosts | None:
+    """Return the hosts of the stages; None where stages differ, or have one host."""
+    found = [np.unique(blocks.hosts[stage], return_inverse=True) for stage in stages]
+    sizes = {(hosts.size, stage.size) for (hosts, _), stage in zip(found, stages, strict=True)}
+    if len(sizes) > 1:
+        return None
+    ((n_hosts, n_blocks),) = sizes
+    if n_hosts < 2 or n_blocks % n_hosts:
+        return None
+    return _Hosts(n_hosts, n_blocks // n_hosts, tuple(of_host for _, of_host in found))
 
 
 def _lags(stage_iterations: StageIterations, stage: Labels, of_host: Labels) -> Lags | None:
@@ -159,19 +180,15 @@ def _uneven(tx: Floats, rx: Floats, of_host: Labels) -> bool:
 def _ring_groups(stage_iterations: StageIterations) -> Inner:
     """Return the context groups of rings through hosts."""
     stages, blocks = stage_iterations.stages, stage_iterations.blocks
-    hosts_of = [np.unique(blocks.hosts[stage], return_inverse=True) for stage in stages]
-    sizes = {(hosts.size, stage.size) for (hosts, _), stage in zip(hosts_of, stages, strict=True)}
-    if len(sizes) > 1:
-        return NONE
-    ((n_hosts, n_blocks),) = sizes
-    if n_hosts < 2 or n_blocks % n_hosts:
+    hosts = _equal_hosts(stages, blocks)
+    if hosts is None:
         return NONE
     stage_likeness = []
-    for stage, (_, of_host), (tx, rx) in zip(
-        stages, hosts_of, stage_iterations.pieces, strict=True
+    for stage, of_host, (tx, rx) in zip(
+        stages, hosts.of_stage, stage_iterations.pieces, strict=True
     ):
         leaves = blocks.tx[stage].mean(axis=1) > blocks.rx[stage].mean(axis=1)
-        flows = np.zeros((n_hosts, tx.shape[1], 2 * tx.shape[2]))
+        flows = np.zeros((hosts.count, tx.shape[1], 2 * tx.shape[2]))
         for way, half in ((leaves, slice(None, tx.shape[2])), (~leaves, slice(tx.shape[2], None))):
             np.add.at(flows[:, :, half], of_host[way], (tx - rx)[way])
         likeness = likeness_of_hosts(flows)
@@ -180,10 +197,10 @@ def _ring_groups(stage_iterations: StageIterations) -> Inner:
         stage_likeness.append(likeness)
     size = ring_size(stage_likeness)
     groups = []
-    for stage, (_, of_host), likeness in zip(stages, hosts_of, stage_likeness, strict=True):
+    for stage, of_host, likeness in zip(stages, hosts.of_stage, stage_likeness, strict=True):
         ring = equal_groups(likeness, size)[of_host]
-        groups += [tuple(stage[ring == g].tolist()) for g in range(n_hosts // size)]
-    return Inner("cp", size * n_blocks // n_hosts, tuple(groups))
+        groups += [tuple(stage[ring == g].tolist()) for g in range(hosts.count // size)]
+    return Inner("cp", size * hosts.width, tuple(groups))
 
 
 def positions(stages: list[Labels], groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:

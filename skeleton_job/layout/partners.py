@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats
+from skeleton_job.rhythm.rings import MIN_ITERATIONS
 
 Labels = NDArray[np.int64]
 
 # Numbers of common components to try; of a few blocks only few, since these would be their own.
 COMPONENTS: Final = (1, 2, 4, 8, 16, 32)
 BLOCKS_PER_COMPONENT: Final = 4
-# Iterations with which delays can be told from noise.
-MIN_ITERATIONS: Final = 4
 
 
 def rank_partners(tx: Floats, rx: Floats, hosts: Labels, count: int) -> Labels:

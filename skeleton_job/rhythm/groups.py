@@ -20,6 +20,7 @@ from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.rhythm.profiles import iterations_of
+from skeleton_job.rhythm.rings import MIN_ITERATIONS
 from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
@@ -28,8 +29,6 @@ Labels = NDArray[np.int64]
 # rounds: each takes more of the weight from short bursts.
 CUT: Final = 3.0
 CUT_ROUNDS: Final = 3
-# Iterations with which delays can be told from noise.
-MIN_ITERATIONS: Final = 4
 # Hosts of two groups lag behind each other this many times as much as those of one, at least.
 MIN_APART: Final = 1.5
 # and this many bins: hosts are read some milliseconds apart, by slow readers more.

@@ -86,7 +86,6 @@ def changes(
         if ours and active and mark and mark[1].startswith(f"skeletonhunter {cluster} "):
             kept.setdefault(mark[1], []).append(one)
     made: list[bytes] = []
-    ended: list[str] = []
     for silence in wanted:
         if silence.until_at <= now_us + TOLERANCE_US:
             continue
@@ -100,7 +99,7 @@ def changes(
             kept[_mark(silence)].remove(same[0])
         else:
             made.append(json.dumps(new).encode())
-    ended += [str(one["id"]) for ones in kept.values() for one in ones]
+    ended = [str(one["id"]) for ones in kept.values() for one in ones]
     return Change(made, ended)
 
 
