@@ -19,7 +19,7 @@ from schemas.topics import MAX_MESSAGE_BYTES, Topic
 
 CLUSTER = "test-cluster"
 CODEC = Codec()
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Watcher:

@@ -62,7 +62,7 @@ def cli(
     )
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():

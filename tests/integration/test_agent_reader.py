@@ -17,7 +17,7 @@ from tests.integration.data_tools import produce
 
 pytestmark = pytest.mark.broker
 
-WAIT_S = 60
+WAIT_S = 120
 LARGE = 10
 
 

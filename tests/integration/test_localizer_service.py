@@ -65,7 +65,7 @@ def slots(log: list[Record]) -> list[list[Record]]:
     return list(found.values())
 
 
-def until(found: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+def until(found: Callable[[], object], what: str, timeout_s: float = 120.0) -> None:
     """Wait until something is found."""
     deadline = time.monotonic() + timeout_s
     while not found():
@@ -74,7 +74,7 @@ def until(found: Callable[[], object], what: str, timeout_s: float = 60.0) -> No
 
 
 @contextmanager
-def next_one(child: Child, event: str, timeout_s: float = 60.0) -> Iterator[None]:
+def next_one(child: Child, event: str, timeout_s: float = 120.0) -> Iterator[None]:
     """Wait until a localizer logs an event once more; the time counts from the block's begin."""
     begin_s, before = time.monotonic(), len(child.events(f"localizer.{event}"))
     yield
@@ -133,7 +133,7 @@ class Bench:
         )
 
     def events(
-        self, until: Callable[[list[WatchedRecord]], bool], timeout_s: float = 60
+        self, until: Callable[[list[WatchedRecord]], bool], timeout_s: float = 120
     ) -> list[WatchedRecord]:
         """Return the fault events once `until` holds of them."""
         found: list[WatchedRecord] = []

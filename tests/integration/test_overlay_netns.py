@@ -20,7 +20,7 @@ from schemas.process.eventlog import EventLog
 from schemas.records import FlowEntry, FlowTable
 from tests.unit.probers.overlay.made import endpoint
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 MAC = "02:00:00:00:00:09"
 FLOWS = (FlowTarget("e0", "e9", 0, "10.1.0.9", 4_000, Transport.UDP, 0),)
 

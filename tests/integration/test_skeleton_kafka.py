@@ -40,7 +40,7 @@ from tests.unit.skeleton_job.traffic import Layout, Workload
 
 pytestmark = pytest.mark.broker
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 CODEC = Codec()
 LAYOUT = Layout(dp=2, pp=2, rails=2, seconds=40)
 

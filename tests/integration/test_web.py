@@ -88,8 +88,11 @@ def alive(kafka: KafkaSettings) -> Iterator[None]:
         thread.join()
 
 
-def test_a_fault_is_on_the_page_within_two_seconds(browser: Browser, kafka: KafkaSettings) -> None:
-    """From quiet to a fault and back, without an error or a request beyond the page's origin."""
+def test_a_fault_comes_to_the_page_and_leaves_it(browser: Browser, kafka: KafkaSettings) -> None:
+    """From quiet to a fault and back, without an error or a request beyond the page's origin.
+
+    How soon: `make bench-operator`.
+    """
     write(kafka, *small_cluster(now_ms()))
     with (
         alive(kafka),
@@ -97,12 +100,12 @@ def test_a_fault_is_on_the_page_within_two_seconds(browser: Browser, kafka: Kafk
         open_page(browser, running.url) as watched,
     ):
         page = watched.page
-        expect(page.get_by_role("heading", level=1)).to_contain_text("No", timeout=20_000)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("No")
         assert watched.axe() == []
         watched.shoot("now-quiet-light")
         began = fault(1, now_ms(), onset_at=(now_ms() - 4_000) * 1000, opened_at=now_ms() * 1000)
         write_fault(kafka, began)
-        expect(page.locator(".fault")).to_contain_text(LINK, timeout=2_000)
+        expect(page.locator(".fault")).to_contain_text(LINK)
         expect(page.get_by_role("heading", level=1)).to_contain_text("Yes")
         expect(page.locator(".fault")).to_contain_text("job-1")
         assert watched.axe() == []
@@ -111,8 +114,8 @@ def test_a_fault_is_on_the_page_within_two_seconds(browser: Browser, kafka: Kafk
         assert watched.axe() == []
         watched.shoot("now-fault-dark")
         write_fault(kafka, resolved(2, now_ms(), onset_at=began.onset_at))
-        expect(page.locator(".fault")).to_have_count(0, timeout=2_000)
-        expect(page.get_by_role("heading", level=1)).to_contain_text("No", timeout=3_000)
+        expect(page.locator(".fault")).to_have_count(0)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("No")
         assert (watched.errors, watched.strangers) == ([], [])
 
 
@@ -124,12 +127,12 @@ def test_the_page_goes_on_after_its_server_was_killed(
     write_fault(kafka, fault(1, now_ms()))
     with site(*of_kafka(kafka)) as running, open_page(browser, running.url) as watched:
         page = watched.page
-        expect(page.locator(".fault")).to_have_count(1, timeout=20_000)
+        expect(page.locator(".fault")).to_have_count(1)
         running.kill()
         expect(page.get_by_role("alert")).to_contain_text("does not answer", timeout=10_000)
         write_fault(kafka, fault(1, now_ms(), fault_id="f-2", component_id="spine:7"))
         running.again()
-        expect(page.locator(".fault")).to_have_count(2, timeout=20_000)
+        expect(page.locator(".fault")).to_have_count(2)
         expect(page.get_by_role("alert")).to_have_count(0)
         assert watched.strangers == []
 
@@ -144,9 +147,9 @@ def test_the_page_goes_on_after_the_broker_was_away(browser: Browser) -> None:
     ):
         page = watched.page
         write_fault(kafka, fault(1, now_ms()))
-        expect(page.locator(".fault")).to_have_count(1, timeout=20_000)
+        expect(page.locator(".fault")).to_have_count(1)
         broker.kill()
-        expect(page.get_by_role("alert")).to_contain_text("no Kafka broker answers", timeout=20_000)
+        expect(page.get_by_role("alert")).to_contain_text("no Kafka broker answers")
         expect(page.get_by_role("alert")).to_contain_text("is the broker up")
         expect(page.locator(".fault")).to_have_count(1)
         broker.restart()
@@ -163,11 +166,11 @@ def test_topics_that_are_missing_are_named_and_may_come(
     kafka = KafkaSettings(bootstrap=kafka_bootstrap, topic_prefix=f"t{uuid.uuid4().hex[:10]}.")
     with site(*of_kafka(kafka)) as running, open_page(browser, running.url) as watched:
         alert = watched.page.get_by_role("alert")
-        expect(alert).to_contain_text("no topic", timeout=20_000)
+        expect(alert).to_contain_text("no topic")
         expect(alert).to_contain_text("skeletonhunter topics apply")
         expect(watched.page.get_by_role("heading", level=1)).to_contain_text("Cannot tell")
         apply_topics(kafka, Options())
-        expect(alert).to_have_count(0, timeout=20_000)
+        expect(alert).to_have_count(0)
         write_fault(kafka, fault(1, now_ms()))
         expect(watched.page.locator(".fault")).to_have_count(1, timeout=10_000)
         TopicAdmin(kafka).delete([topic.name for topic in wanted_topics(kafka.topic_prefix)])
@@ -195,7 +198,7 @@ def test_a_page_for_others_asks_for_the_token(
         expect(page.get_by_text("This is not the token.")).to_be_visible()
         page.get_by_label("Token").fill("a token of the tests")
         page.get_by_role("button", name="Open").click()
-        expect(page.locator(".fault")).to_have_count(1, timeout=20_000)
+        expect(page.locator(".fault")).to_have_count(1)
         assert watched.strangers == []
 
 

@@ -53,7 +53,7 @@ def test_any_moment_of_a_recording_can_be_looked_at(browser: Browser, tmp_path: 
         open_page(browser, running.url, f"/now?at={START_MS + 6_500}") as watched,
     ):
         page = watched.page
-        expect(page.locator(".fault")).to_contain_text("undecided among 2", timeout=20_000)
+        expect(page.locator(".fault")).to_contain_text("undecided among 2")
         assert watched.axe() == []
         page.get_by_role("button", name="Next verdict").click()
         expect(page.locator(".fault")).to_contain_text("connectivity")
@@ -154,7 +154,7 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
     record_all(tmp_path, records)
     with site("--recording", str(tmp_path)) as running, open_page(browser, running.url) as watched:
         page = watched.page
-        expect(page.locator(".fault")).to_have_count(len(HOSTILE), timeout=20_000)
+        expect(page.locator(".fault")).to_have_count(len(HOSTILE))
         assert page.locator("#main img, #main script, #main svg[onload]").count() == 0
         assert "\u202e" not in page.inner_text("#main")
         assert "\\u202e" in page.inner_text("#main")

@@ -47,7 +47,7 @@ def make_source(settings: KafkaSettings) -> tuple[Source, Engine]:
     return Source(connect, engine, unheard, LOG, metrics), engine
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from schemas.kafka.connection import KafkaSettings
 from tests import DATA
@@ -37,6 +37,8 @@ needs_browser = pytest.mark.skipif(
 )
 # Left where one can look at them, if asked to.
 SHOTS_ENV = "SKELETONHUNTER_SCREENSHOTS"
+# The default of 5 s is short where other tests share two cores.
+expect.set_options(timeout=20_000)
 
 
 @contextmanager

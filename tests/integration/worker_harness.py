@@ -101,7 +101,7 @@ class Harness:
         )  # fmt: skip
 
     def wait(
-        self, condition: Callable[[], bool], what: str, *children: Child, timeout_s: float = 60
+        self, condition: Callable[[], bool], what: str, *children: Child, timeout_s: float = 120
     ) -> None:
         """Wait for a condition; fail when a worker dies or it takes too long."""
         deadline = time.monotonic() + timeout_s
@@ -173,7 +173,7 @@ class Harness:
         found = self._positions.committed(self.settings.topic(GROUP), places)
         return {place[1]: -1 if at is None else at for place, at in found.items()}
 
-    def wait_processed(self, *children: Child, timeout_s: float = 60) -> None:
+    def wait_processed(self, *children: Child, timeout_s: float = 120) -> None:
         """Wait until all rounds are processed and committed."""
         with LogReader(self.settings) as reader:
             ends = {
