@@ -103,10 +103,11 @@ def web(
 
     if recording is not None:
         from ops.web.recorded import WANTED
+        from schemas.topics import RNIC_COUNTERS
 
         if allow_actions:
             raise CliError("--allow-actions: a recording stays as it is", USAGE)
-        with _recorded(recording, WANTED, config) as recorded:
+        with _recorded(recording, WANTED, config, by_time=(RNIC_COUNTERS,)) as recorded:
             _serve(recorded, listen, tls_cert, tls_key, token_file)
         return
     try:
@@ -212,9 +213,12 @@ def review(
 
 @contextmanager
 def _recorded(
-    folder: Path, only: "Sequence[Topic]", config: Path | None
+    folder: Path, only: "Sequence[Topic]", config: Path | None, by_time: "Sequence[Topic]" = ()
 ) -> "Iterator[RecordedSource]":
-    """Open a recording for the pages, with verdicts made anew if it holds none."""
+    """Open a recording for the pages, with verdicts made anew if it holds none.
+
+    `by_time`: topics of which only what is looked at is read.
+    """
     from localizer.config import build_config as localizer_config
     from ops.recording.container import DamageError
     from ops.web.anew import holds_verdicts, verdicts_of
@@ -228,7 +232,7 @@ def _recorded(
     with suppress(FileNotFoundError, DamageError):
         told = holds_verdicts(folder)
     if told:
-        with open_recording(folder, only) as recording:
+        with open_recording(folder, (*only, *by_time)) as recording:
             yield RecordedSource(recording, only=only)
         return
     with open_recording(folder) as recording:

@@ -103,6 +103,8 @@ class IndexedFile:
         self.path = path
         self._pool = pool
         self._spans: dict[int, list[BlockExtent]] = {}
+        # For each of these blocks, how many of the partition's records stand before it.
+        self._firsts: dict[int, list[int]] = {}
         self._reader: ContainerReader | None = None
         self._kernels = kernels
         try:
@@ -125,8 +127,24 @@ class IndexedFile:
         if self._reader is not None:
             self._reader.close()
 
-    def parts(self, partition: int, header: bytes) -> "Iterator[MessageBlock | Records]":
-        """Yield the blocks that hold records of a partition, in order.
+    def spans(self, partition: int) -> Sequence[BlockExtent]:
+        """Return where the blocks are that hold records of a partition, in order."""
+        return self._spans[partition]
+
+    def spans_between(self, partition: int, from_ms: int, to_ms: int) -> Iterator[BlockExtent]:
+        """Yield those of them with records between two times; of rounds none."""
+        times_ms = self.times_ms.get(partition, array("q"))
+        firsts = self._firsts[partition]
+        ends = [*firsts[1:], len(times_ms)]
+        for span, first, end in zip(self._spans[partition], firsts, ends, strict=True):
+            own = times_ms[first:end]
+            if own and min(own) <= to_ms and max(own) >= from_ms:
+                yield span
+
+    def parts(
+        self, spans: Iterable[BlockExtent], header: bytes
+    ) -> "Iterator[MessageBlock | Records]":
+        """Yield what stands in some blocks.
 
         Parameters
         ----------
@@ -135,7 +153,7 @@ class IndexedFile:
         """
         if self._reader is not None:
             work = self._reading(self._reader, header)
-            for _, part in ahead(self._pool, work, self._spans[partition], STREAM_DEPTH):
+            for _, part in ahead(self._pool, work, spans, STREAM_DEPTH):
                 yield part
 
     def _index(self) -> None:
@@ -222,6 +240,7 @@ class IndexedFile:
         spans = self._spans.setdefault(partition, [])
         if not spans or spans[-1] is not span:
             spans.append(span)
+            self._firsts.setdefault(partition, []).append(len(self.times_ms.get(partition, ())))
 
 
 def _records(reader: ContainerReader, span: BlockExtent, content: bytes) -> Records:

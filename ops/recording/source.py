@@ -1,7 +1,7 @@
 """Reads a recording: checked and indexed once, then partition by partition."""
 
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, islice
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from ops.log.entry import Entry
 from ops.recording import manifest as manifests
-from ops.recording.container import DamageError
+from ops.recording.container import BlockExtent, DamageError
 from ops.recording.indexed import IndexedFile, Records
 from ops.recording.manifest import Manifest, TopicSummary
 from ops.recording.order import round_end_ms
@@ -98,6 +98,19 @@ class Source:
             for partition in file.partitions
         ]
 
+    def between(self, topic: Topic, from_ms: int, to_ms: int, codec: Codec) -> Iterator[Entry]:
+        """Yield the records of a topic whose timestamps lie between two times, both included.
+
+        Partition by partition; only what holds such records is read. Raises DamageError as the
+        others do. Rounds are not found by time.
+        """
+        for file in self._files:
+            for partition in file.partitions if file.topic is topic else ():
+                spans = file.spans_between(partition, from_ms, to_ms)
+                for entry, _, _ in _messages_of(file, partition, codec, spans):
+                    if from_ms <= (entry.timestamp_ms or 0) <= to_ms:
+                        yield entry
+
     def others(self, codec: Codec, only: Collection[Topic] = TOPICS) -> list[Iterator[Item]]:
         """Return the same of all other topics, or of some of them."""
         return [
@@ -124,15 +137,16 @@ def _others(file: IndexedFile, partition: int, codec: Codec) -> Iterator[Item]:
 
 def _messages(file: IndexedFile, partition: int, codec: Codec) -> Iterator[tuple[Entry, int, int]]:
     """Yield each record, for a round also when it ends, and how many results it has."""
-    return islice(_all_messages(file, partition, codec), file.counts[partition])
+    spans = file.spans(partition)
+    return islice(_messages_of(file, partition, codec, spans), file.counts[partition])
 
 
-def _all_messages(
-    file: IndexedFile, partition: int, codec: Codec
+def _messages_of(
+    file: IndexedFile, partition: int, codec: Codec, spans: Iterable[BlockExtent]
 ) -> Iterator[tuple[Entry, int, int]]:
     header = codec.framer.header(avro.current(file.topic.name))
     rounds = file.topic is PROBE_ROUND
-    for part in file.parts(partition, header):
+    for part in file.parts(spans, header):
         if isinstance(part, Records):
             for datum in part.records:
                 if datum["partition"] == partition:

@@ -15,6 +15,7 @@ import numpy as np
 from ops.log.decoding import Seen, SeenRecord
 from ops.log.windows import SeenWindows, WindowColumns, columns_of
 from ops.view.agents import AgentView, Beat
+from ops.view.counters import RnicCounters
 from ops.view.crossing import TopologyBook
 from ops.view.faults import FaultBook
 from ops.view.flow_windows import FlowWindows
@@ -107,6 +108,8 @@ class ClusterView:
         The last windows of each 5-tuple.
     places, wiring
         Where endpoints stand in the network; what paths are derived from.
+    counters
+        Of RNICs; not folded from all there are: a reader adds those that somebody looks at.
     anomalies, traces, changes
         The newest anomalies, traces, and changes of states.
     rounds_ms
@@ -134,6 +137,7 @@ class ClusterView:
         self.flow_windows = FlowWindows()
         self.places = PlaceBook()
         self.wiring = TopologyBook()
+        self.counters = RnicCounters()
         self.anomalies: Newest[AnomalyKey, AnomalySpan] = Newest(MAX_ANOMALIES)
         self.traces: Newest[tuple[str, int, int], PathTrace] = Newest(MAX_TRACES)
         self.changes: Newest[tuple[str, str, int], StateChange] = Newest(MAX_CHANGES)

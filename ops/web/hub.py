@@ -7,14 +7,14 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from ops.view.cluster import ClusterView
 from ops.web.pages.page import Document, Page, UnknownItemError, merge_patch
 from ops.web.positions import to_text
-from ops.web.source import Source
+from ops.web.source import Source, nobody
 
 LOG: Final = logging.getLogger(__name__)
 # What is shown grows old without any record: agents fall silent.
@@ -164,7 +164,7 @@ class Hub:
         UnknownItemError
             If it is of something that is not there.
         """
-        return self._source.look(_maker(page, params), at_ms)[0]
+        return self._source.look(_maker(page, params), at_ms, _counted(page, params))[0]
 
     def _refresh(self, channel: _Channel) -> None:
         channel.made_s = time.monotonic()
@@ -188,7 +188,10 @@ class Hub:
     def _made(self, channel: _Channel) -> tuple[Document, str, str]:
         """Return a page's document, the same as JSON, and the id of what it is made from."""
         try:
-            document, identity = self._source.look(_maker(channel.page, channel.params))
+            page, params = channel.page, channel.params
+            document, identity = self._source.look(
+                _maker(page, params), counted=_counted(page, params)
+            )
             return document, _json(document), identity
         except UnknownItemError as error:
             document = {"unknown": {"what": str(error), "todo": error.todo}}
@@ -223,6 +226,11 @@ def _maker(
         return page.document(view, params, now_ms), f"{now_ms}@{to_text(view.positions)}"
 
     return make
+
+
+def _counted(page: Page, params: dict[str, str]) -> Callable[[ClusterView], Collection[str]]:
+    named = page.counted
+    return nobody if named is None else lambda view: named(view, params)
 
 
 def _json(document: Document) -> str:

@@ -1,7 +1,7 @@
 """Follows the topics of a running cluster: one reader for all who look."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from ops.log.decoding import BatchDecoder, Seen
@@ -16,8 +16,9 @@ from ops.log.reading import (
 from ops.log.timespan import Bound
 from ops.log.windows import SeenWindows
 from ops.view.cluster import FOLDED, ClusterView
+from ops.web.counted import Batch, CounterFollower
 from ops.web.pages.page import UnknownItemError
-from ops.web.source import Trouble
+from ops.web.source import Trouble, nobody
 from schemas import topics as t
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
@@ -69,6 +70,7 @@ class LiveSource:
         self._stopping = threading.Event()
         self._changed: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._counters = CounterFollower(settings, self._count)
         self._targets: dict[Place, int] = {}
         self.lag = LogLag()
         self.records = {topic.name: 0 for topic in FOLLOWED}
@@ -81,13 +83,20 @@ class LiveSource:
         """Begin to read; `changed` is called, in the reader's thread, when something came."""
         self._changed = changed
         self._thread.start()
+        self._counters.start()
 
     def stop(self) -> None:
         """End the reader."""
         self._stopping.set()
+        self._counters.stop()
         self._thread.join(timeout=5.0)
 
-    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
+    def look(
+        self,
+        use: Callable[[ClusterView, int], T],
+        at_ms: int | None = None,
+        counted: Callable[[ClusterView], Collection[str]] = nobody,
+    ) -> T:
         """Return what a function makes of the view and the present time."""
         if at_ms is not None:
             raise UnknownItemError(
@@ -96,7 +105,16 @@ class LiveSource:
                 "`skeletonhunter web --recording DIR`",
             )
         with self._lock:
+            self._counters.want(counted(self._view))
             return use(self._view, now_ms())
+
+    def _count(self, batches: Iterable[Batch], missing: str | None) -> None:
+        """Take counters that somebody looks at, or why there are none."""
+        with self._lock:
+            for batch in batches:
+                self._view.counters.add(batch)
+            self._view.counters.missing = missing
+        self._changed()
 
     @property
     def alive(self) -> bool:

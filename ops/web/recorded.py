@@ -3,19 +3,21 @@
 import threading
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final, TypeVar
 
+from ops.log.counters import read_counters
 from ops.log.decoding import BatchDecoder, SeenRecord
 from ops.log.timespan import iso_ms
 from ops.recording.container import DamageError
 from ops.recording.source import Item
 from ops.recording.source import Source as Recording
 from ops.view.cluster import FOLDED, ClusterView
+from ops.view.counters import HORIZON_MS, RnicCounters
 from ops.web.pages.page import UnknownItemError
-from ops.web.source import Trouble
+from ops.web.source import Trouble, nobody
 from schemas import topics as t
 from schemas.codec import Codec
 from schemas.topics import Topic
@@ -116,7 +118,12 @@ class RecordedSource:
         """Read all of it now, in this thread."""
         self._run()
 
-    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
+    def look(
+        self,
+        use: Callable[[ClusterView, int], T],
+        at_ms: int | None = None,
+        counted: Callable[[ClusterView], Collection[str]] = nobody,
+    ) -> T:
         """Return what a function makes of the view at a time; None: at the end."""
         first_ms, last_ms = self.span_ms or (0, 0)
         time_ms = last_ms if at_ms is None else at_ms
@@ -127,7 +134,24 @@ class RecordedSource:
             )
         with self._lock:
             self._move(bisect_right(self._times_ms, time_ms))
+            if agents := counted(self._view):
+                self._view.counters = self._counters(agents, time_ms)
             return use(self._view, time_ms)
+
+    def _counters(self, agents: Collection[str], time_ms: int) -> RnicCounters:
+        """Read what some agents counted before a time, from the file: all would be too much."""
+        keys = {agent.encode() for agent in agents}
+        found = RnicCounters()
+        found.missing = f"the recording holds no {t.RNIC_COUNTERS.name} of them then"
+        from_ms = time_ms - HORIZON_MS
+        try:
+            for entry in self._recording.between(t.RNIC_COUNTERS, from_ms, time_ms, CODEC):
+                batch = read_counters(entry, CODEC) if entry.key in keys else None
+                if batch is not None:
+                    found.add(batch)
+        except DamageError as damage:
+            found.missing = str(damage)
+        return found
 
     def _run(self) -> None:
         damages = list(self._recording.damages)

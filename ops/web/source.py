@@ -1,12 +1,17 @@
 """Where the pages' content comes from: live topics or a recording."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ops.view.cluster import ClusterView
 
 T = TypeVar("T")
+
+
+def nobody(_view: ClusterView) -> Collection[str]:
+    """Return nobody's name: no counters are needed."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,12 @@ class Source(Protocol):
         """First and last time of a recording; None: the source is live."""
         ...
 
-    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
+    def look(
+        self,
+        use: Callable[[ClusterView, int], T],
+        at_ms: int | None = None,
+        counted: Callable[[ClusterView], Collection[str]] = nobody,
+    ) -> T:
         """Return what a function makes of the view and the time.
 
         Parameters
@@ -66,6 +76,8 @@ class Source(Protocol):
             Called with the view and the time in milliseconds; must not keep the view.
         at_ms
             As it was at that time; None: now, or at the end of a recording.
+        counted
+            Names the agents whose counters the view is to hold; live ones come from now on.
 
         Raises
         ------

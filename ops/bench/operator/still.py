@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from ops.view.cluster import ClusterView
 from ops.web.security import LOCAL_NAMES, Access
 from ops.web.serve import Address, bound_socket
 from ops.web.server import build
-from ops.web.source import Trouble
+from ops.web.source import Trouble, nobody
 
 T = TypeVar("T")
 
@@ -46,8 +46,14 @@ class StillSource:
             self.now_ms = now_ms or self.now_ms
         self._changed()
 
-    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
-        """Return what a function makes of the view."""
+    def look(
+        self,
+        use: Callable[[ClusterView, int], T],
+        at_ms: int | None = None,
+        counted: Callable[[ClusterView], Collection[str]] = nobody,
+    ) -> T:
+        """Return what a function makes of the view; its counters are what somebody put there."""
+        del counted
         with self._lock:
             return use(self.view, self.now_ms if at_ms is None else at_ms)
 

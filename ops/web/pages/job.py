@@ -32,14 +32,13 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
     UnknownItemError
         If there is no such task.
     """
-    tasks = sorted(view.tasks.values(), key=lambda one: (-one.submitted_at, one.task_id))
-    task = _chosen(tasks, params)
+    task = chosen_task(view, params)
     skeleton = view.skeletons.get(task.task_id)
     hosts = _hosts(view, task, skeleton)
-    wanted = sorted(h for h in hosts if params.get("host", "").lower() in h.lower())
+    wanted = hosts_with(task, params)
     faults = [h for h in view.faults.open() if task.task_id in h.last.tasks]
     return {
-        "tasks": {one.task_id: one.ended_at is None for one in tasks},
+        "tasks": {one.task_id: one.ended_at is None for one in _latest_first(view)},
         "task": without_none(
             {
                 "id": task.task_id,
@@ -61,7 +60,25 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
     }
 
 
-def _chosen(tasks: list[Task], params: Params) -> Task:
+def _latest_first(view: ClusterView) -> list[Task]:
+    return sorted(view.tasks.values(), key=lambda one: (-one.submitted_at, one.task_id))
+
+
+def hosts_with(task: Task, params: Params) -> list[str]:
+    """Return the hosts of a job whose names hold what `host` says, by name."""
+    part = params.get("host", "").lower()
+    return sorted(host for host in {e.host_id for e in task.endpoints} if part in host.lower())
+
+
+def chosen_task(view: ClusterView, params: Params) -> Task:
+    """Return the task that `task` names; without it the running one that was submitted last.
+
+    Raises
+    ------
+    UnknownItemError
+        If there is no such task.
+    """
+    tasks = _latest_first(view)
     wanted = params.get("task")
     if wanted is None:
         running = [one for one in tasks if one.ended_at is None]

@@ -1,6 +1,6 @@
 """What a page is: a function from a view, parameters and a time to a JSON document."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,14 @@ class Page:
         Its last argument is the time, in milliseconds since the epoch.
     least_gap_s
         Seconds between two documents, for one that costs much; 0: as often as the hub makes any.
+    counted
+        Names the agents whose RNICs' counters it shows; None: of nobody.
     """
 
     name: str
     document: Callable[[ClusterView, Params, int], Document]
     least_gap_s: float = 0.0
+    counted: Callable[[ClusterView, Params], Collection[str]] | None = None
 
 
 class UnknownItemError(LookupError):

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ops.web.pages.agents import AGENTS
+from ops.web.pages.counters import COUNTERS
 from ops.web.pages.incident import INCIDENT
 from ops.web.pages.job import JOB
 from ops.web.pages.matrix import MATRIX
@@ -13,5 +14,6 @@ from ops.web.pages.silences import SILENCES
 from ops.web.pages.topology import TOPOLOGY
 
 PAGES: Final[dict[str, Page]] = {
-    page.name: page for page in (NOW, INCIDENT, MATRIX, PAIR, TOPOLOGY, JOB, AGENTS, SILENCES)
+    page.name: page
+    for page in (NOW, INCIDENT, MATRIX, PAIR, TOPOLOGY, JOB, COUNTERS, AGENTS, SILENCES)
 }

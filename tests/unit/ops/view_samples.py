@@ -31,6 +31,8 @@ from schemas.records import (
     Candidate,
     Component,
     ComponentState,
+    CounterBatch,
+    CounterSample,
     Endpoint,
     FaultEvent,
     FaultState,
@@ -238,6 +240,22 @@ def small_cluster(at_ms: int = START_MS) -> list[tuple[Topic, Any]]:
         ]
         records += [(t.PROBE_WINDOW, window(host, other, flow, at_ms)) for flow in range(4)]
     return [*records, (t.ANOMALY, progress(at_ms - 1_500))]
+
+
+def counters(host: str, second: int, tx_bytes: int, rx_bytes: int) -> CounterBatch:
+    """Return ten samples of a second in which an RNIC moved so many bytes, as in each before."""
+    return CounterBatch(
+        cluster="c", agent_id=f"agent-{host}", host_id=host,
+        started_at=(START_MS + second * 1_000) * US, tick_ns=10**8,
+        samples=tuple(
+            CounterSample(
+                endpoint_id=f"{host}/r0", rail=0, tick_offset_ns=tick * 10**8, read_delay_ns=0,
+                tx_bytes=(10 * second + tick) * tx_bytes // 10,
+                rx_bytes=(10 * second + tick) * rx_bytes // 10, counter_bits=64,
+            )
+            for tick in range(10)
+        ),
+    )  # fmt: skip
 
 
 def key_of(topic: Topic, record: Any) -> str:

@@ -1,17 +1,38 @@
-// Job: the traffic skeleton over hosts and rails, how sure it is, who probes whom.
+// Job: the traffic skeleton over hosts and rails, how sure it is, who probes whom, what RNICs move.
 import { html } from "../lib/html.js";
 import { Severity } from "../lib/marks.js";
+import { useDocument } from "../lib/recorded.js";
 import { go, to } from "../lib/router.js";
 import { Scroll } from "../lib/scroll.js";
+import { useStream } from "../lib/stream.js";
 import { counted, Name, visible } from "../lib/text.js";
 import { utc } from "../lib/time.js";
+import { Load, RnicCounters } from "./counters.js";
 
 const PATTERNS = 6;
 const DEGREES = { dp: "data", pp: "pipeline", tp: "tensor", ep: "expert", cp: "context" };
 
 export const job = { name: "job", title: "Job", render: Job };
 
-function Job({ document: shown, params }) {
+/** Show a job with its counters, which have a stream of their own: they come later, or not at all. */
+function Job({ document, params, at }) {
+  const wanted = { ...params, task: document.task.id };
+  return at === null
+    ? html`<${Live} shown=${document} params=${params} wanted=${wanted} />`
+    : html`<${Recorded} shown=${document} params=${params} wanted=${wanted} at=${at} />`;
+}
+
+function Live({ shown, params, wanted }) {
+  const { document: counters } = useStream("counters", wanted);
+  return html`<${Shown} shown=${shown} params=${params} counters=${counters} />`;
+}
+
+function Recorded({ shown, params, wanted, at }) {
+  const { document: counters } = useDocument("counters", wanted, String(at));
+  return html`<${Shown} shown=${shown} params=${params} counters=${counters} />`;
+}
+
+function Shown({ shown, params, counters }) {
   const { task, skeleton, probing, rails } = shown;
   const change = (more) =>
     go("job", Object.fromEntries(Object.entries({ ...params, ...more }).filter(([, v]) => v)), { replace: true });
@@ -41,15 +62,19 @@ function Job({ document: shown, params }) {
       <ul>${faults.map((f) => html`<li><${Severity} of=${f.severity} /> <a href=${to("incident", { fault: f.id })}><${Name} text=${f.component} /></a>: <${Name} text=${f.kind} /></li>`)}</ul></section>`}
     <section aria-labelledby="grid">
       <h2 id="grid">Hosts × rails</h2>
-      <p class="note">Each cell: stage of the pipeline and replica group. The pattern on its left goes with the stage. Choose one to see who probes it.</p>
+      <p class="note">Each cell: stage of the pipeline and replica group, and what the RNIC sent (↑) and received (↓) in the last seconds, with the last two
+        minutes beside it. The pattern on its left goes with the stage. Choose one to see its counters, and who probes it.</p>
+      ${counters?.missing && html`<p class="note">No counters: <${Name} text=${counters.missing} long /></p>`}
+      ${counters?.hosts_left > 0 && html`<p class="note">Counters of ${counted(counters.hosts_left, "more host")} are not read: find them by name.</p>`}
       <${Scroll} label="Hosts and rails"><table class="grid">
         <thead><tr><th scope="col">host</th>${rails.map((rail) => html`<th scope="col">rail ${rail}</th>`)}</tr></thead>
         <tbody>${Object.entries(shown.grid).map(
           ([host, cells]) => html`<tr key=${host}><th scope="row"><${Name} text=${host} /></th>
-            ${rails.map((rail) => html`<${Cell} cell=${cells[rail]} chosen=${params.endpoint} choose=${(endpoint) => change({ endpoint })} />`)}</tr>`,
+            ${rails.map((rail) => html`<${Cell} cell=${cells[rail]} rnic=${counters?.rnics?.[cells[rail]?.endpoint]} chosen=${params.endpoint} choose=${(endpoint) => change({ endpoint })} />`)}</tr>`,
         )}</tbody></table><//>
       ${shown.hosts_left > 0 && html`<p class="note">${counted(shown.hosts_left, "more host")} not shown: find them by name.</p>`}
     </section>
+    ${params.endpoint && html`<${RnicCounters} name=${params.endpoint} series=${counters?.series} />`}
     ${params.endpoint && html`<section aria-labelledby="probes"><h2 id="probes">Probes from and to <${Name} text=${params.endpoint} /></h2>
       ${targets.length === 0
         ? html`<p class="none">On no ping list.</p>`
@@ -60,12 +85,13 @@ function Job({ document: shown, params }) {
 
 const WHY = { skeleton: "in the skeleton", basic: "in the basic list", explore: "to find out whether the skeleton is wrong" };
 
-function Cell({ cell, chosen, choose }) {
+function Cell({ cell, rnic, chosen, choose }) {
   if (!cell) return html`<td class="empty">–</td>`;
   const stage = cell.stage === undefined ? "?" : `stage ${cell.stage}`;
   const group = cell.group === undefined ? "" : `, group ${cell.group}`;
   return html`<td class=${`cell pattern${(cell.stage ?? 0) % PATTERNS} ${cell.fault ? "ill" : ""}`}>
     <button type="button" aria-pressed=${chosen === cell.endpoint} title=${visible(cell.endpoint)} onClick=${() => choose(cell.endpoint)}>${stage}${group}</button>
+    ${rnic?.load_mbps && html`<${Load} rnic=${rnic} />`}
     ${!cell.registered && html` <span class="mark status unknown">? not registered</span>`}
     ${cell.fault && html` <a class="mark status bad" href=${to("incident", { fault: cell.fault })}><span aria-hidden="true">✕</span> fault</a>`}
   </td>`;

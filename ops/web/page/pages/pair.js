@@ -1,15 +1,14 @@
 // The windows of one pair's 5-tuples: round trips with the delays of prober and responder, and loss.
 import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
 import { html } from "../lib/html.js";
+import { LineChart } from "../lib/line_chart.js";
 import { useDocument } from "../lib/recorded.js";
 import { Scroll } from "../lib/scroll.js";
 import { useStream } from "../lib/stream.js";
 import { Name } from "../lib/text.js";
-import { clock, utc } from "../lib/time.js";
+import { clock } from "../lib/time.js";
 
 const NS_PER_US = 1000;
-const MS_PER_S = 1000;
 const LINES = [
   ["p50_ns", "P50 of the RTT", []],
   ["p99_ns", "P99 of the RTT", [6, 3]],
@@ -64,61 +63,13 @@ function Flows({ shown }) {
       )}</select></label>
       ${flow.usual_p50_ns !== undefined && html`<span>usual: P50 ${us(flow.usual_p50_ns)} µs, P99 ${us(flow.usual_p99_ns)} µs</span>`}
     </p>
-    <${Chart} label="Round trip and delays, µs" at=${flow.at_ms} lines=${LINES.map(([key, label, dash]) => [label, dash, flow[key].map((ns) => (ns === null ? null : ns / NS_PER_US))])} />
-    <${Chart} label="Lost probes, %" at=${flow.at_ms} height=${130} lines=${[["lost", [], flow.sent.map((n, i) => (n === 0 ? null : (100 * flow.lost[i]) / n))]]} />
+    <${LineChart} label="Round trip and delays, µs" at=${flow.at_ms} lines=${LINES.map(([key, label, dash]) => [label, dash, flow[key].map((ns) => (ns === null ? null : ns / NS_PER_US))])} />
+    <${LineChart} label="Lost probes, %" at=${flow.at_ms} height=${130} lines=${[["lost", [], flow.sent.map((n, i) => (n === 0 ? null : (100 * flow.lost[i]) / n))]]} />
     <details><summary>The same as a table</summary><${Windows} flow=${flow} /></details>`;
 }
 
 function us(ns) {
   return ns === null || ns === undefined ? "–" : (ns / NS_PER_US).toFixed(1);
-}
-
-function Chart({ label, at, lines, height = 220 }) {
-  const place = useRef(null);
-  const plot = useRef(null);
-  const [turn, setTurn] = useState(0);
-  useEffect(() => {
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const changed = () => setTurn((old) => old + 1);
-    dark.addEventListener("change", changed);
-    return () => dark.removeEventListener("change", changed);
-  }, []);
-  const data = [at.map((ms) => ms / MS_PER_S), ...lines.map(([, , values]) => values)];
-  useEffect(() => {
-    const element = place.current;
-    const style = getComputedStyle(element);
-    const ink = style.getPropertyValue("--dim");
-    const axis = { stroke: ink, grid: { stroke: style.getPropertyValue("--line"), width: 1 }, ticks: { stroke: ink, width: 1 } };
-    const own = new uPlot(
-      {
-        width: element.clientWidth || 300,
-        height,
-        tzDate: (s) => uPlot.tzDate(new Date(s * MS_PER_S), "UTC"),
-        legend: { live: false },
-        cursor: { drag: { x: false, y: false } },
-        axes: [{ ...axis, values: (_plot, ticks) => ticks.map((s) => utc(s * MS_PER_S).slice(11)), space: 80 }, { ...axis, size: 60 }],
-        scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-        series: [
-          {},
-          ...lines.map(([name, dash], i) => ({
-            label: name, dash, width: 2, stroke: style.getPropertyValue(`--series-${i}`), points: { size: 5 }, spanGaps: false,
-          })),
-        ],
-      },
-      data,
-      element,
-    );
-    plot.current = own;
-    const observer = new ResizeObserver(() => own.setSize({ width: element.clientWidth, height }));
-    observer.observe(element);
-    return () => {
-      observer.disconnect();
-      own.destroy();
-      plot.current = null;
-    };
-  }, [turn]);
-  useEffect(() => plot.current?.setData(data));
-  return html`<figure><figcaption>${label}</figcaption><div ref=${place} role="img" aria-label=${`${label}; the numbers are in the table below`}></div></figure>`;
 }
 
 function Windows({ flow }) {

@@ -1,10 +1,10 @@
 """A source that holds a view in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from ops.view.cluster import ClusterView
-from ops.web.source import Trouble
+from ops.web.source import Trouble, nobody
 from tests.unit.ops.recording_samples import START_MS
 
 T = TypeVar("T")
@@ -31,7 +31,13 @@ class HeldSource:
     def stop(self) -> None:
         """Nothing runs."""
 
-    def look(self, use: Callable[[ClusterView, int], T], at_ms: int | None = None) -> T:
-        """Return what a function makes of the view."""
+    def look(
+        self,
+        use: Callable[[ClusterView, int], T],
+        at_ms: int | None = None,
+        counted: Callable[[ClusterView], Collection[str]] = nobody,
+    ) -> T:
+        """Return what a function makes of the view; its counters are what somebody put there."""
+        del counted
         self.looks += 1
         return use(self.view, self.now_ms if at_ms is None else at_ms)

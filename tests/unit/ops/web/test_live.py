@@ -11,14 +11,15 @@ import pytest
 from ops.log.entry import Entry
 from ops.log.reading import Place, Range
 from ops.log.timespan import Bound
-from ops.web import live
+from ops.view.cluster import ClusterView
+from ops.web import counted, live
 from ops.web.live import LiveSource
 from ops.web.pages.page import UnknownItemError
 from schemas import topics as t
 from schemas.kafka.connection import KafkaSettings
 from schemas.topics import Topic
 from tests.unit.ops.recording_samples import START_MS
-from tests.unit.ops.view_samples import endpoint, entry, fault
+from tests.unit.ops.view_samples import counters, endpoint, entry, fault
 
 SETTINGS = KafkaSettings(bootstrap="made:1", topic_prefix="p.")
 
@@ -194,6 +195,36 @@ def test_a_reader_that_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: not source.alive)
         assert source.trouble is not None
         assert "the reader ended" in source.trouble.what
+
+
+def test_counters_are_read_of_those_whom_somebody_looks_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From what was there on; of nobody else; what cannot be read is said."""
+    broker = MadeBroker()
+    monkeypatch.setattr(counted, "LogReader", MadeReader)
+    monkeypatch.setattr(counted, "RETRY_S", 0.01)
+    for second in range(20):
+        for host in ("h0", "h1"):
+            broker.write(t.RNIC_COUNTERS, counters(host, second, 10**6, 0))
+
+    def shown(*hosts: str) -> dict[str, float | None]:
+        def rates(view: ClusterView, _now_ms: int) -> dict[str, float | None]:
+            names = [f"{host}/r0" for host in ("h0", "h1")]
+            found = view.counters.rates(["agent-h0", "agent-h1"], names, 10**9)
+            if found is None:
+                return {"": None}
+            return {name: float(found.tx[row].max()) for row, name in enumerate(found.endpoints)}
+
+        return source.look(rates, counted=lambda _view: [f"agent-{host}" for host in hosts])
+
+    with following(monkeypatch, broker) as source:
+        until(lambda: source.ready)
+        assert shown() == {"": None}
+        until(lambda: shown("h1") == {"h0/r0": 0, "h1/r0": pytest.approx(10**6)})
+        until(lambda: shown("h0", "h1") == {"h0/r0": pytest.approx(10**6), "h1/r0": 10**6})
+        broker.error = ConnectionError("Kafka at made:1: gone")
+        until(lambda: source.look(lambda view, _: "gone" in str(view.counters.missing)))
 
 
 def test_live_pages_show_no_other_time(monkeypatch: pytest.MonkeyPatch) -> None:

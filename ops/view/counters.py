@@ -1,0 +1,67 @@
+"""The last minutes of RNICs' byte counters, of the agents that somebody looks at.
+
+All counters of a large cluster are half a million samples a second: too many for a process that
+shows pages. So whoever fills a view reads those of a page's agents only, and only while it is open.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from schemas.records import CounterBatch
+from schemas.units import MS_NS, SECOND_NS
+from skeleton_job.series.columns import CounterColumns
+from skeleton_job.series.counters import CounterStore
+from skeleton_job.series.rates import RateMatrix, rate_matrix
+
+# What a page shows: many steps of a training job, and as far back as is read in a moment.
+HORIZON_MS: Final = 120_000
+HORIZON_NS: Final = HORIZON_MS * MS_NS
+# Coarse bins hold a step of most jobs, so that their mean is the job's throughput.
+COARSE_NS: Final = 5 * SECOND_NS
+# Fine ones show the bursts of a step; agents sample no more often by default.
+FINE_NS: Final = SECOND_NS // 10
+
+
+class RnicCounters:
+    """Readings of the last two minutes of some agents' RNICs.
+
+    Attributes
+    ----------
+    missing
+        Why there may be none; None: whoever reads them has read on.
+    """
+
+    def __init__(self) -> None:
+        self._store = CounterStore(HORIZON_NS)
+        self.missing: str | None = "nobody reads them"
+
+    def add(self, batch: CounterBatch | CounterColumns) -> None:
+        """Take a batch of an agent's."""
+        if isinstance(batch, CounterColumns):
+            self._store.add_columns(batch)
+        else:
+            self._store.add_batch(batch)
+
+    def latest_ns(self, agents: Collection[str]) -> int | None:
+        """Return the median of these agents' latest readings; None without any."""
+        return self._store.latest_ns(agents)
+
+    def rates(
+        self, agents: Collection[str], endpoints: Sequence[str], bin_ns: int
+    ) -> RateMatrix | None:
+        """Return the rates of endpoints over the horizon, in whole bins; None without readings.
+
+        The last bin ends at the latest whole multiple of `bin_ns` since the epoch that these agents
+        have reached, so a bin keeps its place as time goes on.
+        """
+        latest_ns = self.latest_ns(agents)
+        if latest_ns is None:
+            return None
+        end_ns = latest_ns - latest_ns % bin_ns
+        start_ns = end_ns - HORIZON_NS
+        readings = self._store.readings(agents, endpoints, start_ns - SECOND_NS, latest_ns)
+        return rate_matrix(readings, start_ns=start_ns, end_ns=end_ns, bin_ns=bin_ns)
+
+    def copy(self) -> "RnicCounters":
+        """Return an empty one: of another moment they are read anew."""
+        return RnicCounters()

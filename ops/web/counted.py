@@ -1,0 +1,144 @@
+"""Follows the counters of the agents that somebody looks at, and of nobody else's."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from ops.log.counters import read_counters
+from ops.log.reading import LogReader, Place, RefusedError, UnknownTopicError, now_ms
+from ops.log.timespan import Bound
+from ops.murmur2 import partition_of
+from ops.view.counters import HORIZON_MS
+from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import RegistryError, codec_for
+from schemas.records import CounterBatch
+from schemas.topics import RNIC_COUNTERS
+from skeleton_job.series.columns import CounterColumns
+
+Batch = CounterBatch | CounterColumns
+
+# Agents whose counters are read at once: 64 hosts of 8 RNICs are a twelfth of a core in the largest
+# cluster. Of more, those go that were looked at longest ago.
+MAX_AGENTS: Final = 256
+# A page that is open is made anew each second or two; whose is closed is not read for longer.
+KEEP_S: Final = 15.0
+BATCH_S: Final = 0.25
+RETRY_S: Final = 2.0
+# Records before now that are read at most when somebody begins to look: of 5,000 agents some
+# seconds, of a lab two minutes.
+MAX_BACK: Final = 40_000
+
+
+class CounterFollower:
+    """A thread that reads counters while somebody wants any.
+
+    Parameters
+    ----------
+    settings
+        Broker, prefix, registry.
+    take
+        Called in that thread with batches that came, and with why there are none, if so.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, take: Callable[[Iterable[Batch], str | None], None]
+    ) -> None:
+        self._settings = settings
+        self._topic = settings.topic(RNIC_COUNTERS.name)
+        self._take = take
+        self._until_s: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = False
+        # Up to where the counters of an agent have been read, microseconds since the epoch.
+        self._latest_us: dict[str, int] = {}
+        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+
+    def start(self) -> None:
+        """Begin to wait for somebody who looks."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout=5.0)
+
+    def want(self, agents: Collection[str]) -> None:
+        """Say whose counters a page shows now."""
+        if not agents:
+            return
+        until_s = time.monotonic() + KEEP_S
+        with self._lock:
+            for agent in agents:
+                # The latest at the end.
+                self._until_s.pop(agent, None)
+                self._until_s[agent] = until_s
+            while len(self._until_s) > MAX_AGENTS:
+                del self._until_s[next(iter(self._until_s))]
+        self._wake.set()
+
+    def _wanted(self) -> frozenset[str]:
+        now_s = time.monotonic()
+        with self._lock:
+            self._until_s = {a: until_s for a, until_s in self._until_s.items() if until_s > now_s}
+            return frozenset(self._until_s)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            if not self._wanted():
+                self._wake.wait()
+                continue
+            try:
+                with LogReader(self._settings) as reader:
+                    self._follow(reader)
+            except UnknownTopicError as error:
+                self._say(f"{error}: run `skeletonhunter topics apply`")
+            except (ConnectionError, RegistryError, RefusedError, OSError) as error:
+                self._say(str(error))
+
+    def _say(self, why: str) -> None:
+        self._take((), why)
+        self._wake.wait(RETRY_S)
+
+    def _follow(self, reader: LogReader) -> None:
+        """Read until nobody looks any more."""
+        codec = codec_for(self._settings)
+        followed: frozenset[str] = frozenset()
+        self._latest_us.clear()
+        while not self._stopping and (wanted := self._wanted()):
+            if wanted - followed:
+                self._look_back(reader, wanted)
+                self._latest_us = {a: t for a, t in self._latest_us.items() if a in wanted}
+            followed = wanted
+            keys = {agent.encode() for agent in wanted}
+            read = (
+                read_counters(entry, codec)
+                for _, entry in reader.batch(BATCH_S)
+                if entry.key in keys
+            )
+            batches = [batch for batch in read if batch is not None and self._later(batch)]
+            self._take(batches, reader.away or "none came yet: agents with `rnics` send them")
+
+    def _later(self, batch: Batch) -> bool:
+        """Note up to where an agent is read; what was read before is not taken again."""
+        known_us = self._latest_us.get(batch.agent_id)
+        if known_us is not None and batch.started_at <= known_us:
+            return False
+        self._latest_us[batch.agent_id] = batch.started_at
+        return True
+
+    def _look_back(self, reader: LogReader, wanted: Collection[str]) -> None:
+        """Begin some time ago, in the partitions where the agents' keys stand."""
+        ranges = reader.partitions([self._topic])
+        count = len(ranges)
+        own = {(self._topic, partition_of(agent.encode(), count)) for agent in wanted}
+        chosen = {place: ranges[place] for place in own}
+        starts = reader.offsets_at(chosen, Bound("time", now_ms() - HORIZON_MS))
+        most = MAX_BACK // max(1, len(chosen))
+        bounded: dict[Place, int] = {
+            place: max(at, chosen[place].high - most) for place, at in starts.items()
+        }
+        reader.start(bounded)
