@@ -48,6 +48,10 @@ class FaultHistory:
         """How many transitions up to the present state are not here."""
         return max(0, self.last.seq - len(self.transitions))
 
+    def flaps_at(self, at_us: int) -> int:
+        """Return how often it had come back by then, as far as its transitions here say."""
+        return max((e.flaps for e in self.transitions if e.event_at <= at_us), default=0)
+
     def with_event(self, event: FaultEvent) -> "FaultHistory":
         """Return the history with one more transition; one that is known changes nothing."""
         if any(known.seq == event.seq for known in self.transitions):

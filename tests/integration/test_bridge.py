@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import signal
 import socket
 import ssl
@@ -11,7 +10,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +19,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from ops.bench.operator.receivers import Post, Receiver, receiving
+from ops.bench.operator.receivers import ALERTMANAGER, Post, Receiver, alertmanager, receiving
 from ops.bridge.targets.webhook import signed
 from ops.log.writing import LogWriter
 from ops.running.pipeline import to_toml
@@ -38,7 +36,10 @@ from tests.unit.ops.bridge.made import silence, transition
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+needs_alertmanager = pytest.mark.skipif(
+    ALERTMANAGER is None,
+    reason="no Alertmanager: Debian's package prometheus-alertmanager has it",
+)
 TIMEOUT_S = 120.0
 HOLD_S = 2
 # Of bridges that lead; `python -m ops.bench operator --only bridge` kills fifty.
@@ -54,44 +55,6 @@ def until(what: str, found: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> 
             return answer
         time.sleep(0.05)
     raise AssertionError(f"{what}: not within {timeout_s:.0f} s")
-
-
-@contextmanager
-def alertmanager(folder: Path, receiver: Receiver) -> Iterator[str]:
-    """Run a real Alertmanager that tells a receiver; give its address."""
-    if ALERTMANAGER is None:
-        pytest.skip("no Alertmanager: Debian's package prometheus-alertmanager has it")
-    folder.mkdir()
-    route = {
-        "receiver": "test", "group_by": ["cluster", "fault_id"], "group_wait": "0s",
-        "group_interval": "1s", "repeat_interval": "1h",
-    }  # fmt: skip
-    receivers = [{"name": "test", "webhook_configs": [{"url": f"{receiver.url}/am"}]}]
-    settings = folder / "alertmanager.yml"
-    settings.write_text(json.dumps({"route": route, "receivers": receivers}))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-    with (folder / "log").open("wb") as log:
-        running = subprocess.Popen(
-            [ALERTMANAGER, f"--config.file={settings}", f"--storage.path={folder}/db",
-             f"--web.listen-address={place}", "--cluster.listen-address="],
-            stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        until("Alertmanager", lambda: answers(f"http://{place}/-/ready"))
-        yield f"http://{place}"
-    finally:
-        running.terminate()
-        running.wait(30)
-
-
-def answers(url: str) -> bool:
-    """Return whether an address answers."""
-    try:
-        with urlopen(url, timeout=5):  # noqa: S310
-            return True
-    except OSError:
-        return False
 
 
 class Bench:
@@ -189,6 +152,7 @@ def told(receiver: Receiver) -> dict[str, Counter[str]]:
     return found
 
 
+@needs_alertmanager
 def test_a_fault_is_told_to_every_kind_of_target_and_then_its_end(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -336,6 +300,7 @@ def test_silences_and_notes_of_the_command_line(bench: Bench) -> None:
         assert (noted["action"], noted["cause"]) == ("close", "dirty optics")
 
 
+@needs_alertmanager
 def test_silences_are_mirrored_to_alertmanager(bench: Bench, tmp_path: Path) -> None:
     """Made once, also over a restart, known to be ours, and ended; the end of a page is told."""
 
@@ -384,6 +349,7 @@ def open_alerts(receiver: Receiver) -> set[str]:
 
 
 @pytest.mark.timeout(3_600)
+@needs_alertmanager
 def test_killed_in_a_storm_with_targets_failing_half_of_the_time(
     bench: Bench, tmp_path: Path
 ) -> None:

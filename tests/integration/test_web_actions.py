@@ -83,6 +83,7 @@ def answer_it(watched: Watched, written: OperatorTopics) -> None:
     watched.shoot("act-close-narrow-dark")
     page.get_by_role("button", name="Close", exact=True).press("Enter")
     expect(page.get_by_text("cause: dirty optics")).to_be_visible()
+    expect(page.get_by_text("closed by ann at")).to_contain_text("UTC: dirty optics")
     notes = [(note.action.value, note.author, note.cause) for note in written.notes("f-1")]
     assert notes == [("ACKNOWLEDGE", "ann", None), ("CLOSE", "ann", "dirty optics")]
 

@@ -20,6 +20,8 @@ from schemas.ids import path_id
 from schemas.records import (
     Anomaly,
     Candidate,
+    CounterBatch,
+    CounterSample,
     Endpoint,
     FaultEvent,
     Heartbeat,
@@ -162,6 +164,24 @@ def trace(host: int, hosts: int, at_ms: int) -> PathTrace:
         cluster=CLUSTER, path_id=path_id(src, dst), src=src, dst=dst, flow=0,
         agent_id=agent_name(host), traced_at=at_ms * US_PER_MS, cause=TraceCause.LOSS,
         complete=False, incomplete_reason="no answer after hop 2", hops=hops,
+    )  # fmt: skip
+
+
+def counters(host: int, at_ms: int) -> CounterBatch:
+    """Return a second of a host's counters at 10 Hz: each RNIC sends 100 MB/s and receives 90."""
+    at_s = at_ms // 1_000
+    return CounterBatch(
+        cluster=CLUSTER, agent_id=agent_name(host), host_id=f"h{host}",
+        started_at=at_s * 10**6, tick_ns=10**8,
+        samples=tuple(
+            CounterSample(
+                endpoint_id=endpoint_name(host, rail), rail=rail, tick_offset_ns=tick * 10**8,
+                read_delay_ns=120_000, tx_bytes=(at_s * 10 + tick) * 10**7,
+                rx_bytes=(at_s * 10 + tick) * 9 * 10**6, counter_bits=64,
+            )
+            for tick in range(10)
+            for rail in range(RAILS)
+        ),
     )  # fmt: skip
 
 

@@ -4,10 +4,10 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -25,6 +25,7 @@ from ops.recording.source import Source
 from ops.recording.writer import RecordingWriter
 from ops.topics.admin import apply_topics
 from ops.topics.plan import Options
+from ops.web.pages.counters import MAX_HOSTS
 from ops.web.pages.report import to_html
 from ops.web.recorded import OF_INCIDENTS, RecordedSource
 from ops.web.review import incidents
@@ -41,6 +42,8 @@ WINDOWS_A_SECOND: Final = 8_333
 SMALL: Final = 16
 VIEWERS: Final = 100
 PAGES: Final = ("now", "agents", "matrix")
+JOB: Final = "counters?task=job-0"
+COUNTED: Final = (JOB, f"{JOB}&host=h1", f"{JOB}&endpoint=w0%2Fr1", f"{JOB}&endpoint=w9%2Fr0")
 FAULTS: Final = 1_000
 FED_S: Final = 30
 BEHIND_S: Final = 120.0
@@ -52,6 +55,9 @@ PARTITIONS: Final = 4
 HOUR_S: Final = 3_600
 BAD_FLOWS: Final = 256
 REVIEW_HOSTS: Final = 256
+# What an RNIC of the cluster sends.
+RNIC_MBPS: Final = 800.0
+CODEC: Final = Codec()
 NAMES: Final = 10_000
 SHOWN_NAMES: Final = 200
 SEED: Final = 20_261_125
@@ -136,14 +142,18 @@ def process(runs: int, say: Say) -> list[Figure]:
             web.wait_ready()
             ready_s = time.monotonic() - began_s
             writer.write(open_faults(FAULTS))
-            for _, page in zip(range(VIEWERS), cycle(PAGES), strict=False):
+            pages = (*COUNTED, *islice(cycle(PAGES), VIEWERS - len(COUNTED)))
+            for page in pages:
                 stream = web.stream(page)
                 threading.Thread(target=_drain, args=(stream,), daemon=True).start()
             time.sleep(3)
+            # Others' are not looked into: they stand for all their seconds.
+            idle = [_encoded(host) for host in range(HOSTS)]
             used_s = cpu_s(web.process.pid)
             for second in range(FED_S):
                 until_s = time.monotonic() + 1.0
                 writer.write(_second(second))
+                writer.write(_counters(idle))
                 time.sleep(max(0.0, until_s - time.monotonic()))
             # What it is behind by is work of those seconds, too.
             wait_until(
@@ -156,16 +166,19 @@ def process(runs: int, say: Say) -> list[Figure]:
             shown = web.document("now")
             agents = web.document("agents")
             matrix = web.document("matrix")
+            counted = web.document(JOB)["rnics"]
         say(f"{share:.2f} of a core, {used.peak_bytes / MB:,.0f} MB, ready after {ready_s:.1f} s")
     wrong = len(shown["open"].keys() ^ {f"f-{n}" for n in range(FAULTS)})
     wrong += abs(shown["open_total"] - FAULTS) + abs(agents["total"] - HOSTS)
     wrong += abs(agents["clusters"][CLUSTER]["expected"] - expected)
     wrong += abs(matrix["flows"] - expected)
+    wrong += sum(one.get("tx_mbps") != RNIC_MBPS for one in counted.values())
+    wrong += abs(len(counted) - MAX_HOSTS * cluster.RAILS)
     where = f"{HOSTS * cluster.RAILS:,} RNICs, 250,000 results/s, {VIEWERS} pages"
     return [
         figure(f"web process, {where}: share of a core", [share], "cores", 0.5),
         figure("… memory, peak", [used.peak_bytes / GB], "GB", 1.5),
-        figure("… faults, agents, 5-tuples shown otherwise than written", [wrong], "", 0),
+        figure("… faults, agents, 5-tuples, RNICs shown otherwise than written", [wrong], "", 0),
         figure("start to ready at that size", [ready_s], "s", 30),
     ]
 
@@ -182,6 +195,18 @@ def _second(second: int) -> Iterator[Told]:
         yield t.PROBE_WINDOW, one.path_id, one
     for partition in range(PARTITIONS):
         yield t.ANOMALY, f"progress-{partition}", cluster.progress(partition, at_ms - 1_500)
+
+
+def _encoded(host: int) -> Told:
+    one = cluster.counters(host, now_ms())
+    return t.RNIC_COUNTERS, one.agent_id, CODEC.encode(t.RNIC_COUNTERS, one)
+
+
+def _counters(idle: Sequence[Told]) -> Iterator[Told]:
+    """Yield a second's counters of all hosts; anew those of a job's hosts that are looked at."""
+    looked = {cluster.agent_name(host) for host in range(cluster.HOSTS_OF_A_JOB)}
+    for host, told in enumerate(idle):
+        yield _encoded(host) if told[1] in looked else told
 
 
 def _drain(stream: HTTPResponse) -> None:

@@ -1,15 +1,25 @@
 """Servers that stand for those whom a bridge tells: they record, and fail as often as is wanted."""
 
 import json
+import shutil
+import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
+from urllib.request import urlopen
+
+from ops.bench.rig.waiting import wait_until
+
+ALERTMANAGER: Final = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+READY_S: Final = 60.0
 
 
 @dataclass
@@ -95,3 +105,48 @@ def receiving(receiver: Receiver, context: ssl.SSLContext | None = None) -> Iter
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def alertmanager(folder: Path, receiver: Receiver) -> Iterator[str]:
+    """Run a real Alertmanager that tells a receiver of each fault by itself; give its address.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    """
+    if ALERTMANAGER is None:
+        raise FileNotFoundError("no Alertmanager: install Debian's prometheus-alertmanager")
+    folder.mkdir()
+    route = {
+        "receiver": "test", "group_by": ["cluster", "fault_id"], "group_wait": "0s",
+        "group_interval": "1s", "repeat_interval": "1h",
+    }  # fmt: skip
+    receivers = [{"name": "test", "webhook_configs": [{"url": f"{receiver.url}/am"}]}]
+    settings = folder / "alertmanager.yml"
+    settings.write_text(json.dumps({"route": route, "receivers": receivers}), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    with (folder / "log").open("wb") as log:
+        running = subprocess.Popen(
+            [ALERTMANAGER, f"--config.file={settings}", f"--storage.path={folder}/db",
+             f"--web.listen-address={place}", "--cluster.listen-address="],
+            stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        wait_until(
+            lambda: _answers(f"http://{place}/-/ready"), READY_S, "Alertmanager is not ready"
+        )
+        yield f"http://{place}"
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5):  # noqa: S310 - of our own
+            return True
+    except OSError:
+        return False

@@ -71,7 +71,7 @@ class Site:
         return found
 
     def stream(self, page: str) -> HTTPResponse:
-        """Open a page's stream, as a browser does."""
+        """Open the stream of a page, with its parameters, as a browser does."""
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=TIMEOUT_S)
         connection.request("GET", f"/api/stream/{page}")
         return connection.getresponse()
@@ -123,11 +123,12 @@ class Writer:
         )
 
     def write(self, told: Iterable[Told]) -> None:
-        """Write records, and wait until the broker has them."""
+        """Write records, also such as are encoded, and wait until the broker has them."""
         for topic, key, record in told:
+            value = record if isinstance(record, bytes) else self._codec.encode(topic, record)
             self._producer.produce(
                 self._settings.topic(topic.name),
-                self._codec.encode(topic, record),
+                value,
                 key.encode(),
                 timestamp=time.time_ns() // 10**6,
             )

@@ -5,6 +5,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,8 +59,9 @@ def bridge(runs: int, say: Say) -> list[Figure]:
         settings = KafkaSettings(bootstrap=kafka.bootstrap, cluster=CLUSTER)
         apply_topics(settings, Options())
         writer = Writer(settings)
-        config = _config(folder, settings, alerts, hook)
-        command = [sys.executable, "-m", "ops.bridge", "--config", str(config), "--log-json"]
+        command = bridge_command(
+            folder, settings, {"alertmanager": alerts.url, "webhook": hook.url}
+        )
         pair = Pair("bridge", lambda name: group.start(name, command))
 
         def tell(chosen: list[str], state: FaultLifecycle) -> None:
@@ -101,22 +103,22 @@ def bridge(runs: int, say: Say) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _config(folder: Path, settings: KafkaSettings, alerts: Receiver, hook: Receiver) -> Path:
+def bridge_command(folder: Path, settings: KafkaSettings, targets: Mapping[str, str]) -> list[str]:
+    """Return the command of a bridge that tells targets, given as addresses by type."""
     path = folder / "bridge.toml"
     tables: dict[str, dict[str, str | int]] = {
         "kafka": {"bootstrap.servers": settings.bootstrap, "cluster": CLUSTER},
         "bridge": {"resolve_hold_s": HOLD_S, "resend_s": 20, "storm_faults": 10 * FAULTS},
     }
-    targets = {"alertmanager": alerts, "webhook": hook}
     path.write_text(
         to_toml(tables)
         + "".join(
-            f'\n[[bridge.target]]\ntype = "{kind}"\nurl = {json.dumps(receiver.url)}\n'
-            for kind, receiver in targets.items()
+            f'\n[[bridge.target]]\ntype = "{kind}"\nurl = {json.dumps(url)}\n'
+            for kind, url in targets.items()
         ),
         encoding="utf-8",
     )
-    return path
+    return [sys.executable, "-m", "ops.bridge", "--config", str(path), "--log-json"]
 
 
 def _transition(name: str, seqs: Counter[str], state: FaultLifecycle) -> FaultEvent:

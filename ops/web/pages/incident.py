@@ -12,7 +12,7 @@ from ops.view.faults import FaultHistory
 from ops.view.symptoms import AnomalySpan, StateChange
 from ops.view.texts import counted, some
 from ops.web.pages.page import Document, Page, Params, UnknownItemError, without_none
-from ops.web.pages.rows import acknowledged, event_row, fault_row
+from ops.web.pages.rows import answers, event_row, fault_row
 from schemas.ids import FlowId
 from schemas.records import FaultEvent, PathTrace
 from schemas.units import US_PER_MS
@@ -90,7 +90,7 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
     return {
         "fault": {
             **fault_row(view, history, now_ms),
-            **acknowledged(view).get(history.last.fault_id, {}),
+            **answers(view).get(history.last.fault_id, {}),
         },
         "span": {"from_ms": span.from_ms, "to_ms": span.to_ms},
         "until_now": history.open,

@@ -7,7 +7,7 @@ from ops.view.cluster import ClusterView
 from ops.view.faults import FaultHistory
 from ops.view.health import headline, parts
 from ops.web.pages.page import Document, Page, Params
-from ops.web.pages.rows import acknowledged, fault_row
+from ops.web.pages.rows import answers, fault_row
 
 # More open faults than anybody reads one by one; the rest is counted.
 MAX_OPEN: Final = 1_000
@@ -18,7 +18,7 @@ def document(view: ClusterView, _params: Params, now_ms: int) -> Document:
     """Return open faults, the last that are over, and health by layer."""
     health = parts(view, now_ms)
     open_faults = view.faults.open()
-    by = acknowledged(view)
+    by = answers(view)
 
     def row(history: FaultHistory) -> Document:
         return {**fault_row(view, history, now_ms), **by.get(history.last.fault_id, {})}

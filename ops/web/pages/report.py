@@ -82,6 +82,12 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
         yield "Resolved", f"{utc(fault['resolved_ms'])} UTC, after {lasted}"
     else:
         yield "Resolved", "still open"
+    if "acknowledged_by" in fault:
+        yield "Acknowledged by", fault["acknowledged_by"]
+    if "closed" in fault:
+        closed = fault["closed"]
+        cause = f": {closed['cause']}" if "cause" in closed else ""
+        yield "Closed", f"by {closed['by']}, {utc(closed['at_ms'])} UTC{cause}"
     yield "Tasks hit", ", ".join(fault["tasks"]) or "none known"
     yield "First step", fault["first_step"]
     if len(fault["candidates"]) > 1:

@@ -1,5 +1,6 @@
 """Rows that several pages show."""
 
+from collections import defaultdict
 from typing import Final
 
 from localizer.verdict.catalogue import KINDS
@@ -46,14 +47,23 @@ def event_row(event: FaultEvent) -> Document:
     )
 
 
-def acknowledged(view: ClusterView) -> dict[str, Document]:
-    """Return who acknowledged which fault last, by fault id, to put beside its row."""
-    notes = sorted(view.notes.values(), key=lambda note: (note.noted_at, note.note_id))
-    return {
-        n.fault_id: {"acknowledged_by": n.author}
-        for n in notes
-        if n.action is NoteAction.ACKNOWLEDGE
-    }
+def answers(view: ClusterView) -> dict[str, Document]:
+    """Return who acknowledged and who closed which fault last, by its id, to put beside its row.
+
+    Who closed a fault that came back since is left out, as the bridge pages again.
+    """
+    found: defaultdict[str, Document] = defaultdict(dict)
+    for note in sorted(view.notes.values(), key=lambda note: (note.noted_at, note.note_id)):
+        if note.action is NoteAction.ACKNOWLEDGE:
+            found[note.fault_id]["acknowledged_by"] = note.author
+        elif note.action is NoteAction.CLOSE:
+            history = view.faults.get(note.fault_id)
+            found[note.fault_id].pop("closed", None)
+            if history is not None and history.last.flaps <= history.flaps_at(note.noted_at):
+                found[note.fault_id]["closed"] = without_none(
+                    {"by": note.author, "at_ms": note.noted_at // US_PER_MS, "cause": note.cause}
+                )
+    return found
 
 
 def silenced(view: ClusterView, fault: FaultEvent, now_ms: int) -> Document:
@@ -72,7 +82,7 @@ def silenced(view: ClusterView, fault: FaultEvent, now_ms: int) -> Document:
 
 
 def fault_row(view: ClusterView, history: FaultHistory, now_ms: int) -> Document:
-    """Return what is known of a fault now, for a list of faults; `acknowledged` apart."""
+    """Return what is known of a fault now, for a list of faults; `answers` apart."""
     last = history.last
     return {
         **(silenced(view, last, now_ms) if history.open else {}),

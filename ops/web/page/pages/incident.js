@@ -38,7 +38,8 @@ function Incident({ document: shown, params, at, source }) {
         <span><${Name} text=${fault.kind} /> of ${visible(fault.component_kind).toLowerCase()}</span>
         <span>${fault.open ? `open for ${duration(time - fault.opened_ms)}` : `over after ${duration((fault.resolved_ms ?? fault.at_ms) - fault.onset_ms)}`}</span>
       ${fault.silenced && html`<span class="mark undecided"><span aria-hidden="true">⊘</span> pages nobody until ${utc(fault.silenced.until_ms)} UTC (<${Name} text=${fault.silenced.author} />: <${Name} text=${fault.silenced.reason} long />)</span>`}
-      ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
+        ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
+        ${fault.closed && html`<span>closed by <${Name} text=${fault.closed.by} /> at ${utc(fault.closed.at_ms)} UTC${fault.closed.cause && html`: <${Name} text=${fault.closed.cause} long />`}</span>`}
         <span>id <${Name} text=${fault.id} /></span>
       </p>
       <p><${Name} text=${fault.summary} long /></p>

@@ -62,7 +62,7 @@ function Shown({ shown, params, counters }) {
       <ul>${faults.map((f) => html`<li><${Severity} of=${f.severity} /> <a href=${to("incident", { fault: f.id })}><${Name} text=${f.component} /></a>: <${Name} text=${f.kind} /></li>`)}</ul></section>`}
     <section aria-labelledby="grid">
       <h2 id="grid">Hosts × rails</h2>
-      <p class="note">Each cell: stage of the pipeline and replica group, and what the RNIC sent (↑) and received (↓) in the last seconds, with the last two
+      <p class="hint">Each cell: stage of the pipeline and replica group, and what the RNIC sent (↑) and received (↓) in the last seconds, with the last two
         minutes beside it. The pattern on its left goes with the stage. Choose one to see its counters, and who probes it.</p>
       ${counters?.missing && html`<p class="note">No counters: <${Name} text=${counters.missing} long /></p>`}
       ${counters?.hosts_left > 0 && html`<p class="note">Counters of ${counted(counters.hosts_left, "more host")} are not read: find them by name.</p>`}

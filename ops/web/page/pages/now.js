@@ -75,6 +75,7 @@ function Fault({ fault, time }) {
       ${!fault.decided && html`<span class="mark undecided"><span aria-hidden="true">≈</span> undecided among ${fault.candidates.length}</span>`}
       ${fault.silenced && html`<span class="mark undecided"><span aria-hidden="true">⊘</span> pages nobody until ${utc(fault.silenced.until_ms)} UTC (<${Name} text=${fault.silenced.author} />: <${Name} text=${fault.silenced.reason} long />)</span>`}
       ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
+      ${fault.closed && html`<span>closed by <${Name} text=${fault.closed.by} /> at ${utc(fault.closed.at_ms)} UTC${fault.closed.cause && html`: <${Name} text=${fault.closed.cause} long />`}</span>`}
       ${fault.flaps > 0 && html`<span>came back ${counted(fault.flaps, "time")}</span>`}
     </p>
     <p><${Name} text=${fault.summary} long /></p>

@@ -43,6 +43,22 @@ def test_who_acknowledged_is_said() -> None:
     assert document(view, {}, START_MS)["open"]["f-1"]["acknowledged_by"] == "ada"
 
 
+def test_who_closed_is_said_until_it_comes_back() -> None:
+    """With the cause, as long as the bridge pages nobody for it."""
+    view, log = ClusterView(), Log()
+    view.apply(log.seen(t.FAULT_EVENT, fault(flaps=1)))
+    said = note(NoteAction.CLOSE, "", START_MS + 1_000, cause="dirty optics")
+    view.apply(log.seen(t.INCIDENT_NOTE, said))
+    view.apply(log.seen(t.FAULT_EVENT, fault(2, START_MS + 2_000, flaps=1)))
+    assert document(view, {}, START_MS)["open"]["f-1"]["closed"] == {
+        "by": "ada",
+        "at_ms": START_MS + 1_000,
+        "cause": "dirty optics",
+    }
+    view.apply(log.seen(t.FAULT_EVENT, fault(3, START_MS + 3_000, flaps=2)))
+    assert "closed" not in document(view, {}, START_MS)["open"]["f-1"]
+
+
 def test_a_storm_is_counted_beyond_the_bound() -> None:
     """The latest are listed."""
     view, log = ClusterView(), Log()
