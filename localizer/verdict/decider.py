@@ -1,10 +1,8 @@
 """One decision: from everything known at a grid point to claims and transitions of faults."""
 
-from dataclasses import replace
-
 from localizer.config import CoreConfig
 from localizer.facts.anomalies import Symptom
-from localizer.facts.bad_flows import BadFlow, BadFlows
+from localizer.facts.bad_flows import BadFlows
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.inputs import Housekeeper, Sources
 from localizer.facts.reachability import Reachability
@@ -14,12 +12,13 @@ from localizer.inference.observations import ResolvedFaults
 from localizer.inference.search import explain
 from localizer.verdict.cadence import Cadence
 from localizer.verdict.cases import Case, cases, without_parts
-from localizer.verdict.catalogue import AGENT, GRADUAL, HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
+from localizer.verdict.catalogue import HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
 from localizer.verdict.claims import ChainClaims, Claim
-from localizer.verdict.incident import SPREAD_NS, Incident
+from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
+from localizer.verdict.onsets import apart, broken_later, passed_before
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
 from localizer.verdict.slow_components import SlowComponents
@@ -183,12 +182,13 @@ class Decider:
         if family is AnomalyFamily.LOSS:
             faults = self._old_faults()
             bad = [
-                _passed_before(flow, faults)
+                passed_before(flow, faults)
                 for flow in bad
                 if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
             ]
             for incident in self._lifecycle.open_faults():
-                bad = _broken_later(bad, incident, now_ns)
+                bad = broken_later(bad, incident, now_ns)
+            bad = apart(bad, self._blamed())
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         owned = self._owned(family)
         evidence = gather(
@@ -244,6 +244,11 @@ class Decider:
         """Return the decided open faults that lose packets."""
         faults = self._lifecycle.open_faults()
         return [i for i in faults if i.group == LOSS and i.event.decided]
+
+    def _blamed(self) -> frozenset[str]:
+        """Return the components of open faults that lose packets: of undecided ones, all."""
+        faults = self._lifecycle.open_faults()
+        return frozenset[str]().union(*(i.components for i in faults if i.group == LOSS))
 
     def _note_echoes(self, evidence: Evidence, found: list[Case]) -> None:
         """Remember the 5-tuples that only lose replies because of open faults.
@@ -350,45 +355,3 @@ class Decider:
         return agent is not None and all(
             excused(agent, s.onset_ns, now_ns, prober=s.agent_id) for s in symptoms
         )
-
-
-def _passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
-    """Note the older faults on a 5-tuple's path that had let it pass."""
-    late = (
-        frozenset(
-            i.event.component_id
-            for i in faults
-            if i.event.component_id in flow.components and i.let_pass(flow.key, flow.onset_ns)
-        )
-        if faults
-        else None
-    )
-    return replace(flow, passed_before=late) if late else flow
-
-
-def _broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[BadFlow]:
-    """Note what an open fault's 5-tuples cross that can only have broken long after it began.
-
-    A component that is at fault on 5-tuples of both times would have shown on all of them at the
-    first. Not for what hits one 5-tuple after another.
-    """
-    since_ns, first = incident.began_ns + SPREAD_NS, incident.first
-    if (
-        not first
-        or now_ns <= since_ns
-        or incident.group not in (LOSS, AGENT)
-        or incident.event.fault_kind in GRADUAL
-    ):
-        return bad
-    news = [f for f in bad if f.open and f.onset_ns > since_ns and f.key not in first]
-    if not news:
-        return bad
-    later = frozenset[str]().union(*(f.components for f in news)) - incident.components
-    return [
-        replace(flow, passed_before=flow.passed_before | met)
-        if flow.key in first
-        and flow.onset_ns <= incident.began_ns
-        and (met := later.intersection(flow.components))
-        else flow
-        for flow in bad
-    ]

@@ -1,0 +1,47 @@
+"""What has cut off 5-tuples at one time did not cut off those that were answered for longer."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localizer.facts.anomalies import Symptom
+from localizer.facts.bad_flows import BadFlow
+from localizer.verdict.onsets import SAMPLING_NS, apart
+from schemas.enums import AnomalyKind
+from schemas.units import SECOND_NS
+from tests.unit.localizer.made import START
+
+CUT, LOSS = AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS
+
+
+def bad(number: int, at_s: float, responder: str, kind: AnomalyKind = CUT) -> BadFlow:
+    """Return a 5-tuple to an agent through the leaf of all, that is bad since a time."""
+    onset_ns = START + round(at_s * SECOND_NS)
+    symptom = Symptom(
+        kind=kind, agent_id="a", onset_ns=onset_ns, onset_at=onset_ns // 1000,
+        seen_ns=onset_ns + SECOND_NS, last_ns=onset_ns + SECOND_NS, sent=9, lost=3, rtt_ns=None,
+        baseline_ns=None, host_delay_ns=None,
+    )  # fmt: skip
+    return BadFlow(
+        key=("e", responder, number), symptoms=(symptom,), components=("leaf", f"vsw:{responder}"),
+        prober="a", responder=responder, open=True,
+    )  # fmt: skip
+
+
+def test_agents_that_are_upgraded_one_after_another_have_no_leaf_in_common() -> None:
+    """Each is away for a few seconds; all are below one leaf, which cuts what it cuts at once."""
+    first = [bad(n, 0.2 * n, "b") for n in range(3)]
+    second = [bad(9 + n, 6 + 0.2 * n, "c") for n in range(4)]
+    found = apart([*first, *second], frozenset())
+    assert [flow.passed_before for flow in found] == [{"leaf"}] * 3 + [frozenset()] * 4
+    # It is known when an open fault began.
+    assert apart([*first, *second], {"leaf"}) == [*first, *second]
+    # Where single probes are lost as well, three in a row are chance.
+    lossy = [bad(20, 3, "d", LOSS), *first, *second]
+    assert apart(lossy, frozenset()) == lossy
+
+
+@given(st.lists(st.floats(0, SAMPLING_NS / SECOND_NS), max_size=8))
+def test_what_is_cut_off_together_stays_one_cut(at_s: list[float]) -> None:
+    """Within the time that sampling takes nothing is noted."""
+    flows = [bad(n, at, f"r{n % 2}") for n, at in enumerate(at_s)]
+    assert apart(flows, frozenset()) == flows
