@@ -55,6 +55,14 @@ MOST_QUIET_NS: Final = 300 * SECOND_NS
 COUNTED_S: Final = 60
 
 
+class _Crossing(NamedTuple):
+    """A loss, what its probe crossed, and the hosts of prober and responder."""
+
+    loss: StrayLoss
+    components: tuple[str, ...]
+    hosts: tuple[str, str]
+
+
 @dataclass(slots=True)
 class _Leak:
     """A leak that goes on; `losses_ns` are its losses in order."""
@@ -62,8 +70,18 @@ class _Leak:
     since_ns: int
     losses_ns: list[int]
 
+    def observe(self, component: str, crossed: Sequence[_Crossing]) -> list[StrayLoss]:
+        """Return the losses of a leaking component, and remember when they were."""
+        mine = [
+            one.loss
+            for one in crossed
+            if component in one.components and one.loss.lost_ns >= self.since_ns
+        ]
+        self.losses_ns = sorted(loss.lost_ns for loss in mine) or self.losses_ns
+        return mine
+
     def is_over(self, now_ns: int) -> bool:
-        return is_over(self.losses_ns, now_ns)
+        return not self.losses_ns or is_over(self.losses_ns, now_ns)
 
 
 def is_over(times_ns: Sequence[int], now_ns: int) -> bool:
@@ -71,14 +89,6 @@ def is_over(times_ns: Sequence[int], now_ns: int) -> bool:
     gap_ns = (times_ns[-1] - times_ns[0]) // max(1, len(times_ns) - 1)
     quiet_ns = min(max(QUIET_GAPS * gap_ns, LEAST_QUIET_NS), MOST_QUIET_NS)
     return now_ns - times_ns[-1] > quiet_ns
-
-
-class _Crossing(NamedTuple):
-    """A loss, what its probe crossed, and the hosts of prober and responder."""
-
-    loss: StrayLoss
-    components: tuple[str, ...]
-    hosts: tuple[str, str]
 
 
 class Leaks:
@@ -114,20 +124,18 @@ class Leaks:
         crossed = self._crossed(now_ns)
         for component, leak in self._find(now_ns, crossed, index, replies(), open_faults).items():
             self._leaks.setdefault(component, _Leak(leak.since_ns, []))
+        lost = {name: leak.observe(name, crossed) for name, leak in self._leaks.items()}
+        over = {name for name, leak in self._leaks.items() if leak.is_over(now_ns)}
+        blamed = frozenset[str]().union(*(fault.components for fault in open_faults))
+        if not over.isdisjoint(blamed):
+            self._leave_replies(over & blamed, blamed, crossed, replies())
+            # What an open fault blames goes on; others are found again if anything is left of them.
+            over |= self._leaks.keys() - blamed
         symptoms: dict[FlowId, Symptom] = {}
-        for component, leak_now in list(self._leaks.items()):
-            mine = [
-                one.loss
-                for one in crossed
-                if component in one.components and one.loss.lost_ns >= leak_now.since_ns
-            ]
-            leak_now.losses_ns = sorted(loss.lost_ns for loss in mine) or leak_now.losses_ns
-            if not leak_now.losses_ns or leak_now.is_over(now_ns):
-                del self._leaks[component]
-                continue
-            for loss in mine:
-                known = symptoms.get(loss.key)
-                symptoms[loss.key] = _symptom(loss, known, now_ns)
+        for name in over:
+            del self._leaks[name]
+        for loss in (one for name in self._leaks for one in lost[name]):
+            symptoms[loss.key] = _symptom(loss, symptoms.get(loss.key), now_ns)
         sources.anomalies.set_pooled(AnomalyKind.STRAY_LOSS, symptoms)
 
     @property
@@ -195,6 +203,25 @@ class Leaks:
                 until_ns[loss.key] = 0 if leaking else resolved.until_ns(loss.key)
             if loss.lost_ns <= until_ns[loss.key]:
                 strays.explain(loss.key, until_ns[loss.key])
+
+    def _leave_replies(
+        self,
+        over: set[str],
+        blamed: frozenset[str],
+        crossed: Sequence[_Crossing],
+        replies: ReplyWays,
+    ) -> None:
+        """Let what may be replies that leaks lost until they ended never count again.
+
+        Replies are lost at a leak as well, so that components which its probes do not cross seem to
+        leak with it. While it lasts it explains their losses, and these are remembered for longer.
+        """
+        for one in crossed:
+            key = one.loss.key
+            if not blamed.isdisjoint(one.components):
+                continue
+            if not replies.shares(*key[:2]).keys().isdisjoint(over):
+                self._sources.strays.explain(key, one.loss.lost_ns)
 
     def _counted(self, component: str, now_ns: int, components: int) -> Counted | None:
         """Return the counter that went out of order at a component of late."""
