@@ -116,11 +116,15 @@ class SilenceClaims:
         for name in sorted(names):
             self._sources.liveness.remember_silent(name, onset_ns, dead=dead)
         if names:
-            place = ComponentKind(event.component_kind), event.component_id
+            kind = ComponentKind(event.component_kind)
+            places = tuple(
+                (ComponentKind.AGENT if c.component_id in names else kind, c.component_id)
+                for c in event.candidates
+            )
             self._alone -= names
             self._groups.append(
                 _Group(dict.fromkeys(sorted(names), onset_ns), us_to_ns(event.event_at),
-                       event.fault_kind, (place,))
+                       event.fault_kind, places)
             )  # fmt: skip
 
     def forget(self) -> None:
@@ -282,10 +286,14 @@ class SilenceClaims:
                 group.places = self._shared(group.missed_ns)
 
     def _shared(self, silent: Iterable[str]) -> tuple[Place, ...]:
-        """Return the smallest places that explain the silence; the cluster if none does."""
+        """Return the smallest places that explain the silence; the agents if none does.
+
+        Where most agents of the cluster are silent, the cluster is what they share.
+        """
         held, missing, agents = Counter[Place](), Counter[Place](), set(silent)
+        cluster = ComponentKind.UNKNOWN, self._cluster
         for agent in self._sources.members():
-            for place in self._places(agent):
+            for place in (*self._places(agent), cluster):
                 held[place] += 1
                 missing[place] += agent.agent_id in agents
         found = [
@@ -296,7 +304,7 @@ class SilenceClaims:
         partitions = sum(place[1].startswith(HEARTBEAT.name) for place in held)
         found = [p for p in found if partitions > 1 or not p[1].startswith(HEARTBEAT.name)]
         if not found:
-            return ((ComponentKind.UNKNOWN, self._cluster),)
+            return tuple((ComponentKind.AGENT, agent) for agent in sorted(agents))
         # Of two that hold as many a switch comes before a partition.
         least = min((held[p], p[1].startswith(HEARTBEAT.name)) for p in found)
         return tuple(
@@ -358,10 +366,12 @@ class SilenceClaims:
 
     def _claim_group(self, group: _Group, failing: dict[str, set[FlowId]]) -> Claim:
         (kind, component_id), names = group.places[0], sorted(group.missed_ns)
+        if kind is ComponentKind.AGENT:
+            kind, component_id = ComponentKind.UNKNOWN, self._cluster
         facts = [group.fact] if group.fact else []
         if len(names) > 1:
             facts.append(f"{len(names)} agents sent their last heartbeats within a few seconds")
-        if len(group.places) > 1:
+        elif len(group.places) > 1:
             others = ", ".join(place for _, place in group.places[1:9])
             facts.append(f"the evidence cannot tell it from {others}")
         unheard = len(self._sources.liveness.unheard.keys() & group.missed_ns.keys())
