@@ -192,7 +192,10 @@ def gather(
     )
     if family is AnomalyFamily.LOSS:
         through = _through_switches(sources, bad, priors)
-        for switch, ratio in selective_evidence(good, replies.shares, through, shown).items():
+        selective = selective_evidence(
+            good, replies.shares, through, shown, all_bad=bad, chance=CHANCE[family][0][0]
+        )
+        for switch, ratio in selective.items():
             hints[switch] = hints.get(switch, 0.0) + ratio
     unlisted = good.columns(column, len(causes), shown)
     counts = sum((rows.counts for rows in unlisted), np.zeros(len(causes))).astype(np.int64)

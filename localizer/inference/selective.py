@@ -22,7 +22,7 @@ from localizer.inference.detection_lag import Shown
 from localizer.inference.good_flows import GoodFlows
 from localizer.inference.search import FLOW_SEVERITIES
 from localizer.network.flow_index import NOTHING
-from schemas.columns.arrays import Floats
+from schemas.columns.arrays import Floats, Int64s
 from schemas.ids import FlowId
 
 # Whether an endpoint's packets are dropped on their way from it or to it.
@@ -38,18 +38,24 @@ class Crossing:
     Attributes
     ----------
     bad : their keys
+    replies : the keys of bad 5-tuples that do not cross it, but whose replies may
     good : the keys of those among the good ones that have the common endpoint, and the share of
         the truly bad ones of their prober that are detected by now
+    good_replies : the same of good ones that do not cross it, but whose replies may
     lags : these shares of all good ones
     endpoint_count : of all good ones
     reply_share : probability that the reply of a 5-tuple crosses the switch
+    chance : probability that a 5-tuple is bad by chance
     """
 
     bad: Sequence[FlowId]
+    replies: Sequence[FlowId]
     good: Sequence[tuple[FlowId, float]]
+    good_replies: Sequence[tuple[FlowId, float]]
     lags: Floats
     endpoint_count: int
     reply_share: Callable[[FlowId], float]
+    chance: float
 
 
 def selective_evidence(
@@ -57,6 +63,9 @@ def selective_evidence(
     shares: Callable[[str, str], Mapping[str, float]],
     through: Mapping[str, Sequence[BadFlow]],
     shown: Shown,
+    *,
+    all_bad: Sequence[BadFlow] = (),
+    chance: float = 0.0,
 ) -> dict[str, float]:
     """Return by how much dropping one endpoint's packets explains a switch's 5-tuples better.
 
@@ -70,6 +79,10 @@ def selective_evidence(
         The bad 5-tuples that cross each switch.
     shown
         Share of the bad 5-tuples that are detected by now.
+    all_bad
+        The bad 5-tuples, also those that cross no switch: their replies may.
+    chance
+        Probability that a 5-tuple is bad by chance.
 
     Returns
     -------
@@ -88,16 +101,23 @@ def selective_evidence(
         ends = index.ends[places]
         numbers = [index.endpoints.get(endpoint, -1) for endpoint in common]
         lags = good.lags(places, shown)
-        touched = np.flatnonzero(np.isin(ends, numbers).any(axis=1))
+        touched = np.isin(ends, numbers).any(axis=1)
+        beside = good.mask & np.isin(index.ends, numbers).any(axis=1)
+        beside[places] = False
+        mine = {flow.key for flow in bad}
         crossing = Crossing(
             bad=[flow.key for flow in bad],
-            good=[
-                (index.key(place), lag)
-                for place, lag in zip(places[touched].tolist(), lags[touched].tolist(), strict=True)
+            replies=[
+                flow.key
+                for flow in all_bad
+                if flow.cut and flow.key not in mine and not common.isdisjoint(flow.key[:2])
             ],
+            good=_with_lags(good, places[touched], shown),
+            good_replies=_with_lags(good, np.flatnonzero(beside), shown),
             lags=lags,
             endpoint_count=len(np.unique(ends)),
             reply_share=partial(_reply_share, shares, switch),
+            chance=chance,
         )
         ratio = max(
             of_one_endpoint(crossing, endpoint, direction)
@@ -109,6 +129,11 @@ def selective_evidence(
     return found
 
 
+def _with_lags(good: GoodFlows, places: Int64s, shown: Shown) -> list[tuple[FlowId, float]]:
+    lags = good.lags(places, shown).tolist()
+    return [(good.index.key(p), lag) for p, lag in zip(places.tolist(), lags, strict=True)]
+
+
 def _reply_share(
     shares: Callable[[str, str], Mapping[str, float]], switch: str, key: FlowId
 ) -> float:
@@ -116,9 +141,17 @@ def _reply_share(
 
 
 def of_a_share(crossing: Crossing) -> float:
-    """Return the log-likelihood if the switch loses a share of all that crosses it."""
+    """Return the log-likelihood if the switch loses a share of all that crosses it.
+
+    As the search counts it: good 5-tuples of which only the reply may cross it say nothing.
+    """
     return max(
-        len(crossing.bad) * log(severity) + float(np.log1p(-severity * crossing.lags).sum())
+        len(crossing.bad) * log(severity)
+        + sum(
+            _log_bad(severity * crossing.reply_share(key), crossing.chance)
+            for key in crossing.replies
+        )
+        + float(np.log1p(-severity * crossing.lags).sum())
         for severity in FLOW_SEVERITIES
     )
 
@@ -129,12 +162,11 @@ def of_one_endpoint(crossing: Crossing, endpoint: str, direction: int) -> float:
     A probe whose reply would be dropped is lost if the reply comes back through this switch.
     """
 
+    def reply_lost(key: FlowId) -> float:
+        return SEVERITY * crossing.reply_share(key) if key[1 - direction] == endpoint else 0.0
+
     def lost(key: FlowId) -> float:
-        if key[direction] == endpoint:
-            return SEVERITY
-        if key[1 - direction] == endpoint:
-            return SEVERITY * crossing.reply_share(key)
-        return 0.0
+        return SEVERITY if key[direction] == endpoint else reply_lost(key)
 
     chances = [lost(key) for key in crossing.bad]
     if min(chances) == 0:
@@ -143,6 +175,14 @@ def of_one_endpoint(crossing: Crossing, endpoint: str, direction: int) -> float:
     choices = len(DIRECTIONS) * (crossing.endpoint_count + 1)
     return (
         sum(log(chance) for chance in chances)
+        + sum(_log_bad(reply_lost(key), crossing.chance) for key in crossing.replies)
         + sum(log1p(-lag * lost(key)) for key, lag in crossing.good)
+        + sum(log1p(-lag * reply_lost(key)) for key, lag in crossing.good_replies)
         - log(choices)
     )
+
+
+def _log_bad(lost: float, chance: float) -> float:
+    """Return the log-probability that a 5-tuple is bad: it is lost, or by chance."""
+    bad = lost + (1.0 - lost) * chance
+    return log(bad) if bad > 0 else -inf

@@ -41,6 +41,8 @@ class Case:
         Those of `bad` that are bad now.
     good
         Number of good 5-tuples that cross the cause.
+    replies
+        Bad 5-tuples that cross no suspect, but whose replies may cross this one.
     """
 
     evidence: Evidence
@@ -50,6 +52,7 @@ class Case:
     bad: tuple[BadFlow, ...]
     open: tuple[BadFlow, ...]
     good: int
+    replies: frozenset[FlowId] = frozenset()
 
     @property
     def own(self) -> tuple[BadFlow, ...]:
@@ -93,14 +96,17 @@ def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     best = [s.shares[0][0] if s.shares else s.column for s in explanation.suspects]
     blamed = {c.name for c in (evidence.causes[b] for b in best) if c.reason is Reason.COMPONENT}
     through: defaultdict[str, list[BadFlow]] = defaultdict(list)
+    replies: defaultdict[str, set[FlowId]] = defaultdict(set)
     for flow in evidence.bad if blamed else ():
-        for component in flow.components:
-            if component in blamed and component not in flow.passed_before:
-                through[component].append(flow)
+        met = blamed.intersection(flow.components) - flow.passed_before
+        for component in met:
+            through[component].append(flow)
+        for component in () if met else blamed.intersection(evidence.replies.shares(*flow.key[:2])):
+            replies[component].add(flow.key)
     if len(blamed) > 1:
         through = without_earlier(through)
     return [
-        _case(evidence, suspect, place, through)
+        _case(evidence, suspect, place, through, replies)
         for suspect, place in zip(explanation.suspects, best, strict=True)
     ]
 
@@ -166,7 +172,11 @@ def _rises_ns(flows: Iterable[BadFlow]) -> list[int]:
 
 
 def _case(
-    evidence: Evidence, suspect: Suspect, best: int, through: Mapping[str, list[BadFlow]]
+    evidence: Evidence,
+    suspect: Suspect,
+    best: int,
+    through: Mapping[str, list[BadFlow]],
+    replies: Mapping[str, set[FlowId]],
 ) -> Case:
     causes = evidence.causes
     cause = causes[best]
@@ -182,6 +192,7 @@ def _case(
         bad=bad,
         open=tuple(flow for flow in bad if flow.open),
         good=int(evidence.good[best]),
+        replies=frozenset(replies.get(cause.name, ())),
     )
 
 

@@ -32,9 +32,11 @@ class Claim:
     Attributes
     ----------
     candidates
-        (component, posterior probability), best first; the first is `component_id`.
+        (component, posterior probability), best first; the first is `component_id`, or part of it.
     keys
         5-tuples that it explains.
+    replies
+        Bad 5-tuples that nothing else explains, but whose replies it may lose.
     near
         Adjacent components: the ends of a cable, the cables of a switch.
     ready
@@ -59,6 +61,7 @@ class Claim:
     ready: bool
     near: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
+    replies: frozenset[FlowId] = frozenset()
 
     @property
     def group(self) -> str:
@@ -92,6 +95,7 @@ def make_claim(
     component_kind: ComponentKind | None = None,
     tasks: frozenset[str] = frozenset(),
     replaces: frozenset[str] = frozenset(),
+    replies: frozenset[FlowId] = frozenset(),
 ) -> Claim:
     """Return a claim; derives layer, affected jobs and adjacent components."""
     found = component_kind or sources.topology.kind(component_id)
@@ -117,6 +121,7 @@ def make_claim(
         ready=ready,
         near=_near(sources.topology, component_id),
         replaces=replaces,
+        replies=replies,
     )
 
 

@@ -331,6 +331,7 @@ class Judge:
             onset_ns=onset_ns,
             evidence=facts,
             ready=ready and not self._kinds.in_maintenance(name),
+            replies=case.replies,
         )
 
 

@@ -213,7 +213,7 @@ class Lifecycle:
         """Return the open fault for which the claim is only a better answer.
 
         Where replies come back another way, a fault shows first on 5-tuples that only lose replies;
-        they do not cross its component, but a neighbour of it.
+        they do not cross its component, but may cross it on their way back, or a neighbour of it.
         """
         for incident in self.open_faults():
             young = now_ns - incident.opened_ns <= self._config.refine_ns
@@ -230,7 +230,7 @@ class Lifecycle:
             if not young and (incident.event.decided or _began_later(incident, claim)):
                 continue
             near = incident.event.component_id in claim.near
-            explained = claim.keys | replyless if near else claim.keys
+            explained = claim.keys | claim.replies | (replyless if near else frozenset())
             if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None

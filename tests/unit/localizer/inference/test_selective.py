@@ -103,3 +103,30 @@ def test_partial_loss_chooses_no_endpoint() -> None:
     flows = [bad(key, AnomalyKind.LOSS) for key in cut]
     good = GoodFlows.of(index, cut, [])
     assert selective_evidence(good, no_reply, {SWITCH: flows}, Shown(0.98)) == {}
+
+
+def test_replies_of_what_does_not_cross_it_belong_to_it_as_well() -> None:
+    """Probes from the endpoint leave by another switch; every other one is lost on its way back."""
+    index = FlowIndex()
+    for key in ALL:
+        index.set_flow(key, (SWITCH if key[2] else "other",), f"agent-{key[0]}", f"agent-{key[1]}")
+    to = [key for key in ALL if key[1] == "e3" and key[2]]
+    back = [key for key in ALL if key[0] == "e3" and not key[2]][:2]
+    good = GoodFlows.of(index, to + back, [])
+    all_bad = [bad(key) for key in to + back]
+    found = selective_evidence(
+        good, half, {SWITCH: all_bad[: len(to)]}, Shown(0.98), all_bad=all_bad, chance=0.002
+    )
+
+    def by_chance_or(lost: float) -> float:
+        return lost + (1 - lost) * 0.002
+
+    crossing, count = len(ALL) // 2, len(back)
+    share = max(
+        s ** len(to) * by_chance_or(s / 2) ** count * (1 - 0.98 * s) ** (crossing - len(to))
+        for s in FLOW_SEVERITIES
+    )
+    # Four probes to others leave by each switch; of those by the other two are well.
+    well = (1 - 0.98 * SEVERITY / 2) ** (4 + 4 - count)
+    one = SEVERITY ** len(to) * by_chance_or(SEVERITY / 2) ** count * well / 12
+    assert found[SWITCH] == pytest.approx(log(one / share))

@@ -439,3 +439,16 @@ def test_partial_loss_shows_late_and_is_a_better_answer_all_the_same() -> None:
     later = replace(claim("B", kind="packet_loss"), onset_ns=START + 190 * SECOND_NS)
     (better,) = life.step(later)
     assert (better.fault_id, better.component_id) == (first.fault_id, "B")
+
+
+def test_a_fault_elsewhere_that_loses_the_replies_is_the_better_answer() -> None:
+    """A spine drops what goes to one RNIC: probes from there cross other spines, and look lost."""
+    forward, replies = keys(4), keys(7, first=4)
+    life = Life()
+    (first,) = life.step(replace(claim("rnic", forward | replies), decided=False))
+    spine = claim("spine", forward)
+    assert life.step(spine, bad=forward | replies) == []
+    (better,) = life.step(replace(spine, replies=replies), bad=forward | replies)
+    assert (better.fault_id, better.state, better.component_id) == (
+        first.fault_id, UPDATED, "spine",
+    )  # fmt: skip
