@@ -43,6 +43,8 @@ MAX_POLL_INTERVAL_MS: Final = 600_000
 # Of the session: partitions were lost, and no assignment came for so long after. A
 # group settles within one session; a client that does not rejoin is replaced.
 REJOIN_SESSIONS: Final = 5
+# A broker that answers nothing for so long, when the process is to end, is not waited for.
+ANSWER_S: Final = 3.0
 
 
 class RoundConsumer:
@@ -188,6 +190,19 @@ class RoundConsumer:
     def close(self) -> None:
         """Leave the group; partitions are released on the way."""
         self._consumer.close()
+
+    def end(self) -> None:
+        """Close, as the last thing that this process does.
+
+        Where no broker answers, the group is left to notice it: the client would wait without limit
+        for the answer to the commit that goes with a release.
+        """
+        try:
+            self._consumer.list_topics(self._topic, timeout=ANSWER_S)
+        except KafkaException as error:
+            self._log.warning("group.not_left", reason=error.args[0].str())
+        else:
+            self.close()
 
     def _commit_due(self) -> None:
         with self._due_lock:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from schemas.kafka.errors import BrokerError
@@ -125,7 +126,7 @@ class Source:
                 self._log.warning("session.lost", reason=str(error))
                 await self._in_thread(self._close)
                 await asyncio.sleep(RETRY_S)
-        await self._in_thread(self._close)
+        await self._in_thread(partial(self._close, ending=True))
 
     async def work(self, number: int) -> None:
         """Process the batches up to that number; the agent calls it for each announcement.
@@ -171,13 +172,13 @@ class Source:
         self._consumer, publisher = self._connect()
         self._engine.open(publisher, self._consumer.commit)
 
-    def _close(self) -> None:
+    def _close(self, *, ending: bool = False) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             if self._broken is not None:
                 # Outputs in doubt must not be followed by a commit.
                 self._engine.close()
-            consumer.close()
+            (consumer.end if ending else consumer.close)()
         self._engine.close()
         self.outbox.clear()
 
