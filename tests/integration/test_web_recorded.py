@@ -10,11 +10,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from schemas import topics as t
-from tests.integration.web_harness import chromium, needs_browser, open_page, site
+from tests.integration.web_harness import Watched, chromium, needs_browser, open_page, site
 from tests.unit.ops.recording_samples import START_MS
 from tests.unit.ops.view_samples import (
     LINK,
     Log,
+    counters,
     fault,
     heartbeat,
     record_all,
@@ -74,23 +75,63 @@ def test_any_moment_of_a_recording_can_be_looked_at(browser: Browser, tmp_path: 
         watched.shoot("incident-narrow")
         wider = page.evaluate("document.documentElement.scrollWidth > innerWidth")
         assert not wider
+        watched.page.set_viewport_size({"width": 1280, "height": 800})
+        page.get_by_role("link", name="Matrix").click()
+        watch_the_matrix(watched)
         assert (watched.errors, watched.strangers) == ([], [])
 
 
+def watch_the_matrix(watched: Watched) -> None:
+    """Move the time over the window with losses, and look into a pair."""
+    page = watched.page
+    canvas = page.locator("canvas[data-cells]")
+    slider = page.get_by_role("slider", name="Time")
+    worst = page.locator("section[aria-labelledby=worst]")
+    expect(canvas).to_have_attribute("data-cells", "2")
+    expect(worst.locator("tbody tr")).to_have_count(1)
+    expect(worst.locator("tbody tr")).to_contain_text("30.00% lost")
+    slider.press("Home")
+    expect(worst).to_contain_text("None: all that is measured is well.")
+    expect(canvas).to_have_attribute("data-cells", "2")
+    slider.press("End")
+    worst.get_by_role("link").first.click()
+    lost = page.locator(".pair details tbody td:nth-child(3)")
+    page.locator(".pair summary").click()
+    expect(lost).to_have_text(["9"])
+    slider.press("Home")
+    expect(lost).to_have_text(["0"])
+    assert watched.axe() == []
+    watched.shoot("matrix-recorded-dark")
+
+
 def test_a_job_shows_its_skeleton(browser: Browser, tmp_path: Path) -> None:
-    """By host and rail; an endpoint that is chosen shows who probes it."""
+    """By host and rail; an endpoint that is chosen shows its counters, and who probes it."""
     log = Log()
     told = [*small_cluster(), (t.SKELETON_TOPIC, skeleton()), (t.FAULT_EVENT, fault(1))]
-    record_all(
-        tmp_path, log.all([*told, (t.FAULT_EVENT, fault(1, fault_id="g", component_id="h1"))])
-    )
+    told += [(t.FAULT_EVENT, fault(1, fault_id="g", component_id="h1"))]
+    counted = [
+        log.seen(topic, record, at_ms=START_MS + (second + 1) * 1_000)
+        for second in range(29)
+        for topic, record in (
+            (t.RNIC_COUNTERS, counters("h0", second, 10**6, 0)),
+            (t.RNIC_COUNTERS, counters("h1", second, 10**7, 0)),
+            (t.HEARTBEAT, heartbeat("agent-h0", START_MS + (second + 1) * 1_000)),
+        )
+    ]
+    record_all(tmp_path, [*log.all(told), *counted])
     with (
         site("--recording", str(tmp_path)) as running,
         open_page(browser, running.url, "/job") as watched,
     ):
         page = watched.page
         expect(page.get_by_text("bursts of 24 windows agree")).to_be_visible(timeout=20_000)
+        loads = page.locator(".load")
+        expect(loads).to_have_count(2)
+        expect(loads.last).to_contain_text("80 Mbit/s")
         page.get_by_role("button", name="stage 1, group 1").press("Enter")
+        expect(page.locator(".pair .uplot canvas")).to_be_visible()
+        page.get_by_text("The same as a table").click()
+        expect(page.locator(".pair details tbody tr")).to_have_count(29)
         expect(page.get_by_text("h0/r0 → h1/r0")).to_be_visible()
         expect(page.locator("td.ill")).to_have_count(1)
         assert watched.axe() == []
