@@ -77,17 +77,29 @@ def test_promtool(command: list[str], tmp_path: Path) -> None:
     shutil.which("amtool") is None,
     reason="amtool is not installed: Debian's package prometheus-alertmanager has it",
 )
-def test_amtool_takes_the_routes_and_sends_each_fault_by_itself() -> None:
+@pytest.mark.parametrize(
+    ("name", "routed"),
+    [
+        ("alertmanager", {"people": ["alertname=SkeletonHunterFault"]}),
+        (
+            "slack",
+            {
+                "slack": ["alertname=SkeletonHunterFault"],
+                "slack-vision": ["alertname=SkeletonHunterFault", "owner=team-vision"],
+            },
+        ),
+    ],
+)
+def test_amtool_takes_the_routes_and_sends_each_fault_by_itself(
+    name: str, routed: dict[str, list[str]]
+) -> None:
     """The settings are right; the watchdog goes to who misses it, everything else to people."""
-    config = FOLDER.parent / "alertmanager" / "alertmanager.yml"
-    for alert, receiver in (
-        ("SkeletonHunterWatchdog", "watchdog"),
-        ("SkeletonHunterFault", "people"),
-    ):
-        done = subprocess.run(
-            ["amtool", "config", "routes", "test", f"--config.file={config}",
-             f"--verify.receivers={receiver}", f"alertname={alert}", "fault_id=f-1"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    config = FOLDER.parent / "alertmanager" / f"{name}.yml"
+    commands = [["amtool", "check-config", str(config)]]
+    for receiver, labels in {**routed, "watchdog": ["alertname=SkeletonHunterWatchdog"]}.items():
+        command = ["amtool", "config", "routes", "test", f"--config.file={config}"]
+        commands.append([*command, f"--verify.receivers={receiver}", "fault_id=f-1", *labels])
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "fault_id" in yaml.safe_load(config.read_text("utf-8"))["route"]["group_by"]
