@@ -141,7 +141,7 @@ class Demo:
             and board.targets_waiting == 0
             # A 5-tuple that is broken and then no longer probed would stay broken for a minute.
             and board.lists_followed
-            and bool(board.progress)
+            and bool(board.view.progress)
             and board.loss_ratio == 0.0
             and not board.open_anomalies
             and board.traced_flows >= TRACED_SHARE * board.wanted_flows > 0
@@ -188,7 +188,7 @@ class Demo:
         return (
             f"{board.running_agents} agents running, {board.targets_active} targets active, "
             f"{board.targets_waiting} waiting, {board.traced_flows} of {board.wanted_flows} "
-            f"5-tuples traced, {board.loss_ratio:.1%} loss, {len(board.open_anomalies)} "
+            f"5-tuples traced, {board.loss_ratio:.1%} loss, {board.open_anomalies} "
             f"anomalies open, {board.runtime_lists} lists from the skeleton, faults: "
             f"{[(f.state.value, f.component_id, f.fault_kind) for f in board.faults]}"
         )

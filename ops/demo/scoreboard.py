@@ -4,11 +4,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from ops.log.decoding import SeenRecord
 from ops.log.watch import WatchedRecord
+from ops.view.cluster import ClusterView
 from schemas import topics
-from schemas.enums import AgentState, AnomalyKind, AnomalyState, PingListPhase, ProbeStatus
+from schemas.enums import AgentState, PingListPhase, ProbeStatus
 from schemas.ids import path_id
-from schemas.records import Anomaly, FaultEvent, Heartbeat, PathTrace, PingList, ProbeRound
+from schemas.records import FaultEvent, ProbeRound
 
 # Rates are taken over this stretch of event time: long enough to hold two
 # rounds of every agent, short enough to show a fault at once.
@@ -26,38 +28,36 @@ WATCHED: Final = (
 
 @dataclass(slots=True)
 class Scoreboard:
-    """Counts and latest states; `add` folds one record in."""
+    """What the view of the topics says, and the rates of rounds, which it does not keep.
 
-    agents: dict[str, Heartbeat] = field(default_factory=dict)
-    pinglists: dict[str, PingList] = field(default_factory=dict)
-    traced: dict[tuple[str, int], PathTrace] = field(default_factory=dict)
-    open_anomalies: set[tuple[str, int, str]] = field(default_factory=set)
+    Attributes
+    ----------
+    view
+        The topics as `skeletonhunter web` and `doctor` fold them.
+    faults
+        Transitions, as they came.
+    probes, lost
+        Results of all rounds.
+    """
+
+    view: ClusterView = field(default_factory=ClusterView)
     faults: list[FaultEvent] = field(default_factory=list)
-    progress: dict[int, int] = field(default_factory=dict)
     probes: int = 0
     lost: int = 0
-    anomalies: int = 0
     _rounds: deque[tuple[int, int, int]] = field(default_factory=deque)
 
     def count_record(self, seen: WatchedRecord) -> None:
         """Fold one record in; tombstones remove what they name."""
-        match seen.record:
-            case ProbeRound() as record:
-                self._add_round(record)
-            case Heartbeat() as record:
-                self.agents[record.agent_id] = record
-            case PingList() as record:
-                self.pinglists[record.agent_id] = record
-            case PathTrace() as record if record.complete:
-                self.traced[record.path_id, record.flow] = record
-            case Anomaly() as record:
-                self._add_anomaly(record, seen.partition)
-            case FaultEvent() as record:
-                self.faults.append(record)
-            case None if seen.topic == topics.HEARTBEAT.name:
-                self.agents.pop(seen.key, None)
-            case None if seen.topic == topics.PINGLIST.name:
-                self.pinglists.pop(seen.key, None)
+        self.view.apply(
+            SeenRecord(
+                topic=topics.BY_NAME[seen.topic], partition=seen.partition, offset=seen.offset,
+                timestamp_ms=seen.timestamp_ms, key=seen.key, record=seen.record,
+            )
+        )  # fmt: skip
+        if isinstance(seen.record, ProbeRound):
+            self._add_round(seen.record)
+        elif isinstance(seen.record, FaultEvent):
+            self.faults.append(seen.record)
 
     def _add_round(self, record: ProbeRound) -> None:
         lost = sum(result.status is not ProbeStatus.OK for result in record.results)
@@ -67,17 +67,6 @@ class Scoreboard:
         newest = max(at for at, _, _ in self._rounds)
         while self._rounds and self._rounds[0][0] <= newest - RATE_WINDOW_US:
             self._rounds.popleft()
-
-    def _add_anomaly(self, record: Anomaly, partition: int) -> None:
-        if record.kind is AnomalyKind.PROGRESS:
-            self.progress[partition] = record.event_at
-            return
-        key = (record.path_id, record.flow, record.kind.value)
-        if record.state is AnomalyState.CLEARED:
-            self.open_anomalies.discard(key)
-        else:
-            self.anomalies += key not in self.open_anomalies
-            self.open_anomalies.add(key)
 
     @property
     def probes_per_s(self) -> float:
@@ -91,45 +80,57 @@ class Scoreboard:
         return sum(lost for _, _, lost in self._rounds) / sent if sent else 0.0
 
     @property
+    def anomalies(self) -> int:
+        """How many there were."""
+        return len(self.view.anomalies) + self.view.anomalies.dropped
+
+    @property
+    def open_anomalies(self) -> int:
+        """Those that have not ended."""
+        return sum(span.cleared_at is None for span in self.view.anomalies.values())
+
+    @property
     def targets_active(self) -> int:
         """Targets that the agents probe now."""
-        return sum(beat.targets_active for beat in self.agents.values())
+        return sum(agent.beat.record.targets_active for agent in self.view.agents.values())
 
     @property
     def targets_waiting(self) -> int:
         """Targets on ping lists that have not registered yet."""
-        return sum(beat.targets_waiting for beat in self.agents.values())
+        return sum(agent.beat.record.targets_waiting for agent in self.view.agents.values())
 
     @property
     def running_agents(self) -> int:
         """Agents whose last heartbeat says RUNNING."""
-        return sum(beat.state is AgentState.RUNNING for beat in self.agents.values())
+        agents = self.view.agents.values()
+        return sum(agent.beat.record.state is AgentState.RUNNING for agent in agents)
 
     @property
     def runtime_lists(self) -> int:
         """Agents that follow a list made from an inferred skeleton."""
-        return sum(p.phase is PingListPhase.RUNTIME for p in self.pinglists.values())
+        return sum(p.phase is PingListPhase.RUNTIME for p in self.view.pinglists.values())
 
     @property
     def lists_followed(self) -> bool:
         """Whether every agent's heartbeat names the latest list made for it."""
         return all(
-            (beat := self.agents.get(agent_id)) is not None
-            and beat.pinglist_version == pinglist.version
-            for agent_id, pinglist in self.pinglists.items()
+            (agent := self.view.agents.get(agent_id)) is not None
+            and agent.beat.record.pinglist_version == pinglist.version
+            for agent_id, pinglist in self.view.pinglists.items()
         )
 
     @property
     def wanted_flows(self) -> int:
         """5-tuples that all ping lists together ask for."""
-        return sum(t.flows for p in self.pinglists.values() for t in p.targets)
+        return sum(t.flows for p in self.view.pinglists.values() for t in p.targets)
 
     @property
     def traced_flows(self) -> int:
         """Those of them whose path is known."""
+        traced = {(one.path_id, one.flow) for one in self.view.traces.values() if one.complete}
         return sum(
-            (path_id(t.src, t.dst), flow) in self.traced
-            for p in self.pinglists.values()
+            (path_id(t.src, t.dst), flow) in traced
+            for p in self.view.pinglists.values()
             for t in p.targets
             for flow in range(t.flows)
         )

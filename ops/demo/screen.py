@@ -87,7 +87,7 @@ def _rows(board: Scoreboard) -> list[tuple[str, str]]:
         ("agents", str(board.running_agents)),
         ("5-tuples traced", f"{board.traced_flows} of {board.wanted_flows}"),
         ("lists from the skeleton", str(board.runtime_lists)),
-        ("open anomalies", str(len(board.open_anomalies))),
+        ("open anomalies", str(board.open_anomalies)),
     ]
 
 

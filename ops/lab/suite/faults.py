@@ -119,13 +119,12 @@ class FaultBench:
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"the lab is not calm after {CALM_TIMEOUT_S:.0f} s: "
-                    f"{len(board.open_anomalies)} anomalies, loss {board.loss_ratio:.2%}, "
+                    f"{board.open_anomalies} anomalies, loss {board.loss_ratio:.2%}, "
                     f"open faults {sorted(self._open())}"
                 )
 
     def _open(self) -> set[str]:
-        latest = {f.fault_id: f.state for f in self.board.faults}
-        return {i for i, state in latest.items() if state is not FaultLifecycle.RESOLVED}
+        return {history.last.fault_id for history in self.board.view.faults.open()}
 
     def _poll(self) -> None:
         for seen in self._watch.poll(0.05):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from schemas.enums import (
     TargetOrigin,
     TraceCause,
 )
+from tests.unit.ops.demo.test_scoreboard import anomaly
 
 LINK = "link:leaf:p0-0--spine:0"
 
@@ -75,9 +77,12 @@ class Silent:
         """Show nothing."""
 
 
+OFFSETS = count()
+
+
 def seen(topic: topics.Topic, record: Any) -> WatchedRecord:
     """Return a record as read."""
-    return WatchedRecord(topic.name, "a", record, None, 0, 0, 0)
+    return WatchedRecord(topic.name, "a", record, None, 0, next(OFFSETS), 0)
 
 
 def healthy() -> list[tuple[topics.Topic, Any]]:
@@ -213,7 +218,8 @@ def test_anomalies_keep_the_lab_from_being_called_healthy(monkeypatch: pytest.Mo
     """The link is not cut while something is wrong already."""
     monkeypatch.setattr(demo_module, "HEALTHY_TIMEOUT_S", 0.2)
     demo, stage = play([])
-    demo._board.open_anomalies.add(("a>b", 0, AnomalyKind.LOSS.value))
+    begun = anomaly(0, AnomalyState.ONSET).record
+    demo._board.count_record(seen(topics.ANOMALY, begun))
     with pytest.raises(DemoFailedError, match="1 anomalies open"):
         demo.run()
     assert not stage.script.cut

@@ -1,6 +1,7 @@
 """The demo's numbers are a fold over the topics."""
 
 from dataclasses import fields
+from itertools import count
 from typing import Any
 
 from ops.demo.scoreboard import Scoreboard
@@ -18,10 +19,12 @@ from schemas.enums import (
     Transport,
 )
 
+OFFSETS = count()
+
 
 def seen(topic: topics.Topic, record: Any, key: str = "k") -> WatchedRecord:
-    """Return a record as read from partition 0."""
-    return WatchedRecord(topic.name, key, record, None, 0, 0, 0)
+    """Return the next record as read from partition 0."""
+    return WatchedRecord(topic.name, key, record, None, 0, next(OFFSETS), 0)
 
 
 def probe_round(started_s: float, ok: int, lost: int) -> WatchedRecord:
@@ -94,10 +97,11 @@ def test_an_anomaly_is_open_until_cleared_and_counted_once() -> None:
         board.count_record(anomaly(1, state))
     board.count_record(anomaly(2, AnomalyState.ONSET))
     board.count_record(anomaly(0, AnomalyState.ONGOING, AnomalyKind.PROGRESS))
-    assert (board.anomalies, len(board.open_anomalies)) == (2, 2)
-    assert board.progress == {0: 7}
+    assert (board.anomalies, board.open_anomalies) == (2, 2)
+    assert list(board.view.progress) == [0]
     board.count_record(anomaly(1, AnomalyState.CLEARED))
-    assert board.open_anomalies == {("a>b", 2, "LOSS")}
+    (left,) = [one for one in board.view.anomalies.values() if one.cleared_at is None]
+    assert (board.open_anomalies, left.worst.flow) == (1, 2)
 
 
 def test_tombstones_remove_agents_and_lists() -> None:
