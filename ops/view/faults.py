@@ -48,6 +48,21 @@ class FaultHistory:
         """How many transitions up to the present state are not here."""
         return max(0, self.last.seq - len(self.transitions))
 
+    def spans(self) -> list[tuple[int, int | None]]:
+        """Return from when to when it was open, microseconds; the last end is None while it is."""
+        found: list[tuple[int, int | None]] = []
+        for event in self.transitions:
+            over = event.state is FaultLifecycle.RESOLVED
+            if not over and (not found or found[-1][1] is not None):
+                found.append((event.event_at if found else event.onset_at, None))
+            elif over:
+                # Of a fault whose beginning is not known here the transition says when it was.
+                begin = found.pop()[0] if found and found[-1][1] is None else event.onset_at
+                found.append((begin, event.event_at))
+        if self.withdrawn and found and found[-1][1] is None:
+            found[-1] = (found[-1][0], self.last.event_at)
+        return found
+
     def flaps_at(self, at_us: int) -> int:
         """Return how often it had come back by then, as far as its transitions here say."""
         return max((e.flaps for e in self.transitions if e.event_at <= at_us), default=0)

@@ -6,12 +6,16 @@ from typing import Final
 from ops.view.cluster import ClusterView
 from ops.view.faults import FaultHistory
 from ops.view.health import headline, parts
-from ops.web.pages.page import Document, Page, Params
+from ops.web.pages.page import Document, Page, Params, without_none
 from ops.web.pages.rows import answers, fault_row
+from schemas.units import US_PER_MS
 
 # More open faults than anybody reads one by one; the rest is counted.
 MAX_OPEN: Final = 1_000
 MAX_OVER: Final = 20
+# The last day at a glance: of so many components, of which something changed last.
+DAY_MS: Final = 86_400_000
+MAX_STRIPS: Final = 20
 
 
 def document(view: ClusterView, _params: Params, now_ms: int) -> Document:
@@ -28,7 +32,29 @@ def document(view: ClusterView, _params: Params, now_ms: int) -> Document:
         "open_total": len(open_faults),
         "open": {h.last.fault_id: row(h) for h in open_faults[:MAX_OPEN]},
         "over": {h.last.fault_id: row(h) for h in view.faults.over()[:MAX_OVER]},
+        "day": _day(view, now_ms),
         "health": {part.name: asdict(part) for part in health},
+    }
+
+
+def _day(view: ClusterView, now_ms: int) -> Document:
+    """Return by component when it had an open fault within the last day; ends are left out."""
+    latest = sorted(
+        (*view.faults.open()[:MAX_STRIPS], *view.faults.over()[:MAX_STRIPS]),
+        key=lambda history: (-history.last.event_at, history.last.fault_id),
+    )
+    found: dict[str, list[Document]] = {}
+    for history in latest:
+        spans = [
+            without_none({"from_ms": begin // US_PER_MS, "to_ms": end and end // US_PER_MS})
+            for begin, end in history.spans()
+            if (now_ms if end is None else end // US_PER_MS) > now_ms - DAY_MS
+        ]
+        if spans and (history.last.component_id in found or len(found) < MAX_STRIPS):
+            found.setdefault(history.last.component_id, []).extend(spans)
+    return {
+        name: {"spans": sorted(spans, key=lambda span: span["from_ms"])}
+        for name, spans in found.items()
     }
 
 

@@ -66,7 +66,7 @@ function Incident({ document: shown, params, at, source }) {
     <section aria-labelledby="symptoms">
       <h2 id="symptoms">Open anomalies on 5-tuples that cross it</h2>
       <${Chart} series=${shown.symptoms} label="Open anomalies over time (UTC); dashed: verdict transitions" marks=${verdicts} />
-      <p class="note">Dashed lines: the verdict's transitions. From ${utc(span.from_ms)} to ${utc(span.to_ms)} UTC.${" "}
+      <p class="hint">Dashed lines: the verdict's transitions. From ${utc(span.from_ms)} to ${utc(span.to_ms)} UTC.${" "}
         ${shown.others > 0 && `${counted(shown.others, "anomaly elsewhere").replace("anomaly elsewheres", "anomalies elsewhere")} at that time.`}</p>
     </section>
     <section aria-labelledby="line">

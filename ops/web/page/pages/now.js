@@ -4,6 +4,7 @@ import { html } from "../lib/html.js";
 import { bySeverity, Severity, Status } from "../lib/marks.js";
 import { to } from "../lib/router.js";
 import { Scroll } from "../lib/scroll.js";
+import { said, Strip } from "../lib/strip.js";
 import { counted, Name, visible } from "../lib/text.js";
 import { duration, useNow, utc } from "../lib/time.js";
 
@@ -43,10 +44,18 @@ function Now({ document, at }) {
         <tbody>${Object.values(document.health).map(
           (part) => html`<tr key=${part.name} data-part=${part.name}>
             <th scope="row">${part.name}</th><td><${Status} of=${part.status} /></td>
-            <td><${Name} text=${part.found} long /></td><td><${Name} text=${part.todo} long /></td></tr>`,
+            <td class="told"><${Name} text=${part.found} long /></td><td class="told"><${Name} text=${part.todo} long /></td></tr>`,
         )}</tbody>
       </table><//>
     </section>
+    ${Object.keys(document.day).length > 0 && html`<section aria-labelledby="day">
+      <h2 id="day">The last 24 hours</h2>
+      <${Scroll} label="Components with faults in the last 24 hours"><table>
+        <thead><tr><th scope="col">component</th><th scope="col" class="wide">24 h ago … now</th><th scope="col">fault open (UTC)</th></tr></thead>
+        <tbody>${Object.entries(document.day).map(
+          ([name, { spans }]) => html`<tr key=${name}><th scope="row"><${Name} text=${name} /></th>
+            <td class="wide"><${Strip} spans=${spans} time=${time} /></td><td>${said(spans, time)}</td></tr>`,
+        )}</tbody></table><//></section>`}
     <section aria-labelledby="over">
       <h2 id="over">Lately over</h2>
       ${over.length === 0

@@ -7,7 +7,7 @@ from schemas import topics as t
 from schemas.enums import NoteAction
 from schemas.records import Matcher, Silence
 from tests.unit.ops.recording_samples import START_MS
-from tests.unit.ops.view_samples import Log, fault, note, resolved
+from tests.unit.ops.view_samples import LINK, Log, fault, note, resolved
 
 
 def silence(until_ms: int) -> Silence:
@@ -57,6 +57,27 @@ def test_who_closed_is_said_until_it_comes_back() -> None:
     }
     view.apply(log.seen(t.FAULT_EVENT, fault(3, START_MS + 3_000, flaps=2)))
     assert "closed" not in document(view, {}, START_MS)["open"]["f-1"]
+
+
+def test_the_last_day_shows_when_a_component_was_bad() -> None:
+    """Each time that a fault was open, of all its faults; what is over for a day is not shown."""
+    view, log = ClusterView(), Log()
+    later = resolved(2, START_MS + 9_000)
+    told = [fault(), later, fault(3, START_MS + 20_000, flaps=1)]
+    told += [fault(fault_id="f-2"), resolved(2, START_MS + 5_000, fault_id="f-2")]
+    told += [resolved(1, START_MS, fault_id="f-3", component_id="leaf:0")]
+    for event in told:
+        view.apply(log.seen(t.FAULT_EVENT, event))
+    began_ms = START_MS - 4_000
+    spans = [
+        {"from_ms": began_ms, "to_ms": START_MS + 5_000},
+        {"from_ms": began_ms, "to_ms": START_MS + 9_000},
+        {"from_ms": START_MS + 20_000},
+    ]
+    day = document(view, {}, START_MS + 30_000)["day"]
+    assert list(day) == [LINK, "leaf:0"]
+    assert sorted(day[LINK]["spans"], key=lambda one: one.get("to_ms", 2**60)) == spans
+    assert list(document(view, {}, START_MS + now.DAY_MS)["day"]) == [LINK]
 
 
 def test_a_storm_is_counted_beyond_the_bound() -> None:
