@@ -44,6 +44,7 @@ BATCH_S: Final = 0.05
 TURN: Final = 1_000
 RETRY_S: Final = 2.0
 AWAY: Final = "is the broker up, and --bootstrap right? It is tried again"
+NO_REGISTRY: Final = "is it up, and schema.registry.url in the table kafka right? It is tried again"
 # Nothing came for so long: is the broker there, and are topics that were missing?
 QUIET_MS: Final = 2_000
 
@@ -137,7 +138,7 @@ class LiveSource:
                     self._follow(reader, codec)
             except (ConnectionError, RegistryError, UnknownTopicError, OSError) as error:
                 self._note_refused(isinstance(error, RefusedError))
-                self._say(str(error), AWAY)
+                self._say(str(error), NO_REGISTRY if isinstance(error, RegistryError) else AWAY)
                 self._stopping.wait(RETRY_S)
 
     def _note_refused(self, refused: bool) -> None:

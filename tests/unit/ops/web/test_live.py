@@ -17,6 +17,7 @@ from ops.web.live import LiveSource
 from ops.web.pages.page import UnknownItemError
 from schemas import topics as t
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.registry import RegistryError
 from schemas.topics import Topic
 from tests.unit.ops.recording_samples import START_MS
 from tests.unit.ops.view_samples import counters, endpoint, entry, fault
@@ -138,14 +139,25 @@ def test_what_is_there_is_read_before_it_is_ready(monkeypatch: pytest.MonkeyPatc
         assert source.trouble is None
 
 
-def test_after_an_outage_it_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "todo"),
+    [
+        (ConnectionError("Kafka at made:1: gone"), "--bootstrap"),
+        (RegistryError("schema registry http://made:2: gone"), "schema.registry.url"),
+    ],
+)
+def test_after_an_outage_it_goes_on_where_it_stopped(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, todo: str
+) -> None:
     """Saying meanwhile what is wrong; nothing is read twice."""
     broker = MadeBroker()
     broker.write(t.FAULT_EVENT, fault(1))
     with following(monkeypatch, broker) as source:
         until(lambda: source.ready)
-        broker.error = ConnectionError("Kafka at made:1: gone")
+        broker.error = error
         until(lambda: source.trouble is not None and "gone" in source.trouble.what)
+        assert source.trouble is not None
+        assert todo in source.trouble.todo
         assert ids(source) == ["f-1"]
         broker.write(t.FAULT_EVENT, fault(1, fault_id="f-2"))
         broker.error = None
