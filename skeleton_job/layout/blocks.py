@@ -225,7 +225,7 @@ def _rail_noise(profiles: Profiles, part: Part) -> float:
     return float(np.sqrt((own**2).sum(axis=2).mean() * n_rails / (n_rails - 1)))
 
 
-def one_way(blocks: Blocks, places: Labels, chosen: Bools | None = None) -> float:
+def one_way(blocks: Blocks, places: Labels) -> float:
     """Return the share of the traffic at places that goes one way at a time, 0 to 1.
 
     A collective sends what it receives; a pipeline does not. Traffic is summed per place, since a
@@ -235,9 +235,19 @@ def one_way(blocks: Blocks, places: Labels, chosen: Bools | None = None) -> floa
     Parameters
     ----------
     places : (n_blocks,) place of each block
-    chosen : (n_blocks,) bool, blocks to look at; None: all known ones
     """
-    of = blocks.known if chosen is None else chosen & blocks.known
+    going, both = _energies(blocks, places, blocks.known)
+    return float(np.sqrt(max(going, 0.0) / max(both, 1e-300)))
+
+
+def _energies(blocks: Blocks, places: Labels, of: Bools) -> tuple[float, float]:
+    """Return the energy of what goes one way at a time, and of all traffic, over places.
+
+    Parameters
+    ----------
+    places : (n_blocks,) place of each block
+    of : (n_blocks,) bool, blocks to look at
+    """
     points = blocks.tx.shape[1]
     halves = []
     for half in blocks.halves:
@@ -248,8 +258,7 @@ def one_way(blocks: Blocks, places: Labels, chosen: Bools | None = None) -> floa
     # Loading of data is steady in the mean: remove it.
     net = [n - n.mean(axis=1, keepdims=True) for n in net]
     both = [half[:, :points] + half[:, points:] for half in halves]
-    going = float((net[0] * net[1]).sum())
-    return float(np.sqrt(max(going, 0.0) / max(float((both[0] * both[1]).sum()), 1e-300)))
+    return float((net[0] * net[1]).sum()), float((both[0] * both[1]).sum())
 
 
 def block_iterations(
@@ -282,7 +291,8 @@ MIN_ONE_WAY: Final = 0.3
 # An end of a ring sends more in all than it receives, or less, by this share; stages do not, since
 # a pipeline returns as many bytes as it brings.
 MIN_UNEQUAL: Final = 0.1
-# Blocks together are balanced if their one-way share falls to this part of it.
+# Blocks together are balanced if the amplitude of what goes one way falls to this part of what it
+# is for each alone.
 BALANCED: Final = 0.4
 
 
@@ -303,7 +313,9 @@ def find_cells(blocks: Blocks) -> Labels:
         return alone
     for steps in divisors(inside)[-2::-1]:
         cells: Labels = blocks.hosts * steps + alone % inside % steps
-        if one_way(blocks, cells, _whole(blocks, cells)) <= BALANCED * ends:
+        whole = _whole(blocks, cells)
+        apart, together = (_energies(blocks, at, whole)[0] for at in (alone, cells))
+        if together <= BALANCED**2 * apart:
             return cells
     return alone
 

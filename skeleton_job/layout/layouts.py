@@ -26,7 +26,7 @@ ONE_WAY: Final = 0.018
 FLOW_COST: Final = 6.0
 FLOW_LIMIT: Final = 2.5
 # From this number of blocks and of nats per block on, a regular layout is accepted without a
-# search.
+# search, unless its classes fall apart.
 MIN_SETTLED: Final = 64
 SETTLED_NATS: Final = 3.0
 # Free layouts are searched up to this number of blocks and of classes.
@@ -192,7 +192,37 @@ def _settled(evidence: Evidence, found: list[Choice]) -> bool:
         return False
     best = min(found, key=lambda c: c.length)
     one = min((c.length for c in found if c.count == 1), default=np.inf)
-    return best.count > 1 and one - best.length > SETTLED_NATS * evidence.known.size
+    explains = best.count > 1 and one - best.length > SETTLED_NATS * evidence.known.size
+    return explains and not _falls_apart(evidence, best)
+
+
+def _falls_apart(evidence: Evidence, choice: Choice) -> bool:
+    """Return whether the classes of a layout are several each, which are found without an index.
+
+    Places in a host may be known while the order of hosts is not: then blocks at one place form a
+    class, whatever stage they hold.
+    """
+    size = choice.labels.size // choice.count
+    if size == 1:
+        return False
+    parts = divisors(size)[1]
+    labels = np.empty_like(choice.labels)
+    for c in range(choice.count):
+        inside = choice.labels == c
+        view = replace(
+            evidence,
+            profiles=evidence.profiles[inside],
+            known=evidence.known[inside],
+            hosts=evidence.hosts[inside],
+        )
+        split = free_layout(view, parts, uneven=choice.uneven) if view.known.any() else None
+        if split is None:
+            return False
+        labels[inside] = c * parts + split
+    whole, apart = (
+        description(evidence, split, uneven=choice.uneven) for split in (choice.labels, labels)
+    )
+    return apart + choice.count * _free_cost(size, parts) < whole
 
 
 def _same_split(one: Labels, other: Labels) -> bool:

@@ -6,6 +6,7 @@ groups, confidence. The goal is that of SkeletonHunter's ping-list phase 3 (SIGC
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from skeleton_job.layout.inner import NONE, find_inner, inner_distances, positio
 from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
 from skeleton_job.layout.pipelines import Joints, StageIterations, find_joints
+from skeleton_job.layout.silent_ends import SilentEnds, find_silent_ends
 from skeleton_job.layout.stages import DISPUTED, StageOrder, order_stages
 from skeleton_job.rhythm.iterations import (
     MIN_ITERATIONS,
@@ -63,6 +65,10 @@ SURE_ORDER: Final = 0.9
 INDEX_ALONE: Final = 0.9
 # Two classes of this few cells repeat along any order as often as not.
 FEW_BLOCKS: Final = 4
+
+# Confidence in a pipeline whose silent ends show: a third end, a neighbour that receives what
+# nobody sends, or an RNIC out of order would have refuted it.
+ENDS_SHOWN: Final = 0.95
 
 IDLE: Final = "idle: the RNICs carry no traffic to speak of"
 FLAT: Final = "flat: traffic without a burst that repeats"
@@ -147,6 +153,10 @@ def infer(job: Job, matrix: RateMatrix) -> Inference:
         return Inference(confidence=0.0, reason=refusal)
     total = channels(matrix, np.flatnonzero(matrix.usable))
     rhythm = find_rhythm(total)
+    ends = find_silent_ends(job, matrix, None if rhythm is None else rhythm.period_bins)
+    if ends is not None:
+        period_ns = None if rhythm is None else round(rhythm.period_bins * matrix.bin_ns)
+        return _of_silent_ends(job, ends, period_ns)
     if rhythm is None:
         short = matrix.n_bins * matrix.bin_ns < MIN_FLAT_NS or repeats(total)
         return Inference(confidence=0.0, reason=TOO_SHORT if short else FLAT)
@@ -158,6 +168,28 @@ def infer(job: Job, matrix: RateMatrix) -> Inference:
             reason=f"inconsistent: {error}",
             period_ns=round(rhythm.period_bins * matrix.bin_ns),
         )
+
+
+def _of_silent_ends(job: Job, ends: SilentEnds, period_ns: int | None) -> Inference:
+    """Return the skeleton of a pipeline whose first and last stage are silent."""
+    replicas = len(ends.stages[0]) // ends.width
+    chains = tuple(zip(*ends.stages, strict=True))
+    return Inference(
+        confidence=round(min(ENDS_SHOWN, ends.certainty), 3),
+        reason=None,
+        period_ns=period_ns,
+        dp=replicas,
+        pp=len(ends.stages),
+        tp=_tensor_degree(job.gpus, replicas * len(ends.stages), ends.width),
+        groups=tuple(stage[k :: ends.width] for stage in ends.stages for k in range(ends.width)),
+        directed=True,
+        width=ends.width,
+        chains=chains,
+        # Silent ends return to no first stage.
+        pairs=frozenset().union(
+            *(chain_pairs([joint]) for chain in chains for joint in pairwise(chain[1:-1]))
+        ),
+    )
 
 
 def _refusal(job: Job, matrix: RateMatrix) -> str | None:

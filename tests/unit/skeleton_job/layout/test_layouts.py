@@ -183,3 +183,19 @@ def test_a_choice_says_if_layouts_were_left_out(n: int, searched: bool) -> None:
     profiles = np.abs(np.random.default_rng(1).standard_normal((n, 48)))
     found = choose(Evidence(profiles, np.ones(n, dtype=np.bool_), np.arange(n), 0.3, 0.5))
     assert found.searched is searched
+
+
+def test_an_index_that_is_true_inside_hosts_only_settles_nothing() -> None:
+    """Two blocks a host hold two stages of four; hosts of either half of the pipeline are mixed."""
+    rng = np.random.default_rng(6)
+    n_hosts, points = 32, 12
+    upper = rng.permutation(np.repeat([0, 1], n_hosts // 2))
+    stage = (2 * upper[:, None] + np.arange(2)).ravel()
+    # Places in a host differ more than the halves of the pipeline do.
+    place, half = rng.random((2, 2 * points)) * 10, rng.random((2, 2 * points))
+    profiles = place[stage % 2] + half[stage // 2]
+    profiles += 0.02 * rng.standard_normal(profiles.shape)
+    hosts = np.repeat(np.arange(n_hosts), 2)
+    found = choose(Evidence(profiles, np.ones(hosts.size, np.bool_), hosts, 0.3, 0.5))
+    assert found.count == 4
+    assert len({*zip(found.labels.tolist(), stage.tolist(), strict=True)}) == 4
