@@ -37,7 +37,7 @@ def _matrix(*, storage: bool = False) -> RateMatrix:
         last = np.arange(HALF) + one * 2 * HALF + HALF
         first = np.arange(HALF) + other * 2 * HALF
         for sender, receiver in ((last, first), (first, last)):
-            bursts: Floats = 1e9 * (rng.random(BINS) > 0.8)
+            bursts: Floats = np.where(rng.random(BINS) > 0.8, 1e9, 0.0)
             tx[sender] += bursts
             rx[receiver] += bursts
     if storage:

@@ -12,6 +12,7 @@ from skeleton_job.layout.stages import (
     longest_pause,
     onset_cue,
     order_stages,
+    under_way,
 )
 from skeleton_job.rhythm.chains import match_chains
 
@@ -71,6 +72,19 @@ def test_each_cue_finds_the_order_by_itself() -> None:
     assert onset is not None
     assert onset.order == gradient_cue(tx, rx).order == (0, 1, 2, 3)
     assert flow_cue(tx, rx).order in ((0, 1, 2, 3), (3, 2, 1, 0))
+
+
+@pytest.mark.parametrize("stages", [2, 5])
+@pytest.mark.parametrize("gradients", [8.0, 0.0])
+@pytest.mark.parametrize("turn", [0.0, 33.0, 61.0])
+def test_bytes_are_under_way_from_the_first_stage(
+    stages: int, gradients: float, turn: float
+) -> None:
+    """Wherever the iteration is cut; storage that flows all the time does not matter."""
+    tx, rx = pipeline(stages, gradients=gradients, turn=turn)
+    rx += 0.2
+    assert under_way(tx, rx) > 0.2
+    assert under_way(tx[::-1], rx[::-1]) == pytest.approx(-under_way(tx, rx))
 
 
 def test_without_a_trace_the_order_is_disputed() -> None:
