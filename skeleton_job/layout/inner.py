@@ -80,7 +80,7 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
         _uneven(tx, rx, of_host)
         for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True)
     ]
-    kind = "ep" if 2 * sum(uneven) > len(uneven) else "cp"
+    kind = "ep" if blocks.experts or 2 * sum(uneven) > len(uneven) else "cp"
     if kind == "cp" and len(stages) == 1:
         bursts = _bursts(blocks, stages[0], hosts.of_stage[0])
         if bursts > MAX_BURST:
