@@ -143,7 +143,7 @@ class Blocks:
     seen : (n_blocks, width) bool, whether the counters show that an RNIC takes part
     places : (n_blocks, width) number of places of an RNIC, among which its bytes are divided
     replicas : whether blocks of one host may be replicas of each other
-    experts : whether they run in lock step and move different numbers of bytes all the time
+    unlike : whether blocks of one host move different numbers of bytes all the time
     width_margin : how clearly RNICs of a host look alike or not in the mean iteration, above 1
     width_certainty : how surely they move the same bytes at the same time or not, 0.5 to 1
     floor : norm of a meaningless difference between features
@@ -160,7 +160,7 @@ class Blocks:
     places: Labels
     width: int
     replicas: bool
-    experts: bool
+    unlike: bool
     width_margin: float
     width_certainty: float
     floor: float
@@ -173,14 +173,13 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
     narrow = host_width(matrix, part.rows, part.comparable, period_bins=rhythm.period_bins)
     # Sample by sample the host is not one group: its blocks may be replicas as well as stages.
     replicas = narrow.width < n_rails
-    experts = False
     width, margin = narrow.width, np.inf
     if not replicas:
         # RNICs that each work alone have no neighbour to be compared with: the mean tells them.
         width, margin = block_width(cube, part.comparable, _rail_noise(profiles, part))
-        shares = share_width(matrix, part.rows, part.comparable)
-        if shares < width:
-            width, replicas, experts = shares, True, True
+    shares = share_width(matrix, part.rows, part.comparable)
+    if shares < width == n_rails:
+        width, replicas = shares, True
     rows = part.rows.reshape(-1, width)
     seen = part.known.reshape(-1, width)
     places = part.places.reshape(-1, width)
@@ -210,7 +209,7 @@ def make_blocks(part: Part, matrix: RateMatrix, profiles: Profiles, rhythm: Rhyt
         places=places,
         width=width,
         replicas=replicas,
-        experts=experts,
+        unlike=shares <= width < n_rails,
         width_margin=margin,
         width_certainty=narrow.certainty,
         floor=float(np.hypot(shift, AMPLITUDE_FLOOR * norm)),

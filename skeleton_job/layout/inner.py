@@ -80,7 +80,9 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
         _uneven(tx, rx, of_host)
         for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True)
     ]
-    kind = "ep" if blocks.experts or 2 * sum(uneven) > len(uneven) else "cp"
+    # Blocks of one host and stage that move different bytes serve other experts.
+    experts = (blocks.unlike and hosts.width > 1) or 2 * sum(uneven) > len(uneven)
+    kind = "ep" if experts else "cp"
     if kind == "cp" and len(stages) == 1:
         bursts = _bursts(blocks, stages[0], hosts.of_stage[0])
         if bursts > MAX_BURST:
@@ -124,17 +126,18 @@ def _equal_hosts(stages: list[Labels], blocks: Blocks) -> _Hosts | None:
 def _lags(stage_iterations: StageIterations, stage: Labels, of_host: Labels) -> Lags | None:
     """Return how much the hosts of a stage lag; None if one of them is not seen."""
     blocks = stage_iterations.blocks
-    rows = []
+    hosts, twins = [], []
     for host in range(int(of_host.max()) + 1):
         mine = stage[of_host == host]
         seen = blocks.rows[mine][blocks.seen[mine]]
         if not seen.size:
             return None
+        hosts.append(seen)
         inside = seen if blocks.width == 1 else blocks.rows[mine[0]][blocks.seen[mine[0]]]
         first = int(inside[0]) if inside.size else int(seen[0])
         second = int(inside[1]) if inside.size > 1 and blocks.width > 1 else first
-        rows.append((first, second))
-    return host_lags(stage_iterations.matrix, stage_iterations.rhythm, rows)
+        twins.append((first, second))
+    return host_lags(stage_iterations.matrix, stage_iterations.rhythm, hosts, twins)
 
 
 def _bursts(blocks: Blocks, stage: Labels, of_host: Labels) -> float:
@@ -171,7 +174,8 @@ def _uneven(tx: Floats, rx: Floats, of_host: Labels) -> bool:
         return True
     net = (sent - got)[:, seen]
     usual = np.median(net, axis=1, keepdims=True)
-    lasting = float(np.median(np.abs(usual)))
+    # What experts of some hosts receive more, others send; of storage all receive alike.
+    lasting = float(np.median(np.abs(usual - np.median(usual))))
     changing = float(np.median(np.abs(net - usual)))
     total = float(np.median((sent + got)[:, seen]))
     return lasting > max(MIN_IMBALANCE * total, LASTING * changing)

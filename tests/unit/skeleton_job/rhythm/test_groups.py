@@ -1,7 +1,10 @@
 """Which hosts of a stage run in lock step."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.groups import cut_level, groups_of, host_lags, shared_size
@@ -34,13 +37,18 @@ def _rhythm() -> Rhythm:
     return Rhythm(float(PERIOD), PERIOD * np.arange(ITERATIONS, dtype=np.float64), 1.0)
 
 
+def _rows(hosts: Iterable[int]) -> tuple[list[NDArray[np.int64]], list[tuple[int, int]]]:
+    """Return the rows of hosts, and two RNICs of each."""
+    rows = [RNICS * host + np.arange(RNICS, dtype=np.int64) for host in hosts]
+    return rows, [(int(row[0]), int(row[1])) for row in rows]
+
+
 @pytest.mark.parametrize(("groups", "hosts"), [(2, 2), (4, 2), (2, 4), (3, 4)])
 def test_groups_are_found_beside_a_gradient_sum(groups: int, hosts: int) -> None:
     """In any order of the hosts, though the sum moves most bytes and all begin it together."""
     n = groups * hosts
     order = np.random.default_rng(2).permutation(n)
-    rows = [(RNICS * int(h), RNICS * int(h) + 1) for h in order]
-    lags = host_lags(_matrix(groups, hosts), _rhythm(), rows)
+    lags = host_lags(_matrix(groups, hosts), _rhythm(), *_rows(order.tolist()))
     assert lags is not None
     assert shared_size([lags, lags]) == hosts
     labels = groups_of(lags, hosts)
@@ -51,8 +59,7 @@ def test_groups_are_found_beside_a_gradient_sum(groups: int, hosts: int) -> None
 @pytest.mark.parametrize(("groups", "hosts"), [(1, 4), (6, 1)])
 def test_where_nothing_is_apart_no_groups_are_seen(groups: int, hosts: int) -> None:
     """All hosts in lock step, or each with delays of its own."""
-    rows = [(RNICS * h, RNICS * h + 1) for h in range(groups * hosts)]
-    lags = host_lags(_matrix(groups, hosts), _rhythm(), rows)
+    lags = host_lags(_matrix(groups, hosts), _rhythm(), *_rows(range(groups * hosts)))
     assert lags is not None
     assert shared_size([lags]) == 1
 
@@ -60,8 +67,8 @@ def test_where_nothing_is_apart_no_groups_are_seen(groups: int, hosts: int) -> N
 def test_lags_are_those_of_each_pair_alone() -> None:
     """The vectorised form agrees with a loop over pairs; the unit of the rates does not matter."""
     matrix, rhythm = _matrix(3, 1), _rhythm()
-    rows = [(2 * h, 2 * h + 1) for h in range(3)]
-    lags = host_lags(matrix, rhythm, rows)
+    rows = _rows(range(3))
+    lags = host_lags(matrix, rhythm, *rows)
     assert lags is not None
     total = matrix.tx + matrix.rx
     total = np.minimum(total, np.median([cut_level(row) for row in total]))
@@ -82,7 +89,7 @@ def test_lags_are_those_of_each_pair_alone() -> None:
     bigger = RateMatrix(
         matrix.endpoints, 0, 10**8, 8 * matrix.tx, 8 * matrix.rx, matrix.missing, matrix.reasons
     )
-    again = host_lags(bigger, rhythm, rows)
+    again = host_lags(bigger, rhythm, *rows)
     assert again is not None
     assert again.between == pytest.approx(lags.between)
 
@@ -91,4 +98,4 @@ def test_too_few_iterations_say_nothing() -> None:
     """Iterations with missing samples do not count."""
     matrix = _matrix(2, 2)
     matrix.missing[0, 3 * PERIOD :] = True
-    assert host_lags(matrix, _rhythm(), [(0, 1), (2, 3)]) is None
+    assert host_lags(matrix, _rhythm(), *_rows(range(2))) is None
