@@ -32,14 +32,17 @@ What open faults lose of replies is expected, and what the component itself may 
 nothing about the network elsewhere.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import expm1, log, log1p
 from typing import Final
 
+import numpy as np
 from scipy.special import bdtrc, pdtrc
 
+from localizer.inference.loss_columns import LossColumns
+from schemas.columns.arrays import Floats, Int64s
 from schemas.units import SECOND_NS
 
 BIN_NS: Final = 5 * SECOND_NS
@@ -209,47 +212,64 @@ def find_leaks(
     >>> list(found)
     ['cable']
     """
-    pools: defaultdict[str, list[PooledLoss]] = defaultdict(list)
-    for loss in losses:
-        for component in loss.components:
-            pools[component].append(loss)
+    columns = LossColumns(losses, BIN_NS, now_ns)
+    moments = [columns.moments(strong=strength > 1) for strength in STRENGTHS]
     trials = log(max(components, 1) * len(SPANS) * len(STRENGTHS) * MONTH_NS / BIN_NS)
     watched_s = min(max(watched_ns, BIN_NS), LONGEST_NS) / SECOND_NS
 
-    def test(component: str, elsewhere: float) -> Leak:
-        """Return the leak if so many losses elsewhere are by chance."""
-        pool, through = pools[component], max(1, crossing(component))
-        known, through_hz = expected(component), through * rate_hz
+    def usual_hz(number: int, elsewhere: float) -> float:
+        """Return the losses a second by chance at a component if so many elsewhere are."""
+        through = max(1, crossing(columns.names[number]))
         probes = max(1, flows - through) * rate_hz * watched_s
         # Not less than is seen, however little the network loses usually.
         share = max((elsewhere + 1) / (probes + USUAL_PROBES), elsewhere / probes)
-        usual_hz, known_hz = share * through_hz, known.share * through_hz
-        log_chance, span_ns = _scan(pool, usual_hz, known_hz, known.bins, now_ns)
+        return share * through * rate_hz
+
+    def test(number: int, elsewhere: float) -> Leak:
+        """Return the leak if so many losses elsewhere are by chance."""
+        component = columns.names[number]
+        known, hz = expected(component), usual_hz(number, elsewhere)
+        known_hz = known.share * max(1, crossing(component)) * rate_hz
+        own = [ages[number] for ages in moments]
+        log_chance, span_ns = _scan(own, hz, known_hz, known.bins)
         log_chance += trials
         counter = counted(component)
         if counter is not None and log_chance > 0:
             span_ns = now_ns - counter.since_ns
+            pool = [losses[place] for place in columns.through(number).tolist()]
             lost = [loss for loss in pool if loss.lost_ns >= counter.since_ns]
             if not lost or now_ns - max(loss.lost_ns for loss in lost) > READ_NS:
                 lost = []
             span_s = span_ns / SECOND_NS
-            log_chance = counter.log_rate + _log_more(lost, (usual_hz + known_hz) * span_s)
+            log_chance = counter.log_rate + _log_more(lost, (hz + known_hz) * span_s)
         return Leak(
             component=component, since_ns=max(0, now_ns - span_ns), log_chance=min(log_chance, 0.0)
         )
 
+    def may_leak(number: int) -> bool:
+        """Return whether chance is ruled out, if open faults explain nothing."""
+        own = [ages[number] for ages in moments]
+        return _scan(own, usual_hz(number, 0.0), 0.0, 0.0)[0] + trials < 0
+
     # First as if nothing were lost elsewhere, which is quick and leaves few.
+    enough = (columns.pair_counts() >= MIN_PAIRS).tolist()
     maybe = [
-        test(component, 0.0)
-        for component in sorted(pools)
-        if len({loss.pair for loss in pools[component]}) >= MIN_PAIRS
+        (leak, number)
+        for name, number in sorted((name, number) for number, name in enumerate(columns.names))
+        if enough[number]
+        and (may_leak(number) or counted(name) is not None)
+        and (leak := test(number, 0.0)).log_chance < 0
     ]
-    maybe = sorted((leak for leak in maybe if leak.log_chance < 0), key=lambda k: k.log_chance)
+    maybe.sort(key=lambda found: found[0].log_chance)
     found = {}
-    for name in [leak.component for leak in maybe[:MAX_TESTED]]:
-        leak = test(name, _elsewhere(name, pools[name], losses))
+    for suspect, number in maybe[:MAX_TESTED]:
+        name = suspect.component
+        replied = columns.replied(name)
+        leak = test(number, _elsewhere(number, replied, columns))
         if leak.log_chance < 0 and _placed(
-            name,
+            number,
+            replied,
+            columns,
             losses,
             since_ns=leak.since_ns,
             through=crossing(name),
@@ -260,47 +280,41 @@ def find_leaks(
     return found
 
 
-def _elsewhere(component: str, own: Sequence[PooledLoss], losses: Sequence[PooledLoss]) -> float:
+def _elsewhere(component: int, replied: Floats, columns: LossColumns) -> float:
     """Return how many losses there were that a component has nothing to do with.
 
     As many as chance would need to hit as many bins: what is lost at one moment elsewhere, by a
     fault that nobody knows yet, is one loss and not many. A component loses replies about as often
     as probes: of 5-tuples whose replies may cross it, as many losses as its own may be its doing.
     """
-    step = 1 + len(losses) // MOST_COUNTED
-    others = [
-        loss for loss in losses[::step] if not loss.explained and component not in loss.components
-    ]
-    bins = {loss.lost_ns // BIN_NS for loss in others}
+    own = columns.through(component)
+    step = 1 + len(columns.bins) // MOST_COUNTED
+    other = ~columns.explained
+    other[own] = False
+    places = np.flatnonzero(other[::step]) * step
+    bins = np.unique(columns.bins[places])
     share = len(bins) / SPANS[-1]
+    back = places[replied[places] > 0]
     if share >= ALL_HIT or step > 1:
-        replies = sum(component in loss.replies for loss in others)
-        return max(0, len(others) * step - min(replies * step, len(own)))
+        return max(0, len(places) * step - min(len(back) * step, len(own)))
     count = -SPANS[-1] * log1p(-share)
-    replied = {loss.lost_ns // BIN_NS for loss in others if component in loss.replies}
-    return max(0.0, count - min(len(replied), len({loss.lost_ns // BIN_NS for loss in own})))
+    both = len(np.unique(columns.bins[back])), len(np.unique(columns.bins[own]))
+    return max(0.0, count - min(both))
 
 
 def _scan(
-    losses: Sequence[PooledLoss],
-    usual_hz: float,
-    known_hz: float,
-    known_bins: float,
-    now_ns: int,
+    moments: Sequence[Int64s], usual_hz: float, known_hz: float, known_bins: float
 ) -> tuple[float, int]:
-    """Return the least log-chance of a new moment over spans and strengths, and its span."""
-    bins: defaultdict[int, list[PooledLoss]] = defaultdict(list)
-    last = now_ns // BIN_NS
-    for loss in losses:
-        bins[last - loss.lost_ns // BIN_NS].append(loss)
+    """Return the least log-chance of a new moment over spans and strengths, and its span.
+
+    `moments`: the ages in bins of the moments of each strength, ascending.
+    """
     best, best_span = 0.0, 0
-    for strength in STRENGTHS:
-        ages = sorted(age for age, lost in bins.items() if age >= 0 and _strong(lost, strength))
+    for strength, ages in zip(STRENGTHS, moments, strict=True):
         if len(ages) < MIN_BINS or ages[0] > FRESH_BINS:
             continue
         chance = moment_chance(strength, usual_hz, known_hz, known_bins)
-        for span in SPANS:
-            hits = sum(age < span for age in ages)
+        for span, hits in zip(SPANS, np.searchsorted(ages, SPANS).tolist(), strict=True):
             if hits < MIN_BINS:
                 continue
             log_chance = log_false_onsets(hits, span, chance)
@@ -350,14 +364,6 @@ def log_false_onsets(hits: int, span: int, chance: float) -> float:
     return log(chance) + log(max(tail, LEAST_FLOAT))
 
 
-def _strong(lost: Sequence[PooledLoss], strength: int) -> bool:
-    """Return whether losses of a bin are a moment of that strength."""
-    if strength == 1:
-        return bool(lost)
-    hosts = {frozenset(loss.hosts) for loss in lost}
-    return any(one.isdisjoint(other) for one in hosts for other in hosts)
-
-
 def _log_more(lost: Sequence[PooledLoss], mean: float) -> float:
     """Return the log of the chance that so many or more are lost since a counter rose."""
     bins = {loss.lost_ns // BIN_NS for loss in lost}
@@ -369,7 +375,9 @@ def _log_more(lost: Sequence[PooledLoss], mean: float) -> float:
 
 
 def _placed(
-    component: str,
+    component: int,
+    replied: Floats,
+    columns: LossColumns,
     losses: Sequence[PooledLoss],
     *,
     since_ns: int,
@@ -383,37 +391,36 @@ def _placed(
     component, or, as often, those whose replies do; under the others all 5-tuples are hit alike, or
     a share of the losses hits those of one host. A host is as likely to lose packets as a cable.
     """
-    recent = [
-        loss
-        for loss in losses
-        if loss.lost_ns >= since_ns and (component in loss.components or not loss.explained)
-    ]
-    weights = [
-        1.0 if component in loss.components else loss.replies.get(component, 0.0) for loss in recent
-    ]
-    replies = any(component in loss.replies for loss in recent)
+    own = np.zeros(len(losses), np.bool_)
+    own[columns.through(component)] = True
+    recent = np.flatnonzero((columns.lost_ns >= since_ns) & (own | ~columns.explained))
+    weights = np.where(own, 1.0, replied)[recent]
     # Replies cross it about as often as probes.
+    replies = bool((replied[recent] > 0).any())
     best = _log_gain(weights, max(through, 1) * (2 if replies else 1), flows)
     if best < LOG_PLACE:
         return False
     # The host at most losses: another explains less.
-    counts = Counter(host for loss in recent for host in set(loss.hosts))
+    hosts = [set(losses[place].hosts) for place in recent.tolist()]
+    counts = Counter(host for both in hosts for host in both)
     host = max(sorted(counts), key=counts.__getitem__)
-    own = at_host(host)
-    return not own or best >= _log_gain([float(host in loss.hosts) for loss in recent], own, flows)
+    at = at_host(host)
+    there = np.array([float(host in both) for both in hosts])
+    return not at or best >= _log_gain(there, at, flows)
 
 
-def _log_gain(weights: Sequence[float], hit: int, flows: int) -> float:
+def _log_gain(weights: Floats, hit: int, flows: int) -> float:
     """Return how much likelier losses are if a share of them hits some 5-tuples only.
 
     Parameters
     ----------
-    weights
+    weights : (n,) float64
         Of each loss, the probability that it is on one of these.
     hit, flows
         Number of these, and of all.
     """
+    values, counts = np.unique(weights, return_counts=True)
     return max(
-        sum(log1p(share * (max(flows, hit) * weight / hit - 1)) for weight in weights)
+        float(counts @ np.log1p(share * (max(flows, hit) * values / hit - 1)))
         for share in ITS_SHARES
     )
