@@ -6,6 +6,7 @@ events and their times alone, not on how calls were batched.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
@@ -20,11 +21,12 @@ from localizer.facts.stray_losses import StrayLosses
 from localizer.facts.waiting import WaitingEvents
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
+from localizer.network.traces import flow_trace_of
 from localizer.verdict.decider import Decider
 from localizer.verdict.incident import SPREAD_NS
 from localizer.verdict.lifecycle import FLAPPING_FACTOR, REMEMBER_NS, Lifecycle
 from schemas.enums import FaultLifecycle
-from schemas.records import FaultEvent
+from schemas.records import FaultEvent, PathTrace
 from schemas.units import SECOND_NS, us_to_ns
 
 # Without events all anomalies have ended, and agents and faults are remembered no more, after this
@@ -91,6 +93,8 @@ class Core:
 
     def feed(self, event: Event) -> None:
         """Add an event; it is applied at its effective time, or at once if that is past."""
+        if isinstance(event.record, PathTrace):
+            event = replace(event, record=flow_trace_of(event.record))
         self.late += self.now_ns is not None and event.at_ns < self.now_ns
         self._waiting.add_event(event)
 

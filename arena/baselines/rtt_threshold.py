@@ -14,7 +14,6 @@ import numpy as np
 from arena.baselines.crossing import SLOW_NS, slow_probes, symptom
 from arena.baselines.observing import Window
 from arena.baselines.plugin import Accusation
-from localizer.network.routes import holders
 from localizer.network.topology import Topology
 from schemas.enums import ComponentKind
 
@@ -58,5 +57,5 @@ class RttThreshold:
 
 def _rnic(topology: Topology, endpoint_id: str) -> str:
     """Return the RNIC that carries an endpoint; the endpoint where the records do not say."""
-    parts = holders(topology, endpoint_id)
+    parts = topology.holders(endpoint_id)
     return next((p for p in parts if topology.kind(p) is ComponentKind.RNIC), endpoint_id)

@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import groupby
 from typing import Any, Final
 
+import numpy as np
 from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
@@ -19,9 +20,12 @@ from localizer.edge.history import History
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
 from localizer.merge import Barrier, Merge
+from localizer.network.trace_reader import TraceReader
+from localizer.network.traces import FlowTrace
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
+from schemas.columns.records import NO_ARRIVAL
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.leadership import Leadership
@@ -49,6 +53,14 @@ EVENTS: Final = {
 }
 
 
+# Fewer traces are decoded sooner one by one.
+LEAST_TRACES: Final = 8
+
+
+def _raw(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
 class StalledError(CannotRunError):
     """Nothing is read though there is something; a new process can."""
 
@@ -67,6 +79,7 @@ class Service:
         self.exposed = Exposed(self._counts)
         self.health = Health(lambda: self._counts.lag.polled_s, self._waits_for)
         self._merge = Merge()
+        self._traces = TraceReader(codec, settings.cluster)
         self._barrier: Barrier | None = None
         # Up to when a standby may follow: the leader has decided it.
         self._followed_ns: int | None = None
@@ -147,8 +160,7 @@ class Service:
                 self._follow(reader, core, history, leads=False)
             has_led |= leads
             self._counts.leads = leads
-            for message in messages:
-                self._take(message, reader.topic(message), core, outbox)
+            self._take_all([(reader.topic(message), message) for message in messages], core, outbox)
             if leads:
                 outbox.letters.write()
             elif leadership.settled:
@@ -241,14 +253,47 @@ class Service:
                 confidence=round(event.confidence, 3),
             )
 
-    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox) -> None:
+    def _take_all(self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox) -> None:
+        """Take messages in their order; traces, most of a start and of a storm, read together."""
+        traces = self._read_traces([m for topic, m in messages if topic is topics.PATH_TRACE])
+        for topic, message in messages:
+            self._take(message, topic, core, outbox, traces.get(id(message)))
+
+    def _read_traces(self, messages: list[Message]) -> dict[int, FlowTrace]:
+        """Return by message what is kept of its trace, of those that can be read together."""
+        if len(messages) < LEAST_TRACES:
+            return {}
+        raw = [(_raw(message.key()), _raw(message.value())) for message in messages]
+        arrivals_ns = [arrival_of(message.timestamp()) for message in messages]
+        found = self._traces.read(
+            [key or b"" for key, _ in raw],
+            [value or b"" for _, value in raw],
+            np.array([NO_ARRIVAL if at is None else at for at in arrivals_ns], np.int64),
+        )
+        return {
+            id(message): trace
+            for message, trace in zip(messages, found, strict=True)
+            if trace is not None
+        }
+
+    def _take(
+        self,
+        message: Message,
+        topic: Topic,
+        core: Core,
+        outbox: Outbox,
+        trace: FlowTrace | None = None,
+    ) -> None:
+        """Take a message, whose trace may have been read already."""
         self._counts.records[topic.name] += 1
-        key, value = message.key(), message.value()
-        raw_key = key.encode() if isinstance(key, str) else key
-        raw = value.encode() if isinstance(value, str) else value
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
-            name, record = self._decode(topic, raw_key, raw, message)
+            # A trace's key is no longer needed: its record names the 5-tuple.
+            name, record = (
+                ("", trace)
+                if trace is not None
+                else self._decode(topic, _raw(message.key()), _raw(message.value()), message)
+            )
         except DecodeError as error:
             self._counts.dead_letters[topic.name] += 1
             self._log.warning("record.refused", place=str(error)[:300])

@@ -9,7 +9,7 @@ from collections.abc import Container
 from typing import Final
 
 from localizer.facts.roster import Roster
-from localizer.network.flow_index import FlowIndex
+from localizer.network.flow_index import FlowIndex, NewFlow
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
@@ -50,21 +50,31 @@ class IndexCache:
             agents, endpoints, keys, moved = (
                 set(self._roster.agents_with_list()),
                 set(),
-                set(),
+                {},
                 set(),
             )
         # A 5-tuple on two lists belongs to the first agent.
         for agent in sorted(agents):
-            keys |= self._apply_list(agent)
+            keys |= dict.fromkeys(self._apply_list(agent))
         for agent, ends in self._agents_naming(endpoints, agents).items():
-            keys |= self._apply_list_for(agent, ends)
+            keys |= dict.fromkeys(self._apply_list_for(agent, ends))
         moves = self._keys_of(moved)
         changed, crossed = set(moves), set[str]()
-        for key in keys | moves | self._keys_of(endpoints):
+        new: list[NewFlow] = []
+        # In the order of their traces, which is that in which they lie in memory.
+        for key in keys | dict.fromkeys(moves | self._keys_of(endpoints)):
+            flow = self._probed_flow(key)
+            if flow is not None and key not in self._index.by_key:
+                new.append(flow)
+                continue
             before = self._index.crossed(key)
-            if self._renew(key):
+            if self._index.drop_flow(key) if flow is None else self._index.set_flow(*flow):
                 changed.add(key)
                 crossed.update(before, self._index.crossed(key))
+        self._index.add_flows(new)
+        for key, components, *_ in new:
+            changed.add(key)
+            crossed.update(components)
         if changed or moved:
             self._replies.invalidate(changed, moved, crossed)
         if len(self._index.endpoints) > SPARE_NUMBERS + 2 * len(self._naming):
@@ -152,10 +162,12 @@ class IndexCache:
             del self._lists[agent_id]
         return before ^ now
 
-    def _renew(self, key: FlowId) -> bool:
-        """Update a 5-tuple in the index; return whether anything changed."""
+    def _probed_flow(self, key: FlowId) -> NewFlow | None:
+        """Return what the index holds of a 5-tuple; None if it is not probed, or not traced."""
         owners = self._owners.get(key)
-        if owners is None or not self._paths.is_traced(key):
-            return self._index.drop_flow(key)
-        components = self._paths.path(key).components
-        return self._index.set_flow(key, components, owners[0], self._roster.agent_of(key[1]))
+        if owners is None:
+            return None
+        path = self._paths.traced_path(key)
+        if path is None:
+            return None
+        return key, path.components, owners[0], self._roster.agent_of(key[1])

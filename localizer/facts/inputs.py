@@ -22,7 +22,7 @@ from localizer.facts.states import StateBook
 from localizer.facts.stray_losses import StrayLosses
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
-from localizer.network.traces import key_of
+from localizer.network.traces import FlowTrace, key_of
 from schemas import topics
 from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
 from schemas.process import memory
@@ -33,7 +33,6 @@ from schemas.records import (
     Endpoint,
     FlowTable,
     Heartbeat,
-    PathTrace,
     PingList,
     Task,
 )
@@ -130,7 +129,7 @@ class Event:
     at_ns
         Effective time: from when on the core may know of it, see `localizer.merge`.
     record
-        The decoded record; None: a tombstone for `key`.
+        The decoded record, of traces what is kept of it; None: a tombstone for `key`.
     """
 
     at_ns: int
@@ -171,10 +170,10 @@ class RecordIntake:
                 self._anomaly(record, event.at_ns)
             case Heartbeat():
                 self._heartbeat(record, event, now_ns)
-            case PathTrace():
-                agent_of = sources.roster.agent_of
-                known = agent_of(record.src) is not None and agent_of(record.dst) is not None
-                sources.paths.add_trace(record, now_ns, registered=known)
+            case FlowTrace():
+                agent_of, (src, dst, _) = sources.roster.agent_of, record.key
+                known = agent_of(src) is not None and agent_of(dst) is not None
+                sources.paths.add(record, now_ns, registered=known)
             case FlowTable():
                 self._tables.set_table(record)
             case ComponentState():

@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 from localizer.config import CoreConfig
 from localizer.facts.inputs import Event, Order, Sources
 from localizer.network.paths import MAX_STRANGERS
+from localizer.network.traces import FlowTrace
 from schemas.ids import FlowId
-from schemas.records import Endpoint, Heartbeat, PathTrace, Task
+from schemas.records import Endpoint, Heartbeat, Task
 
 K = TypeVar("K", bound=Hashable)
 
@@ -88,7 +89,7 @@ class WaitingEvents:
         """Return whether an event may wait, and count the names in it, or that it may not."""
         record, liveness, paths = event.record, self._sources.liveness, self._sources.paths
         match record:
-            case Heartbeat() | PathTrace() if event.at_ns <= self._dropped_ns:
+            case Heartbeat() | FlowTrace() if event.at_ns <= self._dropped_ns:
                 self.dropped += 1
                 return False
             case Heartbeat():
@@ -97,10 +98,10 @@ class WaitingEvents:
                     admitted = _count(self._agents, name, self._max_agents)
                     liveness.refused += not admitted
                     return admitted
-            case PathTrace():
-                key = record.src, record.dst, record.flow
-                if not (self._is_registered(record.src) and self._is_registered(record.dst)):
-                    admitted = _count(self._flows, key, self._max_strangers)
+            case FlowTrace():
+                src, dst, _ = record.key
+                if not (self._is_registered(src) and self._is_registered(dst)):
+                    admitted = _count(self._flows, record.key, self._max_strangers)
                     paths.refused += not admitted
                     return admitted
             case Endpoint():
@@ -121,8 +122,8 @@ class WaitingEvents:
         match record:
             case Heartbeat():
                 _uncount(self._agents, record.agent_id)
-            case PathTrace():
-                _uncount(self._flows, (record.src, record.dst, record.flow))
+            case FlowTrace():
+                _uncount(self._flows, record.key)
             case Endpoint():
                 _uncount(self._announced, record.endpoint_id)
             case Task():
@@ -136,7 +137,7 @@ class WaitingEvents:
         kept: list[tuple[Order, Event]] = []
         while self._sorted and excess > 0:
             order, event = self._sorted.pop()
-            if isinstance(event.record, Heartbeat | PathTrace):
+            if isinstance(event.record, Heartbeat | FlowTrace):
                 self._forget_names(event)
                 self._dropped_ns = order[0]
                 self.dropped += 1

@@ -8,23 +8,21 @@ from collections import OrderedDict
 from collections.abc import Container, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakValueDictionary
 
 from localizer.network.routes import NOTHING, KnownPath, derived, traced
 from localizer.network.topology import Basis, Topology
 from localizer.network.traces import (
     EVIDENCE_NS,
     UNTRACED,
+    FlowTrace,
     HopProbe,
     Trace,
     TraceFindings,
     TraceTimes,
+    flow_trace_of,
     insert_by_time,
-    key_of,
     rise_ns_of,
-    trace_of,
 )
-from schemas.enums import TraceCause
 from schemas.ids import FlowId
 from schemas.process import memory
 from schemas.records import PathTrace
@@ -82,12 +80,8 @@ class PathBook:
         self._flows: OrderedDict[FlowId, _Flow] = OrderedDict()
         self._strangers: set[FlowId] = set()
         # 5-tuples whose path may have changed since `pop_changes`.
-        self._changed: set[FlowId] = set()
+        self._changed: dict[FlowId, None] = {}
         self._times = TraceTimes()
-        # Paths of traces with equal hops, computed once, and kept as long as such a trace is.
-        self._shared: WeakValueDictionary[
-            tuple[Basis, str, str, tuple[str | None, ...], bool], KnownPath
-        ] = WeakValueDictionary()
         self._untraced: dict[tuple[str, str], tuple[Basis, KnownPath]] = {}
 
     def __len__(self) -> int:
@@ -103,40 +97,48 @@ class PathBook:
         registered
             Whether both ends are registered.
         """
-        key: FlowId = trace.src, trace.dst, trace.flow
+        self.add(flow_trace_of(trace), now_ns, registered=registered)
+
+    def add(self, found: FlowTrace, now_ns: int, *, registered: bool) -> None:
+        """Do the same with what is kept of a record."""
+        key, made = found.key, found.trace
         flow = self._flows.get(key)
-        if registered:
+        if registered and self._strangers:
             self._strangers.discard(key)
         if flow is None:
             full = not registered and len(self._strangers) >= MAX_STRANGERS
             if full or len(self._flows) >= self._max_flows:
                 self.refused += 1
                 return
-            key = key_of(*key)
             flow = self._flows[key] = _Flow()
             if not registered:
                 self._strangers.add(key)
+        else:
+            self._flows.move_to_end(key)
         flow.seen_ns = now_ns
-        self._flows.move_to_end(key)
-        made = trace_of(trace)
         # The target's address need not be in the topology: the record names the target.
-        for address in made.addresses[:-1] if trace.complete else made.addresses:
-            if address is not None and self._topology.at_address(address) is None:
-                self.unknown_addresses += 1
-        if trace.complete:
+        shown = made.addresses[:-1] if made.complete else made.addresses
+        nodes = self._topology.at_addresses(shown)
+        if None in nodes:
+            self.unknown_addresses += nodes.count(None) - shown.count(None)
+        if made.complete:
             before = self.path(key) if flow.complete else None
             if before is not None and made.addresses == flow.complete[-1].addresses:
                 made.path = flow.complete[-1].path
+            else:
+                # At once, while what it is made of is in the processor's cache.
+                self._resolved(key, made)
             insert_by_time(flow.complete, made, REFERENCES)
-            if trace.cause is TraceCause.DISCOVERY:
+            if found.discovery:
                 insert_by_time(flow.baseline, made, BASELINE_REFERENCES)
             # A path that is equal but another object is updated in the index, too, at no cost.
             if before is None or before.components is not self.path(key).components:
-                self._changed.add(key)
+                self._changed[key] = None
         flow.findings = None
         insert_by_time(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
-        flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
+        if flow.recent[0].traced_ns < newest_ns - EVIDENCE_NS:
+            flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
         self._times.record_trace(key, newest_ns)
 
     def forget_ends(self, gone: Set[str]) -> None:
@@ -171,14 +173,14 @@ class PathBook:
         del self._flows[key]
         self._strangers.discard(key)
         self._times.forget_flow(key)
-        self._changed.add(key)
+        self._changed[key] = None
 
-    def pop_changes(self) -> set[FlowId]:
-        """Return the 5-tuples with a new path since the last call.
+    def pop_changes(self) -> dict[FlowId, None]:
+        """Return the 5-tuples with a new path since the last call, in the order of their traces.
 
         Changes by the topology are not included.
         """
-        found, self._changed = self._changed, set()
+        found, self._changed = self._changed, {}
         return found
 
     def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowId]:
@@ -188,6 +190,13 @@ class PathBook:
     def traced_ns(self, key: FlowId) -> int | None:
         """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""
         return self._times.last_ns(key)
+
+    def traced_path(self, key: FlowId) -> KnownPath | None:
+        """Return the path of a 5-tuple's newest complete trace; None: no such trace is known."""
+        flow = self._flows.get(key)
+        if flow is None or not flow.complete:
+            return None
+        return self._resolved(key, flow.complete[-1])
 
     def is_traced(self, key: FlowId) -> bool:
         """Return whether a complete trace of the 5-tuple is known."""
@@ -326,11 +335,7 @@ class PathBook:
         topology = self._topology
         basis = topology.basis(key[0], key[1])
         if trace.path is None or trace.path[0] != basis:
-            hops = (basis, key[0], key[1], trace.addresses, trace.complete)
-            path = self._shared.get(hops)
-            if path is None:
-                path = traced(topology, key[0], key[1], trace.addresses, complete=trace.complete)
-                self._shared[hops] = path
+            path = traced(topology, key[0], key[1], trace.addresses, complete=trace.complete)
             trace.path = basis, path
         return trace.path[1]
 

@@ -4,14 +4,15 @@ Traces have gaps: unknown addresses, and hops that never answer. A gap is filled
 component fits, else it stays open and the path is not `whole`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from localizer.network.topology import FORWARDING, Topology
+from localizer.network.topology import Topology
 from schemas.enums import ComponentKind
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(slots=True)
 class KnownPath:
     """The components of a path, in order.
 
@@ -19,16 +20,25 @@ class KnownPath:
     ----------
     nodes
         Component of each hop, by ttl from 1; None where unknown.
-    prefixes
-        For each hop the components that a packet crosses to reach it, the hop included.
+    lengths
+        For each hop how many of the components a packet crosses to reach it, the hop included.
     whole
         Whether no part of the path is missing.
     """
 
     components: tuple[str, ...]
     nodes: tuple[str | None, ...]
-    prefixes: tuple[tuple[str, ...], ...]
+    lengths: tuple[int, ...]
     whole: bool
+    # Few of a million paths are ever asked for them.
+    _prefixes: tuple[tuple[str, ...], ...] | None = field(default=None, compare=False)
+
+    @property
+    def prefixes(self) -> tuple[tuple[str, ...], ...]:
+        """For each hop the components that a packet crosses to reach it, the hop included."""
+        if self._prefixes is None:
+            self._prefixes = tuple([self.components[:length] for length in self.lengths])
+        return self._prefixes
 
 
 NOTHING: Final = KnownPath((), (), (), whole=False)
@@ -46,9 +56,15 @@ def traced(
     complete
         Whether the last address is the target's.
     """
+    plain = _plain(topology, src, dst, addresses) if complete and addresses else None
+    if plain is not None:
+        return plain
     # The target's address is not looked up: endpoints come and go, and their addresses with them.
     shown = addresses[:-1] if complete else addresses
-    nodes = [None if a is None else topology.at_address(a) for a in shown]
+    at_address, forwards, link_between = (
+        topology.at_address, topology.forwards, topology.link_between
+    )  # fmt: skip
+    nodes = [None if a is None else at_address(a) for a in shown]
     if complete and addresses:
         nodes.append(dst)
     # Components that never answer stand at the ends of every complete path. Of an incomplete one it
@@ -56,29 +72,58 @@ def traced(
     near = _silent(topology, src, nodes) if complete else []
     crossed: dict[str, None] = dict.fromkeys(near)
     last = _rnic(topology, near)
-    prefixes: list[tuple[str, ...]] = []
-    whole, gap = complete, False
+    lengths: list[int] = []
+    whole, gap, target = complete, False, len(nodes) - 1 if complete else len(nodes)
     for index, hop in enumerate(nodes):
         node = hop
-        if complete and index == len(nodes) - 1:
+        if index == target:
             far = _silent(topology, dst, nodes)
             node = _rnic(topology, far)
-            crossed |= dict.fromkeys(part for part in far if part != node)
+            for part in far:
+                if part != node:
+                    crossed[part] = None
             whole = whole and (node is not None or not gap)
         if node is None:
             gap = True
         else:
-            between: list[str] = []
-            closed = not gap
-            if last is not None:
-                between, closed = _between(topology, last, node, gap=gap)
-            crossed |= dict.fromkeys(between)
-            whole = whole and closed
-            if topology.kind(node) in FORWARDING:
+            link = None if last is None else link_between(last, node)
+            if link is not None:
+                crossed[link] = None
+            elif gap:
+                between, closed = ([], False) if last is None else _across(topology, last, node)
+                crossed |= dict.fromkeys(between)
+                whole = whole and closed
+            # Else neighbours without a cable: a virtual switch and its RNIC.
+            if forwards(node):
                 crossed[node] = None
             last, gap = node, False
-        prefixes.append(tuple(crossed))
-    return KnownPath(tuple(crossed), tuple(nodes), tuple(prefixes), whole)
+        lengths.append(len(crossed))
+    return KnownPath(tuple(crossed), tuple(nodes), tuple(lengths), whole=whole)
+
+
+def _plain(
+    topology: Topology, src: str, dst: str, addresses: tuple[str | None, ...]
+) -> KnownPath | None:
+    """Return the path of a complete trace without gaps: most of all; None for any other."""
+    nodes = topology.at_addresses(addresses[:-1])
+    near, far = topology.holders(src), topology.holders(dst)
+    source, target = _rnic(topology, near), _rnic(topology, far)
+    walk = topology.steps(source, [*nodes, target])
+    if walk is None:
+        return None
+    walked, lengths = walk
+    behind = [part for part in far if part != target]
+    last = lengths[-2] if nodes else 0
+    components = (*near, *walked[:last], *behind, *walked[last:])
+    if len(set(components)) != len(components):
+        return None
+    begin = len(near)
+    return KnownPath(
+        components,
+        (*nodes, dst),
+        (*[begin + length for length in lengths[:-1]], len(components)),
+        whole=True,
+    )
 
 
 def derived(topology: Topology, src: str, dst: str) -> KnownPath:
@@ -86,7 +131,7 @@ def derived(topology: Topology, src: str, dst: str) -> KnownPath:
     crossed: dict[str, None] = {}
     leaves: list[str] = []
     for end in (src, dst):
-        for part in holders(topology, end):
+        for part in topology.holders(end):
             crossed[part] = None
             near = topology.neighbours(part)
             if topology.kind(part) is ComponentKind.RNIC and len(near) == 1:
@@ -94,38 +139,26 @@ def derived(topology: Topology, src: str, dst: str) -> KnownPath:
                 leaves.append(near[0])
     whole = len(leaves) == 2
     if whole and leaves[0] != leaves[1]:
-        between, whole = _between(topology, leaves[0], leaves[1], gap=True)
+        link = topology.link_between(leaves[0], leaves[1])
+        between, whole = _across(topology, leaves[0], leaves[1]) if link is None else ([link], True)
         crossed |= dict.fromkeys(between)
-    return KnownPath(tuple(crossed), (), (), whole)
-
-
-def holders(topology: Topology, endpoint_id: str) -> list[str]:
-    """Return the RNIC and virtual switches that carry an endpoint, from the topology alone."""
-    found = []
-    for parent in topology.parents(endpoint_id):
-        if topology.kind(parent) in FORWARDING:
-            found.append(parent)
-        elif topology.kind(parent) is ComponentKind.HOST:
-            found += topology.children(parent, ComponentKind.VSWITCH)
-    return found
+    return KnownPath(tuple(crossed), (), (), whole=whole)
 
 
 def _silent(topology: Topology, endpoint_id: str, nodes: list[str | None]) -> list[str]:
     """Return components that an endpoint's packets cross for certain and that no hop shows."""
-    return [part for part in holders(topology, endpoint_id) if part not in nodes]
+    return [part for part in topology.holders(endpoint_id) if part not in nodes]
 
 
-def _rnic(topology: Topology, parts: list[str]) -> str | None:
-    return next((part for part in parts if topology.kind(part) is ComponentKind.RNIC), None)
+def _rnic(topology: Topology, parts: Sequence[str]) -> str | None:
+    for part in parts:
+        if topology.kind(part) is ComponentKind.RNIC:
+            return part
+    return None
 
 
-def _between(topology: Topology, a: str, b: str, *, gap: bool) -> tuple[list[str], bool]:
-    """Return the links (and a silent node) between two hops, and whether nothing is missing."""
-    direct = topology.link_between(a, b)
-    if direct is not None:
-        return [direct], True
-    if not gap:
-        return [], True  # neighbours without a cable: a virtual switch and its RNIC
+def _across(topology: Topology, a: str, b: str) -> tuple[list[str], bool]:
+    """Return what lies between two hops around a silent one, and whether nothing is missing."""
     common = sorted(set(topology.neighbours(a)) & set(topology.neighbours(b)))
     if len(common) != 1:
         return [], False

@@ -5,7 +5,7 @@ refused; the rest stays usable.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from schemas.enums import ComponentKind
@@ -63,6 +63,10 @@ class Topology:
         self._since: dict[str, int] = {}
         # Ends that came, went or moved since `pop_moved_ends`.
         self._moved: set[str] = set()
+        # Components that forward packets.
+        self._forwarding: set[str] = set()
+        # What carries each endpoint, as far as it was asked for since a change.
+        self._holders: dict[str, tuple[str, ...]] = {}
         # Addresses that were looked up since the fabric changed.
         self._looked_up: set[str] = set()
 
@@ -97,6 +101,8 @@ class Topology:
             return False
         self._unlink(component.component_id)
         self._components[component.component_id] = component
+        if component.kind in FORWARDING:
+            self._forwarding.add(component.component_id)
         for address in component.addresses:
             self._by_address[address] = component.component_id
         for a, b in _ends(component):
@@ -142,6 +148,7 @@ class Topology:
         component = self._components.pop(component_id, None)
         if component is None:
             return None
+        self._forwarding.discard(component_id)
         for address in component.addresses:
             if self._by_address.get(address) == component_id:
                 del self._by_address[address]
@@ -163,6 +170,7 @@ class Topology:
     ) -> None:
         """Record a change: of one end, or of the fabric."""
         self.version += 1
+        self._holders.pop(component_id, None)
         if now is not None and now.kind in ENDS:
             self._since[component_id] = self.version
         else:
@@ -175,6 +183,7 @@ class Topology:
     def _change_fabric(self) -> None:
         self.fabric_version = self.version
         self._moved.clear()
+        self._holders.clear()
         self._looked_up.clear()
 
     def _is_end(self, component: Component) -> bool:
@@ -195,11 +204,22 @@ class Topology:
         found = self._components.get(component_id)
         return ComponentKind.UNKNOWN if found is None else found.kind
 
+    def forwards(self, component_id: str) -> bool:
+        """Return whether packets pass through a component of that id."""
+        return component_id in self._forwarding
+
     def at_address(self, address: str) -> str | None:
         """Return the component that has an address, None if there is none."""
         if len(self._looked_up) < MAX_LOOKED_UP:
             self._looked_up.add(address)
         return self._by_address.get(address)
+
+    def at_addresses(self, addresses: Sequence[str | None]) -> list[str | None]:
+        """Return the same for each of some addresses; None for none."""
+        if len(self._looked_up) < MAX_LOOKED_UP:
+            self._looked_up.update(a for a in addresses if a is not None)
+        by_address = self._by_address
+        return [None if a is None else by_address.get(a) for a in addresses]
 
     def link_between(self, a: str, b: str) -> str | None:
         """Return the link that joins two components, in either order."""
@@ -232,6 +252,44 @@ class Topology:
             found.append(at.parent)
             at = self._components.get(at.parent)
         return found
+
+    def holders(self, endpoint_id: str) -> tuple[str, ...]:
+        """Return the RNIC and virtual switches that carry an endpoint."""
+        known = self._holders.get(endpoint_id)
+        if known is None:
+            found: list[str] = []
+            for parent in self.parents(endpoint_id):
+                if self.forwards(parent):
+                    found.append(parent)
+                elif self.kind(parent) is ComponentKind.HOST:
+                    found += self.children(parent, ComponentKind.VSWITCH)
+            known = tuple(found)
+            # Only of what is known: names that nobody registered would fill the memory.
+            if endpoint_id in self._components:
+                self._holders[endpoint_id] = known
+        return known
+
+    def steps(
+        self, first: str | None, nodes: Sequence[str | None]
+    ) -> tuple[list[str], list[int]] | None:
+        """Return the cables and nodes of a walk, and how many of them lead to each node.
+
+        None where a node is missing or does not forward packets.
+        """
+        links, forwarding = self._link_of, self._forwarding
+        walked: list[str] = []
+        lengths: list[int] = []
+        last = first
+        for node in nodes:
+            if node is None or node not in forwarding:
+                return None
+            link = None if last is None else links.get((last, node))
+            if link is not None:
+                walked.append(link)
+            walked.append(node)
+            lengths.append(len(walked))
+            last = node
+        return walked, lengths
 
     def host_of(self, component_id: str) -> str | None:
         """Return the host of a component; None if the records do not say."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from localizer.network.routes import KnownPath
 from localizer.network.topology import Basis
+from schemas.enums import TraceCause
 from schemas.ids import FlowId
 from schemas.process.names import shared
 from schemas.records import PathTrace
@@ -75,9 +76,24 @@ class Trace:
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FlowTrace:
+    """What is kept of a record: whose trace it is, and whether it was made without a cause."""
+
+    key: FlowId
+    discovery: bool
+    trace: Trace
+
+
 def key_of(src: str, dst: str, flow: int) -> FlowId:
     """Return the key of a 5-tuple; equal ids are one object, which saves memory."""
     return shared(src), shared(dst), flow
+
+
+def flow_trace_of(record: PathTrace) -> FlowTrace:
+    """Return what is kept of a record."""
+    key = key_of(record.src, record.dst, record.flow)
+    return FlowTrace(key, record.cause is TraceCause.DISCOVERY, trace_of(record))
 
 
 def trace_of(trace: PathTrace) -> Trace:
@@ -98,9 +114,12 @@ def trace_of(trace: PathTrace) -> Trace:
 
 def insert_by_time(traces: list[Trace], new: Trace, most: int) -> None:
     """Insert a trace by time unless it is there already; drop the oldest beyond `most`."""
+    if not traces:
+        traces.append(new)
+        return
     if any(t.traced_ns == new.traced_ns and t.addresses == new.addresses for t in traces):
         return
-    late = bool(traces) and new.traced_ns <= traces[-1].traced_ns
+    late = new.traced_ns <= traces[-1].traced_ns
     traces.append(new)
     if late:
         traces.sort(key=lambda t: (t.traced_ns, tuple(a or "" for a in t.addresses)))

@@ -10,9 +10,13 @@ import numpy as np
 from arena.detecting import PublishedAnomaly
 from arena.direct import DirectRun
 from localizer.config import CoreConfig
+from localizer.network.trace_reader import TraceReader
+from localizer.network.traces import FlowTrace
+from ops.log.decoding import LEAST
 from ops.recording.order import SLOT_MS, between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
+from schemas.columns.arrays import Int64s
 from schemas.columns.records import RecordReader
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
@@ -141,14 +145,14 @@ def diagnose(
     found = Diagnosis()
     run = _ObservedRun(core.cluster, detection, core)
     run.observe = observe
-    heartbeats = RecordReader(CODEC, HEARTBEAT)
+    readers = _Readers(core.cluster)
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
     for slot in slots(rounds, others):
         if stop():
             found.stopped = True
             return found
-        _take_others(slot.others, run, found, heartbeats)
+        _take_others(slot.others, run, found, readers)
         _take_rounds(slot.rounds, run, found)
         found.event_ms = slot.start_ms
         found.events += run.pass_time((slot.start_ms + SLOT_MS) * MS_NS)
@@ -173,16 +177,41 @@ def _take_rounds(items: Sequence[Item], run: DirectRun, found: Diagnosis) -> Non
         run.messages(partition, messages, timestamp_ms=own[-1].at_ms)
 
 
+class _Readers:
+    """Reads many records at once of the topics that nearly all the others are of."""
+
+    def __init__(self, cluster: str) -> None:
+        self._heartbeats = RecordReader(CODEC, HEARTBEAT)
+        self._traces = TraceReader(CODEC, cluster)
+
+    def read(self, items: Sequence[Item]) -> dict[int, Any]:
+        """Return by item (its id) the record, of those that could be read so."""
+        beats = [item for item in items if item.topic is HEARTBEAT and item.entry.value]
+        traces = [item for item in items if item.topic is PATH_TRACE and item.entry.value]
+        found: dict[int, Any] = {}
+        if len(beats) >= LEAST:
+            values, arrivals_ns = _messages(beats)
+            found |= zip(map(id, beats), self._heartbeats.read(values, arrivals_ns), strict=True)
+        if len(traces) >= LEAST:
+            values, arrivals_ns = _messages(traces)
+            keys = [item.entry.key or b"" for item in traces]
+            read = self._traces.read(keys, values, arrivals_ns)
+            found |= zip(map(id, traces), read, strict=True)
+        return found
+
+
+def _messages(items: Sequence[Item]) -> tuple[list[bytes], Int64s]:
+    arrivals_ns = [_timestamp_ms(item) * MS_NS for item in items]
+    return [item.entry.value or b"" for item in items], np.array(arrivals_ns, np.int64)
+
+
 def _take_others(
-    items: Sequence[Item], run: DirectRun, found: Diagnosis, heartbeats: RecordReader
+    items: Sequence[Item], run: DirectRun, found: Diagnosis, readers: _Readers
 ) -> None:
-    """Take the other records of a slot; nearly all are heartbeats, read together."""
-    beats = [item for item in items if item.topic is HEARTBEAT and item.entry.value is not None]
-    arrivals_ns = np.array([_timestamp_ms(item) * MS_NS for item in beats], np.int64)
-    read = iter(heartbeats.read([item.entry.value or b"" for item in beats], arrivals_ns))
+    """Take the other records of a slot."""
+    read = readers.read(items)
     for item in items:
-        beat = item.topic is HEARTBEAT and item.entry.value is not None
-        _take(item, run, found, next(read) if beat else None)
+        _take(item, run, found, read.get(id(item)))
 
 
 def _timestamp_ms(item: Item) -> int:
@@ -203,6 +232,12 @@ def _take(item: Item, run: DirectRun, found: Diagnosis, record: Any) -> None:
         return
     if not key:
         found.refused["undecodable"] += 1
+    elif isinstance(record, FlowTrace):
+        # Of this cluster, and under its own key.
+        found.used[topic.name] += 1
+        run.consume_record(
+            topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
+        )
     elif record is not None and record.cluster != run.cluster:
         found.refused["foreign"] += 1
         found.foreign.add(record.cluster)

@@ -181,20 +181,22 @@ def read_record(
     end: int,
     plan: Plan,
     fields: NDArray[np.int64],
+    row: int,
     items: NDArray[np.int64],
+    first: int,
 ) -> int:
     """Read a datum with an array and no key; return its number of items, or BAD or FULL.
 
     Parameters
     ----------
     data : uint8, padded; the datum is data[at:end]
-    fields : (columns, 1) int64, written
-    items : (columns, room) int64, written
+    fields : (columns, rows) int64, written at `row`
+    items : (columns, room) int64, written from `first` on
     """
-    at = read_part(data, at, end, plan, 0, plan.items_at, fields, 0)
+    at = read_part(data, at, end, plan, 0, plan.items_at, fields, row)
     if at < 0:
         return BAD
-    place = 0
+    place = first
     while True:
         count, at = read_block(data, at, end)
         if at < 0:
@@ -208,5 +210,36 @@ def read_record(
             if at < 0 or at > end:
                 return BAD
             place += 1
-    at = read_part(data, at, end, plan, plan.items_end, len(plan.program), fields, 0)
-    return place if at == end else BAD
+    at = read_part(data, at, end, plan, plan.items_end, len(plan.program), fields, row)
+    return place - first if at == end else BAD
+
+
+@compiled
+def read_lists(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    plan: Plan,
+    out: NDArray[np.int64],
+    items: NDArray[np.int64],
+    item_ends: NDArray[np.int64],
+    whole: NDArray[np.bool_],
+) -> None:
+    """Read datums with an array and no key, and note which could be read.
+
+    Parameters
+    ----------
+    data : uint8, padded; datum n is data[starts[n]:ends[n]]
+    out : (columns, n) int64, written
+    items : (columns, room) int64, written
+    item_ends : (n,) int64, written: where the items of each datum end, which begin where those of
+        the one before end
+    whole : (n,) bool, written
+    """
+    place = 0
+    for number in range(len(starts)):
+        count = read_record(data, starts[number], ends[number], plan, out, number, items, place)
+        whole[number] = count >= 0
+        if count > 0:
+            place += count
+        item_ends[number] = place

@@ -1,8 +1,9 @@
 """Many messages of a topic as records of its class, read by a kernel.
 
-For topics whose records have no arrays: numbers, texts, enums and booleans, each of which may be
-null. It reads only what is certainly right and within its bounds, and texts of ASCII; of the rest
-`Codec.decode` says what it is. The records are those that it returns, for a fifth of the time.
+For topics whose records hold numbers, texts, enums and booleans, each of which may be null, and at
+most one array of such records. It reads only what is certainly right and within its bounds, and
+texts of ASCII; of the rest `Codec.decode` says what it is. The records are those that it returns,
+for a fifth of the time.
 """
 
 import typing
@@ -16,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.bounds import BOUNDS, Measure
+from schemas.bounds import BOUNDS, Bound, Measure
 from schemas.codec import Codec
 from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.blocks import Block, Blocks
 from schemas.columns.compiled import compiled
-from schemas.columns.interpreter import NULL, read_whole
+from schemas.columns.interpreter import NULL, read_lists, read_whole
 from schemas.columns.plan import FieldTable, Kind, Plan, Wanted
 from schemas.columns.wire import is_ascii
 from schemas.topics import Topic
@@ -53,6 +54,12 @@ class RecordColumns:
         Of those that were read alone; `NULL` for null.
     wanted
         By field: which column it is.
+    items : (columns, items) int64
+        The same of the items of all arrays, one record's behind the other's.
+    item_ends : (read,) int64
+        Where the items of each record end.
+    item_wanted
+        By field of an item: which column it is.
     """
 
     first: int
@@ -60,6 +67,9 @@ class RecordColumns:
     data: bytes
     columns: Int64s
     wanted: Mapping[str, Wanted]
+    items: Int64s
+    item_ends: Int64s
+    item_wanted: Mapping[str, Wanted]
 
     def numbers(self, name: str) -> Int64s:
         """Return a field of numbers, `NULL` for null."""
@@ -69,12 +79,67 @@ class RecordColumns:
     def texts(self, name: str) -> list[str]:
         """Return a field of texts that are never null."""
         column = self.wanted[name].column
-        starts, lengths = self.columns[column].tolist(), self.columns[column + 1].tolist()
-        data = self.data
-        return [
-            data[at : at + length].decode("ascii")
-            for at, length in zip(starts, lengths, strict=True)
-        ]
+        starts, ends = self.columns[column], self.columns[column] + self.columns[column + 1]
+        text = self.data.decode("latin-1")
+        return [text[at:end] for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def item_numbers(self, name: str) -> list[int | None]:
+        """Return a field of all items that may be null."""
+        return list(_numbers(self.items[self.item_wanted[name].column]))
+
+    def item_texts(self, name: str) -> list[str | None]:
+        """Return a text of all items that may be null."""
+        column = self.item_wanted[name].column
+        return _texts(self.data, self.items[column], self.items[column + 1])
+
+
+class _Fields:
+    """How the fields of a record's class, or of its items, stand in columns.
+
+    Attributes
+    ----------
+    count
+        Number of columns.
+    """
+
+    def __init__(self, hints: Mapping[str, Any]) -> None:
+        self.names = tuple(hints)
+        self.wanted: dict[str, Wanted] = {}
+        self.values: list[_Values] = []
+        self.count = 0
+        for name, hint in hints.items():
+            self.wanted[name], values = _field(self.count, hint)
+            self.values.append(values)
+            self.count += 2 if self.wanted[name].kind in _TEXTS else 1
+        self.booleans = [self.wanted[name].column for name, hint in hints.items() if hint is bool]
+        texts = [wanted.column for wanted in self.wanted.values() if wanted.kind in _TEXTS]
+        self.texts = np.array(texts, np.int64)
+
+    def rows(self, data: bytes, columns: Int64s) -> Iterator[dict[str, Any]]:
+        """Yield the fields of each row by name."""
+        values = (each(data, columns) for each in self.values)
+        return (dict(zip(self.names, row, strict=True)) for row in zip(*values, strict=True))
+
+    def good(
+        self,
+        columns: Int64s,
+        arrivals_ns: Int64s,
+        bounds: Iterable[tuple[Bound, Wanted]],
+    ) -> Bools:
+        """Return which rows are certainly within the bounds."""
+        within = np.ones(columns.shape[1], np.bool_)
+        for column in self.booleans:
+            within &= (columns[column] == 0) | (columns[column] == _TRUE)
+        for bound, wanted in bounds:
+            # A text has no more characters than bytes, and none only without bytes.
+            text = bound.measure is Measure.CHARACTERS
+            values = columns[wanted.column + text]
+            good = (values >= bound.least) & (values <= bound.greatest)
+            if bound.ahead_ns is not None:
+                latest = (arrivals_ns + bound.ahead_ns) // bound.unit_ns
+                good &= (arrivals_ns == NO_ARRIVAL) | (values <= latest)
+            within &= good | (values == NULL)
+        return within
 
 
 class RecordReader:
@@ -85,26 +150,25 @@ class RecordReader:
     codec
         Whose framing the messages have.
     topic
-        Its record has no arrays.
+        Its record has at most one array.
     """
 
     def __init__(self, codec: Codec, topic: Topic) -> None:
         self._record: Callable[..., Any] = topic.record
-        self._names = tuple(each.name for each in fields(topic.record))
-        self._values: list[_Values] = []
-        self._wanted: dict[str, Wanted] = {}
-        hints = typing.get_type_hints(topic.record)
-        column = 0
-        for name in self._names:
-            self._wanted[name], values = _field(column, hints[name])
-            self._values.append(values)
-            column += 2 if self._wanted[name].kind in _TEXTS else 1
-        self._columns = column
-        self._blocks = Blocks(codec.framer, FieldTable(topic.name, self._wanted))
-        self._bounds = [(b, self._wanted[b.field]) for b in BOUNDS if b.topic == topic.name]
-        self._booleans = [self._wanted[n].column for n in self._names if hints[n] is bool]
-        texts = [wanted.column for wanted in self._wanted.values() if wanted.kind in _TEXTS]
-        self._texts = np.array(texts, np.int64)
+        self._array, self._item, hints, items = _shape(topic.record)
+        self._fields, self._items = _Fields(hints), _Fields(items)
+        table = FieldTable(topic.name, self._fields.wanted, self._array, self._items.wanted)
+        self._blocks = Blocks(codec.framer, table)
+        own = [bound for bound in BOUNDS if bound.topic == topic.name]
+        self._bounds = [
+            (b, self._fields.wanted[b.field]) for b in own if b.field in self._fields.wanted
+        ]
+        self._item_bounds = [
+            (b, self._items.wanted[b.field.partition(".")[2]]) for b in own if "." in b.field
+        ]
+        self._most_items = min(
+            (b.greatest for b in own if b.measure is Measure.ITEMS), default=float("inf")
+        )
 
     def read(self, values: Sequence[bytes], arrivals_ns: Int64s) -> list[Any]:
         """Return the record of each message; None where `Codec.decode` must look at it.
@@ -124,50 +188,87 @@ class RecordReader:
     def columns(self, values: Sequence[bytes], arrivals_ns: Int64s) -> Iterator[RecordColumns]:
         """Yield the same messages as columns, in order."""
         for block in self._blocks.make(values):
-            columns = np.full((self._columns, len(block)), NULL, np.int64)
+            columns = np.full((self._fields.count, len(block)), NULL, np.int64)
             whole = np.zeros(len(block), np.bool_)
+            # An item has at least a byte for each of its fields.
+            room = len(block.data) // len(self._items.names) if self._array else 0
+            items = np.full((self._items.count, room), NULL, np.int64)
+            item_ends = np.zeros(len(block), np.int64)
             if block.plan is not None:
                 own = arrivals_ns[block.first : block.first + len(block)]
-                self._read(block, block.plan, own, columns, whole)
+                self._read(block, block.plan, own, columns, items, item_ends, whole)
+            counts = np.diff(item_ends, prepend=0)
+            kept = np.repeat(whole, counts)
             yield RecordColumns(
                 first=block.first,
                 whole=whole,
                 data=block.data.tobytes(),
                 columns=columns[:, whole],
-                wanted=self._wanted,
+                wanted=self._fields.wanted,
+                items=items[:, : len(kept)][:, kept],
+                item_ends=np.cumsum(counts[whole]),
+                item_wanted=self._items.wanted,
             )
 
     def _read(
-        self, block: Block, plan: Plan, arrivals_ns: Int64s, columns: Int64s, whole: Bools
+        self,
+        block: Block,
+        plan: Plan,
+        arrivals_ns: Int64s,
+        columns: Int64s,
+        items: Int64s,
+        item_ends: Int64s,
+        whole: Bools,
     ) -> None:
         """Read a block into columns, and note which of its messages could be read."""
-        read_whole(block.data, block.starts, block.ends, plan, columns, whole)
-        _refuse_others_than_ascii(block.data, columns, self._texts, whole)
-        whole &= self._within(columns, arrivals_ns)
+        data = block.data
+        if not self._array:
+            read_whole(data, block.starts, block.ends, plan, columns, whole)
+        else:
+            read_lists(data, block.starts, block.ends, plan, columns, items, item_ends, whole)
+        _refuse_others_than_ascii(data, columns, self._fields.texts, whole)
+        whole &= self._fields.good(columns, arrivals_ns, self._bounds)
+        if self._array:
+            counts = np.diff(item_ends, prepend=0)
+            found = items[:, : counts.sum()]
+            good = np.ones(found.shape[1], np.bool_)
+            _refuse_others_than_ascii(data, found, self._items.texts, good)
+            good &= self._items.good(found, np.full(len(good), NO_ARRIVAL), self._item_bounds)
+            of = np.repeat(np.arange(len(whole)), counts)
+            whole[of[~good]] = False
+            whole &= counts <= self._most_items
 
     def _records(self, block: RecordColumns) -> Iterator[Any]:
-        names, record = self._names, self._record
-        records = (
-            record(**dict(zip(names, row, strict=True)))
-            for row in zip(*(each(block.data, block.columns) for each in self._values), strict=True)
-        )
-        return (next(records) if good else None for good in block.whole.tolist())
+        rows = self._fields.rows(block.data, block.columns)
+        if self._array:
+            items = [self._item(**row) for row in self._items.rows(block.data, block.items)]
+            ends = block.item_ends.tolist()
+            rows = (
+                {**row, self._array: tuple(items[begin:end])}
+                for row, begin, end in zip(rows, [0, *ends[:-1]], ends, strict=True)
+            )
+        return (self._record(**next(rows)) if good else None for good in block.whole.tolist())
 
-    def _within(self, columns: Int64s, arrivals_ns: Int64s) -> Bools:
-        """Return which records are certainly within the bounds."""
-        within = np.ones(columns.shape[1], np.bool_)
-        for column in self._booleans:
-            within &= (columns[column] == 0) | (columns[column] == _TRUE)
-        for bound, wanted in self._bounds:
-            # A text has no more characters than bytes, and none only without bytes.
-            text = bound.measure is Measure.CHARACTERS
-            values = columns[wanted.column + text]
-            good = (values >= bound.least) & (values <= bound.greatest)
-            if bound.ahead_ns is not None:
-                latest = (arrivals_ns + bound.ahead_ns) // bound.unit_ns
-                good &= (arrivals_ns == NO_ARRIVAL) | (values <= latest)
-            within &= good | (values == NULL)
-        return within
+
+def _shape(record: type) -> tuple[str, Callable[..., Any], dict[str, Any], dict[str, Any]]:
+    """Return a record's array and the class of its items; hints of its fields and of theirs.
+
+    The array's name is "" where there is none.
+    """
+    hints = _hints(record)
+    arrays = [name for name, hint in hints.items() if typing.get_origin(hint) is tuple]
+    if not arrays:
+        return "", dict, hints, {}
+    if len(arrays) > 1:
+        raise TypeError(f"no kernel reads several arrays: {arrays}")
+    (array,) = arrays
+    item, _ = typing.get_args(hints.pop(array))
+    return array, item, hints, _hints(item)
+
+
+def _hints(record: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(record)
+    return {each.name: hints[each.name] for each in fields(record)}
 
 
 def _field(column: int, hint: Any) -> tuple[Wanted, _Values]:

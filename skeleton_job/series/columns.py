@@ -102,7 +102,7 @@ def counter_columns(payload: memoryview) -> CounterColumns | None:
     data = np.frombuffer(b"".join((payload, bytes(PAD_BYTES))), np.uint8)
     fields = np.empty((len(_Field), 1), np.int64)
     samples = np.empty((len(_Sample), len(payload) // MIN_SAMPLE_BYTES), np.int64)
-    count = read_record(data, 0, len(payload), _plan(), fields, samples)
+    count = read_record(data, 0, len(payload), _plan(), fields, 0, samples, 0)
     if not 1 <= count <= MAX_SAMPLES:
         return None
     try:

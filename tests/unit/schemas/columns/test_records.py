@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.columns.records import NO_ARRIVAL, RecordReader
-from schemas.enums import AgentState, ProbingState
-from schemas.records import Heartbeat
+from schemas.enums import AgentState, ProbingState, TraceCause
+from schemas.records import Heartbeat, PathTrace, TraceHop
 from schemas.units import SECOND_NS
 
 CODEC = Codec()
@@ -94,7 +94,53 @@ def test_plain_records_are_read() -> None:
     assert found == [beats[0], None, beats[2], beats[3], None]
 
 
-def test_arrays_are_refused() -> None:
-    """There is no column for them."""
+HOPS = st.lists(
+    st.builds(
+        TraceHop,
+        ttl=st.sampled_from([0, 1, 2, 255, 256]),
+        address=st.none() | st.sampled_from(["", "10.0.0.1", "ä", "x" * 1_100]),
+        rtt_ns=st.none() | st.sampled_from([0, -5, 10**6, 10**15]),
+    ),
+    max_size=70,
+).map(tuple)
+PLAIN_HOPS = tuple(TraceHop(ttl=n, address=f"10.0.0.{n}", rtt_ns=n) for n in range(1, 5))
+TRACE = PathTrace(
+    cluster="c", path_id="a>b", src="a", dst="b", flow=0, agent_id="a", traced_at=AT_US,
+    cause=TraceCause.DISCOVERY, complete=True, hops=PLAIN_HOPS,
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(
+    hops=st.lists(HOPS | st.just(PLAIN_HOPS), max_size=6),
+    flow=st.sampled_from([0, 65_535, 65_536]),
+    damage=st.none() | st.tuples(st.integers(0, 7), st.integers(0, 200), st.integers(0, 255)),
+)
+def test_arrays_are_read_as_the_codec_reads_them(
+    hops: list[tuple[TraceHop, ...]], flow: int, damage: tuple[int, int, int] | None
+) -> None:
+    """Any number of items, in and out of bounds; one that cannot be read moves no other's items."""
+    traces = [replace(TRACE, hops=one, flow=flow * (n % 2)) for n, one in enumerate(hops)]
+    values = [CODEC.encode(topics.PATH_TRACE, one) for one in traces]
+    if damage is not None and damage[0] < len(values):
+        number, at, byte = damage
+        broken = bytearray(values[number])
+        broken[at % len(broken)] = byte
+        values[number] = bytes(broken)
+    found = RecordReader(CODEC, topics.PATH_TRACE).read(values, np.full(len(values), NO_ARRIVAL))
+    assert len(found) == len(values)
+    for number, (record, value) in enumerate(zip(found, values, strict=True)):
+        try:
+            slow = CODEC.decode(topics.PATH_TRACE, value)
+        except DecodeError:
+            slow = None
+        assert record is None or record == slow
+        whole = hops[number] == PLAIN_HOPS and flow * (number % 2) <= 65_535
+        if whole and (damage is None or damage[0] != number):
+            assert record == slow
+
+
+def test_two_arrays_are_refused() -> None:
+    """Items of one array fill the columns."""
     with pytest.raises(TypeError, match="no kernel"):
-        RecordReader(CODEC, topics.PATH_TRACE)
+        RecordReader(CODEC, topics.FAULT_EVENT)

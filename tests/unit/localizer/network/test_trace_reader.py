@@ -1,0 +1,64 @@
+"""Traces read together are what is kept of each record read by itself."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localizer.network.trace_reader import TraceReader
+from localizer.network.traces import FlowTrace, flow_trace_of
+from schemas import topics
+from schemas.codec import Codec
+from schemas.enums import TraceCause
+from schemas.ids import path_id
+from schemas.records import PathTrace, TraceHop
+
+CODEC = Codec()
+CLUSTER = "c"
+TRACE = PathTrace(
+    cluster=CLUSTER, path_id=path_id("a", "b"), src="a", dst="b", flow=3, agent_id="x",
+    traced_at=1_790_000_000_000_000, cause=TraceCause.LOSS, complete=False, hops=(),
+)  # fmt: skip
+ADDRESSES = st.none() | st.sampled_from(["10.0.0.1", "10.0.0.2", "fe80::1"])
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> PathTrace:
+    """Draw a trace whose hops may be out of order, missing or doubled."""
+    count = draw(st.integers(0, 6))
+    ttls = list(range(1, count + 1)) if draw(st.booleans()) else draw(
+        st.lists(st.integers(1, 70), max_size=6)
+    )  # fmt: skip
+    return replace(
+        TRACE,
+        flow=draw(st.integers(0, 5)),
+        cause=draw(st.sampled_from(TraceCause)),
+        complete=draw(st.booleans()),
+        hops=tuple(
+            TraceHop(ttl=t, address=draw(ADDRESSES), rtt_ns=draw(st.none() | st.just(t)))
+            for t in ttls
+        ),
+    )
+
+
+def read(records: list[PathTrace], keys: list[bytes] | None = None) -> list[FlowTrace | None]:
+    """Return what the reader returns for records."""
+    values = [CODEC.encode(topics.PATH_TRACE, record) for record in records]
+    own = [record.path_id.encode() for record in records] if keys is None else keys
+    arrivals_ns = np.array([record.traced_at * 1_000 for record in records], np.int64)
+    return TraceReader(CODEC, CLUSTER).read(own, values, arrivals_ns)
+
+
+@given(records=st.lists(traces(), max_size=8))
+def test_what_is_kept_is_what_is_kept_of_the_record(records: list[PathTrace]) -> None:
+    """Those with hops in order are read; of the others somebody decodes the record."""
+    for record, found in zip(records, read(records), strict=True):
+        plain = [hop.ttl for hop in record.hops] == list(range(1, len(record.hops) + 1))
+        assert found == (flow_trace_of(record) if plain else None)
+
+
+def test_another_cluster_or_key_is_left_to_who_refuses_it() -> None:
+    """Also what is too far ahead of its arrival."""
+    found = read([TRACE, replace(TRACE, cluster="other"), TRACE], [b"a>b", b"a>b", b"b>a"])
+    assert [one is not None for one in found] == [True, False, False]
