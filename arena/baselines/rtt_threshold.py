@@ -57,5 +57,5 @@ class RttThreshold:
 
 def _rnic(topology: Topology, endpoint_id: str) -> str:
     """Return the RNIC that carries an endpoint; the endpoint where the records do not say."""
-    parts = topology.holders(endpoint_id)
+    parts = topology.holders(endpoint_id).parts
     return next((p for p in parts if topology.kind(p) is ComponentKind.RNIC), endpoint_id)

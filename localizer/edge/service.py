@@ -103,6 +103,7 @@ class Service:
             When this process cannot go on, but another one might.
         """
         memory.collect_on_demand()
+        self._traces.warm()
         reader = Reader(self._settings, self._counts.lag)
         history = History(self._settings, self._codec)
         outbox = Outbox(self._settings, self._codec, self._log)

@@ -9,7 +9,7 @@ from collections.abc import Container
 from typing import Final
 
 from localizer.facts.roster import Roster
-from localizer.network.flow_index import FlowIndex, NewFlow
+from localizer.network.flow_index import FIRST, FlowIndex, NewFlow
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
@@ -83,9 +83,15 @@ class IndexCache:
         return self._index
 
     def prepare(self) -> None:
-        """Do now, while all is calm, the work that a first decision would need."""
-        self.refresh().sort_if_stale()
-        self._replies.prepare()
+        """Do now, while all is calm, the work that a first decision would need.
+
+        Not while first traces pour in: all of it would be done anew at the next step.
+        """
+        index = self.refresh()
+        more, self._prepared = len(index) - self._prepared, len(index)
+        if more <= FIRST:
+            index.sort_if_stale()
+            self._replies.prepare()
 
     def replies(self) -> ReplyWays:
         """Return the ways of replies according to the current index."""
@@ -94,6 +100,8 @@ class IndexCache:
 
     def _begin(self) -> None:
         self._index = FlowIndex()
+        # 5-tuples at the last `prepare`.
+        self._prepared = 0
         # Count of numbers at which their use is looked at again.
         self._check_at = SPARE_NUMBERS
         self._replies = ReplyWays(self._topology, self._index)

@@ -116,30 +116,35 @@ class PathBook:
         else:
             self._flows.move_to_end(key)
         flow.seen_ns = now_ns
+        if made.complete:
+            shown, nodes = made.addresses[:-1], self._add_complete(flow, found).nodes
+        else:
+            shown, nodes = made.addresses, tuple(self._topology.at_addresses(made.addresses))
         # The target's address need not be in the topology: the record names the target.
-        shown = made.addresses[:-1] if made.complete else made.addresses
-        nodes = self._topology.at_addresses(shown)
         if None in nodes:
             self.unknown_addresses += nodes.count(None) - shown.count(None)
-        if made.complete:
-            before = self.path(key) if flow.complete else None
-            if before is not None and made.addresses == flow.complete[-1].addresses:
-                made.path = flow.complete[-1].path
-            else:
-                # At once, while what it is made of is in the processor's cache.
-                self._resolved(key, made)
-            insert_by_time(flow.complete, made, REFERENCES)
-            if found.discovery:
-                insert_by_time(flow.baseline, made, BASELINE_REFERENCES)
-            # A path that is equal but another object is updated in the index, too, at no cost.
-            if before is None or before.components is not self.path(key).components:
-                self._changed[key] = None
         flow.findings = None
         insert_by_time(flow.recent, made, EVIDENCE)
         newest_ns = flow.recent[-1].traced_ns
         if flow.recent[0].traced_ns < newest_ns - EVIDENCE_NS:
             flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
         self._times.record_trace(key, newest_ns)
+
+    def _add_complete(self, flow: _Flow, found: FlowTrace) -> KnownPath:
+        """Add a complete trace to those of its 5-tuple; return its path."""
+        key, made = found.key, found.trace
+        before = self.path(key) if flow.complete else None
+        if before is not None and made.addresses == flow.complete[-1].addresses:
+            made.path = flow.complete[-1].path
+        # At once, while what it is made of is in the processor's cache.
+        path = self._resolved(key, made)
+        insert_by_time(flow.complete, made, REFERENCES)
+        if found.discovery:
+            insert_by_time(flow.baseline, made, BASELINE_REFERENCES)
+        # A path that is equal but another object is updated in the index, too, at no cost.
+        if before is None or before.components is not self.path(key).components:
+            self._changed[key] = None
+        return path
 
     def forget_ends(self, gone: Set[str]) -> None:
         """Forget the 5-tuples from and to some endpoints; looks at all 5-tuples."""

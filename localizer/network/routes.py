@@ -107,17 +107,15 @@ def _plain(
     """Return the path of a complete trace without gaps: most of all; None for any other."""
     nodes = topology.at_addresses(addresses[:-1])
     near, far = topology.holders(src), topology.holders(dst)
-    source, target = _rnic(topology, near), _rnic(topology, far)
-    walk = topology.steps(source, [*nodes, target])
+    walk = topology.steps(near.rnic, [*nodes, far.rnic])
     if walk is None:
         return None
     walked, lengths = walk
-    behind = [part for part in far if part != target]
     last = lengths[-2] if nodes else 0
-    components = (*near, *walked[:last], *behind, *walked[last:])
+    components = (*near.parts, *walked[:last], *far.others, *walked[last:])
     if len(set(components)) != len(components):
         return None
-    begin = len(near)
+    begin = len(near.parts)
     return KnownPath(
         components,
         (*nodes, dst),
@@ -131,7 +129,7 @@ def derived(topology: Topology, src: str, dst: str) -> KnownPath:
     crossed: dict[str, None] = {}
     leaves: list[str] = []
     for end in (src, dst):
-        for part in topology.holders(end):
+        for part in topology.holders(end).parts:
             crossed[part] = None
             near = topology.neighbours(part)
             if topology.kind(part) is ComponentKind.RNIC and len(near) == 1:
@@ -147,7 +145,7 @@ def derived(topology: Topology, src: str, dst: str) -> KnownPath:
 
 def _silent(topology: Topology, endpoint_id: str, nodes: list[str | None]) -> list[str]:
     """Return components that an endpoint's packets cross for certain and that no hop shows."""
-    return [part for part in topology.holders(endpoint_id) if part not in nodes]
+    return [part for part in topology.holders(endpoint_id).parts if part not in nodes]
 
 
 def _rnic(topology: Topology, parts: Sequence[str]) -> str | None:

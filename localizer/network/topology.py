@@ -6,7 +6,7 @@ refused; the rest stays usable.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from schemas.enums import ComponentKind
 from schemas.records import Component
@@ -30,6 +30,14 @@ HOPS_EACH: Final = 8
 
 # Versions that a path between two ends depends on: of the fabric, and of each end.
 Basis = tuple[int, int, int]
+
+
+class Holders(NamedTuple):
+    """What carries an endpoint, nearest first: all, the RNIC, and the others."""
+
+    parts: tuple[str, ...]
+    rnic: str | None
+    others: tuple[str, ...]
 
 
 class TopologyError(ValueError):
@@ -66,7 +74,7 @@ class Topology:
         # Components that forward packets.
         self._forwarding: set[str] = set()
         # What carries each endpoint, as far as it was asked for since a change.
-        self._holders: dict[str, tuple[str, ...]] = {}
+        self._holders: dict[str, Holders] = {}
         # Addresses that were looked up since the fabric changed.
         self._looked_up: set[str] = set()
 
@@ -253,7 +261,7 @@ class Topology:
             at = self._components.get(at.parent)
         return found
 
-    def holders(self, endpoint_id: str) -> tuple[str, ...]:
+    def holders(self, endpoint_id: str) -> Holders:
         """Return the RNIC and virtual switches that carry an endpoint."""
         known = self._holders.get(endpoint_id)
         if known is None:
@@ -263,7 +271,8 @@ class Topology:
                     found.append(parent)
                 elif self.kind(parent) is ComponentKind.HOST:
                     found += self.children(parent, ComponentKind.VSWITCH)
-            known = tuple(found)
+            rnic = next((p for p in found if self.kind(p) is ComponentKind.RNIC), None)
+            known = Holders(tuple(found), rnic, tuple(p for p in found if p != rnic))
             # Only of what is known: names that nobody registered would fill the memory.
             if endpoint_id in self._components:
                 self._holders[endpoint_id] = known

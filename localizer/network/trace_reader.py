@@ -16,6 +16,7 @@ from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.records import RecordColumns, RecordReader
 from schemas.enums import TraceCause
 from schemas.process.names import shared
+from schemas.records import PathTrace, TraceHop
 from schemas.units import US_NS
 
 DISCOVERY: Final = list(TraceCause).index(TraceCause.DISCOVERY)
@@ -25,8 +26,19 @@ class TraceReader:
     """Reads the traces of one cluster."""
 
     def __init__(self, codec: Codec, cluster: str) -> None:
+        self._codec = codec
         self._reader = RecordReader(codec, topics.PATH_TRACE)
         self._cluster = cluster
+
+    def warm(self) -> None:
+        """Compile the kernel, some seconds once after an installation, or read it from disk."""
+        hop = TraceHop(ttl=1, address="a", rtt_ns=1)
+        trace = PathTrace(
+            cluster=self._cluster, path_id="a>b", src="a", dst="b", flow=0, agent_id="a",
+            traced_at=0, cause=TraceCause.DISCOVERY, complete=True, hops=(hop,),
+        )  # fmt: skip
+        values = [self._codec.encode(topics.PATH_TRACE, trace)]
+        self.read([b"a>b"], values, np.zeros(1, np.int64))
 
     def read(
         self, keys: Sequence[bytes], values: Sequence[bytes], arrivals_ns: Int64s
