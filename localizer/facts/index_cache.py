@@ -31,6 +31,19 @@ class IndexCache:
         self._version: int | None = None
         self._begin()
 
+    def _begin(self) -> None:
+        self._index = FlowIndex()
+        # 5-tuples at the last `prepare`.
+        self._prepared = 0
+        # Count of numbers at which their use is looked at again.
+        self._check_at = SPARE_NUMBERS
+        self._replies = ReplyWays(self._topology, self._index)
+        self._lists: dict[str, set[FlowId]] = {}
+        # By 5-tuple the agents that list it; by endpoint the agents whose lists name it.
+        self._owners: dict[FlowId, tuple[str, ...]] = {}
+        self._naming: defaultdict[str, set[str]] = defaultdict(set)
+        self._named: dict[str, set[str]] = {}
+
     @property
     def probed(self) -> Container[FlowId]:
         """The 5-tuples on ping lists at the last refresh."""
@@ -97,19 +110,6 @@ class IndexCache:
         """Return the ways of replies according to the current index."""
         self.refresh()
         return self._replies
-
-    def _begin(self) -> None:
-        self._index = FlowIndex()
-        # 5-tuples at the last `prepare`.
-        self._prepared = 0
-        # Count of numbers at which their use is looked at again.
-        self._check_at = SPARE_NUMBERS
-        self._replies = ReplyWays(self._topology, self._index)
-        self._lists: dict[str, set[FlowId]] = {}
-        # By 5-tuple the agents that list it; by endpoint the agents whose lists name it.
-        self._owners: dict[FlowId, tuple[str, ...]] = {}
-        self._naming: defaultdict[str, set[str]] = defaultdict(set)
-        self._named: dict[str, set[str]] = {}
 
     def _wastes_numbers(self) -> bool:
         """Return whether most numbers or rows of the index belong to what left."""
