@@ -19,6 +19,7 @@ from schemas import topics as t
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import RegistryError
 from schemas.topics import Topic
+from skeleton_job.series.columns import warm_kernel
 from tests.unit.ops.recording_samples import START_MS
 from tests.unit.ops.view_samples import counters, endpoint, entry, fault
 
@@ -214,6 +215,8 @@ def test_counters_are_read_of_those_whom_somebody_looks_at(
 ) -> None:
     """From what was there on; of nobody else; what cannot be read is said."""
     broker = MadeBroker()
+    # Compiling it may take longer than the test waits.
+    warm_kernel()
     monkeypatch.setattr(counted, "LogReader", MadeReader)
     monkeypatch.setattr(counted, "RETRY_S", 0.01)
     for second in range(20):
@@ -235,6 +238,9 @@ def test_counters_are_read_of_those_whom_somebody_looks_at(
         assert shown() == {"": None}
         until(lambda: shown("h1") == {"h0/r0": 0, "h1/r0": pytest.approx(10**6)})
         until(lambda: shown("h0", "h1") == {"h0/r0": pytest.approx(10**6), "h1/r0": 10**6})
+        monkeypatch.setattr(counted, "MAX_AGENTS", 2)
+        shown("h0", "h1", "h2")
+        until(lambda: source.look(lambda view, _: view.counters.missing == counted.FULL))
         broker.error = ConnectionError("Kafka at made:1: gone")
         until(lambda: source.look(lambda view, _: "gone" in str(view.counters.missing)))
 
