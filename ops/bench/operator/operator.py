@@ -21,7 +21,7 @@ NOTES: Final = (
     "until all nodes around a fault are.",
     "Web process: rounds are not written, since the page does not read them; the share is its CPU "
     "time for each second of the cluster. Four of the pages show counters of a job of 4,096 RNICs, "
-    "while all 40,000 are counted ten times a second.",
+    "while all 40,000 are counted ten times a second; rates of RNICs are compared, too.",
     "Alertmanager's receiver: a webhook of a real Alertmanager with `group_wait: 0s`, as "
     "`ops/deploy/alertmanager` has it.",
     "Bridge: two of one group; each time the one that leads is killed. An Alertmanager and a "

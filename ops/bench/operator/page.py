@@ -178,7 +178,7 @@ def process(runs: int, say: Say) -> list[Figure]:
     return [
         figure(f"web process, {where}: share of a core", [share], "cores", 0.5),
         figure("… memory, peak", [used.peak_bytes / GB], "GB", 1.5),
-        figure("… faults, agents, 5-tuples, RNICs shown otherwise than written", [wrong], "", 0),
+        figure("… faults, agents, 5-tuples shown otherwise than written", [wrong], "", 0),
         figure("start to ready at that size", [ready_s], "s", 30),
     ]
 
