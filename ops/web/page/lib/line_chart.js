@@ -31,7 +31,11 @@ export function LineChart({ label, at, lines, height = 220, points = true }) {
         legend: { live: false },
         cursor: { drag: { x: false, y: false } },
         axes: [{ ...axis, values: (_plot, ticks) => ticks.map((s) => utc(s * MS_PER_S).slice(11)), space: 80 }, { ...axis, size: 60 }],
-        scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        scales: {
+          // Around a single point the same time would stand at each line.
+          x: { range: (_plot, min, max) => (max - min < 1 ? [min - 30, max + 30] : [min, max]) },
+          y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
+        },
         series: [
           {},
           ...lines.map(([name, dash], i) => ({
