@@ -32,8 +32,8 @@ export function LineChart({ label, at, lines, height = 220, points = true }) {
         cursor: { drag: { x: false, y: false } },
         axes: [{ ...axis, values: (_plot, ticks) => ticks.map((s) => utc(s * MS_PER_S).slice(11)), space: 80 }, { ...axis, size: 60 }],
         scales: {
-          // Around a single point the same time would stand at each line.
-          x: { range: (_plot, min, max) => (max - min < 1 ? [min - 30, max + 30] : [min, max]) },
+          // A single point would get a day around it.
+          x: { range: ({ data: [xs] }, min, max) => (xs.length === 1 ? [xs[0] - 30, xs[0] + 30] : [min, max]) },
           y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
         },
         series: [
