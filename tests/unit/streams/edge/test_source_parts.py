@@ -69,7 +69,7 @@ def test_polling_goes_on_while_a_batch_waits() -> None:
         return {}
 
     consumer = SimpleNamespace(
-        poll=poll, joined=True, paused=False, hold=nothing, log_ends=nothing, close=nothing,
+        poll=poll, joined=True, paused=False, hold=nothing, log_ends=nothing, end=nothing,
         commit=nothing,
     )  # fmt: skip
     engine = SimpleNamespace(
@@ -126,7 +126,7 @@ class Ready:
         """Return nothing."""
         return {}
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Do nothing."""
 
     def commit(self, *_: object) -> None:
