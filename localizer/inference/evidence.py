@@ -193,7 +193,13 @@ def gather(
     if family is AnomalyFamily.LOSS:
         through = _through_switches(sources, bad, priors)
         selective = selective_evidence(
-            good, replies.shares, through, shown, all_bad=bad, chance=CHANCE[family][0][0]
+            good,
+            replies.shares,
+            through,
+            shown,
+            leaves=replies.leaves,
+            all_bad=bad,
+            chance=CHANCE[family][0][0],
         )
         for switch, ratio in selective.items():
             hints[switch] = hints.get(switch, 0.0) + ratio

@@ -64,8 +64,9 @@ def selective_evidence(
     through: Mapping[str, Sequence[BadFlow]],
     shown: Shown,
     *,
-    all_bad: Sequence[BadFlow] = (),
-    chance: float = 0.0,
+    leaves: Callable[[str], frozenset[str]],
+    all_bad: Sequence[BadFlow],
+    chance: float,
 ) -> dict[str, float]:
     """Return by how much dropping one endpoint's packets explains a switch's 5-tuples better.
 
@@ -79,6 +80,10 @@ def selective_evidence(
         The bad 5-tuples that cross each switch.
     shown
         Share of the bad 5-tuples that are detected by now.
+    leaves
+        The switches that an endpoint is joined to. What one of them loses of the endpoint's, its
+        cable there may lose as well, and to a cable of an RNIC the search counts no replies: so
+        neither are they counted to the leaf.
     all_bad
         The bad 5-tuples, also those that cross no switch: their replies may.
     chance
@@ -102,14 +107,15 @@ def selective_evidence(
         numbers = [index.endpoints.get(endpoint, -1) for endpoint in common]
         lags = good.lags(places, shown)
         touched = np.isin(ends, numbers).any(axis=1)
-        beside = good.mask & np.isin(index.ends, numbers).any(axis=1)
+        far = all(switch not in leaves(endpoint) for endpoint in common)
+        beside = good.mask & np.isin(index.ends, numbers).any(axis=1) & far
         beside[places] = False
         mine = {flow.key for flow in bad}
         crossing = Crossing(
             bad=[flow.key for flow in bad],
             replies=[
                 flow.key
-                for flow in all_bad
+                for flow in (all_bad if far else ())
                 if flow.cut and flow.key not in mine and not common.isdisjoint(flow.key[:2])
             ],
             good=_with_lags(good, places[touched], shown),

@@ -101,13 +101,13 @@ class ReplyWays:
             endpoint is joined to alone.
         """
         ends = {end for key in keys for end in key[:2]}
-        groups = {self._number(self._leaves(end)) for end in ends}
+        groups = {self._number(self.leaves(end)) for end in ends}
         for end in moved:
             self._leaves_of.pop(end, None)
             number = self._index.endpoints.get(end)
             if number is not None and number < self._looked_up:
-                self._group[number] = self._number(self._leaves(end))
-        groups |= {self._number(self._leaves(end)) for end in ends.intersection(moved)}
+                self._group[number] = self._number(self.leaves(end))
+        groups |= {self._number(self.leaves(end)) for end in ends.intersection(moved)}
         for group in groups:
             self._ways.pop(group, None)
         for group in groups.union(*(self._cabled.get(cable, ()) for cable in crossed)):
@@ -122,7 +122,7 @@ class ReplyWays:
         would excuse the RNIC itself. Empty if the topology does not say to which leaves the
         endpoints are joined.
         """
-        a, b = self._number(self._leaves(src)), self._number(self._leaves(dst))
+        a, b = self._number(self.leaves(src)), self._number(self.leaves(dst))
         if not a or not b:
             return NONE
         pair = (a, b) if a <= b else (b, a)
@@ -226,7 +226,7 @@ class ReplyWays:
             # The usual case; skipping known endpoints one by one would be quadratic over time.
             return
         for name, number in islice(self._index.endpoints.items(), self._looked_up, None):
-            self._group[number] = self._number(self._leaves(name))
+            self._group[number] = self._number(self.leaves(name))
         self._looked_up = len(self._index.endpoints)
 
     def _grow(self) -> None:
@@ -253,7 +253,7 @@ class ReplyWays:
         kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
         return known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
 
-    def _leaves(self, endpoint_id: str) -> Leaves:
+    def leaves(self, endpoint_id: str) -> Leaves:
         """Return the leaves that an endpoint's RNIC is joined to."""
         if endpoint_id not in self._leaves_of:
             kinds = self._topology.kind

@@ -230,7 +230,9 @@ class Lifecycle:
             if not young and (incident.event.decided or _began_later(incident, claim)):
                 continue
             near = incident.event.component_id in claim.near
-            explained = claim.keys | claim.replies | (replyless if near else frozenset())
+            # What a leaf may lose of replies, the cable of an RNIC there may lose as well, and the
+            # search counts none to it.
+            explained = claim.keys | (replyless if near else claim.replies)
             if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None

@@ -29,6 +29,12 @@ def no_reply(src: str, dst: str) -> Mapping[str, float]:
     return {}
 
 
+def no_leaf(endpoint: str) -> frozenset[str]:
+    """Return what an endpoint is joined to where the switch is far from all."""
+    del endpoint
+    return frozenset()
+
+
 def half(src: str, dst: str) -> Mapping[str, float]:
     """Return what is known where every other reply comes back through it."""
     del src, dst
@@ -55,7 +61,10 @@ def evidence(cut: list[FlowId], shares: Shares = no_reply, lag: float = 0.98) ->
         index.set_flow(key, (SWITCH,), f"agent-{key[0]}", f"agent-{key[1]}")
     good = GoodFlows.of(index, cut, [])
     flows = [bad(key) for key in cut]
-    return selective_evidence(good, shares, {SWITCH: flows}, Shown(lag)).get(SWITCH, 0.0)
+    found = selective_evidence(
+        good, shares, {SWITCH: flows}, Shown(lag), leaves=no_leaf, all_bad=flows, chance=0.002
+    )
+    return found.get(SWITCH, 0.0)
 
 
 @pytest.mark.parametrize("direction", [0, 1])
@@ -102,7 +111,10 @@ def test_partial_loss_chooses_no_endpoint() -> None:
     cut = [key for key in ALL if key[1] == "e3"]
     flows = [bad(key, AnomalyKind.LOSS) for key in cut]
     good = GoodFlows.of(index, cut, [])
-    assert selective_evidence(good, no_reply, {SWITCH: flows}, Shown(0.98)) == {}
+    found = selective_evidence(
+        good, no_reply, {SWITCH: flows}, Shown(0.98), leaves=no_leaf, all_bad=flows, chance=0.002
+    )
+    assert found == {}
 
 
 def test_replies_of_what_does_not_cross_it_belong_to_it_as_well() -> None:
@@ -114,9 +126,15 @@ def test_replies_of_what_does_not_cross_it_belong_to_it_as_well() -> None:
     back = [key for key in ALL if key[0] == "e3" and not key[2]][:2]
     good = GoodFlows.of(index, to + back, [])
     all_bad = [bad(key) for key in to + back]
-    found = selective_evidence(
-        good, half, {SWITCH: all_bad[: len(to)]}, Shown(0.98), all_bad=all_bad, chance=0.002
-    )
+    leaves = {True: {"e3": frozenset({SWITCH})}, False: dict[str, frozenset[str]]()}
+    ratios = {
+        near: selective_evidence(
+            good, half, {SWITCH: all_bad[: len(to)]}, Shown(0.98),
+            leaves=lambda e, near=near: leaves[near].get(e, frozenset()), all_bad=all_bad,
+            chance=0.002,
+        )[SWITCH]
+        for near in leaves
+    }  # fmt: skip
 
     def by_chance_or(lost: float) -> float:
         return lost + (1 - lost) * 0.002
@@ -129,4 +147,10 @@ def test_replies_of_what_does_not_cross_it_belong_to_it_as_well() -> None:
     # Four probes to others leave by each switch; of those by the other two are well.
     well = (1 - 0.98 * SEVERITY / 2) ** (4 + 4 - count)
     one = SEVERITY ** len(to) * by_chance_or(SEVERITY / 2) ** count * well / 12
-    assert found[SWITCH] == pytest.approx(log(one / share))
+    assert ratios[False] == pytest.approx(log(one / share))
+    # Of a leaf nothing but probes tells: the endpoint's cable there loses the same replies.
+    assert ratios[True] == pytest.approx(
+        log(SEVERITY ** len(to) / 12)
+        - max(len(to) * log(s) + (crossing - len(to)) * log(1 - 0.98 * s) for s in FLOW_SEVERITIES)
+        + 4 * log(1 - 0.98 * SEVERITY / 2)
+    )

@@ -448,6 +448,8 @@ def test_a_fault_elsewhere_that_loses_the_replies_is_the_better_answer() -> None
     (first,) = life.step(replace(claim("rnic", forward | replies), decided=False))
     spine = claim("spine", forward)
     assert life.step(spine, bad=forward | replies) == []
+    leaf = replace(spine, replies=replies, near=frozenset({"rnic"}))
+    assert life.step(leaf, bad=forward | replies) == []
     (better,) = life.step(replace(spine, replies=replies), bad=forward | replies)
     assert (better.fault_id, better.state, better.component_id) == (
         first.fault_id, UPDATED, "spine",
