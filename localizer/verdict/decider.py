@@ -186,9 +186,10 @@ class Decider:
                 for flow in bad
                 if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
             ]
-            for incident in self._lifecycle.open_faults():
-                bad = broken_later(bad, incident, now_ns)
             bad = apart(bad, self._blamed())
+        for incident in self._lifecycle.open_faults():
+            if (incident.group == LATENCY) == (family is AnomalyFamily.LATENCY):
+                bad = broken_later(bad, incident, now_ns)
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         owned = self._owned(family)
         evidence = gather(

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from localizer.facts.bad_flows import BadFlow
-from localizer.verdict.catalogue import AGENT, GRADUAL, LOSS
+from localizer.facts.states import SPECIFIC
+from localizer.verdict.catalogue import AGENT, GRADUAL, LATENCY, LOSS
 from localizer.verdict.incident import SPREAD_NS, Incident
 from schemas.units import SECOND_NS
 
@@ -41,15 +42,14 @@ def broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[Ba
     """Note what an open fault's 5-tuples cross that can only have broken long after it began.
 
     A component that is at fault on 5-tuples of both times would have shown on all of them at the
-    first.
+    first. Small rises show on one 5-tuple after another, so that those of one RNIC may be the first
+    of a slow host; a fault of which a state says that it is there is no part of another.
     """
     since_ns, first = incident.began_ns + SPREAD_NS, incident.first
-    if (
-        not first
-        or now_ns <= since_ns
-        or incident.group not in (LOSS, AGENT)
-        or incident.event.fault_kind in GRADUAL
-    ):
+    dated = incident.group in (LOSS, AGENT) or (
+        incident.group == LATENCY and incident.event.fault_kind in SPECIFIC
+    )
+    if not first or now_ns <= since_ns or not dated or incident.event.fault_kind in GRADUAL:
         return bad
     news = [f for f in bad if f.open and f.onset_ns > since_ns and f.key not in first]
     if not news:

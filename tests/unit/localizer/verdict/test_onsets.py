@@ -1,11 +1,18 @@
 """What has cut off 5-tuples at one time did not cut off those that were answered for longer."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
-from localizer.verdict.onsets import SAMPLING_NS, apart
+from localizer.verdict.catalogue import LATENCY
+from localizer.verdict.incident import Incident
+from localizer.verdict.onsets import SAMPLING_NS, apart, broken_later
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 from tests.unit.localizer.made import START
@@ -45,3 +52,19 @@ def test_what_is_cut_off_together_stays_one_cut(at_s: list[float]) -> None:
     """Within the time that sampling takes nothing is noted."""
     flows = [bad(n, at, f"r{n % 2}") for n, at in enumerate(at_s)]
     assert apart(flows, frozenset()) == flows
+
+
+@pytest.mark.parametrize("kind", ["acs_ats_wrong", "high_latency"])
+def test_what_a_state_has_named_is_no_part_of_a_later_fault(kind: str) -> None:
+    """A host's second RNIC turns late minutes after the first: that is no fault of the host's."""
+    late = AnomalyKind.LATENCY
+    first = [replace(bad(n, 0, "b", late), components=("vsw", "rnic:0")) for n in range(3)]
+    second = [replace(bad(9 + n, 200, "b", late), components=("vsw", "rnic:1")) for n in range(3)]
+    fault = SimpleNamespace(
+        group=LATENCY, event=SimpleNamespace(fault_kind=kind), began_ns=START + 20 * SECOND_NS,
+        first=frozenset(flow.key for flow in first), components=frozenset({"rnic:0"}),
+    )  # fmt: skip
+    found = broken_later([*first, *second], cast(Incident, fault), START + 210 * SECOND_NS)
+    # Small rises show on one 5-tuple after another: without a state it may be the host.
+    passed = {"vsw"} if kind == "acs_ats_wrong" else set()
+    assert [flow.passed_before for flow in found] == [passed] * 3 + [frozenset()] * 3
