@@ -366,11 +366,13 @@ class SilenceClaims:
 
     def _claim_group(self, group: _Group, failing: dict[str, set[FlowId]]) -> Claim:
         (kind, component_id), names = group.places[0], sorted(group.missed_ns)
-        if kind is ComponentKind.AGENT:
-            kind, component_id = ComponentKind.UNKNOWN, self._cluster
         facts = [group.fact] if group.fact else []
         if len(names) > 1:
             facts.append(f"{len(names)} agents sent their last heartbeats within a few seconds")
+        # Several places are the same to the evidence; several agents are what is silent.
+        apart = len(group.places) > 1 and kind is ComponentKind.AGENT
+        if apart:
+            facts.append("nothing that they share explains it")
         elif len(group.places) > 1:
             others = ", ".join(place for _, place in group.places[1:9])
             facts.append(f"the evidence cannot tell it from {others}")
@@ -382,7 +384,7 @@ class SilenceClaims:
             self._sources,
             KINDS[group.kind],
             component_id,
-            decided=True,
+            decided=not apart,
             confidence=SILENCE_CONFIDENCE,
             candidates=[(place, SILENCE_CONFIDENCE) for _, place in group.places],
             keys=frozenset[FlowId]().union(*(failing.get(a, ()) for a in names)),

@@ -75,7 +75,7 @@ def test_agents_that_answer_and_are_not_heard_are_one_warning_on_what_they_share
     fleet.run(20)
     silent = fleet.agents[::2]
     found = fleet.run(25, silent=silent)
-    assert told(found) == [("OPEN", "agents_silent", "lab", "warning")]
+    assert told(found) == [("OPEN", "agents_silent", "a0", "warning")]
     assert any("endpoints of 4 of them answer" in line for line in found[0].evidence)
     assert fleet.run(60, silent=silent) == []
     assert [e.state.value for e in fleet.run(6)] == ["RESOLVED"]
