@@ -232,7 +232,9 @@ class Lifecycle:
             near = incident.event.component_id in claim.near
             # What a leaf may lose of replies, the cable of an RNIC there may lose as well, and the
             # search counts none to it.
-            explained = claim.keys | (replyless if near else claim.replies)
+            explained = claim.keys | (
+                replyless if near else claim.replies if young else frozenset()
+            )
             if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None

@@ -450,6 +450,11 @@ def test_a_fault_elsewhere_that_loses_the_replies_is_the_better_answer() -> None
     assert life.step(spine, bad=forward | replies) == []
     leaf = replace(spine, replies=replies, near=frozenset({"rnic"}))
     assert life.step(leaf, bad=forward | replies) == []
+    # Replies are lost from the beginning: what may lose them long after it is another fault.
+    late = Life()
+    late.step(replace(claim("rnic", forward | replies), decided=False))
+    late.step(seconds=CONFIG.refine_ns / SECOND_NS, bad=forward | replies)
+    assert late.step(replace(spine, replies=replies), bad=forward | replies) == []
     (better,) = life.step(replace(spine, replies=replies), bad=forward | replies)
     assert (better.fault_id, better.state, better.component_id) == (
         first.fault_id, UPDATED, "spine",
