@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skeleton_job.job import Job, Pair, Rnic
+from skeleton_job.layout.balance import hosts_are_balanced
 from skeleton_job.layout.blocks import (
     Blocks,
     find_cells,
@@ -69,6 +70,10 @@ FEW_BLOCKS: Final = 4
 # Confidence in a pipeline whose silent ends show: a third end, a neighbour that receives what
 # nobody sends, or an RNIC out of order would have refuted it.
 ENDS_SHOWN: Final = 0.95
+
+# Confidence in one stage whose hosts are seen to send what they receive, though no iteration is:
+# replicas inside a host, and context groups, do not show.
+BALANCE_SHOWN: Final = 0.75
 
 IDLE: Final = "idle: the RNICs carry no traffic to speak of"
 FLAT: Final = "flat: traffic without a burst that repeats"
@@ -158,7 +163,10 @@ def infer(job: Job, matrix: RateMatrix) -> Inference:
         period_ns = None if rhythm is None else round(rhythm.period_bins * matrix.bin_ns)
         return _of_silent_ends(job, ends, period_ns)
     if rhythm is None:
-        short = matrix.n_bins * matrix.bin_ns < MIN_FLAT_NS or repeats(total)
+        repeated = repeats(total)
+        if repeated and _alike(job) and hosts_are_balanced(job, matrix):
+            return _of_one_stage(job)
+        short = repeated or matrix.n_bins * matrix.bin_ns < MIN_FLAT_NS
         return Inference(confidence=0.0, reason=TOO_SHORT if short else FLAT)
     try:
         return _placed(job, matrix, rhythm)
@@ -168,6 +176,35 @@ def infer(job: Job, matrix: RateMatrix) -> Inference:
             reason=f"inconsistent: {error}",
             period_ns=round(rhythm.period_bins * matrix.bin_ns),
         )
+
+
+def _alike(job: Job) -> bool:
+    """Return whether all hosts have RNICs on the same rails."""
+    rails: dict[str, list[int]] = {}
+    for rnic in job.ordered:
+        rails.setdefault(rnic.host, []).append(rnic.rail)
+    return len({*map(tuple, rails.values())}) == 1
+
+
+def _of_one_stage(job: Job) -> Inference:
+    """Return the skeleton of hosts that are replicas of each other: a gradient group on each rail.
+
+    Of the replicas inside a host nothing is known.
+    """
+    groups: dict[int, list[Rnic]] = {}
+    for rnic in job.ordered:
+        groups.setdefault(rnic.rail, []).append(rnic)
+    return Inference(
+        confidence=BALANCE_SHOWN,
+        reason=None,
+        dp=len(job.hosts),
+        pp=1,
+        tp=_tensor_degree(job.gpus, len(job.hosts), len(groups)),
+        groups=tuple(map(tuple, groups.values())),
+        directed=True,
+        width=len(groups),
+        pairs=frozenset().union(*map(group_pairs, groups.values())),
+    )
 
 
 def _of_silent_ends(job: Job, ends: SilentEnds, period_ns: int | None) -> Inference:
