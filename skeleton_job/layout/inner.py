@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.blocks import Blocks
+from skeleton_job.layout.blocks import MIN_UNEQUAL, Blocks, unequal
 from skeleton_job.layout.pipelines import StageIterations
 from skeleton_job.rhythm.groups import Lags, groups_of, host_lags, shared_size
 from skeleton_job.rhythm.rings import MIN_ITERATIONS, equal_groups, likeness_of_hosts, ring_size
@@ -80,8 +80,11 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
         _uneven(tx, rx, of_host)
         for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True)
     ]
-    # Blocks of one host and stage that move different bytes serve other experts.
-    experts = (blocks.unlike and hosts.width > 1) or 2 * sum(uneven) > len(uneven)
+    # Blocks of one host and stage that move different bytes serve other experts, unless they are
+    # the ends of a ring.
+    ends = unequal(blocks, np.arange(blocks.known.size)) >= MIN_UNEQUAL
+    unlike = blocks.unlike and hosts.width > 1 and not ends
+    experts = unlike or 2 * sum(uneven) > len(uneven)
     kind = "ep" if experts else "cp"
     if kind == "cp" and len(stages) == 1:
         bursts = _bursts(blocks, stages[0], hosts.of_stage[0])

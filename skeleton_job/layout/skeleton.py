@@ -31,7 +31,7 @@ from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
 from skeleton_job.layout.pipelines import Joints, StageIterations, find_joints
 from skeleton_job.layout.silent_ends import SilentEnds, find_silent_ends
-from skeleton_job.layout.stages import DISPUTED, StageOrder, order_stages
+from skeleton_job.layout.stages import DISPUTED, PAIR, StageOrder, order_stages
 from skeleton_job.rhythm.iterations import (
     MIN_ITERATIONS,
     MIN_PERIOD_BINS,
@@ -342,8 +342,8 @@ def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
     """Return the order of the classes.
 
     Classes that repeat along the platform's order are the stages in that order, as frameworks
-    number ranks. With few blocks, which may repeat by chance, the traffic may reverse it. Without a
-    known direction, the platform's first block is in the first stage.
+    number ranks. With few blocks, which may repeat by chance, or two stages, the traffic may
+    reverse it. Without a known direction, the platform's first block is in the first stage.
 
     Parameters
     ----------
@@ -361,8 +361,9 @@ def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
             return StageOrder(along, DISPUTED, directed=True)
     elif choice.regular is not None and choice.count > 1:
         agree = order.order == along and order.directed and order.trust >= SURE_ORDER
-        chance = places <= FEW_BLOCKS
-        if not chance or order.order not in (along, along[::-1]) or not order.directed:
+        # Few blocks repeat by chance; of two stages the traffic shows the first.
+        doubted = places <= FEW_BLOCKS or (choice.count == PAIR and order.trust > INDEX_ALONE)
+        if not doubted or order.order not in (along, along[::-1]) or not order.directed:
             trust = order.trust if agree else INDEX_ALONE
             return StageOrder(along, trust, directed=True)
     first, last = (int(np.argmax(of_class[c])) for c in (order.order[0], order.order[-1]))

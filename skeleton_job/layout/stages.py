@@ -14,7 +14,7 @@ A fourth cue says in which direction an order is passed: where bytes are under w
 `order_stages` decides between them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from typing import Final
 
@@ -37,8 +37,10 @@ BURST_PART: Final = 0.5
 # What is under way then is known if it is this far from its mean, as a share of the range: noise
 # and a burst that is none leave it near the mean.
 CLEAR_BURST: Final = 0.25
-# A direction is known from this share on.
+# A direction is known from this share on; from the second one it was right in 55 of 56 foreign jobs
+# of two stages.
 MIN_UNDER_WAY: Final = 0.2
+CLEAR_WAY: Final = 0.3
 # Smooths the edges of ticks; the profile has about two points per tick.
 SMOOTHING: Final = np.array([0.25, 0.5, 0.25])
 
@@ -302,12 +304,17 @@ def order_stages(tx: Floats, rx: Floats, *, replicas: int) -> StageOrder:
     if tx.shape[0] == 1:
         return StageOrder((0,), 1.0, True)
     found = _by_cues(tx, rx, replicas)
-    if found.directed and tx.shape[0] > PAIR:
+    pair = tx.shape[0] == PAIR
+    if found.directed and not pair:
         return found
     way = under_way(tx[list(found.order)], rx[list(found.order)])
+    if pair and abs(way) < CLEAR_WAY:
+        # All neighbours of two stages agree, so that cues agree means nothing.
+        found = replace(found, trust=min(found.trust, GRADIENT_ALONE))
     if abs(way) < MIN_UNDER_WAY:
         return found
-    return StageOrder(found.order if way > 0 else found.order[::-1], found.trust, True)
+    order = found.order if way > 0 else found.order[::-1]
+    return StageOrder(order, TWO_CUES if pair and abs(way) >= CLEAR_WAY else found.trust, True)
 
 
 def _by_cues(tx: Floats, rx: Floats, replicas: int) -> StageOrder:
