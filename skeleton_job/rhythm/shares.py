@@ -17,11 +17,13 @@ from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# Bytes are the same if they differ by less than this share (retransmissions), or by twice what
-# changes between the halves of the window; they are not if they differ by more than this share
-# (acknowledgements of what goes the other way are some thousandths) and by four times the change.
+# Bytes are the same if they differ by less than this share (retransmissions), by twice what changes
+# between the halves of the window, or by a fifth of what groups differ; they are not if they differ
+# by more than the second share (acknowledgements of what goes the other way are some thousandths)
+# and by four times the change.
 SAME: Final = 0.001
 SAME_CHANGES: Final = 2.0
+SAME_PART: Final = 0.2
 OTHER: Final = 0.003
 OTHER_CHANGES: Final = 4.0
 # Of the pairs in groups, and of those across them, so many must be as they should: one RNIC of a
@@ -53,11 +55,12 @@ def share_width(matrix: RateMatrix, rows: Labels, known: Bools) -> int:
     apart, changes = np.median(np.array(measured), axis=0)
     first, second = np.triu_indices(n_rails, 1)
     apart, changes = apart[first, second], changes[first, second]
-    same = apart <= np.maximum(SAME, SAME_CHANGES * changes)
     other = apart > np.maximum(OTHER, OTHER_CHANGES * changes)
     for width in divisors(n_rails)[-2::-1]:
         inside = first // width == second // width
-        alike = width == 1 or float(same[inside].mean()) >= AGREE
+        least = max(SAME, SAME_PART * float(np.median(apart[~inside])))
+        same = apart[inside] <= np.maximum(least, SAME_CHANGES * changes[inside])
+        alike = width == 1 or float(same.mean()) >= AGREE
         if alike and float(other[~inside].mean()) >= AGREE:
             return width
     return n_rails
