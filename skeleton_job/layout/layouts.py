@@ -227,32 +227,28 @@ def _settled(evidence: Evidence, found: list[Choice]) -> bool:
 
 
 def _falls_apart(evidence: Evidence, choice: Choice) -> bool:
-    """Return whether the classes of a layout are several each, which are found without an index.
+    """Return whether the first class of a layout is several, which are found without an index.
 
     Places in a host may be known while the order of hosts is not: then blocks at one place form a
     class, whatever stage they hold.
     """
-    size = choice.labels.size // choice.count
-    if size == 1:
+    inside = choice.labels == 0
+    view = replace(
+        evidence,
+        profiles=evidence.profiles[inside],
+        known=evidence.known[inside],
+        hosts=evidence.hosts[inside],
+    )
+    size = int(inside.sum())
+    if size == 1 or not view.known.any():
         return False
     parts = divisors(size)[1]
-    labels = np.empty_like(choice.labels)
-    for c in range(choice.count):
-        inside = choice.labels == c
-        view = replace(
-            evidence,
-            profiles=evidence.profiles[inside],
-            known=evidence.known[inside],
-            hosts=evidence.hosts[inside],
-        )
-        split = free_layout(view, parts, uneven=choice.uneven) if view.known.any() else None
-        if split is None:
-            return False
-        labels[inside] = c * parts + split
-    whole, apart = (
-        description(evidence, split, uneven=choice.uneven) for split in (choice.labels, labels)
-    )
-    return apart + choice.count * _free_cost(size, parts) < whole
+    split = free_layout(view, parts, uneven=choice.uneven)
+    if split is None:
+        return False
+    whole = description(view, np.zeros_like(split), uneven=choice.uneven)
+    apart = description(view, split, uneven=choice.uneven) + _free_cost(size, parts)
+    return apart < whole
 
 
 def _same_split(one: Labels, other: Labels) -> bool:

@@ -39,7 +39,7 @@ MIN_EXCESS: Final = 4.0
 # Fewer pairs say nothing of how pairs deviate: four hosts leave one.
 MIN_FREEDOM: Final = 8
 # Hosts whose own RNICs are compared: their median needs no more.
-MAX_TWINS: Final = 32
+MAX_TWINS: Final = 8
 # Hosts in lock step lag at most this many times as much as RNICs of one host do.
 LOCK_STEP: Final = 2.0
 
