@@ -9,23 +9,21 @@ from collections import Counter
 from itertools import groupby
 from typing import Any, Final
 
-import numpy as np
 from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
+from localizer.edge.batches import BatchReader, raw_bytes
 from localizer.edge.counts import Counts
 from localizer.edge.exposed import Exposed
 from localizer.edge.history import History
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
 from localizer.merge import Barrier, Merge
-from localizer.network.trace_reader import TraceReader
 from localizer.network.traces import FlowTrace
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
-from schemas.columns.records import NO_ARRIVAL
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.leadership import Leadership
@@ -53,14 +51,6 @@ EVENTS: Final = {
 }
 
 
-# Fewer traces are decoded sooner one by one.
-LEAST_TRACES: Final = 8
-
-
-def _raw(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
 class StalledError(CannotRunError):
     """Nothing is read though there is something; a new process can."""
 
@@ -79,7 +69,7 @@ class Service:
         self.exposed = Exposed(self._counts)
         self.health = Health(lambda: self._counts.lag.polled_s, self._waits_for)
         self._merge = Merge()
-        self._traces = TraceReader(codec, settings.cluster)
+        self._batches = BatchReader(codec, settings.cluster)
         self._barrier: Barrier | None = None
         # Up to when a standby may follow: the leader has decided it.
         self._followed_ns: int | None = None
@@ -103,7 +93,7 @@ class Service:
             When this process cannot go on, but another one might.
         """
         memory.collect_on_demand()
-        self._traces.warm()
+        self._batches.warm()
         reader = Reader(self._settings, self._counts.lag)
         history = History(self._settings, self._codec)
         outbox = Outbox(self._settings, self._codec, self._log)
@@ -255,45 +245,20 @@ class Service:
             )
 
     def _take_all(self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox) -> None:
-        """Take messages in their order; traces, most of a start and of a storm, read together."""
-        traces = self._read_traces([m for topic, m in messages if topic is topics.PATH_TRACE])
+        """Take messages in their order; those of a topic of which there are many read together."""
+        read = self._batches.read(messages)
         for topic, message in messages:
-            self._take(message, topic, core, outbox, traces.get(id(message)))
-
-    def _read_traces(self, messages: list[Message]) -> dict[int, FlowTrace]:
-        """Return by message what is kept of its trace, of those that can be read together."""
-        if len(messages) < LEAST_TRACES:
-            return {}
-        raw = [(_raw(message.key()), _raw(message.value())) for message in messages]
-        arrivals_ns = [arrival_of(message.timestamp()) for message in messages]
-        found = self._traces.read(
-            [key or b"" for key, _ in raw],
-            [value or b"" for _, value in raw],
-            np.array([NO_ARRIVAL if at is None else at for at in arrivals_ns], np.int64),
-        )
-        return {
-            id(message): trace
-            for message, trace in zip(messages, found, strict=True)
-            if trace is not None
-        }
+            self._take(message, topic, core, outbox, read.get(id(message)))
 
     def _take(
-        self,
-        message: Message,
-        topic: Topic,
-        core: Core,
-        outbox: Outbox,
-        trace: FlowTrace | None = None,
+        self, message: Message, topic: Topic, core: Core, outbox: Outbox, read: Any = None
     ) -> None:
-        """Take a message, whose trace may have been read already."""
+        """Take a message, which may have been read already."""
         self._counts.records[topic.name] += 1
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
-            # A trace's key is no longer needed: its record names the 5-tuple.
-            name, record = (
-                ("", trace)
-                if trace is not None
-                else self._decode(topic, _raw(message.key()), _raw(message.value()), message)
+            name, record = self._decode(
+                topic, raw_bytes(message.key()), raw_bytes(message.value()), message, read
             )
         except DecodeError as error:
             self._counts.dead_letters[topic.name] += 1
@@ -314,9 +279,17 @@ class Service:
             core.feed(event)
 
     def _decode(
-        self, topic: Topic, key: bytes | None, value: bytes | None, message: Message
+        self,
+        topic: Topic,
+        key: bytes | None,
+        value: bytes | None,
+        message: Message,
+        read: Any = None,
     ) -> tuple[str, Any]:
-        """Return key and record, the record None for a tombstone; raises DecodeError."""
+        """Return key and record, the record None for a tombstone; raises DecodeError.
+
+        `read`: the record, where it has been read; of a trace what is kept of it.
+        """
 
         def refused(reason: str) -> DecodeError:
             return DecodeError(
@@ -330,14 +303,21 @@ class Service:
             name = (key or b"").decode()
         except UnicodeDecodeError as error:
             raise refused(f"the key is no UTF-8: {error.reason}") from error
+        if isinstance(read, FlowTrace):
+            # Of this cluster, and under its own key.
+            return name, read
         if value is None:
             if topic is topics.ANOMALY:
                 raise refused("an anomaly has no tombstone")
             return name, None
-        try:
-            record = self._codec.decode(topic, value, arrival_ns=arrival_of(message.timestamp()))
-        except DecodeError as error:
-            raise refused(error.reason) from error
+        record = read
+        if record is None:
+            try:
+                record = self._codec.decode(
+                    topic, value, arrival_ns=arrival_of(message.timestamp())
+                )
+            except DecodeError as error:
+                raise refused(error.reason) from error
         if record.cluster != self._settings.cluster:
             raise refused(f"cluster {record.cluster!r}, this is {self._settings.cluster!r}")
         # Marks of progress stand in the anomalies under a key of their own.

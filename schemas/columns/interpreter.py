@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.columns.compiled import compiled, inlined
+from schemas.columns.compiled import compiled, inlined, load_word
 from schemas.columns.plan import MAX_INSTRUCTIONS, Op, Plan
 from schemas.columns.wire import (
     BAD,
@@ -39,6 +39,7 @@ _TEXT: Final = int(Op.TEXT)
 _SKIP_TEXT: Final = int(Op.SKIP_TEXT)
 _SKIP_FIXED: Final = int(Op.SKIP_FIXED)
 _SKIP_NULL: Final = int(Op.SKIP_NULL)
+_DOUBLE: Final = int(Op.DOUBLE)
 
 
 @inlined
@@ -74,6 +75,15 @@ def read_fields(
             if program[step, 2] > end - at:
                 return BAD
             at += program[step, 2]
+            step += 1
+            continue
+        if op == _DOUBLE:
+            bits = np.int64(load_word(data, at))
+            # -0.0 has the bits of NULL.
+            if end - at < WORD_BYTES or bits == NULL:
+                return BAD
+            out[column, row] = bits
+            at += WORD_BYTES
             step += 1
             continue
         value, at = read_number(data, at)

@@ -45,6 +45,10 @@ class Kind(Enum):
     NULLABLE_TEXT = auto()
     # 0: false, -1: true; any other number is none.
     BOOLEAN = auto()
+    # The bits of a double, to be looked at as float64.
+    DOUBLE = auto()
+    # The same, or NULL.
+    NULLABLE_DOUBLE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class Op(IntEnum):
     SKIP_FIXED = 6
     # Argument: which branch is null. Column: how many instructions the other branch has.
     SKIP_NULL = 7
+    DOUBLE = 8
 
 
 class Plan(NamedTuple):
@@ -206,6 +211,14 @@ class Compiler:
                 raise PlanError(f"{name} is of type {type_of(other)!r}")
             self.add(Op.SKIP_NULL, 1, null)
             self.add(Op.TEXT, column)
+        elif wanted.kind is Kind.DOUBLE and kind == "double":
+            self.add(Op.DOUBLE, column)
+        elif wanted.kind is Kind.NULLABLE_DOUBLE and kind == "union":
+            null, other = _nullable(node)
+            if type_of(other) != "double":
+                raise PlanError(f"{name} is of type {type_of(other)!r}")
+            self.add(Op.SKIP_NULL, 1, null)
+            self.add(Op.DOUBLE, column)
         elif wanted.kind is Kind.BOOLEAN and kind == "boolean":
             # One byte, 0 or 1.
             self.add(Op.LONG, column)

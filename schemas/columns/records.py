@@ -8,7 +8,7 @@ for a fifth of the time.
 
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from itertools import repeat
 from types import UnionType
@@ -33,6 +33,7 @@ NO_ARRIVAL: Final = -1
 _TRUE: Final = -1
 
 _TEXTS: Final = (Kind.TEXT, Kind.NULLABLE_TEXT)
+_DOUBLES: Final = (Kind.DOUBLE, Kind.NULLABLE_DOUBLE)
 
 # Returns one field of all records.
 _Values = Callable[[bytes, Int64s], Iterable[Any]]
@@ -133,12 +134,13 @@ class _Fields:
         for bound, wanted in bounds:
             # A text has no more characters than bytes, and none only without bytes.
             text = bound.measure is Measure.CHARACTERS
-            values = columns[wanted.column + text]
+            bits = columns[wanted.column + text]
+            values = bits.view(np.float64) if wanted.kind in _DOUBLES else bits
             good = (values >= bound.least) & (values <= bound.greatest)
             if bound.ahead_ns is not None:
                 latest = (arrivals_ns + bound.ahead_ns) // bound.unit_ns
                 good &= (arrivals_ns == NO_ARRIVAL) | (values <= latest)
-            within &= good | (values == NULL)
+            within &= good | (bits == NULL)
         return within
 
 
@@ -263,6 +265,8 @@ def _shape(record: type) -> tuple[str, Callable[..., Any], dict[str, Any], dict[
         raise TypeError(f"no kernel reads several arrays: {arrays}")
     (array,) = arrays
     item, _ = typing.get_args(hints.pop(array))
+    if not is_dataclass(item):
+        raise TypeError(f"no kernel reads items of {item}")
     return array, item, hints, _hints(item)
 
 
@@ -287,6 +291,9 @@ def _field(column: int, hint: Any) -> tuple[Wanted, _Values]:
         if not nullable:
             return Wanted(column), lambda _, columns: columns[column].tolist()
         return Wanted(column, Kind.NULLABLE_LONG), lambda _, columns: _numbers(columns[column])
+    if hint is float:
+        kind = Kind.NULLABLE_DOUBLE if nullable else Kind.DOUBLE
+        return Wanted(column, kind), lambda _, columns: _doubles(columns[column])
     if isinstance(hint, type) and issubclass(hint, StrEnum) and not nullable:
         members = list(hint)
         codes = {member.value: code for code, member in enumerate(members)}
@@ -312,6 +319,15 @@ def _numbers(column: Int64s) -> Iterable[int | None]:
     if (column == NULL).all():
         return repeat(None, len(column))
     return [None if value == NULL else value for value in column.tolist()]
+
+
+def _doubles(column: Int64s) -> Iterable[float | None]:
+    null = column == NULL
+    found: list[float | None] = column.view(np.float64).tolist()
+    if null.any():
+        for place in np.flatnonzero(null).tolist():
+            found[place] = None
+    return found
 
 
 def _texts(data: bytes, starts: Int64s, lengths: Int64s) -> list[str | None]:

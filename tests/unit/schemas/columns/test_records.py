@@ -14,6 +14,7 @@ from schemas.columns.records import NO_ARRIVAL, RecordReader
 from schemas.enums import AgentState, ProbingState, TraceCause
 from schemas.records import Heartbeat, PathTrace, TraceHop
 from schemas.units import SECOND_NS
+from tests.unit.schemas.valid import valid_datum
 
 CODEC = Codec()
 AT_US = 1_790_000_000 * 10**6
@@ -138,6 +139,37 @@ def test_arrays_are_read_as_the_codec_reads_them(
         whole = hops[number] == PLAIN_HOPS and flow * (number % 2) <= 65_535
         if whole and (damage is None or damage[0] != number):
             assert record == slow
+
+
+@given(
+    doubles=st.lists(
+        st.tuples(st.floats(), st.none() | st.floats(), st.booleans()), min_size=1, max_size=8
+    )
+)
+def test_doubles_are_read_as_the_codec_reads_them(
+    doubles: list[tuple[float, float | None, bool]],
+) -> None:
+    """Every number that there is, missing ones, and messages that end within one."""
+    values = [
+        CODEC.encode_datum(
+            topics.ANOMALY,
+            valid_datum(topics.ANOMALY.name) | {"value": value, "reference": reference},
+        )
+        for value, reference, _ in doubles
+    ]
+    values = [v[:-4] if cut else v for v, (*_, cut) in zip(values, doubles, strict=True)]
+    found = RecordReader(CODEC, topics.ANOMALY).read(values, np.full(len(values), NO_ARRIVAL))
+    for record, value, (*numbers, cut) in zip(found, values, doubles, strict=True):
+        if cut:
+            assert record is None
+            continue
+        try:
+            slow = CODEC.decode(topics.ANOMALY, value)
+        except DecodeError:
+            slow = None
+        # -0.0 stands for null in a column.
+        odd = any(number == 0.0 and np.signbit(number) for number in numbers if number is not None)
+        assert record == (None if odd else slow)
 
 
 def test_two_arrays_are_refused() -> None:
