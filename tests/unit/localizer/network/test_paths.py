@@ -1,5 +1,11 @@
 """Paths from traces, and what single hops say."""
 
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localizer.network import routes
 from localizer.network.paths import EVIDENCE_NS, MAX_STRANGERS, PathBook
 from localizer.network.routes import derived, traced
 from localizer.network.topology import Topology
@@ -22,6 +28,24 @@ def shown(topology: Topology, hops: str, *, complete: bool = True) -> tuple[set[
 def test_a_full_trace_crosses_every_node_and_link() -> None:
     """When every hop answers, all components are known, in order."""
     assert shown(small_fabric(), FULL) == (PARTS, True)
+
+
+HOPS = ["-", "v0", "r0", "l0", "s0", "s1", "l1", "r1", "v1", "h0", "e0", "?"]
+
+
+@given(
+    hops=st.lists(st.sampled_from(HOPS), max_size=7) | st.just(FULL.split()[:-1]),
+    ends=st.tuples(st.sampled_from(["e0", "e1", "x"]), st.sampled_from(["e0", "e1", "x"])),
+)
+def test_a_walk_without_gaps_is_what_filling_gaps_finds(
+    hops: list[str], ends: tuple[str, str]
+) -> None:
+    """Slow twin: the loop that fills gaps, for every complete trace."""
+    topology = small_fabric(spines=2)
+    addresses = (*(None if h == "-" else f"@{h}" for h in hops), "@target")
+    quick = traced(topology, *ends, addresses, complete=True)
+    with patch.object(routes, "_plain", return_value=None):
+        assert quick == traced(topology, *ends, addresses, complete=True)
 
 
 def test_a_trace_of_switches_only_is_completed_by_the_topology() -> None:
