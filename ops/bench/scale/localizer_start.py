@@ -112,7 +112,7 @@ def _polls(records: Iterable[Rec]) -> Iterator[list[Rec]]:
             poll = [rec for rec in poll if rec.topic != poll[0].topic]
 
 
-def run(segments: int, storm: int) -> dict[str, float]:
+def run(segments: int) -> dict[str, float]:
     """Return what it cost: seconds and bytes."""
     world = World(segments)
     memory.collect_on_demand()
@@ -128,7 +128,7 @@ def run(segments: int, storm: int) -> dict[str, float]:
         world.trace(
             flow, later_ns, TraceCause.LOSS, broken_at=next(n for n in way if n in spines)
         )
-        for flow in range(storm)
+        for flow in range(min(STORM, world.paths))
         for way in (world.way(flow),)
     )  # fmt: skip
     peak_bytes = process_cost.memory(os.getpid()).peak_bytes
@@ -140,7 +140,7 @@ def run(segments: int, storm: int) -> dict[str, float]:
 
 def start(runs: int, say: Say) -> list[Figure]:
     """Measure it at 300,000 5-tuples."""
-    found = [call_alone(run, SEGMENTS, STORM) for _ in range(runs)]
+    found = [call_alone(run, SEGMENTS) for _ in range(runs)]
     paths = int(found[0]["paths"])
     first_us = [1e6 * one["first_s"] / paths for one in found]
     say(
