@@ -29,12 +29,12 @@ class IndexCache:
         self._paths = paths
         self._topology = topology
         self._version: int | None = None
+        # 5-tuples at the last `prepare`.
+        self._prepared = 0
         self._begin()
 
     def _begin(self) -> None:
         self._index = FlowIndex()
-        # 5-tuples at the last `prepare`.
-        self._prepared = 0
         # Count of numbers at which their use is looked at again.
         self._check_at = SPARE_NUMBERS
         self._replies = ReplyWays(self._topology, self._index)
@@ -101,8 +101,8 @@ class IndexCache:
         Not while first traces pour in: all of it would be done anew at the next step.
         """
         index = self.refresh()
-        more, self._prepared = len(index) - self._prepared, len(index)
-        if more <= FIRST:
+        before, self._prepared = self._prepared, len(index)
+        if len(index) - before <= FIRST:
             index.sort_if_stale()
             self._replies.prepare()
 

@@ -264,10 +264,11 @@ def _shape(record: type) -> tuple[str, Callable[..., Any], dict[str, Any], dict[
     if len(arrays) > 1:
         raise TypeError(f"no kernel reads several arrays: {arrays}")
     (array,) = arrays
-    item, _ = typing.get_args(hints.pop(array))
+    item: Any = typing.get_args(hints.pop(array))[0]
     if not is_dataclass(item):
         raise TypeError(f"no kernel reads items of {item}")
-    return array, item, hints, _hints(item)
+    made: Any = item
+    return array, made, hints, _hints(made)
 
 
 def _hints(record: type) -> dict[str, Any]:
