@@ -43,9 +43,8 @@ LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
 # Jobs exchange data in bursts of up to a minute, which fill queues. A burst is in three windows
-# at most, and the fourth ends the anomaly: once late results are in (5 s, `allowed_lateness_s`),
-# agents close it one after the other. The record takes a round and a decision to get here.
-BURST_NS = 90 * SECOND_NS + 5 * SECOND_NS + WINDOW_SPREAD_NS + 2 * SECOND_NS
+# at most, and the fourth ends the anomaly; agents close it one after the other.
+BURST_NS = 90 * SECOND_NS + WINDOW_SPREAD_NS
 # The last answers tell sooner that a burst is over: they are twelve seconds', looked at every five.
 # Most are as before by then.
 BRIEF_BURST_NS = 60 * SECOND_NS + 17 * SECOND_NS

@@ -6,10 +6,9 @@ from typing import cast
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
 from localizer.verdict.cases import Case
-from localizer.verdict.judge import BURST_NS, agents_must_live_since
+from localizer.verdict.judge import agents_must_live_since
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
-from streams.config import DetectionConfig
 from tests.unit.localizer.made import START
 
 
@@ -35,10 +34,3 @@ def test_an_agent_that_restarts_did_not_live_because_some_packets_were_lost_befo
     assert agents_must_live_since(both) == cut
     only = cast(Case, SimpleNamespace(open=(*lossy, cut[0])))
     assert agents_must_live_since(only) == (*lossy, cut[0])
-
-
-def test_the_windows_of_a_burst_are_over_before_it_counts_as_lasting() -> None:
-    """The fourth window has no burst, and closes after late results and other windows."""
-    config = DetectionConfig()
-    closed_ns = config.lateness_ns + config.closing_spread_ns
-    assert 3 * config.window_ns + closed_ns + SECOND_NS < BURST_NS
