@@ -126,15 +126,15 @@ def test_replies_of_what_does_not_cross_it_belong_to_it_as_well() -> None:
     back = [key for key in ALL if key[0] == "e3" and not key[2]][:2]
     good = GoodFlows.of(index, to + back, [])
     all_bad = [bad(key) for key in to + back]
-    leaves = {True: {"e3": frozenset({SWITCH})}, False: dict[str, frozenset[str]]()}
-    ratios = {
-        near: selective_evidence(
+
+    def ratio_where_it_leaves(*switches: str) -> float:
+        return selective_evidence(
             good, half, {SWITCH: all_bad[: len(to)]}, Shown(0.98),
-            leaves=lambda e, near=near: leaves[near].get(e, frozenset()), all_bad=all_bad,
+            leaves=lambda e: frozenset(switches if e == "e3" else ()), all_bad=all_bad,
             chance=0.002,
-        )[SWITCH]
-        for near in leaves
-    }  # fmt: skip
+        )[SWITCH]  # fmt: skip
+
+    ratios = {True: ratio_where_it_leaves(SWITCH), False: ratio_where_it_leaves()}
 
     def by_chance_or(lost: float) -> float:
         return lost + (1 - lost) * 0.002
