@@ -485,6 +485,7 @@ _ROWS: Final[Mapping[str, Callable[[str], Iterator[Bound]]]] = {
     "path.trace.v1": _path_trace,
     "task.v1": _task,
     "endpoint.v1": _endpoint,
+    "target.v1": _endpoint,
     "agent.heartbeat.v1": _agent_heartbeat,
     "pinglist.v1": _pinglist,
     "skeleton.v1": _skeleton,

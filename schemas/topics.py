@@ -52,6 +52,9 @@ class Topic:
 
     `read_back`: its writer reads it at a start, to go on where a former process stopped.
 
+    `personal`: each agent reads one partition, the one that its id chooses. How much it reads then
+    depends on the number of agents a partition, and not on the size of the cluster.
+
     `timestamp_type` is LogAppendTime wherever a process acts on the time of a record: the arrival
     is the one time in the log that no writer can set.
     """
@@ -68,6 +71,7 @@ class Topic:
     partitions: int = DEFAULT_PARTITIONS
     timestamp_type: str = LOG_APPEND_TIME
     read_back: bool = False
+    personal: bool = False
 
     @property
     def dlq(self) -> str:
@@ -98,6 +102,7 @@ def _topic(
     partitions: int = DEFAULT_PARTITIONS,
     timestamp_type: str = LOG_APPEND_TIME,
     read_back: bool = False,
+    personal: bool = False,
 ) -> Topic:
     return Topic(
         name=name,
@@ -112,6 +117,7 @@ def _topic(
         partitions=partitions,
         timestamp_type=timestamp_type,
         read_back=read_back,
+        personal=personal,
     )
 
 
@@ -148,8 +154,19 @@ HEARTBEAT: Final = _topic(
 PINGLIST: Final = _topic(
     "pinglist.v1", rec.PingList, "agent id", "compact",
     flow=((SKELETON,), (AGENT, LOCALIZER)),
-    doc="Whom each agent probes.", read_back=True,
+    doc="Whom each agent probes.", read_back=True, personal=True,
 )  # fmt: skip
+TARGET: Final = _topic(
+    "target.v1", rec.Endpoint, "endpoint id", "compact",
+    flow=((SKELETON,), (AGENT,)),
+    doc="Registrations of `endpoint.v1`, each copied to the partitions of the agents that need it: "
+    "they probe the endpoint, or are on its host.",
+    partitioned_by="id of the agent that needs it", read_back=True, personal=True,
+)  # fmt: skip
+# Header of a list in `pinglist.v1` whose targets' registrations stand in `target.v1`. Of a list
+# without it an agent finds them in `endpoint.v1`, among all others. It is no field of the list, so
+# that agents of earlier versions read such lists, too.
+REGISTRATIONS_HEADER: Final = ("registrations", TARGET.name.encode())
 SKELETON_TOPIC: Final = _topic(
     "skeleton.v1", rec.Skeleton, "task id", "compact",
     flow=((SKELETON,), (OPS,)),
@@ -214,6 +231,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     ENDPOINT,
     HEARTBEAT,
     PINGLIST,
+    TARGET,
     SKELETON_TOPIC,
     TOPOLOGY,
     OVERLAY_FLOWS,

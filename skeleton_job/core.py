@@ -79,6 +79,8 @@ class SkeletonCore:
         self._ended: dict[str, int] = {}
         self._stale_tasks: set[str] = set()
         self._dirty_agents: set[str] = set()
+        # Agents whose published list lacks something that a list of today says.
+        self._outdated: set[str] = set()
 
     @property
     def now_ns(self) -> int:
@@ -156,8 +158,18 @@ class SkeletonCore:
             ):
                 self._maybe_due |= self._roster.tasks_of(batch.agent_id)
 
-    def apply_own_list(self, agent_id: str, ping_list: PingList | None) -> None:
-        """Restore the list that an earlier run published for an agent; None: it is unreadable."""
+    def is_registered(self, endpoint_id: str) -> bool:
+        """Whether a registration of the endpoint is known, and was not refused."""
+        return endpoint_id in self._roster.registered
+
+    def apply_own_list(
+        self, agent_id: str, ping_list: PingList | None, *, outdated: bool = False
+    ) -> None:
+        """Restore the list that an earlier run published for an agent; None: it is unreadable.
+
+        One that is `outdated` is published again.
+        """
+        (self._outdated.add if outdated else self._outdated.discard)(agent_id)
         self._dirty_agents.add(agent_id)
         self._published.pop(agent_id, None)
         if ping_list is not None and self._is_ours(ping_list.cluster):
@@ -186,8 +198,9 @@ class SkeletonCore:
             draft = merge_targets([self._targets_of[t] for t in jobs], agent_id)
             old = self._published.get(agent_id)
             if draft.targets or self._roster.has_endpoints(agent_id):
-                if _differs(draft, old):
+                if _differs(draft, old) or (old is not None and agent_id in self._outdated):
                     due = self._list(agent_id, draft)
+                    self._outdated.discard(agent_id)
                     self.counts["targets_dropped"] += draft.dropped
                     self.counts["lists_cut"] += draft.dropped > 0
                     self._published[agent_id] = due
@@ -195,6 +208,7 @@ class SkeletonCore:
                     yield agent_id, due
             elif old is not None:
                 del self._published[agent_id]
+                self._outdated.discard(agent_id)
                 self._gone.pop(agent_id, None)
                 self._gone[agent_id] = self._now_ns
                 yield agent_id, None

@@ -33,6 +33,15 @@ Partitions = Annotated[
         help="Partitions of the topics whose load grows with the cluster [default: the contract's]",
     ),
 ]
+Agents = Annotated[
+    int | None,
+    typer.Option(
+        "--agents",
+        min=1,
+        help="Agents of the cluster, which sizes the topics that they read: a partition for 16 of "
+        "them [default: 64]",
+    ),
+]
 KeepAll = Annotated[
     bool,
     typer.Option(
@@ -49,6 +58,7 @@ def plan(
     prefix: options.Prefix = None,
     replication_factor: ReplicationFactor = None,
     partitions: Partitions = None,
+    agents: Agents = None,
     keep_all: KeepAll = False,
     as_json: options.Json = False,
 ) -> None:
@@ -59,7 +69,7 @@ def plan(
     Example: skeletonhunter topics plan --bootstrap kafka:9092 --partitions 12
     """
     settings = _settings(config, bootstrap, prefix)
-    wanted = _options(replication_factor, partitions, keep_all=keep_all)
+    wanted = _options(replication_factor, partitions, agents, keep_all=keep_all)
     found = _plan(settings, wanted)
     if as_json:
         _show_json(found, applied=False)
@@ -76,6 +86,7 @@ def apply(
     prefix: options.Prefix = None,
     replication_factor: ReplicationFactor = None,
     partitions: Partitions = None,
+    agents: Agents = None,
     keep_all: KeepAll = False,
     as_json: options.Json = False,
 ) -> None:
@@ -90,7 +101,7 @@ def apply(
     from ops.topics.admin import TopicAdmin
 
     settings = _settings(config, bootstrap, prefix)
-    wanted = _options(replication_factor, partitions, keep_all=keep_all)
+    wanted = _options(replication_factor, partitions, agents, keep_all=keep_all)
     found = _plan(settings, wanted)
     if not as_json:
         _show(found)
@@ -139,11 +150,16 @@ def _settings(config: Path | None, bootstrap: str | None, prefix: str | None) ->
 
 
 def _options(
-    replication_factor: int | None, partitions: int | None, *, keep_all: bool
+    replication_factor: int | None, partitions: int | None, agents: int | None, *, keep_all: bool
 ) -> "Options":
     from ops.topics.plan import Options
 
-    return Options(replication_factor=replication_factor, partitions=partitions, keep_all=keep_all)
+    return Options(
+        replication_factor=replication_factor,
+        partitions=partitions,
+        agents=agents,
+        keep_all=keep_all,
+    )
 
 
 def _plan(settings: KafkaSettings, wanted: "Options") -> "Plan":

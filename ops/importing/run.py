@@ -13,11 +13,11 @@ from ops.importing.rounds import RoundBuilder
 from ops.log.entry import Entry
 from ops.log.reading import LogReader
 from ops.log.writing import LogWriter
-from ops.murmur2 import partition_of
 from ops.recording.manifest import Manifest
 from ops.recording.writer import RecordingWriter, prepare_folder
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.murmur2 import partition_of
 from schemas.kafka.registry import codec_for
 from schemas.records import ProbeRound
 from schemas.topics import PROBE_ROUND

@@ -14,6 +14,7 @@ from schemas.topics import (
     DLQ_RETENTION_NS,
     LOG_APPEND_TIME,
     MAX_MESSAGE_BYTES,
+    TARGET,
     TOPICS,
     Topic,
 )
@@ -24,6 +25,15 @@ DLQ_PARTITIONS: Final = 1
 # A compacted topic keeps tombstones for this long, so that a reader which was
 # away over a weekend still learns that an endpoint has left.
 TOMBSTONE_RETENTION_MS: Final = 3 * 24 * 3_600 * 1000
+# How many agents share a partition of a topic of which each reads one: an agent reads so many times
+# its own part. With fewer there are more partitions, of which a broker bears some thousands.
+AGENTS_A_PARTITION: Final = 16
+# An agent that starts reads its partition from the beginning, with all that is not compacted yet. A
+# segment that is written to is not: by default it is for a week, or up to 1 GiB.
+PERSONAL_SEGMENT_MS: Final = 10 * 60 * 1000
+# Tombstones of endpoints that no agent of a partition needs any more. An agent that was away
+# for half as long reads its partition anew (`probers.lists.inbox.READ_ANEW_NS`).
+TARGET_TOMBSTONE_MS: Final = 3_600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +43,8 @@ class WantedTopic:
     name: str
     partitions: int
     config: Mapping[str, str]
+    # Whether it may have more partitions: the contract does not know how many agents there are.
+    at_least: bool = False
 
     @property
     def compacted(self) -> bool:
@@ -126,13 +138,15 @@ class Options:
 
     `replication_factor` None: 3, or as many as there are brokers. `partitions`
     sizes the topics whose load grows with the cluster: those that are not
-    compacted and have more than one. `keep_all` is for replays of old records: it
+    compacted and have more than one. `agents` sizes those of which each agent
+    reads one partition. `keep_all` is for replays of old records: it
     switches off deletion by age, which would take them as soon as they come, and
     the broker keeps the recorded timestamps instead of setting its own.
     """
 
     replication_factor: int | None = None
     partitions: int | None = None
+    agents: int | None = None
     keep_all: bool = False
 
 
@@ -165,6 +179,7 @@ def wanted_topics(
                 name=prefix + topic.name,
                 partitions=_partitions(topic, options),
                 config=_config(topic, options),
+                at_least=topic.personal and options.agents is None,
             ),
             WantedTopic(
                 name=prefix + topic.dlq,
@@ -176,6 +191,8 @@ def wanted_topics(
 
 
 def _partitions(topic: Topic, options: Options) -> int:
+    if topic.personal:
+        return max(topic.partitions, -(-(options.agents or 0) // AGENTS_A_PARTITION))
     # Topics with one partition have one for their order. Compacted ones are small, and
     # cannot grow later; they keep their number.
     if options.partitions is None or topic.partitions == 1 or topic.compacted:
@@ -191,6 +208,12 @@ def _config(topic: Topic, options: Options) -> dict[str, str]:
     }
     if topic.compacted:
         config["delete.retention.ms"] = str(TOMBSTONE_RETENTION_MS)
+    if topic.personal:
+        config["segment.ms"] = str(PERSONAL_SEGMENT_MS)
+        # As soon as a tenth of a partition is not compacted; by default, half of it.
+        config["min.cleanable.dirty.ratio"] = "0.1"
+    if topic is TARGET:
+        config["delete.retention.ms"] = str(TARGET_TOMBSTONE_MS)
     if topic.retention_ns is not None:
         config["retention.ms"] = _retention(topic.retention_ns, options)
     return config
@@ -220,7 +243,7 @@ def plan(wanted: Iterable[WantedTopic], found: Mapping[str, FoundTopic]) -> Plan
         if there is None:
             differences.append(Create(topic=topic))
             continue
-        if there.partitions != topic.partitions:
+        if not _sized(there.partitions, topic):
             grows = there.partitions < topic.partitions and not topic.compacted
             kind = Grow if grows else Refuse
             differences.append(
@@ -238,6 +261,11 @@ def plan(wanted: Iterable[WantedTopic], found: Mapping[str, FoundTopic]) -> Plan
                 )
             )
     return Plan(tuple(differences))
+
+
+def _sized(partitions: int, wanted: WantedTopic) -> bool:
+    more = partitions > wanted.partitions and wanted.at_least
+    return more or partitions == wanted.partitions
 
 
 def holds(change: Change, found: Mapping[str, FoundTopic]) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 from ops.log.counters import read_counters
 from ops.log.reading import LogReader, Place, UnknownTopicError, now_ms
 from ops.log.timespan import Bound
-from ops.murmur2 import partition_of
 from ops.view.counters import HORIZON_MS
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.murmur2 import partition_of
 from schemas.kafka.registry import RegistryError, codec_for
 from schemas.records import CounterBatch
 from schemas.topics import RNIC_COUNTERS

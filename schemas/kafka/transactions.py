@@ -22,6 +22,8 @@ from schemas.process.eventlog import EventLog
 TIMEOUT_S: Final = 20.0
 ATTEMPTS: Final = 5
 FLUSH_S: Final = 0.2
+# RD_KAFKA_PARTITION_UA: the partitioner decides.
+BY_KEY: Final = -1
 # A record whose batch was given up says so; what was wrong is said by another one.
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
@@ -36,6 +38,8 @@ class Outgoing(NamedTuple):
     value: str | bytes | None
     timestamp_ms: int
     headers: Headers = ()
+    # None: the key chooses it.
+    partition: int | None = None
 
 
 class RejectedError(FatalProducerError):
@@ -146,6 +150,7 @@ class Transactions:
                     self._producer.produce(
                         record.topic, key=record.key, value=record.value,
                         headers=[*record.headers], timestamp=record.timestamp_ms,
+                        partition=BY_KEY if record.partition is None else record.partition,
                         on_delivery=noted(place),
                     )  # fmt: skip
                 except BufferError:

@@ -59,6 +59,7 @@ class Counts:
         self.inferred_ns: dict[str, int] = {}
         self.skeletons_published = 0
         self.lists_published = 0
+        self.registrations_copied = 0
         self.status: Status | None = None
 
     def note_status(self, core: SkeletonCore, not_delivered: int) -> None:

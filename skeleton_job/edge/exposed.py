@@ -50,6 +50,13 @@ LISTS: Final = Metric(
     action="Grows steadily by all agents: each rotation does (`explore_rotate_s`); more often: "
     "endpoints come and go.",
 )
+COPIES: Final = Metric(
+    name="skeletonhunter_registrations_copied_total",
+    kind=Kind.COUNTER,
+    doc="Registrations written to `target.v1` for the agents that need them, tombstones among them",
+    action="Grows as registrations do, times the agents that probe each; much more: endpoints that "
+    "register again and again.",
+)
 NOT_DELIVERED: Final = Metric(
     name="skeletonhunter_records_not_delivered_total",
     kind=Kind.COUNTER,
@@ -67,8 +74,9 @@ REFUSED: Final = Metric(
 )
 METRICS: Final = metrics_of(
     LOG_METRICS,
-    (LEADER, INFERENCES, DURATION, TASKS, OLDEST, SKELETONS, LISTS, NOT_DELIVERED, REFUSED),
-)
+    (LEADER, INFERENCES, DURATION, TASKS, OLDEST, SKELETONS, LISTS, COPIES, NOT_DELIVERED,
+     REFUSED),
+)  # fmt: skip
 
 # Name among the core's counts, and the label.
 _OUTCOMES: Final = {
@@ -103,6 +111,7 @@ class Exposed:
         yield counts.inferences.family(DURATION)
         yield one(SKELETONS, counts.skeletons_published)
         yield one(LISTS, counts.lists_published)
+        yield one(COPIES, counts.registrations_copied)
         if status is None:
             yield from (Family(m, []) for m in (INFERENCES, TASKS, OLDEST, NOT_DELIVERED, REFUSED))
             return

@@ -9,7 +9,6 @@ from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.topics import (
     ENDPOINT,
     OVERLAY_FLOWS,
-    PINGLIST,
     RNIC_COUNTERS,
     SKELETON_TOPIC,
     TASK,
@@ -75,8 +74,6 @@ def hand_over(core: SkeletonCore, topic: Topic, name: str, record: Any) -> None:
         core.apply_task(name, record)
     elif topic is ENDPOINT:
         core.apply_endpoint(name, record)
-    elif topic is PINGLIST:
-        core.apply_own_list(name, record)
     elif topic is SKELETON_TOPIC:
         core.apply_own_skeleton(name, record)
     elif topic is OVERLAY_FLOWS:

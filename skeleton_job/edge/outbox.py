@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.letters import LetterBox
-from schemas.kafka.transactions import Outgoing, RejectedError, Transactions
+from schemas.kafka.transactions import Headers, Outgoing, RejectedError, Transactions
 from schemas.process.eventlog import EventLog
 
 
@@ -62,9 +62,12 @@ class Outbox:
         *,
         timestamp_ms: int,
         failed: Callable[[], None] = _nothing,
+        headers: Headers = (),
+        partition: int | None = None,
     ) -> None:
         """Collect a record for a topic of the contract; None is a tombstone."""
-        record = Outgoing(self._settings.topic(topic), key.encode(), value, timestamp_ms)
+        name = self._settings.topic(topic)
+        record = Outgoing(name, key.encode(), value, timestamp_ms, headers, partition)
         self._waiting.append(_Waiting(record, failed))
 
     def write(self) -> None:

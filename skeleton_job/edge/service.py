@@ -7,7 +7,7 @@ changes nothing that has not changed.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,12 +41,15 @@ from schemas.process import memory
 from schemas.process.ending import ending
 from schemas.process.eventlog import EventLog
 from schemas.process.refusals import RefusalLog
+from schemas.records import PingList
 from schemas.topics import (
     ENDPOINT,
     OVERLAY_FLOWS,
     PINGLIST,
+    REGISTRATIONS_HEADER,
     RNIC_COUNTERS,
     SKELETON_TOPIC,
+    TARGET,
     TASK,
     Topic,
 )
@@ -56,13 +59,14 @@ from skeleton_job.edge.inbox import hand_over, read
 from skeleton_job.edge.inferring import Inferring, RunningInference, died
 from skeleton_job.edge.outbox import Outbox
 from skeleton_job.layout.skeleton import Inference
+from skeleton_job.lists.routes import Routes
 from skeleton_job.tasks.inference import DueInference, InferenceInput
 
 Answer = TypeVar("Answer")
 
 PROCESS: Final = "skeleton"
-INPUTS: Final = (TASK, ENDPOINT, PINGLIST, SKELETON_TOPIC, OVERLAY_FLOWS, RNIC_COUNTERS)
-OWN: Final = (PINGLIST, SKELETON_TOPIC)
+INPUTS: Final = (TASK, ENDPOINT, PINGLIST, TARGET, SKELETON_TOPIC, OVERLAY_FLOWS, RNIC_COUNTERS)
+OWN: Final = (PINGLIST, TARGET, SKELETON_TOPIC)
 POLL_S: Final = 0.05
 BATCH: Final = 500
 COUNTS_EVERY_S: Final = 60.0
@@ -96,6 +100,7 @@ class Service:
     _trouble: str | None = None
     _behind: set[tuple[str, int]] = field(default_factory=set)
     _names: dict[str, Topic] = field(default_factory=dict)
+    _routes: Routes = field(default_factory=lambda: Routes(TARGET.partitions))
     _waiting: dict[str, DueInference] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
     _returner: memory.Returner = field(
@@ -222,6 +227,7 @@ class Service:
         self._names = {self.settings.topic(t.name): t for t in INPUTS}
         found = partitions_of(consumer, self.settings, INPUTS)
         begin_ms = max(0, time.time_ns() - self.look_back_ns) // 10**6
+        self._routes = Routes(len(found[self.settings.topic(TARGET.name)]))
         counters = self.settings.topic(RNIC_COUNTERS.name)
         places = [(counters, p) for p in found.pop(counters)]
         recent = self._patiently(
@@ -264,6 +270,9 @@ class Service:
         self.counts.lag.note_record(*place, message.timestamp()[1])
         if published_here:
             return
+        if topic is TARGET:
+            self._restore_copy(place[1], message)
+            return
         try:
             name, record = read(topic, message, self.codec, cluster=self.settings.cluster)
         except DecodeError as poison:
@@ -276,7 +285,20 @@ class Service:
                 # The agent sees garbage as its latest list: it needs a good one.
                 self.core.apply_own_list(key.decode(errors="replace"), None)
             return
+        if topic is PINGLIST:
+            outdated = REGISTRATIONS_HEADER not in (message.headers() or [])
+            self.core.apply_own_list(name, record, outdated=outdated)
+            self._routes.set_targets(name, _targets(record))
+            return
         hand_over(self.core, topic, name, record)
+        if topic is ENDPOINT:
+            value = message.value() if self.core.is_registered(name) else None
+            self._routes.set_registration(name, record, value)
+
+    def _restore_copy(self, partition: int, message: Message) -> None:
+        """Note a copy of a registration; whatever is wrong with it, it is compared by its bytes."""
+        key, value = message.key(), message.value()
+        self._routes.restore(partition, (key or b"").decode(errors="replace"), value)
 
     def _note(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -373,7 +395,9 @@ class Service:
                 None if ping_list is None else self.codec.encode(PINGLIST, ping_list),
                 timestamp_ms=now_ms,
                 failed=partial(self.core.list_failed, agent_id),
+                headers=(REGISTRATIONS_HEADER,),
             )
+            self._routes.set_targets(agent_id, _targets(ping_list))
             self.counts.lists_published += 1
             self.log.info(
                 "pinglist.published",
@@ -382,6 +406,16 @@ class Service:
                 phase=None if ping_list is None else ping_list.phase,
                 targets=0 if ping_list is None else len(ping_list.targets),
             )
+        for copy in self._routes.due():
+            outbox.send(
+                TARGET.name,
+                copy.endpoint_id,
+                copy.value,
+                timestamp_ms=now_ms,
+                failed=partial(self._routes.failed, copy),
+                partition=copy.partition,
+            )
+            self.counts.registrations_copied += 1
 
     def _log_counts(self, outbox: Outbox) -> None:
         self.core.counts["not_delivered"] = outbox.not_delivered
@@ -389,3 +423,8 @@ class Service:
         if counts != self._counts_logged:
             self._counts_logged = counts
             self.log.info("skeleton.counts", **counts)
+
+
+def _targets(ping_list: PingList | None) -> Iterator[str]:
+    """Yield the endpoints that a list names."""
+    return (target.dst for target in (() if ping_list is None else ping_list.targets))

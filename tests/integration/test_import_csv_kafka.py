@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.murmur2 import partition_of
 from schemas.records import ProbeRound
 from schemas.topics import PROBE_ROUND
 from tests.integration.data_tools import cli, read_all

@@ -24,6 +24,7 @@ from ops.log.watch import Watch, WatchedRecord
 from schemas.codec import Codec
 from schemas.enums import PingListPhase, TargetOrigin, Transport
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.murmur2 import partition_of
 from schemas.records import Endpoint, PingList, Task
 from schemas.topics import (
     ENDPOINT,
@@ -31,6 +32,7 @@ from schemas.topics import (
     PINGLIST,
     RNIC_COUNTERS,
     SKELETON_TOPIC,
+    TARGET,
     TASK,
     Topic,
 )
@@ -51,7 +53,7 @@ class Wire:
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
         self.seen: list[WatchedRecord] = []
-        self.watch = Watch(settings, [PINGLIST, SKELETON_TOPIC], from_start=True)
+        self.watch = Watch(settings, [PINGLIST, TARGET, SKELETON_TOPIC], from_start=True)
         self._producer = Producer(
             {
                 **settings.librdkafka(),
@@ -82,6 +84,11 @@ class Wire:
         """Return the latest list of each agent."""
         latest = {seen.key: seen.record for seen in self.of(PINGLIST)}
         return {agent: record for agent, record in latest.items() if record is not None}
+
+    def copies(self) -> dict[int, Endpoint]:
+        """Return the latest registration in each partition of the topic of targets."""
+        latest = {seen.partition: seen.record for seen in self.of(TARGET)}
+        return {partition: record for partition, record in latest.items() if record is not None}
 
     def letters(self, topic: Topic, count: int) -> list[Message]:
         """Wait for so many dead letters of a topic, and return all there are."""
@@ -293,12 +300,22 @@ def test_versions_grow_over_restarts_and_ended_jobs_leave(
     wire.flush()
     with job(wire.settings, tmp_path / "log"):
         first = eventually(lambda: len(found := wire.lists()) == 4 and found, "lists")
+        probers = {
+            a for a, made in first.items() if rnic.endpoint_id in {t.dst for t in made.targets}
+        }
+        needing = {partition_of(a.encode(), 4) for a in {*probers, rnic.agent_id}}
+        eventually(
+            lambda: wire.copies() == dict.fromkeys(needing, here), "copies of a registration"
+        )
+    assert probers
     submit(wire, workload, ended_at=task.submitted_at + 1)
     with job(wire.settings, tmp_path / "log"):
         eventually(lambda: set(wire.lists()) == {rnic.agent_id}, "tombstones of absent agents")
         last = wire.lists()[rnic.agent_id]
         assert last.targets == ()
         assert last.version == first[rnic.agent_id].version + 1
+        own = partition_of(rnic.agent_id.encode(), 4)
+        eventually(lambda: wire.copies() == {own: here}, "tombstones of copies for former probers")
 
 
 def test_poison_goes_to_the_dead_letters_and_nothing_stops(

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from ops.broker.embedded import EmbeddedKafka
 from ops.log.watch import Watch, WatchedRecord
-from ops.murmur2 import partition_of
 from ops.running.processes import ProcessGroup
 from ops.topics.admin import apply_topics
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
+from schemas.kafka.murmur2 import partition_of
 from schemas.kafka.options import producer_options
 from schemas.topics import MAX_MESSAGE_BYTES
 from streams.edge.watchdog import STALLED_EXIT_CODE

@@ -15,9 +15,9 @@ from ops.bench.rig.report import Figure, Parts, Say, figure, scratch_folder
 from ops.bench.rig.waiting import wait_until
 from ops.bench.rig.windows import log_messages
 from ops.bench.throughput.rig import START_TIMEOUT_S, Rig, wait_ready
-from ops.murmur2 import partition_of
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.murmur2 import partition_of
 from schemas.topics import ANOMALY, DEFAULT_PARTITIONS, PROBE_ROUND, PROBE_WINDOW
 from schemas.units import MS_NS, SECOND_NS, US_NS
 from streams.config import WorkerConfig

@@ -16,8 +16,8 @@ from typing import Final
 
 from ops.bench.rig import process_cost
 from ops.bench.rig.load import CLUSTER, Load, LoadShape
-from ops.murmur2 import partition_of
 from schemas.codec import Codec
+from schemas.kafka.murmur2 import partition_of
 from streams.config import DetectionConfig
 from streams.core.feed import Feed, LogMessage, window_bytes
 from streams.core.machine import PartitionMachine

@@ -27,6 +27,7 @@ def test_the_registry_decides_who_writes() -> None:
         "endpoint.v1": {"agent"},
         "agent.heartbeat.v1": {"agent"},
         "pinglist.v1": {"skeleton"},
+        "target.v1": {"skeleton"},
         "skeleton.v1": {"skeleton"},
         "topology.v1": {"inventory"},
         "overlay.flows.v1": {"agent", "inventory"},
@@ -46,9 +47,14 @@ def test_the_registry_decides_who_writes() -> None:
 def test_a_process_reads_its_inputs_and_what_it_goes_on_from() -> None:
     """The worker looks back into its own outputs, the localizer into its verdicts."""
     assert topics("worker", "Read") == {"probe.round.v1", "probe.window.v1", "anomaly.v1"}
-    assert topics("agent", "Read") == {"endpoint.v1", "pinglist.v1"}
+    assert topics("agent", "Read") == {"endpoint.v1", "pinglist.v1", "target.v1"}
     assert "fault.event.v1" in topics("localizer", "Read")
-    assert topics("skeleton", "Read") >= {"pinglist.v1", "skeleton.v1", "rnic.counters.v1"}
+    assert topics("skeleton", "Read") >= {
+        "pinglist.v1",
+        "target.v1",
+        "skeleton.v1",
+        "rnic.counters.v1",
+    }
 
 
 def test_groups_and_transactional_ids_carry_prefix_and_cluster() -> None:

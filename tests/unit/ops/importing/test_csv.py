@@ -8,8 +8,8 @@ import pytest
 
 from ops.importing.csv import BadRow, HeaderError, Row, Skipped, parse
 from ops.importing.rounds import RoundBuilder
-from ops.murmur2 import murmur2, partition_of
 from schemas.enums import ProbeStatus, Transport
+from schemas.kafka.murmur2 import murmur2, partition_of
 from schemas.records import ProbeRound
 
 # The header of the published file, in its order.

@@ -23,6 +23,7 @@ from schemas import avro
 from schemas.topics import BY_NAME, DLQ_MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES, TOPICS
 
 BY_DEFAULT = {t.name: t for t in wanted_topics()}
+SINGLE = [t.name for t in TOPICS if t.partitions == 1]
 
 
 def as_found(topic: WantedTopic, **changes: object) -> FoundTopic:
@@ -81,6 +82,19 @@ def test_partitions_size_what_grows_with_the_cluster() -> None:
     assert sized["fault.event.v1"] == 1
     assert sized["endpoint.v1"] == BY_NAME["endpoint.v1"].partitions
     assert sized["probe.round.v1.dlq"] == 1
+
+
+def test_agents_size_what_each_reads_a_partition_of() -> None:
+    """16 agents a partition; a plan that is not told their number takes any that is there."""
+    sized = {t.name: t for t in wanted_topics("", Options(agents=5_000))}
+    assert {n: t.partitions for n, t in sized.items() if t.partitions != 4 and n in BY_NAME} == {
+        "pinglist.v1": 313, "target.v1": 313, **dict.fromkeys(SINGLE, 1),
+    }  # fmt: skip
+    name = "target.v1"
+    large = {name: as_found(sized[name])}
+    assert plan([BY_DEFAULT[name]], large) == plan([sized[name]], large) == Plan()
+    (refused,) = plan([sized[name]], {name: as_found(BY_DEFAULT[name])}).differences
+    assert refused == Refuse(name=name, found=4, wanted=313)
 
 
 def test_keep_all_switches_deletion_by_age_off() -> None:

@@ -48,6 +48,10 @@ class Received:
         """Return the offset."""
         return 7
 
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        """Return the headers."""
+        return None
+
     def timestamp(self) -> tuple[int, int]:
         """Return the time of arrival."""
         return 2, ARRIVAL_NS // 10**6
