@@ -18,7 +18,7 @@ from probers.host.sampling import Sampler, Source
 from probers.host.state_watch import build_state_watch
 from probers.lists.consumer import TopicReader
 from probers.lists.follower import PingListFollower
-from probers.lists.inbox import Inbox
+from probers.lists.inbox import READ_ANEW_NS, Inbox
 from probers.lists.registration import Registration, RegistrationState
 from probers.packet import Packets
 from probers.probing.rnic import Change, Rnic
@@ -91,8 +91,14 @@ class Agent:
         )
         self._reporter = Reporter(config, settings.cluster, self._registration, self._publisher)
         self._overlay = _overlay_watch(config, settings.cluster, log)
-        wanted = (topics.PINGLIST, topics.ENDPOINT)
-        self._reader = TopicReader(settings, clock, wanted, client_id=config.id, log=log)
+        self._reader = TopicReader(
+            settings,
+            clock,
+            (topics.PINGLIST, topics.TARGET),
+            others=(topics.ENDPOINT,),
+            client_id=config.id,
+            log=log,
+        )
         self._inbox = Inbox(
             agent_id=config.id,
             reader=self._reader,
@@ -258,6 +264,8 @@ class Agent:
                 waiting=self._publisher.waiting,
                 rounds_dropped=self._publisher.counts.rounds_dropped,
             )
+            if not absence.away and absence.lasted_ns >= READ_ANEW_NS:
+                self._inbox.read_anew()
 
     def _serve_overlay(self, overlay: "OverlayWatch", now: Instant) -> None:
         """Read the overlay tables when it is time, and publish what has changed."""

@@ -1,8 +1,9 @@
-"""Reads topics from their beginning, all partitions, without a consumer group.
+"""Reads topics from their beginning, without a consumer group.
 
-`pinglist.v1` and `endpoint.v1` are compacted: read whole they are the present
-state, and every agent needs its own reading of it. An offset that was seen before
-is marked as replayed when the topic is read again.
+Of a personal topic (`schemas.topics.Topic.personal`) only the partition that the agent's id
+chooses is read, of any other topic all partitions. They are compacted: read from the beginning
+they are the present state, and every agent needs its own reading of it. An offset that was seen
+before is marked as replayed when the topic is read again.
 """
 
 from typing import Any, Final
@@ -12,17 +13,20 @@ from probers.lists.inbox import Record
 from probers.publish import kafka_client
 from schemas.kafka.access import refusal
 from schemas.kafka.connection import KafkaSettings
+from schemas.kafka.murmur2 import partition_of
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.eventlog import EventLog
-from schemas.topics import Topic
+from schemas.topics import TARGET, Topic
 
 # How often the partitions are asked for until the broker tells them. The question
 # blocks the agent's only thread, but before the answer it has nobody to probe.
 ASK_EVERY_NS: Final = 2 * 10**9
 ASK_TIMEOUT_S: Final = 0.3
 # Many more than any topic of the contract has; ends the question in any case.
-MAX_PARTITIONS: Final = 1_024
+MAX_PARTITIONS: Final = 2**16
+# Without it an agent reads registrations where all agents publish theirs, as before an upgrade.
+OPTIONAL: Final = (TARGET,)
 # Records taken in one turn of the loop.
 MAX_RECORDS_AT_ONCE: Final = 200
 # What librdkafka fetches ahead: a ping list of a thousand targets has 100 KB.
@@ -37,21 +41,33 @@ FETCH_WAIT_MS: Final = 500
 
 
 class TopicReader:
-    """Reads some topics; nothing here blocks but the first question for partitions."""
+    """Reads some topics; nothing here blocks but the first question for partitions.
+
+    Parameters
+    ----------
+    followed : topics that are read from the start
+    others : topics that may be followed later; they are asked for at the start, too
+    client_id : the agent's id
+    """
 
     def __init__(
         self,
         settings: KafkaSettings,
         clock: Clock,
-        wanted: tuple[Topic, ...],
+        followed: tuple[Topic, ...],
         *,
+        others: tuple[Topic, ...] = (),
         client_id: str,
         log: EventLog,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._log = log
-        self._wanted = {settings.topic(topic.name): topic for topic in wanted}
+        self._agent_key = client_id.encode()
+        self._topics = {settings.topic(topic.name): topic for topic in (*followed, *others)}
+        self._followed = {settings.topic(topic.name) for topic in followed}
+        # Partitions to read of each topic; none of one that is not there.
+        self._places: dict[str, list[int]] = {}
         self._client = kafka_client.load()
         self._not_there = frozenset(
             {
@@ -115,17 +131,33 @@ class TopicReader:
         return [record for m in reported if (record := self._record(m)) is not None]
 
     def reread(self, topic: Topic) -> None:
-        """Read a topic from its beginning again."""
+        """Read a topic that is followed from its beginning again."""
         name = self._settings.topic(topic.name)
-        for topic_name, partition in list(self._seen):
-            if topic_name == name:
-                self._unread.setdefault(name, set()).add(partition)
-                start = self._client.TopicPartition(name, partition, self._client.OFFSET_BEGINNING)
-                try:
-                    self._consumer.seek(start)
-                except self._client.KafkaException as error:
-                    self._unread[name].discard(partition)
-                    self._say("consumer.error", error=error)
+        for start in self._starts(name):
+            self._unread.setdefault(name, set()).add(start.partition)
+            try:
+                self._consumer.seek(start)
+            except self._client.KafkaException as error:
+                self._unread[name].discard(start.partition)
+                self._say("consumer.error", error=error)
+
+    def has(self, topic: Topic) -> bool:
+        """Whether the broker has a topic; unknown before it was asked: no."""
+        return bool(self._places.get(self._settings.topic(topic.name)))
+
+    def follow(self, topic: Topic) -> None:
+        """Read a topic from its beginning, as if nothing of it had been read before."""
+        self.leave(topic)
+        name = self._settings.topic(topic.name)
+        self._followed.add(name)
+        self._begin(name)
+
+    def leave(self, topic: Topic) -> None:
+        """Read a topic no longer, if it is followed."""
+        name = self._settings.topic(topic.name)
+        if name in self._followed:
+            self._followed.discard(name)
+            self._end(name)
 
     def take_restarts(self) -> int:
         """Return how many partitions turned out to begin anew since the last call."""
@@ -141,50 +173,78 @@ class TopicReader:
         if now_ns < self._ask_ns:
             return False
         self._ask_ns = now_ns + ASK_EVERY_NS
-        places: list[Any] = []
-        for name in self._wanted:
-            partitions = self._partitions(name)
-            if partitions is None:
+        for name, topic in self._topics.items():
+            count = self._count_partitions(name)
+            if count is None or (count == 0 and topic not in OPTIONAL):
                 return False
-            self._unread[name] = set(partitions)
-            for partition in partitions:
-                self._seen.setdefault((name, partition), -1)
-                places.append(
-                    self._client.TopicPartition(name, partition, self._client.OFFSET_BEGINNING)
-                )
-        self._consumer.assign(places)
+            self._places[name] = self._place(name, count)
+        for name in sorted(self._followed):
+            self._begin(name)
         self._assigned = True
         self._said = None
-        self._log.info("topics.assigned", partitions=len(places))
+        self._log.info("topics.assigned", partitions=len(self._seen))
         return True
 
-    def _partitions(self, name: str) -> range | None:
-        """Return the partitions of a topic; None where the broker does not tell.
+    def _begin(self, name: str) -> None:
+        self._unread[name] = set(self._places[name])
+        self._seen |= {(name, partition): -1 for partition in self._places[name]}
+        if starts := self._starts(name):
+            self._consumer.incremental_assign(starts)
 
-        By asking one after another for its offsets: `list_topics` would load the
-        package around the extension module (see `kafka_client`).
+    def _end(self, name: str) -> None:
+        self._unread.pop(name, None)
+        if starts := self._starts(name):
+            self._consumer.incremental_unassign(starts)
+        for partition in self._places.get(name, ()):
+            self._seen.pop((name, partition), None)
+
+    def _place(self, name: str, count: int) -> list[int]:
+        """Return which of the partitions of a topic are read."""
+        if self._topics[name].personal and count:
+            return [partition_of(self._agent_key, count)]
+        return list(range(count))
+
+    def _starts(self, name: str) -> list[Any]:
+        begin = self._client.OFFSET_BEGINNING
+        return [self._client.TopicPartition(name, p, begin) for p in self._places.get(name, ())]
+
+    def _count_partitions(self, name: str) -> int | None:
+        """Return how many partitions a topic has; 0: it is missing; None: the broker does not tell.
+
+        Partitions are asked for their offsets, at doubled distances and then by halves:
+        `list_topics` would load the package around the extension module (see `kafka_client`).
         """
-        for partition in range(MAX_PARTITIONS):
-            try:
-                place = self._client.TopicPartition(name, partition)
-                self._consumer.get_watermark_offsets(place, ASK_TIMEOUT_S)
-            except self._client.KafkaException as error:
-                code = error.args[0].code()
-                if code in self._not_there and partition > 0:
-                    return range(partition)
-                if code in self._not_there:
-                    self._raise_refusal(name)
-                    self._say("topic.missing", topic=name, hint="skeletonhunter topics apply")
-                    return None
-                if code != self._client.KafkaError.NOT_LEADER_FOR_PARTITION:
-                    self._say("broker.unreachable", error=error.args[0].str())
-                    return None
-        return range(MAX_PARTITIONS)
+        # The least and the greatest count that is possible.
+        least, most = 0, MAX_PARTITIONS
+        while least < most:
+            asked = min(2 * least, (least + most) // 2)
+            there = self._is_there(name, asked)
+            if there is None:
+                return None
+            least, most = (asked + 1, most) if there else (least, asked)
+        if not least:
+            self._raise_refusal(name)
+            self._say("topic.missing", topic=name, hint="skeletonhunter topics apply")
+        return least
+
+    def _is_there(self, name: str, partition: int) -> bool | None:
+        """Return whether a topic has that partition; None where the broker does not tell."""
+        try:
+            place = self._client.TopicPartition(name, partition)
+            self._consumer.get_watermark_offsets(place, ASK_TIMEOUT_S)
+        except self._client.KafkaException as error:
+            code = error.args[0].code()
+            if code in self._not_there:
+                return False
+            if code != self._client.KafkaError.NOT_LEADER_FOR_PARTITION:
+                self._say("broker.unreachable", error=error.args[0].str())
+                return None
+        return True
 
     def _raise_refusal(self, name: str) -> None:
         """Raise AccessError if a topic only seems missing: Kafka hides what it refuses.
 
-        The answer loads what `_partitions` does not want to load, so it is asked for once.
+        The answer loads what `_count_partitions` does not want to load, so it is asked for once.
         """
         if name in self._asked_for:
             return
@@ -217,10 +277,12 @@ class TopicReader:
                 self._say("consumer.error", error=error)
             return None
         place = (name, partition)
+        if place not in self._seen:
+            return None  # fetched before the topic was left
         replayed = offset <= self._seen[place]
         self._seen[place] = max(offset, self._seen[place])
         return Record(
-            topic=self._wanted[name],
+            topic=self._topics[name],
             partition=partition,
             offset=offset,
             key=message.key(),
@@ -243,6 +305,13 @@ class TopicReader:
         """
         self._log.warning("partition.restarted", topic=name, partition=partition)
         self._restarts += 1
+        if self._topics[name].personal:
+            # Perhaps it was made anew with another number of partitions.
+            self._end(name)
+            count = self._count_partitions(name)
+            self._places[name] = self._place(name, count) if count else [partition]
+            self._begin(name)
+            return
         self._seen[name, partition] = -1
         self._unread.setdefault(name, set()).add(partition)
         start = self._client.TopicPartition(name, partition, self._client.OFFSET_BEGINNING)

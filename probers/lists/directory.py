@@ -31,6 +31,12 @@ class Directory:
         self._replayed: dict[str, Endpoint] = {}
         self._forgotten = False
 
+    def emptied(self) -> "Directory":
+        """Return one without registrations that wants the same endpoints."""
+        other = Directory(self._spare)
+        other.set_wanted(self._wanted)
+        return other
+
     def __len__(self) -> int:
         return len(self._kept) + len(self._others)
 

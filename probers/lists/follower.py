@@ -74,6 +74,8 @@ class PingListFollower:
         self._endpoints = endpoints
         self._max_flows = max_flows
         self._directory = Directory() if directory is None else directory
+        # Takes the place of the directory when registrations have been read anew.
+        self._next: Directory | None = None
         self._targets: tuple[PingTarget, ...] = ()
         self._active: tuple[FlowTarget, ...] | None = None
         self._pairs_active = 0
@@ -148,27 +150,45 @@ class PingListFollower:
         if refusal is not None:
             self.refused[refusal] += 1
             return refusal
-        if self._directory.add_registration(endpoint, replayed=replayed):
+        if self._filling.add_registration(endpoint, replayed=replayed):
             self._active = None
         return None
 
     def left(self, endpoint_id: str, *, replayed: bool = False) -> None:
         """Process the tombstone of a registration."""
-        if self._directory.remove_registration(endpoint_id, replayed=replayed):
+        if self._filling.remove_registration(endpoint_id, replayed=replayed):
             self._active = None
 
     def rereading(self) -> None:
         """To be called when registrations are read from the beginning again."""
         self._lacking = False
 
+    def begin_anew(self) -> None:
+        """To be called before registrations are read anew, perhaps from another topic.
+
+        Until they have been read to the end, those that are known stay in force.
+        """
+        self._next = self._directory.emptied()
+        self._lacking = False
+
     def read_to_end(self) -> None:
         """To be called when both topics have been read to their end, each time."""
+        if self._next is not None:
+            self._directory, self._next = self._next, None
+            self._active = None
         if self._directory.read_to_end() or not self._settled:
             self._active = None
         self._settled = True
 
+    @property
+    def _filling(self) -> Directory:
+        return self._directory if self._next is None else self._next
+
     def _want(self) -> None:
-        self._lacking = self._directory.set_wanted(t.dst for t in self._targets)
+        wanted = frozenset(t.dst for t in self._targets)
+        self._lacking = self._directory.set_wanted(wanted)
+        if self._next is not None:
+            self._lacking = self._next.set_wanted(wanted)
         self._active = None
 
     def _refusal(self, ping_list: PingList, now_ns: int) -> Refusal | None:

@@ -142,6 +142,11 @@ class Registration:
             )
             self._stale.clear()
 
+    def concerns(self, endpoint_id: str, endpoint: Endpoint | None) -> bool:
+        """Whether a registration, or a tombstone, is of an own endpoint or under the own id."""
+        ours = endpoint is not None and endpoint.agent_id == self._agent_id
+        return ours or endpoint_id in self._own
+
     def forgotten(self, now: Instant) -> None:
         """Register again; to be called when the topic has lost its records."""
         for own in self._own.values():
@@ -152,8 +157,7 @@ class Registration:
 
         `arrived_ns` is when the broker appended it, nanoseconds since the epoch; None: unknown.
         """
-        ours = endpoint.agent_id == self._agent_id or endpoint.endpoint_id in self._own
-        if not ours or endpoint.cluster != self._cluster:
+        if not self.concerns(endpoint.endpoint_id, endpoint) or endpoint.cluster != self._cluster:
             return
         own = self._own.get(endpoint.endpoint_id)
         latest_ns = now.realtime_ns - self._clock_ahead_ns if arrived_ns is None else arrived_ns

@@ -101,6 +101,11 @@ class BrokerAbsence:
         """Whether it was away when last looked at."""
         return self._since_ns is not None
 
+    @property
+    def lasted_ns(self) -> int:
+        """How long the last absence lasted that is still remembered, nanoseconds; 0: none."""
+        return 0 if self._ended is None else self._ended[1]
+
     def look(self, now: Instant, *, away: bool) -> bool:
         """Note whether it is away now; return whether that is new."""
         if away is self.away:

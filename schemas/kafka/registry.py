@@ -41,9 +41,10 @@ class Registry:
         if user is not None:
             pair = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {pair}"
-        self._ids: dict[bytes, int] = {}
-        self._schemas: dict[int, SchemaVersion] = {}
-        self._unknown: set[int] = set()
+        # By topic: two topics may have the same schema, and a registry then gives both one id.
+        self._ids: dict[tuple[str, bytes], int] = {}
+        self._schemas: dict[tuple[str, int], SchemaVersion] = {}
+        self._unknown: set[tuple[str, int]] = set()
 
     def id_of(self, schema: SchemaVersion) -> int:
         """Return the id under which `<topic>-value` holds the schema.
@@ -53,7 +54,8 @@ class Registry:
         RegistryError
             If it is not registered, or the registry cannot be reached.
         """
-        if schema.fingerprint not in self._ids:
+        name = schema.topic, schema.fingerprint
+        if name not in self._ids:
             subject = f"{schema.topic}-value"
             answer = self._call(f"/subjects/{subject}", {"schema": schema.text})
             if answer is None:
@@ -62,7 +64,7 @@ class Registry:
                     "`skeletonhunter schemas register`"
                 )
             self._remember(int(answer["id"]), schema)
-        return self._ids[schema.fingerprint]
+        return self._ids[name]
 
     def schema_of(self, topic: str, schema_id: int) -> SchemaVersion:
         """Return our schema with that id.
@@ -72,10 +74,11 @@ class Registry:
         FramingError
             If the registry has no such id, or it names no schema of this topic.
         """
-        if schema_id not in self._schemas and schema_id not in self._unknown:
+        place = topic, schema_id
+        if place not in self._schemas and place not in self._unknown:
             self._find(topic, schema_id)
-        found = self._schemas.get(schema_id)
-        if found is None or found.topic != topic:
+        found = self._schemas.get(place)
+        if found is None:
             raise FramingError(f"unknown schema id {schema_id} for {topic}")
         return found
 
@@ -91,11 +94,11 @@ class Registry:
                     self._remember(schema_id, version)
                     return
         if len(self._unknown) < MAX_UNKNOWN_IDS:
-            self._unknown.add(schema_id)
+            self._unknown.add((topic, schema_id))
 
     def _remember(self, schema_id: int, schema: SchemaVersion) -> None:
-        self._ids.setdefault(schema.fingerprint, schema_id)
-        self._schemas[schema_id] = schema
+        self._ids.setdefault((schema.topic, schema.fingerprint), schema_id)
+        self._schemas[schema.topic, schema_id] = schema
 
     def _call(self, path: str, body: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the answer; None where the registry says that there is no such thing."""

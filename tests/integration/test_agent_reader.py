@@ -19,6 +19,8 @@ pytestmark = pytest.mark.broker
 
 WAIT_S = 120
 LARGE = 10
+# Partition of agent-a, of four.
+OWN = 2
 
 
 def entry(key: bytes | None, value: bytes | None, partition: int) -> Entry:
@@ -33,6 +35,7 @@ def reader(kafka: KafkaSettings) -> Iterator[TopicReader]:
         kafka,
         SystemClock(),
         (topics.PINGLIST, topics.ENDPOINT),
+        others=(topics.TARGET,),
         client_id="agent-a",
         log=EventLog("test"),
     )
@@ -54,16 +57,16 @@ def read(reader: TopicReader, done: Callable[[list[Record]], bool]) -> list[Reco
 def test_everything_is_read_from_the_beginning_of_every_partition(
     kafka: KafkaSettings, reader: TopicReader
 ) -> None:
-    """Records of all partitions, tombstones among them, then the end."""
+    """Records of all partitions, tombstones among them, then the end; of lists, its own one."""
     produce(kafka, topics.ENDPOINT, [entry(b"e%d" % n, b"v", n % 4) for n in range(40)])
-    produce(kafka, topics.PINGLIST, [entry(b"a", None, 1), entry(b"b", b"x", 2)])
+    produce(kafka, topics.PINGLIST, [entry(b"a", None, 1), entry(b"b", b"x", OWN)])
     assert not reader.read_to_end
     records = read(reader, lambda _: reader.read_to_end)
     endpoints = [r for r in records if r.topic is topics.ENDPOINT]
     assert {r.key for r in endpoints} == {b"e%d" % n for n in range(40)}
     assert {r.partition for r in endpoints} == {0, 1, 2, 3}
     lists = [r for r in records if r.topic is topics.PINGLIST]
-    assert {(r.key, r.value) for r in lists} == {(b"a", None), (b"b", b"x")}
+    assert {(r.key, r.value) for r in lists} == {(b"b", b"x")}
     assert not any(r.replayed for r in records)
 
 
@@ -83,11 +86,27 @@ def test_a_second_reading_is_marked_and_new_records_are_not(
     assert (fresh.key, fresh.replayed) == (b"new", False)
 
 
+def test_another_topic_is_followed_and_left(kafka: KafkaSettings, reader: TopicReader) -> None:
+    """It is read to its end, as new each time; of a personal topic one partition."""
+    produce(kafka, topics.ENDPOINT, [entry(b"e", b"v", 0)])
+    produce(kafka, topics.TARGET, [entry(b"own", b"v", OWN), entry(b"other", b"v", 1)])
+    assert [r.key for r in read(reader, lambda _: reader.read_to_end)] == [b"e"]
+    for topic, key in ((topics.TARGET, b"own"), (topics.ENDPOINT, b"e"), (topics.TARGET, b"own")):
+        reader.follow(topic)
+        assert not reader.read_to_end
+        found = read(reader, lambda _: reader.read_to_end)
+        assert [(r.topic, r.key, r.replayed) for r in found] == [(topic, key, False)]
+    reader.leave(topics.ENDPOINT)
+    produce(kafka, topics.ENDPOINT, [entry(b"unread", b"v", 0)])
+    produce(kafka, topics.TARGET, [entry(b"more", b"v", OWN)])
+    assert [r.key for r in read(reader, bool)] == [b"more"]
+
+
 def test_large_records_do_not_hold_back_the_next(kafka: KafkaSettings, reader: TopicReader) -> None:
     """Each is larger than what is fetched ahead; a client waits a second after it by default."""
     read(reader, lambda _: reader.read_to_end)
-    large = [entry(b"large", bytes(900_000), 0)] * LARGE
-    produce(kafka, topics.PINGLIST, [*large, entry(b"behind", b"v", 0)])
+    large = [entry(b"large", bytes(900_000), OWN)] * LARGE
+    produce(kafka, topics.PINGLIST, [*large, entry(b"behind", b"v", OWN)])
     began_s = time.monotonic()
     records = read(reader, lambda found: len(found) > LARGE)
     assert records[-1].key == b"behind"

@@ -4,7 +4,7 @@ import pytest
 
 from probers.lists.directory import Directory
 from probers.lists.follower import PingListFollower, Refusal
-from probers.lists.inbox import MAX_VALUE_BYTES, REREAD_GAP_NS, Inbox, Record
+from probers.lists.inbox import MAX_VALUE_BYTES, READ_ANEW_NS, REREAD_GAP_NS, Inbox, Record
 from probers.lists.registration import REASSERT_NS, Registration, RegistrationState
 from schemas import topics
 from schemas.bounds import BOUNDS, Bound, Measure
@@ -27,6 +27,22 @@ class FakeReader:
         self.read_to_end = True
         self.restarts = 0
         self.reread_topics: list[str] = []
+        # Whether the broker has copies of registrations, and which topic was followed last.
+        self.copies = False
+        self.followed = "target.v1"
+
+    def has(self, topic: Topic) -> bool:
+        """Return what the test has set."""
+        return self.copies or topic is not topics.TARGET
+
+    def follow(self, topic: Topic) -> None:
+        """Take note."""
+        self.followed = topic.name
+        self.read_to_end = False
+
+    def leave(self, topic: Topic) -> None:
+        """Take note that it is not the other one."""
+        assert topic is topics.ENDPOINT
 
     def poll(self) -> list[Record]:
         """Return what was put in."""
@@ -47,9 +63,10 @@ class FakeReader:
 class Rig:
     """An inbox of agent-a and what it tells."""
 
-    def __init__(self, *, spare: int = 100) -> None:
+    def __init__(self, *, spare: int = 100, copies: bool = False) -> None:
         self.clock = ManualClock()
         self.reader = FakeReader()
+        self.reader.copies = copies
         self.dead: list[tuple[DecodeError, bytes | None, bytes]] = []
         self.follower = PingListFollower(
             cluster="c1",
@@ -69,12 +86,16 @@ class Rig:
             dead_letters=self,
             log=EventLog("test"),
         )
+        if not copies:
+            self.inbox.poll()
+            assert self.reader.followed == "endpoint.v1"
+            self.reader.read_to_end = True
 
     def dead_letter(
         self, error: DecodeError, *, key: bytes | None, value: bytes, headers: Headers
     ) -> None:
         """Keep a dead letter."""
-        assert headers == []
+        assert list(headers) == []
         self.dead.append((error, key, value))
 
     def read(
@@ -85,6 +106,7 @@ class Rig:
         *,
         replayed: bool = False,
         arrival_ns: int | None = None,
+        headers: Headers | None = None,
     ) -> None:
         """Let one record arrive."""
         self.reader.records.append(
@@ -94,7 +116,7 @@ class Rig:
                 offset=7,
                 key=key,
                 value=value,
-                headers=[],
+                headers=headers or [],
                 replayed=replayed,
                 arrived_ns=arrival_ns,
             )
@@ -243,6 +265,70 @@ def test_the_second_reading_concerns_neither_the_identity_nor_the_dead_letters()
     assert rig.dead == []
     rig.read(topics.ENDPOINT, b"w0/r0", CODEC.encode(topics.ENDPOINT, old))
     assert rig.registration.conflicts == 1
+
+
+COPIED = [topics.REGISTRATIONS_HEADER]
+
+
+def test_copies_are_all_that_an_agent_reads() -> None:
+    """With the header of its list, or before it has one, where the skeleton job writes copies."""
+    rig = Rig(copies=True)
+    rig.read(topics.TARGET, b"w1/r0", endpoint_bytes())
+    assert rig.registration.state is RegistrationState.REGISTERED
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes(), headers=COPIED)
+    assert rig.follower.targets_active == 1
+    rig.read(topics.TARGET, b"w1/r0", None)
+    assert rig.follower.targets_active == 0
+    assert rig.reader.followed == "target.v1"
+
+
+def test_registrations_are_read_where_the_skeleton_job_of_the_day_puts_them() -> None:
+    """An upgrade, and back: what is known stays in force until the other topic has been read."""
+    rig = Rig(copies=True)
+    rig.inbox.poll()
+    assert rig.reader.followed == "endpoint.v1"  # nobody has written copies
+    rig.reader.read_to_end = True
+    rig.read(topics.PINGLIST, b"agent-a", list_bytes())
+    rig.read(topics.ENDPOINT, b"w1/r0", endpoint_bytes(port=1))
+    for version, (source, headers) in enumerate(
+        [(topics.TARGET, COPIED), (topics.ENDPOINT, []), (topics.TARGET, COPIED)], 2
+    ):
+        rig.read(topics.PINGLIST, b"agent-a", list_bytes(version), headers=headers)
+        assert rig.reader.followed == source.name
+        # The past, and what others have registered; of the other topic nothing counts.
+        rig.read(source, b"w1/r0", endpoint_bytes(port=9))
+        rig.read(source, b"w1/r0", None)
+        rig.read(source, b"w1/r0", endpoint_bytes(port=version))
+        other = topics.ENDPOINT if source is topics.TARGET else topics.TARGET
+        rig.read(other, b"w1/r0", None)
+        assert [f.port for f in rig.follower.flows()] == [version - 1]
+        rig.reader.read_to_end = True
+        rig.inbox.poll()
+        assert [f.port for f in rig.follower.flows()] == [version]
+
+
+def test_of_the_own_past_only_the_end_counts_when_registrations_are_read_anew() -> None:
+    """Predecessors and tombstones before the own registration are no conflict; one after it is."""
+    rig = Rig(copies=True)
+    rig.read(topics.TARGET, b"w9/r0", endpoint_bytes("w9/r0"))
+    rig.registration.present(endpoint("w0/r0", agent_id="agent-a"))
+    (announced,) = rig.registration.due(rig.clock.now())
+    own = CODEC.encode(topics.ENDPOINT, announced.endpoint)
+    before = CODEC.encode(topics.ENDPOINT, endpoint("w0/r0", agent_id="agent-a", incarnation=5))
+    rig.read(topics.TARGET, b"w0/r0", own)
+    for last, conflicts, state in (
+        (own, 0, RegistrationState.REGISTERED),
+        (before, 1, RegistrationState.REGISTERED),
+    ):
+        rig.clock.advance(READ_ANEW_NS)  # this process stood still
+        rig.inbox.poll()
+        assert rig.reader.read_to_end is False
+        for value in (before, None, own, before, last):
+            rig.read(topics.TARGET, b"w0/r0", value)
+        assert rig.registration.conflicts == 0
+        rig.reader.read_to_end = True
+        rig.inbox.poll()
+        assert (rig.registration.conflicts, rig.registration.state) == (conflicts, state)
 
 
 ROWS = [
