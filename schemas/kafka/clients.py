@@ -221,6 +221,25 @@ def offsets_at(
     return found
 
 
+def ends_of(consumer: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return the offset behind the last record of each partition, all by one question a broker.
+
+    Asked one after another, each answer of a consumer that reads waits for what it fetches.
+
+    Raises
+    ------
+    KafkaException
+        If the broker does not answer for all of them.
+    """
+    # Kafka's ListOffsets takes -1 for the time after the last record.
+    wanted = [TopicPartition(*place, OFFSET_END) for place in places]
+    found = consumer.offsets_for_times(wanted, timeout=METADATA_TIMEOUT_S) if wanted else []
+    for place in found:
+        if place.error is not None:
+            raise KafkaException(place.error)
+    return {(place.topic, place.partition): place.offset for place in found}
+
+
 def read_to_end(
     consumer: Consumer, settings: KafkaSettings, starts: Iterable[TopicPartition]
 ) -> Iterator[Message]:

@@ -28,6 +28,7 @@ from schemas.codec import Codec, DecodeError
 from schemas.kafka.clients import (
     METADATA_TIMEOUT_S,
     ask_until_answered,
+    ends_of,
     offsets_at,
     partitions_of,
     refusal_of,
@@ -100,6 +101,7 @@ class Service:
     _trouble: str | None = None
     _behind: set[tuple[str, int]] = field(default_factory=set)
     _names: dict[str, Topic] = field(default_factory=dict)
+    _hears_itself: bool = True
     _routes: Routes = field(default_factory=lambda: Routes(TARGET.partitions))
     _waiting: dict[str, DueInference] = field(default_factory=dict)
     _counts_logged: dict[str, int] = field(default_factory=dict)
@@ -178,6 +180,7 @@ class Service:
                 self._ready = True
                 self.log.info("skeleton.ready", bootstrap=self.settings.bootstrap)
             if leads and self._caught_up and self._own_words_read:
+                self._hear_no_more(consumer)
                 self._take_answers(inferring, outbox)
                 self._infer(inferring)
                 self._publish_lists(outbox)
@@ -205,15 +208,18 @@ class Service:
         """Return where the topics end now that this job writes."""
         own = [p for p in self._read if self._names[p[0]] in OWN]
 
-        def ask() -> dict[tuple[str, int], int]:
-            return {
-                place: consumer.get_watermark_offsets(
-                    TopicPartition(*place), timeout=METADATA_TIMEOUT_S
-                )[1]
-                for place in own
-            }
+        return self._patiently("ends of its topics", lambda: ends_of(consumer, own))
 
-        return self._patiently("ends of its topics", ask)
+    def _hear_no_more(self, consumer: Consumer) -> None:
+        """Read no longer what only this process writes now; who loses the lead ends.
+
+        Each fetch names all partitions that are read, and a leader's own words would end each at
+        once: with 640 partitions of them that was most of its work, and of the broker's.
+        """
+        if self._hears_itself:
+            self._hears_itself = False
+            own = [TopicPartition(*place) for place in self._read if self._names[place[0]] in OWN]
+            consumer.incremental_unassign(own)
 
     def _why_not_ready(self) -> str:
         behind = ", ".join(sorted({topic for topic, _ in self._behind}))
