@@ -249,6 +249,8 @@ class Agent:
             self._registration.observe_clock(ahead_ns)
         self._inbox.poll()
         registration = self._registration
+        for endpoint_id in self._publisher.take_stored_endpoints():
+            registration.stored(endpoint_id)
         self._reporter.announce(registration.due(now), now)
         flows = self._follower.flows() if registration.probing else ()
         self._probing.follow(flows, self._follower.version, now)

@@ -173,9 +173,10 @@ class TopicReader:
         if now_ns < self._ask_ns:
             return False
         self._ask_ns = now_ns + ASK_EVERY_NS
-        for name, topic in self._topics.items():
+        # What was answered at an earlier try is not asked again.
+        for name in [name for name in self._topics if name not in self._places]:
             count = self._count_partitions(name)
-            if count is None or (count == 0 and topic not in OPTIONAL):
+            if count is None or (count == 0 and self._topics[name] not in OPTIONAL):
                 return False
             self._places[name] = self._place(name, count)
         for name in sorted(self._followed):

@@ -85,6 +85,8 @@ class PingListFollower:
         # When the list in force was accepted, monotonic nanoseconds, and when it was published.
         self._accepted_ns = 0
         self._updated_us = 0
+        # Whether the next list may have any version.
+        self._any_version = False
         # Targets on the list in force, those that cannot be probed among them.
         self.targets_listed = 0
         self.lists_refused = 0
@@ -124,6 +126,7 @@ class PingListFollower:
             self.lists_refused += 1
             return refusal
         self._targets = self._checked(ping_list.targets)
+        self._any_version = False
         self.version = ping_list.version
         self.targets_listed = len(ping_list.targets)
         self._accepted_ns = now_ns
@@ -136,6 +139,10 @@ class PingListFollower:
         self.refused[Refusal.UNREADABLE] += 1
         self.lists_refused += 1
         return Refusal.UNREADABLE
+
+    def topic_restarted(self) -> None:
+        """Process that the topic began anew: the job counts versions anew; the list stays."""
+        self._any_version = True
 
     def withdraw(self) -> None:
         """Process a tombstone of the list: no targets, and the next list may have any version."""
@@ -196,7 +203,8 @@ class PingListFollower:
             return Refusal.OTHER_CLUSTER
         if ping_list.agent_id != self._agent_id:
             return Refusal.OTHER_AGENT
-        if self.version is not None and ping_list.version < self.version:
+        newest = None if self._any_version else self.version
+        if newest is not None and ping_list.version < newest:
             later = ping_list.updated_at > self._updated_us
             return Refusal.VERSION_WENT_BACK if later else Refusal.OLDER_VERSION
         if not 0 <= ping_list.version <= self._greatest_version(now_ns):
@@ -207,7 +215,7 @@ class PingListFollower:
 
     def _greatest_version(self, now_ns: int) -> int:
         """Return the greatest version that the job can have published by now."""
-        if self.version is None:
+        if self.version is None or self._any_version:
             return MAX_VERSION
         passed_s = (now_ns - self._accepted_ns) // 10**9
         return min(MAX_VERSION, self.version + MAX_JUMP + JUMPS_HZ * passed_s)

@@ -143,7 +143,7 @@ class Inbox:
         self._reading = True
         self._reread_ns: int | None = None
         self._polled_ns: int | None = None
-        # Where registrations are read, and whether the other topic was ruled out at the start.
+        # Where registrations are read, and whether that was decided once.
         self._source = topics.TARGET
         self._settled = False
         # Whether the list in force says that its registrations are copied; None: there is no list.
@@ -168,8 +168,9 @@ class Inbox:
             if record.topic is self._source:
                 self._endpoint(record)
         if self._reader.take_restarts():
-            # A broker that came back without its log knows no registration of ours.
+            # A broker that came back without its log knows no registration and no list of ours.
             self._log.warning("topics.restarted")
+            self._follower.topic_restarted()
             self._registration.forgotten(self._clock.now())
         if self._reading and self._reader.read_to_end:
             self._settled = True

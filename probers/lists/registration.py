@@ -47,6 +47,8 @@ class RegistrationState(Enum):
 class _Own:
     endpoint: Endpoint
     present: bool = False
+    # Whether the broker has taken the latest registration; whether it was read since.
+    stored: bool = False
     seen: bool = False
     sent_ns: int | None = None
     due_ns: int = 0
@@ -87,9 +89,12 @@ class Registration:
 
     @property
     def registered(self) -> bool:
-        """Whether all present endpoints were seen on the topic."""
+        """Whether all present endpoints are on the topic: read there, or taken by the broker.
+
+        The agent reads them as copies of the skeleton job, and does not depend on one that leads.
+        """
         return self.state is RegistrationState.REGISTERED and all(
-            own.seen for own in self._own.values() if own.present
+            own.seen or own.stored for own in self._own.values() if own.present
         )
 
     @property
@@ -113,6 +118,12 @@ class Registration:
     def present(self, endpoint: Endpoint) -> None:
         """Register the endpoint of an RNIC that answers, now or again."""
         self._own[endpoint.endpoint_id] = _Own(endpoint, present=True)
+
+    def stored(self, endpoint_id: str) -> None:
+        """Note that the broker has taken a registration."""
+        own = self._own.get(endpoint_id)
+        if own is not None and own.sent_ns is not None:
+            own.stored = True
 
     def absent(self, endpoint_id: str) -> None:
         """Unregister the endpoint of an RNIC that is gone."""
@@ -198,7 +209,8 @@ class Registration:
             self.displaced_by = None
             self.incarnation = max(self.incarnation, self._largest_seen) + 1
             for each in self._own.values():
-                each.seen, each.due_ns = False, now.monotonic_ns
+                each.seen = each.stored = False
+                each.due_ns = now.monotonic_ns
         elif own.sent_ns is not None:
             # Of one that left after we came; or our own, of an RNIC that is back.
             self._reassert(own, now)
@@ -241,6 +253,6 @@ class Registration:
             self._reassert(own, now)
 
     def _reassert(self, own: _Own, now: Instant) -> None:
-        own.seen = False
+        own.seen = own.stored = False
         earliest_ns = 0 if own.sent_ns is None else own.sent_ns + REASSERT_NS
         own.due_ns = max(now.monotonic_ns, earliest_ns)

@@ -96,6 +96,8 @@ class Publisher:
         self._fatal = False
         self._confirmed = False
         self._access: AccessError | None = None
+        # Endpoints whose registration the broker has taken since that was asked last.
+        self._stored_endpoints: set[str] = set()
         # What was logged last of each: it comes again and again.
         self._said: dict[str, str] = {}
         self.counts = PublishCounts()
@@ -170,6 +172,11 @@ class Publisher:
         if self._fatal:
             self._rebuild()
         self._hand_over()
+
+    def take_stored_endpoints(self) -> set[str]:
+        """Return the endpoints whose registrations the broker has taken since the last call."""
+        stored, self._stored_endpoints = self._stored_endpoints, set()
+        return stored
 
     def close(self, timeout_ns: int) -> int:
         """Wait for acknowledgements, that long at most; return how many are missing."""
@@ -283,6 +290,8 @@ class Publisher:
             if message.kind == topics.PROBE_ROUND.name:
                 self.counts.rounds_sent += 1
                 self.counts.results_sent += message.results
+            elif message.kind == topics.ENDPOINT.name and message.value and message.key:
+                self._stored_endpoints.add(message.key.decode())
         elif access := refusal(self._settings, error, "Write", f"topic {message.topic}"):
             self._access = access
             self._count_dropped(message)

@@ -129,7 +129,19 @@ class Agents:
 
     def start(self, name: str, config: Path) -> Child:
         """Start an agent with those settings."""
-        return self._group.start(name, [sys.executable, "-m", "probers", "--config", str(config)])
+        return self._group.start(
+            name, [sys.executable, "-m", "probers", "--log-json", "--config", str(config)]
+        )
+
+    def start_skeleton_job(self) -> Child:
+        """Start the job that writes lists."""
+        return self._group.start(
+            "skeleton",
+            [
+                *(sys.executable, "-m", "skeleton_job", "--log-json"),
+                *("--config", str(self.configure("skeleton"))),
+            ],
+        )
 
     def tell(
         self, agent_id: str, *pairs: tuple[str, str], version: int = 1, cluster: str = CLUSTER,

@@ -11,16 +11,16 @@ from zlib import crc32
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
-from ops.running.processes import ProcessGroup
+from ops.running.processes import Child, ProcessGroup
 from schemas import topics
 from schemas.enums import AgentState, ClockSource, ProbeStatus, ProbingState, TraceCause
 from schemas.enums import Transport as TransportKind
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.deadletter import KEPT_BYTES, WHOLE_BYTES_HEADER
-from schemas.records import Heartbeat
+from schemas.records import Heartbeat, Task, TaskEndpoint
 from schemas.topics import MAX_MESSAGE_BYTES
 from schemas.units import MS_NS
-from tests.integration.agent_harness import CODEC, WAIT_S, Agents, Watcher
+from tests.integration.agent_harness import CLUSTER, CODEC, WAIT_S, Agents, Watcher
 
 pytestmark = pytest.mark.broker
 
@@ -126,6 +126,45 @@ def test_two_agents_register_probe_each_other_and_leave(agents: Agents, watcher:
     # rounds that is one in four.
     assert set(statuses) <= {ProbeStatus.OK, ProbeStatus.TIMEOUT}
     assert statuses[ProbeStatus.OK] >= 0.5 * statuses.total()
+
+
+def test_agents_change_over_to_copies_when_the_skeleton_job_writes_them(
+    agents: Agents, watcher: Watcher
+) -> None:
+    """An upgrade: lists of before, then the job of today; registrations still find who probes."""
+    pairs = {"agent-a": ("a/r0", "b/r0"), "agent-b": ("b/r0", "a/r0")}
+    for agent_id, pair in pairs.items():
+        agents.tell(agent_id, pair)
+    running = [agents.start(host, agents.configure(host)) for host in "ab"]
+
+    def probed() -> bool:
+        found = {who: {(src, dst) for src, dst, _ in ok_pairs(watcher, who)} for who in pairs}
+        return found == {who: {pair} for who, pair in pairs.items()}
+
+    def sources(child: Child) -> list[str]:
+        return [event["topic"] for event in child.events("registrations.source")]
+
+    watcher.until("both probe each other", probed)
+    assert [sources(child) for child in running] == [["endpoint.v1"]] * 2
+    member = TaskEndpoint(
+        endpoint_id="a/r0", container_id="a", host_id="a", agent_id="agent-a", rail=0
+    )
+    other = replace(member, endpoint_id="b/r0", container_id="b", host_id="b", agent_id="agent-b")
+    now_us = time.time_ns() // 1000
+    task = Task(cluster=CLUSTER, task_id="t", submitted_at=now_us, endpoints=(member, other))
+    agents.put(topics.TASK, b"t", CODEC.encode(topics.TASK, task))
+    agents.start_skeleton_job()
+    watcher.until(
+        "both read copies",
+        lambda: [sources(child) for child in running] == [["endpoint.v1", "target.v1"]] * 2,
+    )
+    # Another port than before: only the job's copy can tell agent-a.
+    running[1].process.terminate()
+    assert running[1].process.wait(WAIT_S) == 0
+    watcher.records[topics.PROBE_ROUND.name].clear()
+    successor = agents.start("b-again", agents.configure("b"))
+    watcher.until("both probe each other again", probed)
+    assert sources(successor) == []
 
 
 def test_records_stand_where_java_would_put_them(agents: Agents, watcher: Watcher) -> None:

@@ -276,3 +276,7 @@ def test_a_list_that_the_job_published_later_with_an_older_version_is_told() -> 
     late = replace(ping_list(target("w0/r0", "w1/r0"), version=8), updated_at=99)
     assert agent.offer(late) is Refusal.OLDER_VERSION
     assert agent.offer(replace(late, updated_at=101)) is Refusal.VERSION_WENT_BACK
+    # A topic that was made anew holds lists that were counted anew.
+    agent.topic_restarted()
+    assert agent.offer(replace(late, updated_at=101)) is None
+    assert agent.offer(replace(late, version=7, updated_at=102)) is Refusal.VERSION_WENT_BACK
