@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from ops.broker.embedded import EmbeddedKafka
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import apply_topics
+from ops.topics.plan import Options
 from schemas.kafka.connection import KafkaSettings, settings_from_table
 
 WORKER: Final = "worker"
@@ -41,7 +42,7 @@ class PipelineConfig:
     """What to start, and how.
 
     `bootstrap` None: an embedded Apache Kafka is started. `tables` are the
-    processes' TOML tables.
+    processes' TOML tables. `agents` sizes the topics that agents read, as `topics apply` does.
     """
 
     folder: Path
@@ -49,6 +50,7 @@ class PipelineConfig:
     cluster: str = "lab"
     prefix: str = ""
     processes: tuple[str, ...] = (WORKER, SKELETON, LOCALIZER)
+    agents: int | None = None
     tables: Mapping[str, Table] = field(default_factory=lambda: LAB_TABLES)
 
 
@@ -80,7 +82,7 @@ class Pipeline:
                 bootstrap = self.kafka.bootstrap
             kafka_table = {"cluster": self.config.cluster, "topic.prefix": self.config.prefix}
             self.settings: KafkaSettings = settings_from_table(bootstrap, kafka_table)
-            apply_topics(self.settings)
+            apply_topics(self.settings, Options(agents=self.config.agents))
             self.config_path = self.config.folder / "skeletonhunter.toml"
             self.config_path.write_text(
                 to_toml(

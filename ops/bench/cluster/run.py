@@ -23,7 +23,7 @@ from ops.running.pipeline import LOCALIZER, MODULES, WORKER, Pipeline, PipelineC
 from ops.running.processes import Child, ProcessGroup
 from schemas.kafka.connection import KafkaSettings
 from schemas.records import FaultEvent
-from schemas.topics import ANOMALY, ENDPOINT, FAULT_EVENT, PINGLIST, PROBE_WINDOW
+from schemas.topics import ANOMALY, FAULT_EVENT, PROBE_WINDOW
 from streams.edge.lookback import LogReader
 
 WORKERS: Final = 2
@@ -41,7 +41,7 @@ LOOK_S: Final = 0.5
 
 # What grows with the cluster and is kept for days: of records that come in batches as in service.
 # A round of the simulator's shares its batch with other agents' rounds (`throughput --only wire`).
-STORED: Final = (PROBE_WINDOW, ANOMALY, ENDPOINT, PINGLIST)
+STORED: Final = (PROBE_WINDOW, ANOMALY)
 
 
 @dataclass(frozen=True, slots=True)

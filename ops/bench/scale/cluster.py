@@ -7,7 +7,7 @@ from typing import Final
 from ops.bench.cluster.run import ClusterRun, Stored, measure
 from ops.bench.cluster.shape import ClusterShape
 from ops.bench.rig.report import Figure, Parts, Say, Sense, figure, scratch_folder
-from schemas.topics import ANOMALY, ENDPOINT, PINGLIST, PROBE_WINDOW
+from schemas.topics import ANOMALY, PROBE_WINDOW
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES
 
 # Workers commit each second, and are looked at twice a second.
@@ -16,8 +16,6 @@ CAUGHT_UP_S: Final = 3.0
 SIMULATOR_LATE_S: Final = 2.0
 KIB: Final = 1_024
 MB: Final = 1e6
-
-READ_BY_ALL: Final = (ENDPOINT, PINGLIST)
 
 
 def cluster(runs: int, say: Say, shape: ClusterShape | None = None) -> list[Figure]:
@@ -120,16 +118,6 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
         for topic in (PROBE_WINDOW.name, ANOMALY.name):
             each = [_each(run.stored[topic]) for run in runs]
             rows.append(row(f"on the broker, {topic}", each, "bytes a record"))
-        read = [
-            sum(run.stored[topic.name].size for topic in READ_BY_ALL) / s["seconds"]
-            for run, s in zip(runs, ended, strict=True)
-        ]
-        # Kafka sends batches as they are stored.
-        sent = [r * run.shape.agents / MB for r, run in zip(read, runs, strict=True)]
-        rows.append(row("endpoint.v1 and pinglist.v1, which every agent reads",
-                        [r / KIB for r in read], "KiB/s"))  # fmt: skip
-        rows.append(row("the same for all agents, computed: what the broker would send", sent,
-                        "MB/s"))  # fmt: skip
     return rows
 
 

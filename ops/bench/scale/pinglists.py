@@ -19,7 +19,7 @@ from probers.lists.follower import PingListFollower
 from schemas.codec import Codec
 from schemas.enums import Transport
 from schemas.records import Endpoint, PingList, Task, TaskEndpoint
-from schemas.topics import ENDPOINT, PINGLIST
+from schemas.topics import PINGLIST
 from skeleton_job.core import SkeletonCore
 from skeleton_job.lists.pinglists import MAX_LIST_BYTES, ListConfig
 from skeleton_job.tasks.inference import InferenceConfig
@@ -256,9 +256,8 @@ def large_jobs(runs: int, say: Say) -> list[Figure]:
 
 
 def activation(runs: int, say: Say) -> list[Figure]:
-    """Time what an agent does when an endpoint of its list registers, and another's."""
+    """Time what an agent does when an endpoint of its list registers."""
     own: dict[int, list[float]] = {hosts: [] for hosts in HOSTS}
-    foreign_us: list[float] = []
     for _ in range(runs):
         for hosts in HOSTS:
             cluster = Cluster(hosts)
@@ -269,27 +268,12 @@ def activation(runs: int, say: Say) -> list[Figure]:
             for endpoint in every:
                 follower.registered(endpoint)
             own[hosts].append(_own_us(follower, cluster.lists[agent_id], every))
-            codec = Codec()
-            values = [codec.encode(ENDPOINT, endpoint) for endpoint in every[-2_000:]]
-            begin = time.process_time()
-            for value in values:
-                follower.registered(codec.decode(ENDPOINT, value))
-            foreign_us.append((time.process_time() - begin) / len(values) * 1e6)
     curve = Curve(
         name="agent: a registration of a target, flows made anew",
         axis="RNICs", unit="µs", sizes=tuple(float(h * RAILS) for h in HOSTS),
         costs=tuple(statistics.median(own[h]) for h in HOSTS),
     )  # fmt: skip
-    share = statistics.median(foreign_us) * CONTAINERS_A_MINUTE * RAILS / 60 / 1e6
-    say(f"a registration of nobody on the list: {statistics.median(foreign_us):.0f} µs; "
-        f"of 2,000 containers a minute: {share:.2%} of a core")  # fmt: skip
-    return [
-        slope_figure(curve, FLAT, say),
-        figure(
-            "agent: registrations of nobody on its list, 2,000 containers a minute: of a core",
-            [us * CONTAINERS_A_MINUTE * RAILS / 60 / 1e4 for us in foreign_us], "%",
-        ),
-    ]  # fmt: skip
+    return [slope_figure(curve, FLAT, say)]
 
 
 def _own_us(follower: PingListFollower, made: PingList, every: list[Endpoint]) -> float:

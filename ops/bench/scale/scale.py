@@ -9,6 +9,7 @@ from typing import Final
 from ops.bench.rig.report import Parts
 from ops.bench.scale import (
     cluster,
+    list_reading,
     localizer,
     localizer_ends,
     localizer_life,
@@ -20,12 +21,19 @@ from ops.bench.scale import (
 
 COMMAND: Final = "make bench-scale"
 RUNS: Final = 3
-DEFAULT_RUNS: Final = {"skeleton-cluster": 1, "ping-list-length": 1, "cluster": 1, "workers": 1}
+DEFAULT_RUNS: Final = {
+    "skeleton-cluster": 1,
+    "ping-list-length": 1,
+    "list-reading": 1,
+    "cluster": 1,
+    "workers": 1,
+}
 
 # Whoever measures another part adds its module here.
 MODULES: Final[tuple[ModuleType, ...]] = (
     skeleton,
     pinglists,
+    list_reading,
     localizer,
     localizer_start,
     localizer_ends,

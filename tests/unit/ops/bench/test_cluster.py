@@ -284,7 +284,7 @@ def a_run(**told: float) -> ClusterRun:
     run.verdicts.events.append((8.0, event("a", "spine:1")))
     run.costs.share["worker"] = 0.25
     run.costs.rss_bytes["worker"] = 3 * 10**8
-    names = ("probe.window.v1", "anomaly.v1", "endpoint.v1", "pinglist.v1")
+    names = ("probe.window.v1", "anomaly.v1")
     run.stored = {name: Stored(size=10_240, records=100) for name in names}
     return run
 
@@ -295,15 +295,12 @@ def rows(*runs: ClusterRun) -> dict[str, Figure]:
 
 
 def test_a_good_run_meets_its_bars() -> None:
-    """The simulator's cost stands beside the others', and what all agents read by their number."""
+    """The simulator's cost stands beside the others'."""
     found = rows(a_run())
     assert all(row.met for row in found.values())
     assert found["simulator: CPU, of a core"].value == pytest.approx(40)
     assert found["worker: CPU, of a core"].value == pytest.approx(25)
     assert found["x: until the verdict"].value == pytest.approx(3)
-    assert found["endpoint.v1 and pinglist.v1, which every agent reads"].value == pytest.approx(2)
-    sent = found["the same for all agents, computed: what the broker would send"].value
-    assert sent == pytest.approx(2 * 1_024 * SHAPE.agents / 1e6)
 
 
 def test_what_goes_wrong_misses_its_bar() -> None:
