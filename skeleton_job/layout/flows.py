@@ -36,6 +36,9 @@ ONE_SIGN: Final = 1.0
 # A group of classes is closed if its net flow has less than this part of its classes' energy. Of a
 # pipeline cut in two, each part has that of the link that was cut: about half.
 CLOSED: Final = 0.1
+# Net flows of one stage in several pipelines differ in amplitude by less than this part of the
+# greatest: noise and clocks change it by some per cent, a stage's place by most of it.
+UNLIKE: Final = 0.5
 
 
 def pipelines_of(
@@ -68,6 +71,8 @@ def pipelines_of(
             alike = net[0][first] @ net[1][group].T + net[1][first] @ net[0][group].T
             rows, columns = linear_sum_assignment(-alike)
             stage[np.array(group)[columns]] = rows
+        if len(first) > 1 and not _alike(net, stage):
+            return labels, count
         labels, count = stage[labels], len(first)
     return labels, count
 
@@ -148,6 +153,17 @@ def _grouped(moving: Halves, size: int) -> list[list[int]]:
             group.append(rest.pop(int(np.argmin(left))))
         groups.append(group)
     return groups
+
+
+def _alike(net: Halves, stage: Labels) -> bool:
+    """Return whether classes of one stage have net flows of like size, as those of replicas have.
+
+    The first and the last stage of one pipeline together have little, and so has its middle, where
+    delays between stages are short; but then each stage of the middle has little alone.
+    """
+    size = np.sqrt(np.maximum(np.prod(_moving(net), axis=0).sum(axis=1), 0.0))
+    spread = max(float(np.ptp(size[stage == s])) for s in np.unique(stage))
+    return spread <= UNLIKE * float(size.max())
 
 
 def _own_hosts(groups: list[list[int]], labels: Labels, hosts: Labels) -> bool:

@@ -17,14 +17,7 @@ from scipy.special import gammaln
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
 from skeleton_job.layout.flows import one_sign, pipelines_of
-from skeleton_job.layout.single_pipeline import (
-    ENDS,
-    SAME_BYTES,
-    half_at_ends,
-    moved_bytes,
-    one_pipeline,
-    upper_level,
-)
+from skeleton_job.layout.single_pipeline import ENDS, half_at_ends, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
 # One-way share that separates collectives from pipelines; nats for each factor e beyond it, and the
@@ -156,31 +149,8 @@ def _pipelines(evidence: Evidence, choice: Choice) -> Choice:
     )
     if count == choice.count:
         return choice
-    if count > 1 and not _same_bytes(evidence, choice.labels, labels):
-        return choice
     units = choice.count // count
     return replace(choice, labels=labels, count=count, regular=None, units=units)
-
-
-def _same_bytes(evidence: Evidence, classes: Labels, stages: Labels) -> bool:
-    """Return whether the classes of each stage move the same number of bytes, as replicas do.
-
-    The first and the last stage of one pipeline together have little net flow, too, where delays
-    between stages are short, and so have the middle ones; but ends move other bytes than these.
-
-    Parameters
-    ----------
-    classes, stages : (n_blocks,) each class in one stage
-    """
-    moved = moved_bytes(evidence.profiles)[evidence.known]
-    pairs, of = np.unique(
-        np.stack([stages, classes])[:, evidence.known], axis=1, return_inverse=True
-    )
-    mean = np.bincount(of.ravel(), moved) / np.bincount(of.ravel())
-    return all(
-        float(np.ptp(mean[pairs[0] == stage])) <= SAME_BYTES * float(mean.mean())
-        for stage in np.unique(pairs[0])
-    )
 
 
 def _at_levels(evidence: Evidence, found: list[Choice]) -> list[Choice]:
