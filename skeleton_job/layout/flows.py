@@ -89,6 +89,16 @@ def one_sign(labels: Labels, count: int, halves: Halves, known: Bools, hosts: La
     )
 
 
+def flows_differ(labels: Labels, count: int, halves: Halves, known: Bools) -> bool:
+    """Return whether classes have net flows of their own, as stages do and tree nodes do not.
+
+    For the arguments see `pipelines_of`.
+    """
+    net = _moving(_net_flows(labels, count, halves, known)[0])
+    odd, even = (flow - flow.mean(axis=0) for flow in net)
+    return _energy(odd, even) > CLOSED * max(_energy(*net), 0.0)
+
+
 def _net_flows(labels: Labels, count: int, halves: Halves, known: Bools) -> tuple[Halves, float]:
     """Return the net flow of each class in odd and even iterations, and the energy of all traffic.
 

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
-from skeleton_job.layout.flows import one_sign, pipelines_of
+from skeleton_job.layout.flows import flows_differ, one_sign, pipelines_of
 from skeleton_job.layout.single_pipeline import ENDS, half_at_ends, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
@@ -216,6 +216,11 @@ def _falls_apart(evidence: Evidence, choice: Choice) -> bool:
     split = free_layout(view, parts, uneven=choice.uneven)
     if split is None:
         return False
+    if evidence.halves is not None:
+        odd, even = evidence.halves
+        halves = odd[inside], even[inside]
+        if not flows_differ(split, parts, halves, view.known):
+            return False
     whole = description(view, np.zeros_like(split), uneven=choice.uneven)
     apart = description(view, split, uneven=choice.uneven) + _free_cost(size, parts)
     return apart < whole
