@@ -299,8 +299,8 @@ MIN_ONE_WAY: Final = 0.3
 # a pipeline returns as many bytes as it brings.
 MIN_UNEQUAL: Final = 0.1
 # Blocks together are balanced if the amplitude of what goes one way falls to this part of what it
-# is for each alone.
-BALANCED: Final = 0.4
+# is for each alone: a quarter of the energy may be a pipeline's, to which both ends of a ring add.
+BALANCED: Final = 0.5
 
 
 def find_cells(blocks: Blocks) -> Labels:
