@@ -201,40 +201,36 @@ def test_an_index_that_is_true_inside_hosts_only_settles_nothing() -> None:
     assert len({*zip(found.labels.tolist(), stage.tolist(), strict=True)}) == 4
 
 
-@pytest.mark.parametrize(("ends", "count"), [(1.4, 4), (1.0, 2)])
-def test_stages_that_move_other_bytes_are_not_those_of_replicas(ends: float, count: int) -> None:
+@pytest.mark.parametrize(
+    ("joints", "count"), [(((0, 1), (1, 2), (2, 3)), 4), (((0, 1), (2, 3)), 2)]
+)
+def test_stages_are_not_joined_as_replicas_are(
+    joints: tuple[tuple[int, int], ...], count: int
+) -> None:
     """Ends of a pipeline with short delays have little net flow together, and so has its middle.
 
-    Where all move the same, these may be two pipelines of two stages each.
+    Two pipelines, each with gradient sums of its own times, are two replicas of two stages.
     """
     points, replicas = 48, 4
     at = np.arange(points)
 
-    def bump(begin: float, length: float = 6.0) -> Floats:
+    def bump(begin: float, length: float) -> Floats:
         out: Floats = np.exp(-(((at - begin) / length) ** 2))
         return out
 
-    # What crosses each border forward and back.
-    there = [bump(10 + 0.1 * k) for k in range(3)]
-    back = [bump(24 - 0.1 * k) for k in range(3)]
     tx, rx = np.zeros((4, points)), np.zeros((4, points))
-    for k in range(3):
-        tx[k] += there[k]
-        rx[k + 1] += there[k]
-        tx[k + 1] += back[k]
-        rx[k] += back[k]
-    for k in range(4):
-        # Gradient sums of stages differ by their embeddings, so that ends may move more.
-        crossed = [there[j].sum() for j in (k - 1, k) if 0 <= j < 3]
-        lacking = 30 * (ends if k in (0, 3) else 1.0) - sum(crossed)
-        burst = bump(34 + 2 * k, 2.0)
-        tx[k] += burst * lacking / burst.sum()
-        rx[k] += burst * lacking / burst.sum()
+    for a, b in joints:
+        there, back = bump(10 + 0.1 * a, 6.0), bump(24 - 0.1 * a, 6.0)
+        tx[a] += there
+        rx[b] += there
+        tx[b] += back
+        rx[a] += back
+    sums = np.array([bump(34 + 2 * k, 2.0) * 5 for k in range(4)])
+    tx, rx = tx + sums, rx + sums
     rng = np.random.default_rng(3)
     profiles = np.repeat(np.hstack([tx, rx]), replicas, axis=0)
     halves = [profiles + 0.005 * rng.standard_normal(profiles.shape) for _ in range(2)]
-    mean = (halves[0] + halves[1]) / 2
-    n = len(profiles)
+    mean, n = (halves[0] + halves[1]) / 2, len(profiles)
     found = choose(
         Evidence(mean, np.ones(n, np.bool_), np.arange(n), 0.3, 0.5, halves=(halves[0], halves[1]))
     )
