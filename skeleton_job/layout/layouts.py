@@ -26,7 +26,7 @@ ONE_WAY: Final = 0.018
 FLOW_COST: Final = 6.0
 FLOW_LIMIT: Final = 2.5
 # From this number of blocks and of nats per block on, a regular layout is accepted without a
-# search, unless its classes fall apart.
+# search, unless its classes fall apart by as many.
 MIN_SETTLED: Final = 64
 SETTLED_NATS: Final = 3.0
 # Free layouts are searched up to this number of blocks and of classes.
@@ -223,7 +223,7 @@ def _falls_apart(evidence: Evidence, choice: Choice) -> bool:
             return False
     whole = description(view, np.zeros_like(split), uneven=choice.uneven)
     apart = description(view, split, uneven=choice.uneven) + _free_cost(size, parts)
-    return apart < whole
+    return apart + SETTLED_NATS * size < whole
 
 
 def _same_split(one: Labels, other: Labels) -> bool:

@@ -192,7 +192,7 @@ def test_an_index_that_is_true_inside_hosts_only_settles_nothing() -> None:
     upper = rng.permutation(np.repeat([0, 1], n_hosts // 2))
     stage = (2 * upper[:, None] + np.arange(2)).ravel()
     # Places in a host differ more than the halves of the pipeline do.
-    place, half = rng.random((2, 2 * points)) * 10, rng.random((2, 2 * points))
+    place, half = rng.random((2, 2 * points)) * 20, rng.random((2, 2 * points)) * 10
     profiles = place[stage % 2] + half[stage // 2]
     profiles += 0.02 * rng.standard_normal(profiles.shape)
     hosts = np.repeat(np.arange(n_hosts), 2)
