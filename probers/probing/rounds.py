@@ -7,8 +7,7 @@ and a single lost packet does not.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from probers.clock import Instant
 from probers.probing.plan import FlowTarget
@@ -25,16 +24,14 @@ from schemas.records import ProbeResult
 RESOLUTION_NS: Final = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """A probe to send now; `attempt` 0 is the planned one, 1.. its confirmations."""
 
     target: FlowTarget
     attempt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(NamedTuple):
     position: int
     order: Order
     offset_ns: int

@@ -5,7 +5,6 @@ It sends what is due, and hands each completion to the round or trace that the p
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, Protocol
 
 from probers.clock import Clock, Instant, SecondLimit
@@ -136,8 +135,7 @@ class ProbeScheduler:
 
     def poll(self, transport: Transport) -> None:
         """Process the completions of a transport."""
-        for completion in transport.poll():
-            self._completed(completion)
+        self._take(transport)
         self._settle()
 
     def forget(self, transports: list[Transport]) -> None:
@@ -145,9 +143,7 @@ class ProbeScheduler:
         orphans = [token for _, token, t in self._deadlines if t in transports]
         self._deadlines = deque(d for d in self._deadlines if d[2] not in transports)
         for token in orphans:
-            self._completed(
-                Completion(token=token, status=ProbeStatus.LINK_DOWN, reason=Reason.NOT_SENT)
-            )
+            self._not_sent(token, ProbeStatus.LINK_DOWN)
         self._settle()
 
     def finish(self) -> None:
@@ -216,21 +212,26 @@ class ProbeScheduler:
         """Send a probe; return False if the rate does not allow it yet."""
         token, transport, refused = self._prepare(order.target)
         now_ns = self._clock.now().monotonic_ns
-        if transport is not None and (wait_ns := self._wait_ns(transport, now_ns)):
-            self._probes_held_ns = now_ns + wait_ns
-            return False
+        packets = 0
+        if transport is not None:
+            packets = transport.packets_per_probe(self._config.timeout_ns)
+            wait_ns = self._rate.wait_ns(packets, now_ns)
+            if wait_ns:
+                self._probes_held_ns = now_ns + wait_ns
+                return False
         self._owners[token] = owner
         owner.sent(token, order, now_ns)
         if transport is None:
-            self._completed(Completion(token=token, status=refused, reason=Reason.NOT_SENT))
+            self._not_sent(token, refused)
         else:
-            self._transmit(token, transport, order.target, None)
+            self._transmit(token, transport, order.target, None, packets)
             used.add(transport)
         return True
 
     def _send_trace(self, order: TraceOrder, used: set[Transport]) -> bool:
         """Send a probe of a trace; return False if the rate does not allow it yet."""
         token, transport, refused = self._prepare(order.target)
+        packets = 0
         if transport is not None and transport.untraced is None:
             now_ns = self._clock.now().monotonic_ns
             packets = transport.packets_per_probe(self._config.timeout_ns)
@@ -243,20 +244,14 @@ class ProbeScheduler:
         self._owners[token] = None
         self._tracer.sent(token, order)
         if transport is None:
-            self._completed(Completion(token=token, status=refused, reason=Reason.NOT_SENT))
+            self._not_sent(token, refused)
         elif transport.untraced is not None:
-            self._completed(
-                Completion(token=token, status=ProbeStatus.UNKNOWN, reason=Reason.UNTRACED)
-            )
+            self._not_sent(token, ProbeStatus.UNKNOWN, Reason.UNTRACED)
         else:
-            packets = self._transmit(token, transport, order.target, order.ttl)
-            self._trace_rate.record_sent(packets, self._clock.now().monotonic_ns)
+            sent_ns = self._transmit(token, transport, order.target, order.ttl, packets)
+            self._trace_rate.record_sent(packets, sent_ns)
             used.add(transport)
         return True
-
-    def _wait_ns(self, transport: Transport, now_ns: int) -> int:
-        """Return how long the rate delays a probe, nanoseconds."""
-        return self._rate.wait_ns(transport.packets_per_probe(self._config.timeout_ns), now_ns)
 
     def _prepare(self, target: FlowTarget) -> tuple[int, Transport | None, ProbeStatus]:
         self._token += 1
@@ -270,9 +265,9 @@ class ProbeScheduler:
         return self._token, transport, ProbeStatus.NO_ROUTE
 
     def _transmit(
-        self, token: int, transport: Transport, target: FlowTarget, ttl: int | None
+        self, token: int, transport: Transport, target: FlowTarget, ttl: int | None, packets: int
     ) -> int:
-        """Send a probe; return how many packets it is at most."""
+        """Send a probe of that many packets at most; return when that was done, monotonic."""
         transport.send(
             Probe(
                 token=token,
@@ -286,22 +281,30 @@ class ProbeScheduler:
             )
         )
         now_ns = self._clock.now().monotonic_ns
-        packets = transport.packets_per_probe(self._config.timeout_ns)
         self._rate.record_sent(packets, now_ns)
         self._deadlines.append((now_ns + self._config.timeout_ns, token, transport))
-        return packets
+        return now_ns
 
     def _poll_all(self, used: set[Transport]) -> None:
         for transport in used:
-            for completion in transport.poll():
-                self._completed(completion)
+            self._take(transport)
         used.clear()
 
-    def _completed(self, completion: Completion) -> None:
+    def _take(self, transport: Transport) -> None:
+        completions = transport.poll()
+        if completions:
+            now_ns = self._clock.now().monotonic_ns
+            for completion in completions:
+                self._completed(completion, now_ns)
+
+    def _not_sent(self, token: int, status: ProbeStatus, reason: Reason = Reason.NOT_SENT) -> None:
+        completion = Completion(token=token, status=status, reason=reason)
+        self._completed(completion, self._clock.now().monotonic_ns)
+
+    def _completed(self, completion: Completion, now_ns: int) -> None:
         if completion.token not in self._owners:
             return
         owner = self._owners.pop(completion.token)
-        now_ns = self._clock.now().monotonic_ns
         if owner is None:
             self._tracer.completed(completion, now_ns)
             return
@@ -322,7 +325,7 @@ class ProbeScheduler:
         """Report a lost probe as LINK_DOWN if the RNIC's own link is down."""
         rnic = self._rnics.get(owner.target(completion.token).src)
         if rnic is not None and rnic.read_link() is not Link.UP:
-            return replace(completion, status=ProbeStatus.LINK_DOWN)
+            return completion._replace(status=ProbeStatus.LINK_DOWN)
         return completion
 
     def _settle(self) -> None:

@@ -16,7 +16,7 @@ RNIC stamps completions, the follow-up with the hold (t4 - t3) are in.
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from probers.packet import UNSEALED, Packets
 from probers.transports.rtt import Timestamps
@@ -56,9 +56,8 @@ class ProbeSettings:
     flows: int = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """One probe to send.
+class Probe(NamedTuple):
+    """One probe to send; a tuple, as is `Completion`: that is built in a quarter of the time.
 
     `token` is the caller's name for it. `flow` chooses the 5-tuple and `entropy`
     the flow number of an encapsulation; `ttl` None means the system's default.
@@ -75,8 +74,7 @@ class Probe:
     qkey: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(NamedTuple):
     """The end of one probe.
 
     `times` are there when a packet came back: the target's reply (status OK or

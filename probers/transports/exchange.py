@@ -5,9 +5,9 @@ It knows packets and clocks, but no sockets.
 
 import heapq
 import os
+import struct
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -24,6 +24,8 @@ UNDRAINED_NS: Final = 10**9
 # ones: most of a minute at ten probes a second, a quarter of a second at the highest rate. Eight
 # RNICs take 0.6 MB for them (2.4 MB with 2,048 each).
 REMEMBERED: Final = 512
+# Nonces that are made at once: a call of the system for each took a hundredth of the agent's time.
+_NONCES: Final = struct.Struct("@64Q")
 
 
 class AnswerKind(Enum):
@@ -35,8 +37,7 @@ class AnswerKind(Enum):
     FOREIGN = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class SentProbe:
+class SentProbe(NamedTuple):
     """A probe under way."""
 
     nonce: int
@@ -105,15 +106,23 @@ class HardwareStamps(NamedTuple):
     received_ns: int
 
 
-def random_nonce() -> int:
-    """Return 64 random bits from the operating system."""
-    return int.from_bytes(os.urandom(8), "big")
+def random_nonces() -> Callable[[], int]:
+    """Return a source of 64 random bits from the operating system, which is asked for many."""
+    waiting: list[int] = []
+
+    def next_nonce() -> int:
+        if not waiting:
+            waiting.extend(_NONCES.unpack(os.urandom(_NONCES.size)))
+        return waiting.pop()
+
+    return next_nonce
 
 
 def nonces_with(secret: int, secret_bits: int) -> Callable[[], int]:
     """Return a source of nonces that begin with a secret; the other bits are random."""
     random_bits = 64 - secret_bits
-    return lambda: secret << random_bits | random_nonce() >> secret_bits
+    source = random_nonces()
+    return lambda: secret << random_bits | source() >> secret_bits
 
 
 class Exchange:
@@ -132,13 +141,13 @@ class Exchange:
         counts: PacketCounts,
         size_bytes: int,
         packets: Packets = packet.UNSEALED,
-        nonces: Callable[[], int] = random_nonce,
+        nonces: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
         self._counts = counts
         self._size_bytes = packet.check_size(size_bytes)
         self._packets = packets
-        self._nonces = nonces
+        self._nonces = nonces or random_nonces()
         self._outstanding = Outstanding()
         self._completions: list[Completion] = []
 

@@ -20,7 +20,7 @@ the kernel, hold_ns = t3 - t2, and the same two formulas give
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from probers.clock import Instant
 from schemas.enums import ClockSource
@@ -36,9 +36,8 @@ DRIFT_PPM: Final = 200
 ABSURD_NS: Final = 120 * 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timestamps:
-    """When things happened to one probe, nanoseconds.
+class Timestamps(NamedTuple):
+    """When things happened to one probe, nanoseconds; a tuple, since one is built for each answer.
 
     posted_ns and handled_ns are of one clock, sent_ns and received_ns of one
     clock (for UDP all four of the same). hold_ns is None where the responder's
@@ -52,8 +51,7 @@ class Timestamps:
     hold_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(NamedTuple):
     """What the timestamps say, nanoseconds, all zero or more."""
 
     rtt_ns: int

@@ -10,7 +10,7 @@ or a larger one is sent by RDMA as any other probe.
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from probers import packet
@@ -113,7 +113,7 @@ class Tracing:
             # The distance is known from the target's first reply; nothing is sent before.
             self._not_sent(probe, Reason.PENDING)
         elif probe.ttl >= distance:
-            self._reach(replace(probe, ttl=None))
+            self._reach(probe._replace(ttl=None))
         else:
             self._send_short(probe, probe.ttl, str(gid.ipv4_mapped or gid))
 
