@@ -39,12 +39,15 @@ help:
 	@echo "make vendor          fetch the page's JavaScript libraries anew from npm, at the versions in their list"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
-$(STAMP): requirements.lock pyproject.toml
+PACKETS := probers/transports/_datagrams.c $(wildcard probers/transports/_c/*.h)
+
+$(STAMP): requirements.lock pyproject.toml $(PACKETS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 3; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c 'from probers.transports.datagrams import native; print("agent: packets by", "Python: no C compiler, or no headers of Python" if native is None else "C")'
 	@touch $@
 
 setup: compiled

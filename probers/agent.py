@@ -7,7 +7,6 @@ scheduled for a while does not report replies as lost that wait in its sockets.
 import contextlib
 import gc
 import os
-import selectors
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,8 @@ from probers.publish.publisher import Publisher
 from probers.reporting.heartbeat import HeartbeatBuilder
 from probers.reporting.reports import Reporter, VitalSigns, not_ready_reasons
 from probers.transports.base import ProbeSettings, Transport
+from probers.transports.datagrams import native
+from probers.transports.waiting import Waiter
 from schemas import topics
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
@@ -68,8 +69,8 @@ class Agent:
         self._wake, self._waking = socket.socketpair()
         self._wake.setblocking(False)
         self._waking.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._waking, selectors.EVENT_READ, None)
+        self._waiter = Waiter()
+        self._waiter.watch(self._waking.fileno(), None)
         self._polled: dict[Transport, int] = {}
         probes = ProbeSettings(
             probe_bytes=config.probe_bytes,
@@ -155,6 +156,7 @@ class Agent:
             version=VERSION,
             rnics=len(self._rnics),
             interval_ms=self._config.interval_ns // 10**6,
+            packets_by="Python" if native is None else "C",
         )
         # Objects built at the start stay: the collector need not visit them again.
         gc.collect()
@@ -180,7 +182,7 @@ class Agent:
             self._overlay.close()
         self._supervision.close()
         self._reader.close()
-        self._selector.close()
+        self._waiter.close()
         self._wake.close()
         self._waking.close()
 
@@ -191,11 +193,11 @@ class Agent:
         self._read_sockets(min(max(0, min(self._due_ns) - now.monotonic_ns), MAX_SLEEP_NS))
 
     def _read_sockets(self, wait_ns: int) -> None:
-        for key, _ in self._selector.select(wait_ns / 1e9):
-            if key.data is None:
+        for transport in self._waiter.wait(wait_ns):
+            if transport is None:
                 self._waking.recv(64)
             else:
-                self._probing.poll(key.data)
+                self._probing.poll(transport)
 
     def _timers_due_ns(self, now: Instant) -> int:
         timers = (self._kafka_due, self._look_due, self._heartbeat_due, self._watch)
@@ -322,7 +324,7 @@ class Agent:
         for transport in rnic.transports:
             descriptor = self._polled.pop(transport, None)
             if descriptor is not None:
-                self._selector.unregister(descriptor)
+                self._waiter.forget(descriptor)
         rnic.close()
         self._log.warning(
             "rnic.left" if change is Change.LEFT else "rnic.moved", endpoint_id=rnic.endpoint_id
@@ -356,7 +358,7 @@ class Agent:
             for transport in rnic.transports:
                 if transport not in self._polled:
                     self._polled[transport] = transport.fileno()
-                    self._selector.register(transport.fileno(), selectors.EVENT_READ, transport)
+                    self._waiter.watch(transport.fileno(), transport)
 
     def _leave(self) -> None:
         """Unregister, answer probes a little longer, and wait for acknowledgements."""

@@ -157,6 +157,11 @@ class Packets:
         self._keys = tuple(blake2s(key).digest() for key in keys)
 
     @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys as BLAKE2s takes them, of 32 bytes each."""
+        return self._keys
+
+    @property
     def tokens(self) -> tuple[int, ...]:
         """The tokens of all keys; a UDP probe carries that of the first."""
         return tuple(

@@ -116,7 +116,11 @@ class Transport(Protocol):
     """Sends probes from one RNIC and answers those of others."""
 
     kind: TransportKind
-    counts: PacketCounts
+
+    @property
+    def counts(self) -> PacketCounts:
+        """Packets and probes so far."""
+        ...
 
     @property
     def address(self) -> str:

@@ -164,11 +164,9 @@ class Exchange:
         """Await the answer to a probe posted at that moment."""
         self._outstanding.record_posted(nonce, probe, at)
 
-    def not_sent(self, probe: Probe, status: ProbeStatus) -> None:
+    def not_sent(self, token: int, status: ProbeStatus) -> None:
         """Complete a probe that the system refused to send."""
-        self._completions.append(
-            Completion(token=probe.token, status=status, reason=Reason.NOT_SENT)
-        )
+        self._completions.append(Completion(token=token, status=status, reason=Reason.NOT_SENT))
 
     def handle_corrupt(self, error: PacketError) -> None:
         """Count bytes that are no packet, and complete the probe whose reply they may be."""

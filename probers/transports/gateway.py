@@ -78,10 +78,10 @@ class GatewayTransport:
             self._transmit(datagram)
         except EncapError:
             # An address that does not fit into a header has no route.
-            self._exchange.not_sent(probe, ProbeStatus.NO_ROUTE)
+            self._exchange.not_sent(probe.token, ProbeStatus.NO_ROUTE)
         except OSError:
             # Whatever the error: the gateway is the RNIC's own end of the wire.
-            self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
+            self._exchange.not_sent(probe.token, ProbeStatus.LINK_DOWN)
         else:
             self._exchange.record_posted(nonce, probe, posted)
 

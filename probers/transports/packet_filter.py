@@ -67,29 +67,35 @@ Instruction = tuple[int, int, int, int]
 
 
 class SourceHash:
-    """Maps a source to 31 bits, in the kernel and here alike; strangers cannot compute it."""
+    """Maps a source to 31 bits, in the kernel and here alike; strangers cannot compute it.
+
+    Attributes
+    ----------
+    family : of the addresses
+    factor : the secret, an odd number of 32 bits
+    """
 
     def __init__(self, family: int) -> None:
-        self._family = socket.AddressFamily(family)
-        self._factor = int.from_bytes(os.urandom(4), "big") | 1
+        self.family = socket.AddressFamily(family)
+        self.factor = int.from_bytes(os.urandom(4), "big") | 1
 
     def of(self, address: str, port: int) -> int:
         """Return the hash of an address and a port."""
-        packed = socket.inet_pton(self._family, address.partition("%")[0])
-        mixed = port * self._factor & 0xFFFF_FFFF
+        packed = socket.inet_pton(self.family, address.partition("%")[0])
+        mixed = port * self.factor & 0xFFFF_FFFF
         for (word,) in struct.iter_unpack("!I", packed):
-            mixed = (mixed ^ word) * self._factor & 0xFFFF_FFFF
+            mixed = (mixed ^ word) * self.factor & 0xFFFF_FFFF
         return mixed >> 1
 
     def program(self) -> list[Instruction]:
         """Return what loads the hash of a datagram's source."""
-        steps: list[Instruction] = [(_LD_H, 0, 0, 0), (_MUL_K, 0, 0, self._factor)]
-        for offset in _SOURCE_WORDS[self._family]:
+        steps: list[Instruction] = [(_LD_H, 0, 0, 0), (_MUL_K, 0, 0, self.factor)]
+        for offset in _SOURCE_WORDS[self.family]:
             steps += [
                 (_TAX, 0, 0, 0),
                 (_LD_W, 0, 0, _NETWORK + offset),
                 (_XOR_X, 0, 0, 0),
-                (_MUL_K, 0, 0, self._factor),
+                (_MUL_K, 0, 0, self.factor),
             ]
         return [*steps, (_RSH_K, 0, 0, 1)]
 

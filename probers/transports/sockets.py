@@ -11,11 +11,10 @@ import socket
 import struct
 import sys
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from probers.packet import quoted_nonce
 from probers.transports.base import Reason
-from probers.transports.exchange import Exchange
 from schemas.enums import ProbeStatus
 
 LINUX: Final = sys.platform == "linux"
@@ -146,9 +145,19 @@ class SocketError:
 
 def send_status(error: OSError) -> ProbeStatus:
     """Return the status of a probe that was not sent; lack of resources counts as LINK_DOWN."""
+    return errno_status(send_errno(error))
+
+
+def send_errno(error: OSError) -> int:
+    """Return why a probe was not sent."""
     if isinstance(error, socket.gaierror):
-        return ProbeStatus.NO_ROUTE  # an address of the other family than the socket's
-    return _SEND_ERRORS.get(error.errno or 0, ProbeStatus.UNREACHABLE)
+        return errno.EAFNOSUPPORT  # an address of the other family than the socket's
+    return error.errno or 0
+
+
+def errno_status(number: int) -> ProbeStatus:
+    """Return the status of a probe that was not sent for that reason."""
+    return _SEND_ERRORS.get(number, ProbeStatus.UNREACHABLE)
 
 
 def open_udp(address: str, port: int) -> tuple[socket.socket, bool]:
@@ -172,6 +181,22 @@ def open_udp(address: str, port: int) -> tuple[socket.socket, bool]:
         sock.close()
         raise
     return sock, LINUX
+
+
+class Reported(Protocol):
+    """What completes probes that nodes report as not delivered: an `Exchange`, or the like."""
+
+    def handle_node_report(
+        self,
+        nonce: int,
+        *,
+        status: ProbeStatus,
+        reason: Reason,
+        reporter: str | None,
+        kernel_ns: int | None,
+    ) -> None:
+        """Complete a probe that a node reports as not delivered."""
+        ...
 
 
 class Readiness:
@@ -266,7 +291,7 @@ def read_errors(sock: socket.socket) -> list[SocketError]:
     return errors
 
 
-def complete_reported(errors: list[SocketError], exchange: Exchange) -> None:
+def complete_reported(errors: list[SocketError], exchange: Reported) -> None:
     """Complete the probes that errors quote; errors that quote no probe are ignored."""
     for error in errors:
         nonce = quoted_nonce(error.quoted)

@@ -20,22 +20,18 @@ from typing import TYPE_CHECKING, Final
 
 from probers import packet
 from probers.clock import Clock
-from probers.packet import UNSEALED, PacketError, Packets, PacketType
+from probers.packet import UNSEALED, Packets
 from probers.transports import packet_filter, sockets
 from probers.transports.admission import Admission
 from probers.transports.base import Completion, PacketCounts, Probe
-from probers.transports.exchange import Exchange, nonces_with
+from probers.transports.datagrams import Datagrams, Role, open_datagrams
 from probers.transports.packet_filter import SECRET_BITS, Instruction, SourceHash
-from probers.transports.responder import Responder
-from probers.transports.sockets import Readiness, family_of
+from probers.transports.sockets import family_of
 from schemas.enums import Transport as TransportKind
 
 if TYPE_CHECKING:
     from probers.transports.tunnel import TunnelErrors
 
-# Datagrams taken from one socket in one turn, so that a flood at one socket does
-# not keep the loop from its timers.
-MAX_DATAGRAMS_AT_ONCE: Final = 256
 # An unconnected socket reports an earlier datagram's ICMP error at the next send;
 # the error is taken from the queue and the send tried again.
 SEND_ATTEMPTS: Final = 3
@@ -50,6 +46,7 @@ class UdpTransport:
     ----------
     opener : opens a socket, as `sockets.open_udp` does, perhaps in another namespace
     tunnel : what routers say of the tunnel that carries the probes
+    worker : what does the work per packet, with the parameters of `PythonDatagrams`
 
     Raises
     ------
@@ -70,39 +67,46 @@ class UdpTransport:
         packets: Packets = UNSEALED,
         opener: Callable[[str, int], tuple[socket.socket, bool]] = sockets.open_udp,
         tunnel: "TunnelErrors | None" = None,
+        worker: Callable[..., Datagrams] = open_datagrams,
     ) -> None:
-        self.counts = PacketCounts()
+        self._clock = clock
         self._secret = int.from_bytes(os.urandom(SECRET_BITS // 8), "big")
-        nonces = nonces_with(self._secret, SECRET_BITS)
-        self._exchange = Exchange(clock, self.counts, probe_bytes, packets, nonces)
-        self._answers = Responder(clock, self.counts, packets)
-        self._packets = packets
+        self._source = SourceHash(family_of(address).number)
         self._tokens = packets.tokens
         self._admission = Admission(sealed=packets.sealed)
         # Packets that the kernel had dropped at each socket when last asked.
         self._dropped: dict[socket.socket, int] = {}
         self._dropped_at_look = 0
-        self._readiness = Readiness()
         self._flows: dict[int, socket.socket] = {}
         self._opener = opener
         self._tunnel = tunnel
+        self.datagrams = worker(
+            clock,
+            packets=packets,
+            probe_bytes=probe_bytes,
+            secret=self._secret,
+            source=self._source,
+        )
         try:
             self._listener, reports = opener(address, port)
         except OSError:
-            self._readiness.close()
+            self.datagrams.close()
             raise
         self.address, self.port = self._listener.getsockname()[:2]
-        self._family = family_of(address)
-        self._source = SourceHash(self._family.number)
         self._filter(self._listener, packet_filter.passes_probes())
         self.untraced = None if reports else "this system tells no socket of ICMP errors"
-        self._readiness.watch(self._listener)
+        self.datagrams.watch(self._listener, Role.ANSWERS)
         if tunnel is not None:
-            self._readiness.watch(tunnel.socket)
+            self.datagrams.watch(tunnel.socket, Role.FOREIGN)
+
+    @property
+    def counts(self) -> PacketCounts:
+        """Packets so far."""
+        return self.datagrams.counts
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when one of the sockets is."""
-        return self._readiness.fileno()
+        return self.datagrams.fileno()
 
     def source_port(self, flow: int) -> int:
         """Return the source port of a flow, as bound by the system."""
@@ -114,43 +118,28 @@ class UdpTransport:
 
     def send(self, probe: Probe) -> None:
         """Send a probe from its flow's socket."""
-        nonce, payload = self._exchange.prepare(self._tokens[0] if self._tokens else 0)
         try:
             sock = self._socket(probe.flow)
-            for attempt in range(1, SEND_ATTEMPTS + 1):
-                posted = self._exchange.now()
-                try:
-                    if probe.ttl is None:
-                        sock.sendto(payload, (probe.address, probe.port))
-                    else:
-                        ttl = sockets.ttl_message(self._family, probe.ttl)
-                        sock.sendmsg([payload], ttl, 0, (probe.address, probe.port))
-                    break
-                except OSError:
-                    # What the queue holds explains an earlier datagram; if it holds
-                    # nothing, the error is this one's own.
-                    if not self._read_errors(sock) or attempt == SEND_ATTEMPTS:
-                        raise
         except OSError as error:
-            self._exchange.not_sent(probe, sockets.send_status(error))
+            self.datagrams.not_sent(probe.token, sockets.send_status(error))
             return
-        self._exchange.record_posted(nonce, probe, posted)
+        number = 0
+        for _ in range(SEND_ATTEMPTS):
+            number = self.datagrams.send(sock, probe)
+            if not number:
+                return
+            # What the queue holds explains an earlier datagram; if it holds nothing, the error is
+            # this one's own.
+            if not self._read_errors(sock):
+                break
+        self.datagrams.not_sent(probe.token, sockets.errno_status(number))
 
     def poll(self) -> list[Completion]:
         """Read all sockets that have something; return the probes that are over."""
-        drained = True
-        for sock, failed in self._readiness.ready():
-            if self._tunnel is not None and sock is self._tunnel.socket:
-                sockets.complete_reported(self._tunnel.read(), self._exchange)
-                continue
-            emptied = self._read(sock)
-            drained = emptied and drained
-            if sock is self._listener:
-                self._review(emptied)
-            if failed:
-                self._read_errors(sock)
-        # A reply that waits in a socket is not lost: its kernel timestamp decides.
-        return self._exchange.take_completions(drained=drained)
+        for descriptor in self.datagrams.poll():
+            self._read_errors_of(descriptor)
+        self._review()
+        return self.datagrams.take_completions()
 
     def is_current(self) -> bool:
         """Return True: a socket that is bound stays bound. Adapts its filter to a flood, too."""
@@ -158,13 +147,13 @@ class UdpTransport:
             self._count_dropped(sock)
         dropped = self.counts.filtered - self._dropped_at_look
         self._dropped_at_look = self.counts.filtered
-        if self._admission.look(self._exchange.now().monotonic_ns, dropped):
+        if self._admission.look(self._clock.now().monotonic_ns, dropped):
             self._restrict()
         return True
 
     def close(self) -> None:
         """Close all sockets."""
-        self._readiness.close()
+        self.datagrams.close()
         self._listener.close()
         if self._tunnel is not None:
             self._tunnel.close()
@@ -177,25 +166,9 @@ class UdpTransport:
         if sock is None:
             sock, _ = self._opener(self.address, 0)
             self._filter(sock, packet_filter.passes_replies(self._secret))
-            self._readiness.watch(sock)
+            self.datagrams.watch(sock, Role.PROBES)
             self._flows[flow] = sock
         return sock
-
-    def _read(self, sock: socket.socket) -> bool:
-        """Read what waits at a socket; return whether nothing is left."""
-        for _ in range(MAX_DATAGRAMS_AT_ONCE):
-            try:
-                data, ancillary, _, sender = sock.recvmsg(
-                    packet.MAX_PACKET_BYTES + 1, sockets.ANCILLARY_BYTES
-                )
-            except BlockingIOError:
-                return True
-            except OSError:
-                # An ICMP error shows here once, too; the queue has the details.
-                self._read_errors(sock)
-                continue
-            self._take_in(sock, data, sockets.kernel_time_ns(ancillary), sender)
-        return False
 
     def _filter(self, sock: socket.socket, program: list[Instruction]) -> None:
         """Have the kernel drop what does not pass; a system that cannot passes everything."""
@@ -203,10 +176,15 @@ class UdpTransport:
             with contextlib.suppress(OSError):
                 packet_filter.attach(sock, program)
 
-    def _review(self, emptied: bool) -> None:
+    def _review(self) -> None:
         """Restrict what passes at the listener if what was just read is part of a flood."""
-        overflowed = not emptied and self._count_dropped(self._listener) > 0
-        if self._admission.review(self._exchange.now().monotonic_ns, overflowed=overflowed):
+        observations, more = self.datagrams.take_observations()
+        if not observations:
+            return
+        for source, now_ns, genuine, token in observations:
+            self._admission.observe_probe(source, now_ns, genuine=genuine, token=token)
+        overflowed = more and self._count_dropped(self._listener) > 0
+        if self._admission.review(self._clock.now().monotonic_ns, overflowed=overflowed):
             self._restrict()
 
     def _restrict(self) -> None:
@@ -231,54 +209,17 @@ class UdpTransport:
         self.counts.filtered += dropped
         return dropped
 
-    def _take_in(
-        self,
-        sock: socket.socket,
-        data: bytes,
-        kernel_ns: int | None,
-        sender: tuple[str, int] | tuple[str, int, int, int],
-    ) -> None:
-        try:
-            parsed = self._packets.unpack(data)
-        except PacketError as error:
-            if sock is self._listener:
-                self._observe(sender, data, genuine=False)
-            self._exchange.handle_corrupt(error)
+    def _read_errors_of(self, descriptor: int) -> None:
+        if self._tunnel is not None and descriptor == self._tunnel.socket.fileno():
+            sockets.complete_reported(self._tunnel.read(), self.datagrams)
             return
-        if sock is self._listener:
-            self._observe(sender, data, genuine=parsed.type is PacketType.PROBE)
-        if parsed.type is PacketType.REPLY:
-            self._exchange.handle_reply(parsed, kernel_ns, sender[0])
-        elif sock is not self._listener or parsed.type is not PacketType.PROBE:
-            # Only the listener's address is registered; no agent probes a flow's socket.
-            self._exchange.count_foreign()
-        else:
-            reply = self._answers.answer(parsed, kernel_ns)
-            if reply is not None:
-                self._answer(reply, sender)
-
-    def _observe(
-        self, sender: tuple[str, int] | tuple[str, int, int, int], data: bytes, *, genuine: bool
-    ) -> None:
-        """Note who sent what to the listener."""
-        self._admission.observe_probe(
-            self._source.of(sender[0], sender[1]),
-            self._exchange.now().monotonic_ns,
-            genuine=genuine,
-            token=packet.reply_key_of(data) in self._tokens,
-        )
-
-    def _answer(self, reply: bytes, to: tuple[str, int] | tuple[str, int, int, int]) -> None:
-        self._answers.left(self._exchange.now().monotonic_ns)
-        try:
-            self._listener.sendto(reply, to)
-        except OSError:
-            # The prober sees a timeout. Errors about probes of others are not reported here.
-            self._read_errors(self._listener)
+        for sock in (self._listener, *self._flows.values()):
+            if sock.fileno() == descriptor:
+                self._read_errors(sock)
 
     def _read_errors(self, sock: socket.socket) -> bool:
         """Take the ICMP errors of a socket; return whether there were any."""
         errors = sockets.read_errors(sock)
         if sock is not self._listener:
-            sockets.complete_reported(errors, self._exchange)
+            sockets.complete_reported(errors, self.datagrams)
         return bool(errors)

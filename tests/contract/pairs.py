@@ -8,6 +8,7 @@ from typing import Protocol
 from probers.clock import SystemClock
 from probers.packet import Packets
 from probers.transports.base import Completion, Probe, Transport
+from probers.transports.datagrams import PythonDatagrams
 from probers.transports.gateway import GatewayTransport
 from probers.transports.tcp import TcpTransport
 from probers.transports.udp import UdpTransport
@@ -152,6 +153,15 @@ def udp6(seed: int) -> Pair:
     return udp(seed, LOOPBACK6)
 
 
+def python(seed: int) -> Pair:
+    """Return plain UDP whose work per packet is Python's, as where no compiler was."""
+    return RealPair(
+        lambda _: UdpTransport(SystemClock(), LOOPBACK, 0, worker=PythonDatagrams),
+        Relay(seed, wrapped=False),
+        wrapped=False,
+    )
+
+
 def sealed(seed: int) -> Pair:
     """Return plain UDP between two that share a key."""
     packets = Packets([b"a key of the test's cluster"])
@@ -188,6 +198,7 @@ MAKERS: dict[str, Callable[[int], Pair]] = {
     "fake": fake,
     "udp": udp,
     "udp6": udp6,
+    "python": python,
     "sealed": sealed,
     "gateway": gateway,
     "tcp": tcp,

@@ -67,7 +67,7 @@ class RdmaProber:
     def send(self, probe: Probe) -> None:
         """Post a probe as soon as its target is resolved."""
         if probe.qkey is None:
-            self._exchange.not_sent(probe, ProbeStatus.NO_ROUTE)
+            self._exchange.not_sent(probe.token, ProbeStatus.NO_ROUTE)
             return
         now_ns = self._clock.now().monotonic_ns
         gid, qkey = gid_of(probe.address).packed, probe.qkey
@@ -77,7 +77,7 @@ class RdmaProber:
             if self._waiting.pop(probe.token, None) is None:
                 return  # reported as lost already
             if handle is None:
-                self._exchange.not_sent(probe, status)
+                self._exchange.not_sent(probe.token, status)
             else:
                 self._post(probe, gid, qkey, handle)
 
@@ -157,7 +157,7 @@ class RdmaProber:
         except OSError:
             posted = None
         if posted is None:
-            self._exchange.not_sent(probe, ProbeStatus.LINK_DOWN)
+            self._exchange.not_sent(probe.token, ProbeStatus.LINK_DOWN)
             return
         self._exchange.record_posted(nonce, probe, posted)
         self._gids[probe.token] = gid

@@ -149,7 +149,7 @@ class Tracing:
             message = sockets.ttl_message(self._family, ttl)
             sock.sendmsg([payload], message, 0, (address, ROCE_PORT))
         except OSError as error:
-            self._exchange.not_sent(probe, sockets.send_status(error))
+            self._exchange.not_sent(probe.token, sockets.send_status(error))
             return
         self._exchange.record_posted(nonce, probe, posted)
 

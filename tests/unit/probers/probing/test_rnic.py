@@ -111,11 +111,11 @@ def test_a_second_transport_is_opened_when_a_target_needs_it(
 def test_counts_survive_a_reopening(rnic: Rnic, clock: ManualClock) -> None:
     """What was counted before a device vanished is still in the heartbeat."""
     rnic.look(clock.now())
-    rnic.responder.counts.foreign = 3
+    rnic.responder.counts.filtered = 3
     rnic.close()
     rnic.look(clock.now())
-    rnic.responder.counts.foreign = 4
-    assert rnic.counts().foreign == 7
+    rnic.responder.counts.filtered = 4
+    assert rnic.counts().filtered == 7
 
 
 @pytest.mark.parametrize("fallback", [True, False])
