@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ops.bench.agent.attack import flood, silent
+from ops.bench.agent.bare import bare_cpu_percent
 from ops.bench.agent.peers import Traffic
 from ops.bench.agent.rig import AgentOutput, AgentRig, Shape, Usage
 from ops.bench.rig.report import Figure, Parts, Say, Sense, figure, scratch_folder
@@ -15,8 +16,10 @@ RUNS: Final = 1
 LASTS_S: Final = 600.0
 AROUND_S: Final = 120.0
 MB: Final = 1e6
-RSS_BAR_MB: Final = 35.0
+RSS_BAR_MB: Final = 30.0
 CPU_BAR_PERCENT: Final = 1.0
+# How many times what a loop in C takes for the same packets.
+BARE_BAR: Final = 4.0
 WIRE_BAR_KBIT: Final = 300.0
 # Of 80 probes a second, so that one at either edge of the stretch may be missing.
 SENT_SHARE: Final = 0.99
@@ -33,6 +36,8 @@ NOTES: Final = (
     "since the start; PSS: shared pages divided among who has them.",
     "CPU: utime + stime of all threads over the time passed; it contains what the kernel does "
     "at the agent's sending, which on loopback is the whole way to the receiver's socket.",
+    "Bare loop: `ops/bench/agent/bare_loop.c` sends, answers and reads the same packets at the "
+    "same times, and does nothing else; measured in the same run, before the agent.",
     "Wire: probes and replies of the RNIC that has most, both ways, each with its payload and "
     "20 (IP) + 8 (UDP) + 14 (Ethernet) bytes. Over RDMA the same payload has 20 + 8 + 14 and "
     "12 (BTH) + 8 (DETH) + 4 (ICRC), and where the RNIC stamps completions a follow-up of 50 "
@@ -74,7 +79,13 @@ def footprint(runs: int, say: Say, *, seconds: float) -> list[Figure]:
     shape = Shape()
     spans: dict[str, list[Usage]] = {phase: [] for phase in PHASES}
     ends: list[Outage] = []
+    bare: list[float] = []
     for turn in range(runs):
+        with scratch_folder() as folder:
+            loop = bare_cpu_percent(folder, shape.rnics, shape.targets, min(AROUND_S, seconds))
+        if loop is not None:
+            bare.append(loop)
+            say(f"{turn + 1}/{runs} bare loop in C: {loop:.2f} % of a core")
         with scratch_folder() as folder, AgentRig(folder, shape) as rig:
             for phase in PHASES:
                 if phase == "away":
@@ -87,7 +98,7 @@ def footprint(runs: int, say: Say, *, seconds: float) -> list[Figure]:
             ends.append(outage(rig.output))
         say(f"{turn + 1}/{runs} {ends[-1]}")
     rows = [row for phase in PHASES for row in _phase_rows(phase, spans[phase], shape)]
-    return rows + _outage_rows(ends)
+    return rows + _bare_rows(spans["up"], bare, shape) + _outage_rows(ends)
 
 
 def _phase_rows(phase: str, spans: list[Usage], shape: Shape) -> list[Figure]:
@@ -114,6 +125,17 @@ def _phase_rows(phase: str, spans: list[Usage], shape: Shape) -> list[Figure]:
         row("wire per RNIC", wires, "Kbit/s", WIRE_BAR_KBIT),
         row("probes sent", sent, "/s", SENT_SHARE * probes, ">="),
         row("peers' probes answered", share, "of all", ANSWERED_SHARE, ">="),
+    ]
+
+
+def _bare_rows(spans: list[Usage], bare: list[float], shape: Shape) -> list[Figure]:
+    """Compare with the bare loop of the same turn; nothing where there is no compiler."""
+    if not bare:
+        return []
+    ratios = [span.cpu_percent / loop for span, loop in zip(spans, bare, strict=True)]
+    return [
+        figure(f"{shape}: CPU of a bare loop in C", bare, "% of a core", None, worst=True),
+        figure(f"{shape}: CPU, broker up, over that", ratios, "×", BARE_BAR, worst=True),
     ]
 
 

@@ -140,7 +140,7 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
         data += draw(st.sampled_from([b"x", bytes(40), bytes(8_972)]))
     elif change == "made up":
         data = draw(st.binary(max_size=120))
-    elif change == "flip":
+    elif change == "flip" and data:
         at = draw(st.integers(0, min(len(data), 60) - 1))
         data = data[:at] + bytes([data[at] ^ draw(st.integers(1, 255))]) + data[at + 1 :]
     if change != "none" and len(data) >= packet.HEADER_BYTES and draw(st.booleans()):
