@@ -68,14 +68,17 @@ def _dumper(kind: type) -> Callable[[Any], dict[str, Any]] | None:
         return None
     names = _names(kind)
     hints = typing.get_type_hints(kind)
-    enums = tuple(n for n in names if _is_enum(hints[n]))
-    nested = tuple(n for n in names if n not in enums and _converter(hints[n]) is not None)
+    # Avro finds a plain string faster among the symbols.
+    enums = tuple(
+        (n, {member: str(member.value) for member in hints[n]}) for n in names if _is_enum(hints[n])
+    )
+    nested = tuple(n for n in names if not _is_enum(hints[n]) and _converter(hints[n]) is not None)
     values_of = attrgetter(*names) if len(names) > 1 else lambda v: (getattr(v, names[0]),)
 
     def dump(record: Any) -> dict[str, Any]:
         datum = dict(zip(names, values_of(record), strict=True))
-        for name in enums:  # Avro finds a plain string faster among the symbols
-            datum[name] = str(datum[name].value)
+        for name, symbols in enums:
+            datum[name] = symbols[datum[name]]
         for name in nested:
             datum[name] = to_datum(datum[name])
         return datum

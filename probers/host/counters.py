@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from probers.host.port import netdev_of, port_folder
 
@@ -50,8 +50,7 @@ BYTES: Final = _Layout(("tx_bytes",), ("rx_bytes",))
 OCTETS: Final = _Layout(("ip4OutOctets", "ip6OutOctets"), ("ip4InOctets", "ip6InOctets"))
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """Both counters at one moment, or why they could not be read."""
 
     tx_bytes: int | None
@@ -90,10 +89,10 @@ class CounterFiles:
         try:
             if self._opened is None:
                 self._opened = self._open()
-            layout = self._opened.layout
-            tx_units = sum(map(_number, self._opened.tx, layout.tx))
-            rx_units = sum(map(_number, self._opened.rx, layout.rx))
-            return self._reading(tx_units, rx_units, layout.unit_bytes)
+            opened = self._opened
+            tx_units = _sum(opened.tx, opened.layout.tx)
+            rx_units = _sum(opened.rx, opened.layout.rx)
+            return self._reading(tx_units, rx_units, opened.layout.unit_bytes)
         except CounterError as error:
             self.close()
             return Reading(None, None, self._bits, str(error))
@@ -184,6 +183,14 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise CounterError(f"{path.name}: {error.strerror}") from error
+
+
+def _sum(descriptors: tuple[int, ...], names: tuple[str, ...]) -> int:
+    # Nearly always one file: eight RNICs are read ten times a second.
+    total = _number(descriptors[0], names[0])
+    if len(descriptors) > 1:
+        total += sum(map(_number, descriptors[1:], names[1:]))
+    return total
 
 
 def _number(descriptor: int, name: str) -> int:

@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ class Link(Enum):
     GONE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LinkFiles:
     """The files with the state of the port of a counters folder.
 
@@ -49,13 +50,16 @@ class LinkFiles:
 
     counters: Path
 
+    @cached_property
+    def _port(self) -> str:
+        return str(port_folder(self.counters))
+
     def read(self) -> Link:
         """Return the state now."""
-        port = port_folder(self.counters)
-        state = read_text(str(port / "state"), _READ_BYTES)
+        state = read_text(f"{self._port}/state", _READ_BYTES)
         if state is not None:
             return Link.UP if state.endswith(_INFINIBAND_ACTIVE) else Link.DOWN
-        state = read_text(str(port / "operstate"), _READ_BYTES)
+        state = read_text(f"{self._port}/operstate", _READ_BYTES)
         if state is not None:
             return Link.UP if state in NETDEV_UP else Link.DOWN
         return Link.UP if self.counters.is_dir() else Link.GONE

@@ -4,7 +4,7 @@ It sends what is due, and hands each completion to the round or trace that the p
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from probers.clock import Clock, Instant, SecondLimit
@@ -124,8 +124,8 @@ class ProbeScheduler:
         late: set[Transport] = set()
         while self._deadlines and self._deadlines[0][0] <= now.monotonic_ns:
             late.add(self._deadlines.popleft()[2])
-        for transport in late:
-            self.poll(transport)
+        if late:
+            self.poll(late)
         if self._is_round_due(now):
             # What was due before and is not sent now was held back by the rate.
             self._send_due(now)
@@ -133,9 +133,10 @@ class ProbeScheduler:
         self._send_due(now)
         self._settle()
 
-    def poll(self, transport: Transport) -> None:
-        """Process the completions of a transport."""
-        self._take(transport)
+    def poll(self, transports: Iterable[Transport]) -> None:
+        """Process the completions of transports."""
+        for transport in transports:
+            self._take(transport)
         self._settle()
 
     def forget(self, transports: list[Transport]) -> None:
@@ -156,12 +157,12 @@ class ProbeScheduler:
     def _send_due(self, now: Instant) -> None:
         """Send what is due, as far as the rate allows."""
         self._probes_held_ns = self._traces_held_ns = 0
-        used: set[Transport] = set()
-        self._send_probes(now.monotonic_ns, used, planned=False)
-        self._send_traces(now.monotonic_ns, used)
-        self._send_probes(now.monotonic_ns, used, planned=True)
+        failed: set[Transport] = set()
+        self._send_probes(now.monotonic_ns, failed, planned=False)
+        self._send_traces(now.monotonic_ns, failed)
+        self._send_probes(now.monotonic_ns, failed, planned=True)
 
-    def _send_probes(self, now_ns: int, used: set[Transport], *, planned: bool) -> None:
+    def _send_probes(self, now_ns: int, failed: set[Transport], *, planned: bool) -> None:
         """Send the probes of all rounds that are due; confirmations only unless `planned`."""
         # A probe that cannot be sent is confirmed at once, so this repeats `confirm` times.
         while not self._probes_held_ns:
@@ -170,20 +171,20 @@ class ProbeScheduler:
                 orders = owner.due(now_ns, planned=planned)
                 sent = sent or bool(orders)
                 for index, order in enumerate(orders):
-                    if not self._send(owner, order, used):
+                    if not self._send(owner, order, failed):
                         owner.put_back(orders[index:], now_ns)
                         break
-            self._poll_all(used)
+            self._poll_all(failed)
             if not sent:
                 return
 
-    def _send_traces(self, now_ns: int, used: set[Transport]) -> None:
+    def _send_traces(self, now_ns: int, failed: set[Transport]) -> None:
         orders = self._tracer.due(now_ns)
         for index, order in enumerate(orders):
-            if not self._send_trace(order, used):
+            if not self._send_trace(order, failed):
                 self._tracer.put_back(orders[index:])
                 break
-        self._poll_all(used)
+        self._poll_all(failed)
 
     def _is_round_due(self, now: Instant) -> bool:
         return self._next_ns is None or now.monotonic_ns >= self._next_ns
@@ -208,7 +209,7 @@ class ProbeScheduler:
         )
         self._seq += 1
 
-    def _send(self, owner: Round, order: Order, used: set[Transport]) -> bool:
+    def _send(self, owner: Round, order: Order, failed: set[Transport]) -> bool:
         """Send a probe; return False if the rate does not allow it yet."""
         token, transport, refused = self._prepare(order.target)
         now_ns = self._clock.now().monotonic_ns
@@ -224,11 +225,10 @@ class ProbeScheduler:
         if transport is None:
             self._not_sent(token, refused)
         else:
-            self._transmit(token, transport, order.target, None, packets)
-            used.add(transport)
+            self._transmit(token, transport, order.target, None, packets=packets, failed=failed)
         return True
 
-    def _send_trace(self, order: TraceOrder, used: set[Transport]) -> bool:
+    def _send_trace(self, order: TraceOrder, failed: set[Transport]) -> bool:
         """Send a probe of a trace; return False if the rate does not allow it yet."""
         token, transport, refused = self._prepare(order.target)
         packets = 0
@@ -248,9 +248,10 @@ class ProbeScheduler:
         elif transport.untraced is not None:
             self._not_sent(token, ProbeStatus.UNKNOWN, Reason.UNTRACED)
         else:
-            sent_ns = self._transmit(token, transport, order.target, order.ttl, packets)
+            sent_ns = self._transmit(
+                token, transport, order.target, order.ttl, packets=packets, failed=failed
+            )
             self._trace_rate.record_sent(packets, sent_ns)
-            used.add(transport)
         return True
 
     def _prepare(self, target: FlowTarget) -> tuple[int, Transport | None, ProbeStatus]:
@@ -265,30 +266,44 @@ class ProbeScheduler:
         return self._token, transport, ProbeStatus.NO_ROUTE
 
     def _transmit(
-        self, token: int, transport: Transport, target: FlowTarget, ttl: int | None, packets: int
+        self,
+        token: int,
+        transport: Transport,
+        target: FlowTarget,
+        ttl: int | None,
+        *,
+        packets: int,
+        failed: set[Transport],
     ) -> int:
-        """Send a probe of that many packets at most; return when that was done, monotonic."""
-        transport.send(
+        """Send a probe of that many packets at most; return when that was done, monotonic.
+
+        A transport on which it may have failed at once goes to `failed`.
+        """
+        timeout_ns = self._config.timeout_ns
+        under_way = transport.send(
             Probe(
                 token=token,
                 address=target.address,
                 port=target.port,
                 flow=target.flow,
                 entropy=target.entropy,
-                timeout_ns=self._config.timeout_ns,
+                timeout_ns=timeout_ns,
                 ttl=ttl,
                 qkey=target.qkey,
             )
         )
+        if not under_way:
+            failed.add(transport)
         now_ns = self._clock.now().monotonic_ns
         self._rate.record_sent(packets, now_ns)
-        self._deadlines.append((now_ns + self._config.timeout_ns, token, transport))
+        self._deadlines.append((now_ns + timeout_ns, token, transport))
         return now_ns
 
-    def _poll_all(self, used: set[Transport]) -> None:
-        for transport in used:
+    def _poll_all(self, failed: set[Transport]) -> None:
+        """Process what may have failed at once."""
+        for transport in failed:
             self._take(transport)
-        used.clear()
+        failed.clear()
 
     def _take(self, transport: Transport) -> None:
         completions = transport.poll()

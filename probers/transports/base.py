@@ -150,8 +150,11 @@ class Transport(Protocol):
         """Return how many packets a probe with that timeout sends at most."""
         ...
 
-    def send(self, probe: Probe) -> None:
-        """Send a probe; what fails at once is completed by the next `poll`."""
+    def send(self, probe: Probe) -> bool:
+        """Send a probe; return whether it is under way for certain.
+
+        What failed at once is completed by the next `poll`.
+        """
         ...
 
     def poll(self) -> list[Completion]:

@@ -61,8 +61,8 @@ class GatewayTransport:
         """Return 1."""
         return 1
 
-    def send(self, probe: Probe) -> None:
-        """Send a probe to the gateway, addressed to its target."""
+    def send(self, probe: Probe) -> bool:
+        """Send a probe to the gateway, addressed to its target; return whether it has left."""
         nonce, payload = self._exchange.prepare()
         header = EncapHeader(
             ttl=encap.DEFAULT_TTL if probe.ttl is None else probe.ttl,
@@ -84,6 +84,8 @@ class GatewayTransport:
             self._exchange.not_sent(probe.token, ProbeStatus.LINK_DOWN)
         else:
             self._exchange.record_posted(nonce, probe, posted)
+            return True
+        return False
 
     def poll(self) -> list[Completion]:
         """Read the socket; return the probes that are over."""

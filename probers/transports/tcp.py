@@ -94,8 +94,8 @@ class TcpTransport:
         """Return 3 (SYN, ACK, RST), or more where the kernel repeats the SYN, once a second."""
         return max(HANDSHAKE_PACKETS, 1 + timeout_ns // SYN_REPEAT_NS)
 
-    def send(self, probe: Probe) -> None:
-        """Begin to connect."""
+    def send(self, probe: Probe) -> bool:
+        """Begin to connect; return whether that has begun."""
         try:
             connection = self._connect(probe, self._source_ports.get(probe.flow, 0))
         except OSError as error:
@@ -103,12 +103,13 @@ class TcpTransport:
             self._completions.append(
                 Completion(token=probe.token, status=status, reason=Reason.NOT_SENT)
             )
-            return
+            return False
         sock, posted = connection.sock, connection.posted
         self._connections[probe.token] = connection
         heapq.heappush(self._deadlines, (posted.monotonic_ns + probe.timeout_ns, probe.token))
         self._tokens[sock] = probe.token
         self._readiness.watch(sock, write=True)
+        return True
 
     def poll(self) -> list[Completion]:
         """Accept and hang up; return the probes that have connected or timed out."""

@@ -116,23 +116,24 @@ class UdpTransport:
         """Return 1."""
         return 1
 
-    def send(self, probe: Probe) -> None:
-        """Send a probe from its flow's socket."""
+    def send(self, probe: Probe) -> bool:
+        """Send a probe from its flow's socket; return whether it has left."""
         try:
             sock = self._socket(probe.flow)
         except OSError as error:
             self.datagrams.not_sent(probe.token, sockets.send_status(error))
-            return
+            return False
         number = 0
         for _ in range(SEND_ATTEMPTS):
             number = self.datagrams.send(sock, probe)
             if not number:
-                return
+                return True
             # What the queue holds explains an earlier datagram; if it holds nothing, the error is
             # this one's own.
             if not self._read_errors(sock):
                 break
         self.datagrams.not_sent(probe.token, sockets.errno_status(number))
+        return False
 
     def poll(self) -> list[Completion]:
         """Read all sockets that have something; return the probes that are over."""

@@ -133,8 +133,8 @@ class FakeTransport:
         """Return 1."""
         return 1
 
-    def send(self, probe: Probe) -> None:
-        """Send a probe, or let its ttl run out."""
+    def send(self, probe: Probe) -> bool:
+        """Send a probe, or let its ttl run out; return whether it is under way."""
         nonce, payload = self._exchange.prepare()
         self._exchange.record_posted(nonce, probe, self._exchange.now())
         if probe.ttl is not None and probe.ttl <= len(self._network.nodes):
@@ -145,8 +145,9 @@ class FakeTransport:
                 reporter=self._network.nodes[probe.ttl - 1],
                 kernel_ns=None,
             )
-            return
+            return False
         self._network.carry(payload, (self.address, self.port), (probe.address, probe.port))
+        return True
 
     def poll(self) -> list[Completion]:
         """Take in what has arrived."""

@@ -151,7 +151,7 @@ def probe_silent_host(transport: Transport, host: SilentHost) -> list[Round]:
         wait_ns = SECOND_NS if due_ns is None else max(0, due_ns - now.monotonic_ns)
         select.select([transport.fileno()], [], [], min(wait_ns, 20 * MS_NS) / 1e9)
         host.count()
-        probing.poll(transport)
+        probing.poll([transport])
         probing.run()
     host.count()
     return rounds

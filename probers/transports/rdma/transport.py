@@ -124,12 +124,13 @@ class RdmaTransport:
         """Return 1."""
         return 1
 
-    def send(self, probe: Probe) -> None:
-        """Send a probe on its flow's queue pair; with a TTL, one of a trace."""
+    def send(self, probe: Probe) -> bool:
+        """Send a probe on its flow's queue pair; with a TTL, one of a trace. Return False."""
         if probe.ttl is None or self._tracing is None:
             self._prober.send(probe)
         else:
             self._tracing.send(probe)
+        return False  # it may have failed, or its address be unknown
 
     def poll(self) -> list[Completion]:
         """Process completions and resolved peers; return the probes that are over."""

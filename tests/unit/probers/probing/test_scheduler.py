@@ -91,7 +91,7 @@ class Rig:
             self.clock.advance(MS_NS)
             if peer_answers:
                 self.peer.poll()
-            self.probing.poll(self.mine)
+            self.probing.poll([self.mine])
             due_ns = self.probing.due_ns(self.clock.now())
             if due_ns is not None and due_ns <= self.clock.monotonic_ns:
                 self.probing.run()
