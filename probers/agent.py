@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # How often Kafka is served; a new ping list or registration waits this long at most.
 KAFKA_EVERY_NS: Final = 100 * 10**6
 # What is due within this time is done while the process is awake anyway. Half of the shortest
-# interval: so every timer meets a tick of the counters, and wakes the process at no time of its own.
+# interval: so every timer meets a tick of the counters, and none wakes the process by itself.
 SLACK_NS: Final = KAFKA_EVERY_NS // 2
 LOOK_EVERY_NS: Final = 10**9
 # Freed memory is returned to the system this often: messages that wait while the broker is away
