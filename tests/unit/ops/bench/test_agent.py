@@ -128,7 +128,7 @@ def test_the_slope_is_of_the_last_two_thirds() -> None:
         slope([1.0], [1.0])
 
 
-def test_a_short_soak_may_show_a_young_agents_growth_and_an_hour_200_kilobytes() -> None:
+def test_a_short_soak_may_show_a_young_agents_growth_and_an_hour_50_kilobytes() -> None:
     """The bound in KB an hour, by how long was looked."""
-    assert growth_bar_kb_h(3_600) == 200
+    assert growth_bar_kb_h(3_600) == 50
     assert growth_bar_kb_h(60) == 3_072 * 60
