@@ -252,18 +252,18 @@ def test_both_do_the_same_with_the_same_packets(
     assert played[0] == played[1]
 
 
+def replied(probe: bytes) -> bytes:
+    """Return a reply to a probe without a seal."""
+    return packet.UNSEALED.reply(packet.UNSEALED.unpack(probe), t2_ns=1, t3_ns=2, t2_kernel=False)
+
+
 def test_floods_and_forgotten_probes_are_the_same(sink: tuple[str, int]) -> None:
     """More probes than the budget, more answers than are remembered, and a heap of deadlines."""
     events: list[tuple[Any, ...]] = [
         ("send", token, SECOND_NS + token * 7919 % 1_000) for token in range(1_500)
     ]
     nonces = [FIRST_NONCE + number * NONCE_STEP for number in range(1_500)]
-    replies = [
-        packet.UNSEALED.reply(
-            packet.UNSEALED.unpack(packet.UNSEALED.probe(n)), t2_ns=1, t3_ns=2, t2_kernel=True
-        )
-        for n in nonces
-    ]
+    replies = [replied(packet.UNSEALED.probe(nonce)) for nonce in nonces]
     answered = [*replies[:900], *replies[100:1_000:9], *replies[:20]]
     events += [("in", Role.PROBES, data, 5, "10.0.0.1", 7) for data in answered]
     probe = packet.UNSEALED.probe(1)
@@ -328,9 +328,7 @@ def test_probes_are_answered_while_it_waits_and_answers_told_at_the_end() -> Non
     with waiting() as (waiter, transport, stranger):
         transport.send(to(stranger, 1))
         data, sender = stranger.recvfrom(100)
-        reply = packet.UNSEALED.reply(
-            packet.UNSEALED.unpack(data), t2_ns=1, t3_ns=2, t2_kernel=False
-        )
+        reply = replied(data)
 
         def talk() -> None:
             stranger.sendto(reply, sender)
@@ -354,9 +352,7 @@ def test_what_python_has_to_do_ends_a_wait() -> None:
     with waiting() as (waiter, transport, stranger):
         transport.send(to(stranger, 1))
         data, sender = stranger.recvfrom(100)
-        reply = packet.UNSEALED.reply(
-            packet.UNSEALED.unpack(data), t2_ns=1, t3_ns=2, t2_kernel=False
-        )
+        reply = replied(data)
         stranger.sendto(reply[:-1] + b"x", sender)
         assert waiter.wait(60 * SECOND_NS) == [transport]
         assert [c.status for c in transport.poll()] == [ProbeStatus.BAD_REPLY]
