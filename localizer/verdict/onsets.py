@@ -8,7 +8,7 @@ probability only. None of this holds for what hits one 5-tuple after another (`G
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -65,7 +65,7 @@ def broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[Ba
     ]
 
 
-def apart(bad: list[BadFlow], dated: Collection[str]) -> list[BadFlow]:
+def apart(bad: list[BadFlow], dated: frozenset[str]) -> list[BadFlow]:
     """Note on 5-tuples that are cut off what has cut off more of them at another time.
 
     Each component that they cross began to cut when most of its 5-tuples did; the others it had let
@@ -77,32 +77,32 @@ def apart(bad: list[BadFlow], dated: Collection[str]) -> list[BadFlow]:
     bad
         5-tuples that are bad because of lost probes.
     dated
-        Components of open faults: it is known when these began.
+        Components of open faults: it is known when these began, and they explain what crosses them.
     """
-    cut = [flow for flow in bad if flow.open and flow.cut]
+    cut = [f for f in bad if f.open and f.cut and dated.isdisjoint(f.components)]
     begin_ns = _busiest_ns(flow.onset_ns for flow in cut)
     # In a storm nearly all begin together: only what the others cross needs a look.
     strays = [flow for flow in cut if not begin_ns <= flow.onset_ns <= begin_ns + SAMPLING_NS]
     if not strays:
         return bad
     lossy = (flow.components for flow in bad if flow.lossy)
-    asked = frozenset[str]().union(*(f.components for f in strays)).difference(dated, *lossy)
+    asked = frozenset[str]().union(*(f.components for f in strays)).difference(*lossy)
     onsets_ns: defaultdict[str, list[int]] = defaultdict(list)
     for flow in cut:
         for component in asked.intersection(flow.components):
             onsets_ns[component].append(flow.onset_ns)
     began_ns = {component: _busiest_ns(times) for component, times in onsets_ns.items()}
+    late = {
+        flow.key: frozenset(
+            c
+            for c in asked.intersection(flow.components)
+            if not began_ns[c] <= flow.onset_ns <= began_ns[c] + SAMPLING_NS
+        )
+        for flow in cut
+    }
     return [
         replace(flow, passed_before=flow.passed_before | met)
-        if flow.open
-        and flow.cut
-        and (
-            met := frozenset(
-                c
-                for c in asked.intersection(flow.components)
-                if not began_ns[c] <= flow.onset_ns <= began_ns[c] + SAMPLING_NS
-            )
-        )
+        if (met := late.get(flow.key))
         else flow
         for flow in bad
     ]

@@ -40,8 +40,9 @@ def test_agents_that_are_upgraded_one_after_another_have_no_leaf_in_common() -> 
     second = [bad(9 + n, 6 + 0.2 * n, "c") for n in range(4)]
     found = apart([*first, *second], frozenset())
     assert [flow.passed_before for flow in found] == [{"leaf"}] * 3 + [frozenset()] * 4
-    # It is known when an open fault began.
-    assert apart([*first, *second], {"leaf"}) == [*first, *second]
+    # It is known when an open fault began, and what crosses it dates nothing else.
+    assert apart([*first, *second], frozenset({"leaf"})) == [*first, *second]
+    assert apart([*first, *second], frozenset({"vsw:b"})) == [*first, *second]
     # Where single probes are lost as well, three in a row are chance.
     lossy = [bad(20, 3, "d", LOSS), *first, *second]
     assert apart(lossy, frozenset()) == lossy
