@@ -14,14 +14,16 @@ import numpy as np
 
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.job import Job, Rnic
+from skeleton_job.layout.blocks import Labels
 from skeleton_job.rhythm.lockstep import host_width
 from skeleton_job.series.rates import RateMatrix
 
 # A silent RNIC moves less than this share of a busy one's bytes, the lesser of both ways; of a half
 # that is silent fewer than half of the RNICs may move more one way, from or to storage.
 SILENT: Final = 0.1
-# Neighbours correlate by 0.95 and more unless clocks are wrong by a good part of a burst; strangers
-# of one pipeline by up to 0.95 if their delays are short, those of none by nothing.
+# Halves that are neighbours correlate by 0.95 and more unless clocks are wrong by a good part of a
+# burst. Others of the same pipeline do by up to 0.95 if delays between stages are short, so the best
+# partner is taken; halves of no common pipeline do not correlate.
 MIN_LIKENESS: Final = 0.5
 
 
@@ -84,7 +86,7 @@ def find_silent_ends(job: Job, matrix: RateMatrix, period_bins: float | None) ->
     return SilentEnds(tuple(map(tuple, stages)), width.width, width.certainty, least)
 
 
-def _ends(matrix: RateMatrix, rows: Floats) -> tuple[int, int] | None:
+def _ends(matrix: RateMatrix, rows: Labels) -> tuple[int, int] | None:
     """Return the hosts whose first and whose last half is silent; None unless all others are busy.
 
     Parameters
@@ -113,14 +115,18 @@ def _mean(matrix: RateMatrix, rates: Floats) -> Floats:
     return out
 
 
-def _likeness(matrix: RateMatrix, rows: Floats) -> Floats:
+def _likeness(matrix: RateMatrix, rows: Labels) -> Floats:
     """Return how the last half of each host and the first half of another correlate.
 
     What one sends with what the other receives, mean over both ways.
 
+    Parameters
+    ----------
+    rows : (n_hosts, 2, n) rows of the matrix
+
     Returns
     -------
-    (n_hosts, n_hosts), first the host that is earlier in the pipeline
+    (n_hosts, n_hosts) correlation, -1 to 1; first the host that is earlier in the pipeline
     """
     there = ~matrix.missing[rows].any(axis=(0, 1, 2))
     if not there.any():

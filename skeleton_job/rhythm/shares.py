@@ -71,7 +71,8 @@ def _apart(matrix: RateMatrix, host: Labels) -> tuple[Floats, Floats] | None:
 
     Returns
     -------
-    Each (n_rails, n_rails), of the way in which two RNICs differ more; None: too few samples
+    Each (n_rails, n_rails), of the way in which two RNICs differ more; None: too few samples, or
+    most RNICs move nothing
     """
     there = np.flatnonzero(~matrix.missing[host].any(axis=0))
     if there.size < MIN_SAMPLES:
@@ -79,7 +80,10 @@ def _apart(matrix: RateMatrix, host: Labels) -> tuple[Floats, Floats] | None:
     halves = []
     for part in np.array_split(there, 2):
         moved = np.array([rates[host][:, part].mean(axis=1) for rates in (matrix.tx, matrix.rx)])
-        moved /= np.maximum(np.median(moved, axis=1, keepdims=True), 1e-300)
+        usual = np.median(moved, axis=1, keepdims=True)
+        if not usual.all():
+            return None
+        moved /= usual
         halves.append(moved[:, :, None] - moved[:, None, :])
     lasting: Floats = np.abs(halves[0] + halves[1]).max(axis=0) / 2
     changing: Floats = np.abs(halves[0] - halves[1]).max(axis=0) / 2

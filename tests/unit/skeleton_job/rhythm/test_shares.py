@@ -44,6 +44,12 @@ def test_popular_experts_show_who_serves_the_same(width: int) -> None:
     assert _width(np.repeat(popular, width)) == width
 
 
+@pytest.mark.filterwarnings("error")
+def test_hosts_of_which_most_rnics_are_silent_say_nothing() -> None:
+    """There is nothing that their bytes could be a share of."""
+    assert _width(np.tile(np.arange(RAILS) < RAILS // 2 - 1, HOSTS).astype(np.float64)) == RAILS
+
+
 def test_one_rnic_that_reads_storage_is_no_expert() -> None:
     """The others still move the same."""
     assert _width(np.ones(HOSTS * RAILS), storage=0.2) == RAILS
