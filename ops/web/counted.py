@@ -55,7 +55,7 @@ class CounterFollower:
         self._lock = threading.Lock()
         self._full = False
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         # Up to where the counters of an agent have been read, microseconds since the epoch.
         self._latest_us: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
@@ -66,7 +66,7 @@ class CounterFollower:
 
     def stop(self) -> None:
         """End."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         self._thread.join(timeout=5.0)
 
@@ -89,10 +89,11 @@ class CounterFollower:
             return frozenset(self._until_s)
 
     def _run(self) -> None:
-        while not self._stopping:
-            self._wake.clear()
+        while not self._stopping.is_set():
             if not self._wanted():
                 self._wake.wait()
+                # Cleared before it is looked who woke it: nobody is overlooked.
+                self._wake.clear()
                 continue
             try:
                 with LogReader(self._settings) as reader:
@@ -108,14 +109,14 @@ class CounterFollower:
 
     def _say(self, why: str) -> None:
         self._take((), why)
-        self._wake.wait(RETRY_S)
+        self._stopping.wait(RETRY_S)
 
     def _follow(self, reader: LogReader) -> None:
         """Read until nobody looks any more."""
         codec = codec_for(self._settings)
         followed: frozenset[str] = frozenset()
         self._latest_us.clear()
-        while not self._stopping and (wanted := self._wanted()):
+        while not self._stopping.is_set() and (wanted := self._wanted()):
             if wanted - followed:
                 self._look_back(reader, wanted)
                 self._latest_us = {a: t for a, t in self._latest_us.items() if a in wanted}
