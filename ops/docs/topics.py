@@ -128,17 +128,17 @@ def _field_names(schema: dict[str, Any]) -> tuple[str, ...]:
 def _differences(schema: dict[str, Any], topic: Topic, described: dict[str, Any]) -> Iterator[str]:
     """Yield what distinguishes a record from one of an earlier topic with the same fields."""
     pairs = zip(schema["fields"], described["fields"], strict=True)
+    rows = [_row(field) for field, same in pairs if field != same]
     yield ""
     yield (
         f"**{schema['name']}** has the fields of [`{described['name']}`]"
-        f"(#{_anchor(topic.name)}). Different:"
+        f"(#{_anchor(topic.name)})." + (" Different:" if rows else "")
     )
-    yield ""
-    yield "| field | type | meaning |"
-    yield "|---|---|---|"
-    for field, same in pairs:
-        if field != same:
-            yield _row(field)
+    if rows:
+        yield ""
+        yield "| field | type | meaning |"
+        yield "|---|---|---|"
+        yield from rows
 
 
 def _row(field: dict[str, Any]) -> str:
