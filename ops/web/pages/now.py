@@ -43,19 +43,31 @@ def _day(view: ClusterView, now_ms: int) -> Document:
         (*view.faults.open()[:MAX_STRIPS], *view.faults.over()[:MAX_STRIPS]),
         key=lambda history: (-history.last.event_at, history.last.fault_id),
     )
-    found: dict[str, list[Document]] = {}
+    found: dict[str, list[tuple[int, int | None]]] = {}
     for history in latest:
         spans = [
-            without_none({"from_ms": begin // US_PER_MS, "to_ms": end and end // US_PER_MS})
+            (begin // US_PER_MS, None if end is None else end // US_PER_MS)
             for begin, end in history.spans()
             if (now_ms if end is None else end // US_PER_MS) > now_ms - DAY_MS
         ]
         if spans and (history.last.component_id in found or len(found) < MAX_STRIPS):
             found.setdefault(history.last.component_id, []).extend(spans)
     return {
-        name: {"spans": sorted(spans, key=lambda span: span["from_ms"])}
+        name: {"spans": [without_none({"from_ms": a, "to_ms": b}) for a, b in _joined(spans)]}
         for name, spans in found.items()
     }
+
+
+def _joined(spans: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
+    """Return the same times as spans that do not overlap, in order; None: until now."""
+    found: list[tuple[int, int | None]] = []
+    for begin, end in sorted(spans, key=lambda span: span[0]):
+        first, last = found[-1] if found else (begin, begin)
+        if found and (last is None or begin <= last):
+            found[-1] = (first, None if last is None or end is None else max(last, end))
+        else:
+            found.append((begin, end))
+    return found
 
 
 NOW: Final = Page(name="now", document=document)
