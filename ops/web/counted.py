@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from ops.log.counters import read_counters
 from ops.log.reading import LogReader, Place, UnknownTopicError, now_ms
 from ops.log.timespan import Bound
-from ops.view.counters import HORIZON_MS
+from ops.view.counters import HORIZON_MS, read_counters
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.murmur2 import partition_of
 from schemas.kafka.registry import RegistryError, codec_for

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Final, TypeVar
 
-from ops.log.counters import read_counters
 from ops.log.decoding import BatchDecoder, SeenRecord
 from ops.log.timespan import iso_ms
 from ops.recording.container import DamageError
 from ops.recording.source import Item
 from ops.recording.source import Source as Recording
 from ops.view.cluster import FOLDED, ClusterView
-from ops.view.counters import HORIZON_MS, RnicCounters
+from ops.view.counters import HORIZON_MS, RnicCounters, read_counters
 from ops.web.pages.page import UnknownItemError
 from ops.web.source import Trouble, nobody
 from schemas import topics as t

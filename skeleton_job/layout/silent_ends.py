@@ -22,8 +22,8 @@ from skeleton_job.series.rates import RateMatrix
 # that is silent fewer than half of the RNICs may move more one way, from or to storage.
 SILENT: Final = 0.1
 # Halves that are neighbours correlate by 0.95 and more unless clocks are wrong by a good part of a
-# burst. Others of the same pipeline do by up to 0.95 if delays between stages are short, so the best
-# partner is taken; halves of no common pipeline do not correlate.
+# burst. Others of the same pipeline do by up to 0.95 if delays between stages are short, so the
+# best partner is taken; halves of no common pipeline do not correlate.
 MIN_LIKENESS: Final = 0.5
 
 
