@@ -128,7 +128,7 @@ def _likeness(matrix: RateMatrix, rows: Labels) -> Floats:
     -------
     (n_hosts, n_hosts) correlation, -1 to 1; first the host that is earlier in the pipeline
     """
-    there = ~matrix.missing[rows].any(axis=(0, 1, 2))
+    there: Bools = np.all(~matrix.missing[rows], axis=(0, 1, 2))
     if not there.any():
         there[:] = True
     units = []
