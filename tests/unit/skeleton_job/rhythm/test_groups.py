@@ -7,7 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Floats
-from skeleton_job.rhythm.groups import cut_level, groups_of, host_lags, shared_size
+from skeleton_job.rhythm.groups import (
+    MIN_APART,
+    Lags,
+    cut_level,
+    groups_of,
+    host_lags,
+    shared_size,
+)
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.series.rates import RateMatrix
 
@@ -99,3 +106,30 @@ def test_too_few_iterations_say_nothing() -> None:
     matrix = _matrix(2, 2)
     matrix.missing[0, 3 * PERIOD :] = True
     assert host_lags(matrix, _rhythm(), *_rows(range(2))) is None
+
+
+def _noisy_lags(rng: np.random.Generator, shares: Floats, size: int, excess: float) -> Lags:
+    """Return lags whose squares are a share of either host, noise, and more across groups."""
+    n = shares.size
+    across = np.arange(n)[:, None] // size != np.arange(n)[None] // size
+    noise = np.triu(0.1 * rng.standard_normal((n, n)), 1)
+    square = shares[:, None] + shares[None] + excess * across + noise + noise.T
+    np.fill_diagonal(square, 0.0)
+    return Lags(np.sqrt(square), own=1.0)
+
+
+@pytest.mark.parametrize(("n", "size"), [(6, 3), (8, 4), (8, 2)])
+def test_a_small_excess_shows_groups_where_no_gap_does(n: int, size: int) -> None:
+    """Hosts differ more than groups do."""
+    rng = np.random.default_rng(4)
+    lags = _noisy_lags(rng, rng.uniform(0.5, 1.5, n), size, excess=1.5)
+    assert lags.between[0, size:].min() < MIN_APART * lags.between[0, 1:size].max()
+    assert shared_size([lags]) == size
+
+
+@pytest.mark.parametrize("n", [6, 8])
+def test_noise_shows_no_groups(n: int) -> None:
+    """Clustering puts together what lags least by chance; that is no excess."""
+    rng = np.random.default_rng(4)
+    draws = [_noisy_lags(rng, np.ones(n), 2, excess=0.0) for _ in range(100)]
+    assert [shared_size([lags]) for lags in draws] == [1] * len(draws)
