@@ -190,8 +190,13 @@ class LogReader:
         """Fetch nothing more of these partitions."""
         self._consumer.pause([TopicPartition(*place) for place in places])
 
-    def batch(self, timeout_s: float) -> list[tuple[Place, Entry]]:
-        """Return what came within the time, at most a thousand records; see `ended`."""
+    def batch(
+        self, timeout_s: float, keys: Collection[bytes] | None = None
+    ) -> list[tuple[Place, Entry]]:
+        """Return what came within the time, at most a thousand records; see `ended`.
+
+        With `keys` those of others are left out, before anything is made of them.
+        """
         entries: list[tuple[Place, Entry]] = []
         for message in reported_once(cimpl, self._consumer.consume(BATCH, timeout_s)):
             place = (message.topic() or "", message.partition() or 0)
@@ -199,7 +204,8 @@ class LogReader:
             if error is None or step_over(cimpl, self._consumer, self._settings, message):
                 self._ended.discard(place)
                 self._last_error = None
-                entries.append((place, _entry(message)))
+                if keys is None or message.key() in keys:
+                    entries.append((place, _entry(message)))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(place)
             elif (access := refusal_of(self._settings, message)) is not None:

@@ -121,11 +121,7 @@ class CounterFollower:
                 self._latest_us = {a: t for a, t in self._latest_us.items() if a in wanted}
             followed = wanted
             keys = {agent.encode() for agent in wanted}
-            read = (
-                read_counters(entry, codec)
-                for _, entry in reader.batch(BATCH_S)
-                if entry.key in keys
-            )
+            read = (read_counters(entry, codec) for _, entry in reader.batch(BATCH_S, keys))
             batches = [batch for batch in read if batch is not None and self._later(batch)]
             self._take(batches, reader.away or (FULL if self._full else NONE))
 

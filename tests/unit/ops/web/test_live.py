@@ -81,14 +81,16 @@ class MadeReader:
         """Begin there."""
         self._at = dict(offsets)
 
-    def batch(self, timeout_s: float) -> list[tuple[Place, Entry]]:
+    def batch(
+        self, timeout_s: float, keys: Collection[bytes] | None = None
+    ) -> list[tuple[Place, Entry]]:
         """Return what is new."""
         if self.broker.error is not None:
             raise self.broker.error
         found: list[tuple[Place, Entry]] = []
         for place, at in self._at.items():
             new = self.broker.logs[place[0]][at:]
-            found += [(place, one) for one in new]
+            found += [(place, one) for one in new if keys is None or one.key in keys]
             self._at[place] = at + len(new)
         if not found:
             time.sleep(timeout_s / 10)
