@@ -19,7 +19,7 @@ from arena.run import run_world
 from arena.scenarios.scenario import Scenario, stage
 from arena.scenarios.suites import scenarios
 from arena.scoring import Case, Score, delays_ns, match, scores
-from arena.sealed.draw import draw
+from arena.sealed.draw import draw as draw_world
 from arena.sealed_worlds import cases as sealed_cases
 from arena.sealed_worlds import draws as sealed_draws
 from arena.skeletons import sealed as sealed_jobs
@@ -190,7 +190,7 @@ def _least_delays_s(drawn: tuple[int, str], case: Case, say: Say) -> list[float]
 
     0 for those that lose nothing: what is late tells more with each probe.
     """
-    least_ns = least_delays_ns(draw(*drawn))
+    least_ns = least_delays_ns(draw_world(*drawn))
     opened_ns = {
         f.fault_id: v.opened_ns - f.begin_ns for f, v in match(case.faults, case.verdicts).pairs
     }
