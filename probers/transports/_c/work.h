@@ -35,7 +35,8 @@
 /* Datagrams of one call of the system: a slot's replies are a handful. */
 #define BATCH 8
 #define CONTROL_BYTES 64
-#define NONCES 64
+/* 256 bytes: the kernel gives so many at once; of more, a signal may cut off the rest. */
+#define NONCES 32
 #define MAX_EVENTS 64
 
 /* ---- State ---- */
