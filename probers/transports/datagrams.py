@@ -3,7 +3,7 @@
 `PythonDatagrams` does it here; `_datagrams.c` does the same a tenth as dearly where it was
 compiled, and is held to this class packet by packet (tests/unit/probers/transports/
 test_datagrams.py). What is rare is in neither: error queues, filters, floods, opening sockets.
-See docs/adr/0018-agents-packets-in-c.md.
+See docs/adr/0016-packets-in-c.md.
 """
 
 import socket
