@@ -250,10 +250,8 @@ class Service:
         for topic, message in messages:
             self._take(message, topic, core, outbox, read.get(id(message)))
 
-    def _take(
-        self, message: Message, topic: Topic, core: Core, outbox: Outbox, read: Any = None
-    ) -> None:
-        """Take a message, which may have been read already."""
+    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox, read: Any) -> None:
+        """Take a message; `read` is its record where it has been read already, else None."""
         self._counts.records[topic.name] += 1
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
@@ -288,7 +286,7 @@ class Service:
     ) -> tuple[str, Any]:
         """Return key and record, the record None for a tombstone; raises DecodeError.
 
-        `read`: the record, where it has been read; of a trace what is kept of it.
+        `read`: the record, where it has been read, of a trace what is kept of it; else None.
         """
 
         def refused(reason: str) -> DecodeError:

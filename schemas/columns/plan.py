@@ -101,6 +101,13 @@ class Op(IntEnum):
     DOUBLE = 8
 
 
+# What the other branch of a nullable field is, and what reads it.
+_OF_NULLABLE: Final = {
+    Kind.NULLABLE_TEXT: ("string", Op.TEXT),
+    Kind.NULLABLE_DOUBLE: ("double", Op.DOUBLE),
+}
+
+
 class Plan(NamedTuple):
     """How to read one version of a schema; arrays, so that a kernel can use it.
 
@@ -205,20 +212,15 @@ class Compiler:
         kind, column = type_of(node), wanted.column
         if wanted.kind is Kind.TEXT and kind == "string":
             self.add(Op.TEXT, column)
-        elif wanted.kind is Kind.NULLABLE_TEXT and kind == "union":
-            null, other = _nullable(node)
-            if type_of(other) != "string":
-                raise PlanError(f"{name} is of type {type_of(other)!r}")
-            self.add(Op.SKIP_NULL, 1, null)
-            self.add(Op.TEXT, column)
         elif wanted.kind is Kind.DOUBLE and kind == "double":
             self.add(Op.DOUBLE, column)
-        elif wanted.kind is Kind.NULLABLE_DOUBLE and kind == "union":
+        elif wanted.kind in _OF_NULLABLE and kind == "union":
             null, other = _nullable(node)
-            if type_of(other) != "double":
+            own, op = _OF_NULLABLE[wanted.kind]
+            if type_of(other) != own:
                 raise PlanError(f"{name} is of type {type_of(other)!r}")
             self.add(Op.SKIP_NULL, 1, null)
-            self.add(Op.DOUBLE, column)
+            self.add(op, column)
         elif wanted.kind is Kind.BOOLEAN and kind == "boolean":
             # One byte, 0 or 1.
             self.add(Op.LONG, column)
