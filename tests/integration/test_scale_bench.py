@@ -3,18 +3,24 @@
 A benchmark of ten minutes on forty thousand RNICs must not rot between two of its runs.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from ops.bench.cluster.connections import connect, produce_requests, send
 from ops.bench.cluster.run import measure
 from ops.bench.cluster.shape import RNIC, SPINE, ClusterShape
 from ops.bench.rig.load import LoadShape
 from ops.bench.scale.cluster import figures
 from ops.bench.scale.workers import life
 from ops.bench.throughput.rig import Rig
+from ops.log.reading import LogReader
+from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
+from schemas.topics import PROBE_ROUND
 
 pytestmark = pytest.mark.broker
 
@@ -65,3 +71,20 @@ def test_workers_come_and_go_and_no_result_is_lost_or_double(rig: Rig) -> None:
     assert judged is not None
     assert judged > 12 * 10 * 15
     assert (lost, double) == (0, 0)
+
+
+def test_rounds_of_many_connections_arrive(kafka: KafkaSettings) -> None:
+    """Apache Kafka takes each request, and a reader finds what an agent would have sent."""
+    topic = kafka.topic(PROBE_ROUND.name)
+    with LogReader(kafka) as reader, ExitStack() as stack:
+        requests = produce_requests(topic, len(reader.partitions([topic])), agents=12)
+        connections = [stack.enter_context(c) for c in connect(kafka.bootstrap, requests)]
+        told = send(connections, topic, seconds=2)
+        assert (told["sent"], told["answered"], told["refused"]) == (24, 24, 0)
+        ranges = reader.partitions([topic])
+        ends = {place: found.high for place, found in ranges.items()}
+        entries = [entry for _, entry in reader.read_to(dict.fromkeys(ends, 0), ends)]
+    codec = Codec()
+    rounds = [codec.decode(PROBE_ROUND, entry.value or b"") for entry in entries]
+    assert Counter(r.agent_id for r in rounds) == {f"agent-job7-w{n}": 2 for n in range(12)}
+    assert {len(r.results) for r in rounds} == {56}

@@ -9,6 +9,7 @@ from typing import Final
 from ops.bench.rig.report import Parts
 from ops.bench.scale import (
     cluster,
+    connections,
     list_reading,
     localizer,
     localizer_ends,
@@ -25,6 +26,7 @@ DEFAULT_RUNS: Final = {
     "skeleton-cluster": 1,
     "ping-list-length": 1,
     "list-reading": 1,
+    "connections": 1,
     "cluster": 1,
     "workers": 1,
 }
@@ -34,6 +36,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     skeleton,
     pinglists,
     list_reading,
+    connections,
     localizer,
     localizer_start,
     localizer_ends,
