@@ -41,6 +41,7 @@ from skeleton_job.rhythm.iterations import (
     job_sum,
     repeats,
 )
+from skeleton_job.rhythm.limits import find_hidden_rhythm
 from skeleton_job.rhythm.profiles import fold
 from skeleton_job.series.rates import RateMatrix
 
@@ -156,8 +157,9 @@ def infer(job: Job, matrix: RateMatrix) -> Inference:
     refusal = _refusal(job, matrix)
     if refusal is not None:
         return Inference(confidence=0.0, reason=refusal)
-    total = channels(matrix, np.flatnonzero(matrix.usable))
-    rhythm = find_rhythm(total)
+    rows = np.flatnonzero(matrix.usable)
+    total = channels(matrix, rows)
+    rhythm = find_rhythm(total) or find_hidden_rhythm(matrix, rows)
     ends = find_silent_ends(job, matrix, None if rhythm is None else rhythm.period_bins)
     if ends is not None:
         period_ns = None if rhythm is None else round(rhythm.period_bins * matrix.bin_ns)

@@ -19,16 +19,13 @@ from scipy.spatial.distance import squareform
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.rhythm.iterations import Rhythm
+from skeleton_job.rhythm.limits import cut_level
 from skeleton_job.rhythm.profiles import iterations_of
 from skeleton_job.rhythm.rings import MIN_ITERATIONS
 from skeleton_job.series.rates import RateMatrix
 
 Labels = NDArray[np.int64]
 
-# Rates are cut at this many times their mean, which is that of the cut rates, found in so many
-# rounds: each takes more of the weight from short bursts.
-CUT: Final = 3.0
-CUT_ROUNDS: Final = 3
 # Hosts of two groups lag behind each other this many times as much as those of one, at least.
 MIN_APART: Final = 1.5
 # and this many bins: hosts are read some milliseconds apart, by slow readers more.
@@ -106,7 +103,7 @@ def _all_lags(total: Floats, missing: Bools, rhythm: Rhythm) -> Floats | None:
     ----------
     total, missing : (n, n_bins)
     """
-    total = np.minimum(total, float(np.median([cut_level(series) for series in total])))
+    total = np.minimum(total, float(np.median(cut_level(total))))
     pieces = iterations_of(total, rhythm)
     gone = iterations_of(np.any(missing, axis=0, keepdims=True).astype(np.float64), rhythm)[0]
     whole = np.flatnonzero(gone.sum(axis=1) <= 1e-9)
@@ -121,20 +118,6 @@ def _all_lags(total: Floats, missing: Bools, rhythm: Rhythm) -> Floats | None:
     out: Floats = np.sqrt(np.maximum(power, 0.0) / slope) * (rhythm.period_bins / pieces.shape[2])
     np.fill_diagonal(out, 0.0)
     return out
-
-
-def cut_level(rates: Floats) -> float:
-    """Return the level at which rates are cut, see `CUT`.
-
-    Examples
-    --------
-    >>> cut_level(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 100.0])) < 10
-    True
-    """
-    level = np.inf
-    for _ in range(CUT_ROUNDS):
-        level = CUT * float(np.minimum(rates, level).mean())
-    return level
 
 
 def shared_size(stages: Sequence[Lags]) -> int:

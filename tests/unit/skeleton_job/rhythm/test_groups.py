@@ -10,12 +10,12 @@ from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.groups import (
     MIN_APART,
     Lags,
-    cut_level,
     groups_of,
     host_lags,
     shared_size,
 )
 from skeleton_job.rhythm.iterations import Rhythm
+from skeleton_job.rhythm.limits import cut_level
 from skeleton_job.series.rates import RateMatrix
 
 PERIOD, ITERATIONS, RNICS = 60, 12, 2
