@@ -1,6 +1,6 @@
 """The stream workers of a cluster without a broker: rounds in, what they would publish out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,6 +46,37 @@ def published_anomalies(
     ]
 
 
+class SilentPartitions:
+    """Marks partitions as idle that have heard nothing for a while, as workers do."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._heard_ns: dict[int, int] = {}
+
+    def hear(self, partition: int, at_ns: int) -> None:
+        """Note when a partition heard its latest round."""
+        self._heard_ns[partition] = at_ns
+
+    def idle(self, now_ns: int, progress_at: Callable[[int], int | None]) -> list[PublishedAnomaly]:
+        """Return the marks of partitions that are silent by `now_ns`.
+
+        `progress_at` says how far a partition is decided, microseconds; None: it has no round.
+        """
+        silent = [p for p, heard_ns in self._heard_ns.items() if now_ns - heard_ns >= IDLE_NS]
+        return [mark for p in sorted(silent) for mark in self._mark(p, progress_at(p))]
+
+    def finish(self, progress_at: Callable[[int], int | None]) -> list[PublishedAnomaly]:
+        """Return the marks of all partitions when nothing more comes."""
+        return [mark for p in sorted(self._heard_ns) for mark in self._mark(p, progress_at(p))]
+
+    def _mark(self, partition: int, at: int | None) -> list[PublishedAnomaly]:
+        del self._heard_ns[partition]
+        if at is None:
+            return []
+        mark = progress(self._cluster, partition, AnomalyState.IDLE, at)
+        return [PublishedAnomaly(partition, "", mark, (LAST, partition))]
+
+
 class Detection:
     """The state machines of some partitions.
 
@@ -63,7 +94,7 @@ class Detection:
         self._machines: dict[int, PartitionMachine] = {}
         self._feeds: dict[int, Feed] = {}
         self._offsets: dict[int, int] = {}
-        self._heard_ns: dict[int, int] = {}
+        self._silent = SilentPartitions(cluster)
 
     def round(
         self,
@@ -78,7 +109,7 @@ class Detection:
         `columns` as in `PartitionMachine.process`.
         """
         machine = self._machine(partition)
-        self._heard_ns[partition] = timestamp_ms * MS_NS
+        self._silent.hear(partition, timestamp_ms * MS_NS)
         offset = self._offsets.get(partition, 0)
         self._offsets[partition] = offset + 1
         try:
@@ -98,7 +129,7 @@ class Detection:
         feed = self._feeds.get(partition)
         if feed is None:
             feed = self._feeds[partition] = Feed(self._machine(partition), self._codec)
-        self._heard_ns[partition] = timestamp_ms * MS_NS
+        self._silent.hear(partition, timestamp_ms * MS_NS)
         outputs: list[Output] = []
         for taken in feed.process(messages):
             outputs += taken.outputs
@@ -119,17 +150,11 @@ class Detection:
 
     def idle(self, now_ns: int) -> list[PublishedAnomaly]:
         """Return the marks of partitions that have heard nothing for a while by `now_ns`."""
-        silent = [p for p, heard_ns in self._heard_ns.items() if now_ns - heard_ns >= IDLE_NS]
-        return [mark for partition in sorted(silent) for mark in self._idle(partition)]
+        return self._silent.idle(now_ns, self._progress_at)
 
     def finish(self) -> list[PublishedAnomaly]:
         """Return the marks of all partitions when nothing more comes."""
-        return [mark for partition in sorted(self._heard_ns) for mark in self._idle(partition)]
+        return self._silent.finish(self._progress_at)
 
-    def _idle(self, partition: int) -> list[PublishedAnomaly]:
-        del self._heard_ns[partition]
-        at = self._machines[partition].progress_at
-        if at is None:
-            return []
-        mark = progress(self._cluster, partition, AnomalyState.IDLE, at)
-        return [PublishedAnomaly(partition, "", mark, (LAST, partition))]
+    def _progress_at(self, partition: int) -> int | None:
+        return self._machines[partition].progress_at

@@ -1,24 +1,26 @@
 """Diagnoses a recording: the pipeline's own cores over its files, without a broker."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from arena.detecting import PublishedAnomaly
-from arena.direct import DirectRun
+from arena.detecting import Detection, PublishedAnomaly
+from arena.direct import Localization
 from localizer.config import CoreConfig
 from localizer.network.trace_reader import TraceReader
 from localizer.network.traces import FlowTrace
 from ops.log.decoding import LEAST
-from ops.recording.order import SLOT_MS, between, slots
+from ops.recording.detecting import BatchDetection, batches
+from ops.recording.order import between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
 from schemas.columns.arrays import Int64s
 from schemas.columns.records import RecordReader
 from schemas.enums import FaultLifecycle
+from schemas.process import memory
 from schemas.records import FaultEvent
 from schemas.topics import (
     COMPONENT_STATE,
@@ -34,7 +36,6 @@ from schemas.topics import (
 )
 from schemas.units import MS_NS
 from streams.config import DetectionConfig
-from streams.core.feed import LogMessage
 
 # Of messages that are made here and taken here.
 CODEC: Final = Codec()
@@ -61,19 +62,6 @@ Observe = Callable[[PublishedAnomaly], None]
 
 def _nothing(_anomaly: PublishedAnomaly) -> None:
     """Nobody looks."""
-
-
-class _ObservedRun(DirectRun):
-    """Worker and localizer; `observe` sees what goes from the one to the other."""
-
-    observe: Observe = staticmethod(_nothing)
-
-    def consume_anomalies(self, records: Iterable[PublishedAnomaly]) -> None:
-        """Consume what the workers publish."""
-        told = list(records)
-        for one in told:
-            self.observe(one)
-        super().consume_anomalies(told)
 
 
 @dataclass(slots=True)
@@ -143,38 +131,38 @@ def diagnose(
     would have published to `anomaly.v1`.
     """
     found = Diagnosis()
-    run = _ObservedRun(core.cluster, detection, core)
-    run.observe = observe
+    localizer, workers = Localization(core), Detection(core.cluster, detection)
+    ahead = BatchDetection(workers, core.cluster)
     readers = _Readers(core.cluster)
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
-    for slot in slots(rounds, others):
-        if stop():
-            found.stopped = True
-            return found
-        _take_others(slot.others, run, found, readers)
-        _take_rounds(slot.rounds, run, found)
-        found.event_ms = slot.start_ms
-        found.events += run.pass_time((slot.start_ms + SLOT_MS) * MS_NS)
-        progress(found)
-    found.events += run.finish()
-    found.refused.update(run.refused)
-    found.used[PROBE_ROUND.name] = found.records[PROBE_ROUND.name] - sum(run.refused.values())
+    with memory.collecting_rarely():
+        for batch in batches(slots(rounds, others)):
+            read = readers.read([item for slot in batch for item in slot.others])
+            for slot, told in zip(batch, ahead.anomalies(batch), strict=True):
+                if stop():
+                    found.stopped = True
+                    return found
+                for item in slot.others:
+                    _take(item, localizer, core.cluster, found, read.get(id(item)))
+                found.records[PROBE_ROUND.name] += len(slot.rounds)
+                found.results += sum(item.results for item in slot.rounds)
+                found.event_ms = slot.start_ms
+                _consume(told, localizer, observe)
+                found.events += localizer.decide()
+                progress(found)
+        _consume(ahead.finish(), localizer, observe)
+        found.events += localizer.decide()
+    found.refused.update(workers.refused)
+    found.used[PROBE_ROUND.name] = found.records[PROBE_ROUND.name] - sum(workers.refused.values())
     return found
 
 
-def _take_rounds(items: Sequence[Item], run: DirectRun, found: Diagnosis) -> None:
-    """Take the rounds of a slot, partition by partition."""
-    found.records[PROBE_ROUND.name] += len(items)
-    found.results += sum(item.results for item in items)
-    by_partition: defaultdict[int, list[Item]] = defaultdict(list)
-    for item in items:
-        by_partition[item.entry.partition].append(item)
-    for partition, own in sorted(by_partition.items()):
-        messages = [
-            LogMessage(i.entry.value or b"", i.entry.offset, i.entry.timestamp_ms) for i in own
-        ]
-        run.messages(partition, messages, timestamp_ms=own[-1].at_ms)
+def _consume(told: Sequence[PublishedAnomaly], localizer: Localization, observe: Observe) -> None:
+    """Let the localizer consume what workers publish; whoever observes sees it first."""
+    for one in told:
+        observe(one)
+    localizer.consume_anomalies(told)
 
 
 class _Readers:
@@ -205,20 +193,11 @@ def _messages(items: Sequence[Item]) -> tuple[list[bytes], Int64s]:
     return [item.entry.value or b"" for item in items], np.array(arrivals_ns, np.int64)
 
 
-def _take_others(
-    items: Sequence[Item], run: DirectRun, found: Diagnosis, readers: _Readers
-) -> None:
-    """Take the other records of a slot."""
-    read = readers.read(items)
-    for item in items:
-        _take(item, run, found, read.get(id(item)))
-
-
 def _timestamp_ms(item: Item) -> int:
     return item.entry.timestamp_ms or item.at_ms
 
 
-def _take(item: Item, run: DirectRun, found: Diagnosis, record: Any) -> None:
+def _take(item: Item, localizer: Localization, cluster: str, found: Diagnosis, record: Any) -> None:
     """Take a record, which may have been read already."""
     topic, entry = item.topic, item.entry
     found.records[topic.name] += 1
@@ -235,16 +214,16 @@ def _take(item: Item, run: DirectRun, found: Diagnosis, record: Any) -> None:
     elif isinstance(record, FlowTrace):
         # Of this cluster, and under its own key.
         found.used[topic.name] += 1
-        run.consume_record(
+        localizer.consume_record(
             topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
         )
-    elif record is not None and record.cluster != run.cluster:
+    elif record is not None and record.cluster != cluster:
         found.refused["foreign"] += 1
         found.foreign.add(record.cluster)
     elif record is not None and getattr(record, topic.key_field) != key:
         found.refused["other_key"] += 1
     else:
         found.used[topic.name] += record is not None
-        run.consume_record(
+        localizer.consume_record(
             topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
         )

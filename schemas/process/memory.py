@@ -9,7 +9,7 @@ import ctypes
 import gc
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from schemas.process.names import forget_unused
@@ -205,6 +205,17 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, OLDER, OLDEST)
+
+
+@contextlib.contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Make runs rarer for a while, in a process that does other things as well."""
+    usual = gc.get_threshold()
+    gc.set_threshold(YOUNG, OLDER, OLDEST)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def collect_on_demand() -> None:
