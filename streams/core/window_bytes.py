@@ -4,7 +4,6 @@ The fields that depend on the 5-tuple alone are encoded once. A kernel encodes t
 order of the current schema (`schemas.columns.encoder`).
 """
 
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -14,6 +13,7 @@ from schemas import avro, topics
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s
 from schemas.columns.encoder import encode_records, make_layout
+from schemas.columns.pieces import known_number_bytes, text_bytes
 from schemas.columns.wire import WORD_BYTES
 from schemas.ids import path_id
 from schemas.version import VERSION
@@ -24,8 +24,6 @@ from streams.core.window_records import OF_TRANSPORT, WindowBatch
 
 TOPIC: Final = topics.PROBE_WINDOW
 ARENA_BYTES: Final = 16_384
-# The names of an agent's 5-tuples are those of few endpoints, and stand together.
-RECENT: Final = 1_024
 # The fields that the 5-tuple decides, and the one that is the same in all records.
 PREFIX: Final = ("cluster", "path_id", "src", "dst", "flow", "agent_id")
 SUFFIX: Final = ("producer_version",)
@@ -38,8 +36,8 @@ class WindowBytes:
         schema = avro.current(TOPIC.name)
         self._layout = make_layout(schema, PREFIX, SUFFIX)
         self._header = codec.framer.header(schema)
-        self._cluster = _text(cluster)
-        self._end = np.frombuffer(b"\x02" + _text(VERSION) + bytes(WORD_BYTES), np.uint8)
+        self._cluster = text_bytes(cluster)
+        self._end = np.frombuffer(b"\x02" + text_bytes(VERSION) + bytes(WORD_BYTES), np.uint8)
         (transport,) = (f for f in schema.parsed["fields"] if f["name"] == "transport")
         symbols = transport["type"]["symbols"]
         self._transports = np.array([symbols.index(t.value) for t in OF_TRANSPORT], np.int64)
@@ -125,25 +123,8 @@ class WindowBytes:
         path = path_id(src, dst)
         begin = b"".join(
             (
-                self._header, self._cluster, _text(path), _text(src), _text(dst), _number(flow),
-                _text(agent),
+                self._header, self._cluster, text_bytes(path), text_bytes(src), text_bytes(dst),
+                known_number_bytes(flow), text_bytes(agent),
             )
         )  # fmt: skip
         return path.encode(), begin
-
-
-@lru_cache(RECENT)
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return _number(len(raw)) + raw
-
-
-@lru_cache(RECENT)
-def _number(value: int) -> bytes:
-    """Return the number, 0 or more, as Avro writes it."""
-    raw, out = 2 * value, bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)

@@ -4,14 +4,17 @@ An agent probes the targets of its ping list, between endpoints that are registe
 `ops.bench.rig.load`, results are encoded a few times for each list, and each round is a fresh
 header before one of these bodies. Round trips have no long tail: an outlier would come back with
 its body and look like a shift. Rounds with losses are encoded again only when the fault changes,
-since a dead component loses the same probes each second.
+since a dead component loses the same probes each second. What differs from second to second is
+filled into forms (`ops.bench.cluster.encoding`).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arena.simulation.agents import (
     CONFIRM,
@@ -21,19 +24,20 @@ from arena.simulation.agents import (
     PROBER_DELAY_NS,
     RESPONDER_DELAY_NS,
     TIMEOUT_NS,
-    TRANSPORT,
 )
-from arena.simulation.tracing import REFRESH_NS
 from arena.world.cluster import Cluster
 from arena.world.latency import PROBE_SIGMA
 from arena.world.topology import agent_id, endpoint_id, host_id
+from ops.bench.cluster.encoding import LOST, OK, Form, TraceWriter, encode_results
 from ops.bench.cluster.paths import Dead, Paths, rnic_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
-from ops.bench.rig.load import OK, SPREAD_NS, lose, round_body, round_head
+from ops.bench.rig.load import SPREAD_NS
 from probers.probing.plan import spread_ns, stagger_ns
-from probers.probing.rounds import RESOLUTION_NS
+from probers.probing.rounds import RESOLUTION_NS, round_down_ns
 from schemas.codec import Codec
-from schemas.enums import AgentState, ClockSource, TraceCause
+from schemas.columns.arrays import Int64s
+from schemas.columns.pieces import known_number_bytes, number_bytes
+from schemas.enums import AgentState, TraceCause
 from schemas.records import PingList
 from schemas.topics import HEARTBEAT, PATH_TRACE, PROBE_ROUND, RNIC_COUNTERS, Topic
 from schemas.units import MS_NS, SECOND_NS, US_NS
@@ -47,20 +51,13 @@ NO_TROUBLE: Final = (
 )  # fmt: skip
 
 
-def heartbeat(seq: int, rounds: int, flows: int, at_ns: int) -> dict[str, Any]:
-    """Return what a heartbeat says of an agent that is well, but who it is."""
+def heartbeat(flows: int) -> dict[str, Any]:
+    """Return what a heartbeat says of an agent that is well, but who it is and what it counted."""
     return dict.fromkeys(NO_TROUBLE, 0) | {
-        "seq": seq, "sent_at": at_ns // US_NS, "interval_ns": SECOND_NS,
-        "state": AgentState.RUNNING.value, "state_reason": None, "endpoints": RAILS,
-        "targets_active": flows, "rounds_sent": rounds, "results_sent": rounds * flows,
-        "broker_away": False, "host_delay_ns": PROBER_DELAY_NS,
+        "interval_ns": SECOND_NS, "state": AgentState.RUNNING.value, "state_reason": None,
+        "endpoints": RAILS, "targets_active": flows, "broker_away": False,
+        "host_delay_ns": PROBER_DELAY_NS,
     }  # fmt: skip
-
-
-def counters(started_ns: int) -> dict[str, Any]:
-    """Return the header of a second of counters, but who sends it."""
-    whole_s = started_ns // SECOND_NS
-    return {"started_at": whole_s * SECOND_NS // US_NS, "tick_ns": TICK_NS, "samples": []}
 
 
 def samples(host: int) -> list[dict[str, Any]]:
@@ -128,7 +125,11 @@ class Agent:
     ahead: tuple[int, "Ready"] | None = None
     # What it had ready when nothing was broken.
     whole: "Ready | None" = None
-    counters: bytes | None = None
+    # Of a list and its 5-tuples: what is filled in each second.
+    head: Form | None = None
+    beat: Form | None = None
+    beat_flows: int = 0
+    counters: Form | None = None
 
 
 class Fleet:
@@ -145,7 +146,10 @@ class Fleet:
         self._codec = codec
         self._rng = np.random.default_rng(shape.seed)
         self._started_ns = now_ns
+        self._traces = TraceWriter(codec)
         self._target0 = Cluster(shape.fabric, ()).endpoint0
+        numbers = shape.fabric.numbers
+        self._switches = range(numbers(1).start, numbers(3).stop)
         self.here: set[int] = set()
         # What is dead, and from when on (begin of a round).
         self._weathers: list[tuple[int, Dead]] = [(0, frozenset())]
@@ -159,6 +163,7 @@ class Fleet:
         """Let an agent follow a list, or have none."""
         agent = self.agents[int(name.removeprefix("agent-h"))]
         agent.pinglist, agent.paths = made, None
+        agent.head = agent.beat = agent.counters = None
         agent.version = None if made is None else made.version
 
     def registered(self, endpoint: str, *, here: bool) -> None:
@@ -168,8 +173,7 @@ class Fleet:
     def touched(self, hosts: Sequence[int]) -> None:
         """Let agents look again at which of their targets are there."""
         for host in hosts:
-            self.agents[host].paths = None
-            self.agents[host].counters = None
+            self.agents[host].paths = self.agents[host].beat = None
 
     def break_down(self, dead: Dead, now_ns: int) -> None:
         """Let components be dead in rounds that begin then or later; all others work.
@@ -187,7 +191,7 @@ class Fleet:
         """Make all that a round needs, and trace all that the agent probes."""
         paths = self._paths(agent, now_ns)
         while len(paths) and len(agent.ready.bodies) < BODIES:
-            self._make(agent, paths, agent.ready)
+            self._make(paths, agent.ready)
         for place in range(len(paths)):
             yield self._trace(agent, paths, place, now_ns, TraceCause.DISCOVERY)
 
@@ -195,12 +199,12 @@ class Fleet:
         """Let traces come round as in a cluster that has lived for long."""
         for agent in self.agents:
             if agent.paths is not None:
-                spread = self._rng.integers(0, REFRESH_NS, len(agent.paths))
-                agent.paths.trace_ns[:] = begin_ns + spread
+                agent.paths.settle(begin_ns, self._rng)
 
     def second(self, agent: Agent, started_ns: int) -> Iterator[Outgoing]:
         """Yield what an agent publishes of the round that began then."""
-        yield self._heartbeat(agent, started_ns)
+        started = number_bytes(started_ns // US_NS)
+        yield self._heartbeat(agent, started_ns, started)
         paths = self._paths(agent, started_ns)
         if not len(paths):
             return
@@ -208,11 +212,11 @@ class Fleet:
         self._look_ahead(agent, paths, started_ns)
         ready = agent.ready
         if len(ready.bodies) < BODIES and not (ready.cut and ready.bodies):
-            self._make(agent, paths, ready)
+            self._make(paths, ready)
         body = ready.bodies[agent.seq % len(ready.bodies)]
         agent.seq += 1
         due_ns = started_ns + ready.collect_ns
-        head = round_head(self._codec, self._header(agent), agent.seq, started_ns // US_NS)
+        head = self._head(agent, started)
         count = len(paths) + CONFIRM * len(ready.cut)
         at_ms = started_ns // MS_NS
         yield Outgoing(PROBE_ROUND, agent.key, head + body, at_ms, due_ns, count)
@@ -233,7 +237,9 @@ class Fleet:
         return agent.paths
 
     def _set_weather(self, agent: Agent, paths: Paths, started_ns: int) -> None:
-        number = max(n for n, (since_ns, _) in enumerate(self._weathers) if since_ns <= started_ns)
+        number = len(self._weathers) - 1
+        while self._weathers[number][0] > started_ns:
+            number -= 1
         if number == agent.weather:
             return
         known, agent.weather = agent.ahead, number
@@ -260,7 +266,7 @@ class Fleet:
         if agent.ahead is None or agent.ahead[0] != number:
             ready = self._of_weather(agent, paths, number)
             if not ready.bodies:
-                self._make(agent, paths, ready)
+                self._make(paths, ready)
             agent.ahead = number, ready
 
     def _of(self, agent: Agent) -> dict[str, Any]:
@@ -270,10 +276,15 @@ class Fleet:
             "producer_version": "0.1.0",
         }  # fmt: skip
 
-    def _header(self, agent: Agent) -> dict[str, Any]:
-        return self._of(agent) | {"interval_ns": SECOND_NS}
+    def _head(self, agent: Agent, started: bytes) -> bytes:
+        """Return a round up to its results, which are its last field."""
+        if agent.head is None:
+            datum = self._of(agent) | {"interval_ns": SECOND_NS, "results": []}
+            agent.head = Form(self._codec, PROBE_ROUND, datum, "round_seq", "started_at")
+        # What is cut off is the mark that the array ends.
+        return agent.head.fill(known_number_bytes(agent.seq), started)[:-1]
 
-    def _make(self, agent: Agent, paths: Paths, ready: Ready) -> None:
+    def _make(self, paths: Paths, ready: Ready) -> None:
         """Encode the results of one more round."""
         rng, count = self._rng, len(paths)
         slots = np.array(spread_ns(count, SPREAD_NS), np.float64)
@@ -281,57 +292,84 @@ class Fleet:
         rtt = paths.base_ns * np.exp(rng.normal(0.0, PROBE_SIGMA, count))
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
         # Told as agents tell them, in multiples.
-        offset, prober, responder = (
-            RESOLUTION_NS * np.floor(c / RESOLUTION_NS)
-            for c in (offset, PROBER_DELAY_NS * delays[0], RESPONDER_DELAY_NS * delays[1])
+        delays_ns = np.array([[PROBER_DELAY_NS], [RESPONDER_DELAY_NS]]) * delays
+        offset_ns, prober_ns, responder_ns = _whole(
+            RESOLUTION_NS * np.floor(np.vstack([offset, delays_ns]) / RESOLUTION_NS)
         )
-        columns = (offset, rtt, prober, responder)
-        results = [
-            {
-                "src": src, "dst": dst, "flow": flow, "sent_offset_ns": at, "transport": TRANSPORT,
-                "status": OK, "rtt_ns": trip, "prober_delay_ns": prober,
-                "responder_delay_ns": responder, "clock": ClockSource.HARDWARE.value,
-            }
-            for src, dst, flow, at, trip, prober, responder in zip(
-                paths.src, paths.dst, paths.flow,
-                *(np.rint(c).astype(np.int64).tolist() for c in columns), strict=True,
+        rtt_ns = _whole(rtt)
+        sent = SentProbes(offset_ns)
+        for place in ready.cut:
+            sent.lose(place)
+        places = np.array(sent.places, np.int64)
+        ready.bodies.append(
+            encode_results(
+                paths.names, places, np.array(sent.status, np.int64),
+                sent_offset_ns=np.array(sent.offset_ns, np.int64), rtt_ns=rtt_ns[places],
+                prober_delay_ns=prober_ns[places], responder_delay_ns=responder_ns[places],
             )
-        ]  # fmt: skip
-        cut = [results[n] for n in ready.cut]
-        results.sort(key=lambda r: int(r["sent_offset_ns"]))
-        for lost in cut:
-            # Places move: what is sent again is put in between.
-            lose(results, results.index(lost), again=CONFIRM, answered=False)
-        decided_ns = int(results[-1]["sent_offset_ns"]) + TIMEOUT_NS
+        )  # fmt: skip
+        decided_ns = sent.offset_ns[-1] + TIMEOUT_NS
         ready.collect_ns = max(COLLECT_NS, decided_ns) if ready.cut else COLLECT_NS
-        ready.bodies.append(round_body(self._codec, self._header(agent), results))
 
     def _trace(
         self, agent: Agent, paths: Paths, place: int, at_ns: int, cause: TraceCause
     ) -> Outgoing:
-        datum = paths.trace(
-            place, agent.key.decode(), at_ns, fabric=self.shape.fabric, target0=self._target0,
-            cause=cause, dead=self._weathers[max(agent.weather, 0)][1],
+        dead = self._weathers[max(agent.weather, 0)][1]
+        key, value = self._traces.write(
+            (paths.src[place], paths.dst[place], paths.flow[place]),
+            paths.hops(place, self._switches, self._target0, dead),
+            agent=agent.key.decode(), at_ns=at_ns, cause=cause,
         )  # fmt: skip
-        value = self._codec.encode_datum(PATH_TRACE, datum)
-        return Outgoing(PATH_TRACE, datum["path_id"].encode(), value, at_ns // MS_NS, at_ns)
+        return Outgoing(PATH_TRACE, key, value, at_ns // MS_NS, at_ns)
 
-    def _heartbeat(self, agent: Agent, at_ns: int) -> Outgoing:
+    def _heartbeat(self, agent: Agent, at_ns: int, at: bytes) -> Outgoing:
         agent.beats += 1
         flows = 0 if agent.paths is None else len(agent.paths)
-        datum = self._of(agent) | heartbeat(agent.beats, agent.seq, flows, at_ns)
-        value = self._codec.encode_datum(HEARTBEAT, datum)
+        if agent.beat is None or agent.beat_flows != flows:
+            datum = self._of(agent) | heartbeat(flows)
+            gaps = ("seq", "sent_at", "rounds_sent", "results_sent")
+            agent.beat, agent.beat_flows = Form(self._codec, HEARTBEAT, datum, *gaps), flows
+        counts = known_number_bytes(agent.seq), known_number_bytes(agent.seq * flows)
+        value = agent.beat.fill(known_number_bytes(agent.beats), at, *counts)
         return Outgoing(HEARTBEAT, agent.key, value, at_ns // MS_NS, at_ns)
 
     def _counters(self, agent: Agent, started_ns: int) -> Outgoing:
-        header = self._of(agent) | counters(started_ns)
-        # What is cut off is the mark that the array ends.
-        head = self._codec.encode_datum(RNIC_COUNTERS, header)[:-1]
         if agent.counters is None:
-            datum = header | {"samples": samples(agent.host)}
-            whole = self._codec.encode_datum(RNIC_COUNTERS, datum)
-            if not whole.startswith(head):
-                raise RuntimeError("the samples are no longer the last field of counters")
-            agent.counters = whole[len(head) :]
+            datum = self._of(agent) | {"tick_ns": TICK_NS, "samples": samples(agent.host)}
+            agent.counters = Form(self._codec, RNIC_COUNTERS, datum, "started_at")
+        whole_us = started_ns // SECOND_NS * SECOND_NS // US_NS
+        value = agent.counters.fill(number_bytes(whole_us))
         at_ns = started_ns + SECOND_NS
-        return Outgoing(RNIC_COUNTERS, agent.key, head + agent.counters, started_ns // MS_NS, at_ns)
+        return Outgoing(RNIC_COUNTERS, agent.key, value, started_ns // MS_NS, at_ns)
+
+
+def _whole(values: NDArray[np.float64]) -> Int64s:
+    return np.rint(values).astype(np.int64)
+
+
+class SentProbes:
+    """The probes of a round in the order sent.
+
+    Attributes
+    ----------
+    places : of their 5-tuples
+    offset_ns, status : of each
+    """
+
+    def __init__(self, offset_ns: Int64s) -> None:
+        order = np.argsort(offset_ns, kind="stable")
+        self.places: list[int] = order.tolist()
+        self.offset_ns: list[int] = offset_ns[order].tolist()
+        self.status = [OK] * len(order)
+
+    def lose(self, place: int) -> None:
+        """Let the probe of a 5-tuple be lost, and all that confirm it."""
+        at = self.places.index(place)
+        status, sent_ns = LOST[at % len(LOST)], self.offset_ns[at]
+        self.status[at] = status
+        for attempt in range(1, CONFIRM + 1):
+            again_ns = round_down_ns(sent_ns + attempt * TIMEOUT_NS)
+            at = bisect_right(self.offset_ns, again_ns)
+            self.offset_ns.insert(at, again_ns)
+            self.places.insert(at, place)
+            self.status.insert(at, status)

@@ -3,29 +3,26 @@
 Pure. Numbers are those of `arena.world.fabric`; replies take the way of the probe back.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from arena.simulation.tracing import GAP_NS, REFRESH_NS
-from arena.world.fabric import NOWHERE, Fabric, address
+from arena.world.fabric import NOWHERE, Fabric
 from arena.world.latency import PATH_SIGMA
-from ops.bench.cluster.shape import CLUSTER, RAILS
+from ops.bench.cluster.encoding import FlowNames
+from ops.bench.cluster.shape import RAILS
 from ops.bench.rig.load import BASE_NS
 from probers.probing.trace import TraceSettings
 from schemas.columns.arrays import Int64s
-from schemas.enums import TraceCause
-from schemas.ids import path_id
 from schemas.records import PingTarget
-from schemas.units import US_NS
 
 # An agent begins so many traces of new 5-tuples a second (`probers.probing.trace`).
 DISCOVERY_NS: Final = 10**9 // round(TraceSettings(timeout_ns=0).rate_hz)
 NEVER_NS: Final = -(2**62)
-HOP_NS: Final = 5_000
-SLOW_PATH_NS: Final = 150_000
+FOREVER_NS: Final = 2**62
 Dead = frozenset[int]
 
 
@@ -59,6 +56,9 @@ class Paths:
     base_ns: np.typing.NDArray[np.float64]
     trace_ns: Int64s
     told_ns: Int64s = field(init=False)
+    # When the next trace of a healthy one is due, with these cut.
+    _next_ns: int = field(init=False, default=NEVER_NS)
+    _cut: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.told_ns = np.full(len(self.src), NEVER_NS, np.int64)
@@ -94,22 +94,37 @@ class Paths:
             trace_ns=now_ns + DISCOVERY_NS * np.arange(count, dtype=np.int64),
         )
 
+    @cached_property
+    def names(self) -> FlowNames:
+        """What its results are called."""
+        return FlowNames(self.src, self.dst, self.flow)
+
     def cut(self, dead: Dead) -> list[int]:
         """Return which 5-tuples get nothing through."""
         if not dead or not len(self):
             return []
-        found: list[int] = np.flatnonzero(
-            np.isin(self.way, np.fromiter(dead, np.int64)).any(axis=1)
-        ).tolist()
+        hit = np.logical_or.reduce([(self.way == number).any(axis=1) for number in dead])
+        found: list[int] = np.flatnonzero(hit).tolist()
         return found
 
     def due(self, started_ns: int, cut: list[int], rng: np.random.Generator) -> list[int]:
         """Return the healthy 5-tuples that are traced in a round, and set when they are next."""
+        if cut is self._cut and started_ns < self._next_ns:
+            return []
         due = self.trace_ns <= started_ns
         due[cut] = False
         found: list[int] = np.flatnonzero(due).tolist()
         self.refresh(found, started_ns, rng)
+        healthy = np.ones(len(self), np.bool_)
+        healthy[cut] = False
+        self._cut = cut
+        self._next_ns = int(self.trace_ns.min(initial=FOREVER_NS, where=healthy))
         return found
+
+    def settle(self, begin_ns: int, rng: np.random.Generator) -> None:
+        """Let traces come round as in a cluster that has lived for long."""
+        self.trace_ns[:] = begin_ns + rng.integers(0, REFRESH_NS, len(self))
+        self._cut = None
 
     def refresh(self, places: list[int], now_ns: int, rng: np.random.Generator) -> None:
         """Set when healthy 5-tuples that have been traced are traced again."""
@@ -118,60 +133,29 @@ class Paths:
 
     def lost_due(self, started_ns: int, cut: list[int]) -> list[int]:
         """Return the 5-tuples that are traced because of a loss in a round."""
+        if not cut:
+            return []
         found = [n for n in cut if started_ns - self.told_ns[n] >= GAP_NS]
-        self.told_ns[found] = started_ns
+        if found:
+            self.told_ns[found] = started_ns
         return found
 
-    def trace(
-        self,
-        place: int,
-        agent: str,
-        at_ns: int,
-        *,
-        fabric: Fabric,
-        target0: int,
-        cause: TraceCause,
-        dead: Dead,
-    ) -> dict[str, Any]:
-        """Return what a trace shows, as a datum: beyond what is dead nothing answers.
+    def hops(self, place: int, switches: range, target0: int, dead: Dead) -> list[int | None]:
+        """Return what answers a trace, None for what does not: beyond what is dead nothing does.
 
         Parameters
         ----------
         target0
             Number of the first endpoint: targets answer with their own addresses.
         """
-        hops = list(self._hops(place, fabric, target0, dead))
-        whole = len(hops) > 0 and hops[-1]["address"] is not None
-        src, dst = self.src[place], self.dst[place]
-        return {
-            "cluster": CLUSTER, "path_id": path_id(src, dst), "src": src, "dst": dst,
-            "flow": self.flow[place], "agent_id": agent, "traced_at": at_ns // US_NS,
-            "cause": cause.value, "complete": whole,
-            "incomplete_reason": None if whole else "no answer", "producer_version": None,
-            "hops": hops,
-        }  # fmt: skip
-
-    def _hops(
-        self, place: int, fabric: Fabric, target0: int, dead: Dead
-    ) -> Iterator[dict[str, Any]]:
-        row: list[int] = self.way[place].tolist()
-        crossed = [number for number in row if number != NOWHERE]
-        switches = range(fabric.numbers(1).start, fabric.numbers(3).stop)
-        ttl = 0
-        for number in crossed[:-1]:
+        crossed: list[int] = [n for n in self.way[place].tolist() if n != NOWHERE]
+        last = crossed[-1]
+        if dead.isdisjoint(crossed):
+            return [*(n for n in crossed[:-1] if n in switches), target0 + last]
+        shown: list[int | None] = []
+        for number in crossed:
             if number in dead:
                 break
             if number in switches:
-                ttl += 1
-                yield _hop(ttl, address(number))
-        else:
-            last = crossed[-1]
-            shown = None if last in dead else address(target0 + last)
-            yield _hop(ttl + 1, shown)
-            return
-        yield _hop(ttl + 1, None)
-
-
-def _hop(ttl: int, shown: str | None) -> dict[str, Any]:
-    rtt_ns = None if shown is None else SLOW_PATH_NS + HOP_NS * ttl
-    return {"ttl": ttl, "address": shown, "rtt_ns": rtt_ns}
+                shown.append(number)
+        return [*shown, None]

@@ -150,7 +150,7 @@ class Simulator:
                 if due_ns > now_ns:
                     break
                 made += 1
-                self._second(agents[place].host, due_ns)
+                self._second(agents[place].host, due_ns, now_ns)
                 place = (place + 1) % len(agents)
                 second += place == 0
             self._send(now_ns)
@@ -162,20 +162,25 @@ class Simulator:
             time.sleep(max(0.0, SLOT_S - (time.time_ns() - now_ns) / 1e9))
         return len(self._waiting) + (self.shape.seconds - second) * len(agents) - place
 
-    def _second(self, host: int, started_ns: int) -> None:
+    def _second(self, host: int, started_ns: int, now_ns: int) -> None:
         for made in self._fleet.second(self._fleet.agents[host], started_ns):
-            self._number += 1
-            heapq.heappush(self._waiting, (made.due_ns, self._number, made))
+            if made.due_ns <= now_ns:
+                self._send_one(made, now_ns)
+            else:
+                self._number += 1
+                heapq.heappush(self._waiting, (made.due_ns, self._number, made))
         if host in self._starting and self._fleet.probing(host):
             self._activation_s.append((time.time_ns() - self._starting.pop(host)) / 1e9)
 
     def _send(self, now_ns: int) -> None:
         while self._waiting and self._waiting[0][0] <= now_ns:
-            due_ns, _, made = heapq.heappop(self._waiting)
-            self._behind_ns = max(self._behind_ns, now_ns - due_ns)
-            self._sender.publish(made.topic.name, made.key, made.value, made.at_ms)
-            self._results += made.results
+            self._send_one(heapq.heappop(self._waiting)[2], now_ns)
         self._sender.serve()
+
+    def _send_one(self, made: Outgoing, now_ns: int) -> None:
+        self._behind_ns = max(self._behind_ns, now_ns - made.due_ns)
+        self._sender.publish(made.topic.name, made.key, made.value, made.at_ms)
+        self._results += made.results
 
     def _publish(self, recs: Iterable[Rec]) -> None:
         """Publish what the platform and starting or ending containers say."""
