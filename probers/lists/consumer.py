@@ -90,7 +90,7 @@ class TopicReader:
                 settings,
                 defaults={
                     "socket.keepalive.enable": True,
-                    "reconnect.backoff.max.ms": 1_000,
+                    **kafka_client.RECONNECT,
                     "fetch.wait.max.ms": FETCH_WAIT_MS,
                 },
                 fixed={

@@ -194,8 +194,7 @@ class Publisher:
             self._settings,
             defaults={
                 "socket.keepalive.enable": True,
-                # A broker that returns is connected to within a second or two.
-                "reconnect.backoff.max.ms": 1_000,
+                **kafka_client.RECONNECT,
                 "linger.ms": 5,
                 "compression.type": COMPRESSION,
                 "queue.buffering.max.messages": 2 * (WINDOW_MESSAGES + WINDOW_STATES),
