@@ -22,16 +22,13 @@
 
 static PyTypeObject datagrams_type;
 
-static int datagrams_init(Datagrams *self, PyObject *args, PyObject *kwargs) {
+/* Set up an object that is all zero but for its descriptor; -1 after an error. */
+static int begin(Datagrams *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"clock", "nonces", "family", "secret", "factor", "keys",
                             "tokens", "probe_bytes", "counts", NULL};
     PyObject *clock, *nonces, *keys, *tokens, *counts;
     unsigned long long secret;
     unsigned int factor;
-    if (self->epoll >= 0) {
-        PyErr_SetString(PyExc_RuntimeError, "initialised already");
-        return -1;
-    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OOiKIO!O!nO", names, &clock, &nonces,
                                      &self->family, &secret, &factor, &PyTuple_Type, &keys,
                                      &PyTuple_Type, &tokens, &self->probe_bytes, &counts))
@@ -75,11 +72,14 @@ static int datagrams_init(Datagrams *self, PyObject *args, PyObject *kwargs) {
     return 0;
 }
 
+/* All is done here and nothing in `__init__`: what could not be set up is no object. */
 static PyObject *datagrams_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    (void)args, (void)kwargs;
     Datagrams *self = (Datagrams *)type->tp_alloc(type, 0); /* all zero */
-    if (self != NULL)
-        self->epoll = -1;
+    if (self == NULL)
+        return NULL;
+    self->epoll = -1;
+    if (begin(self, args, kwargs) < 0)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
@@ -410,7 +410,6 @@ static PyTypeObject datagrams_type = {
     .tp_basicsize = sizeof(Datagrams),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = datagrams_new,
-    .tp_init = (initproc)datagrams_init,
     .tp_dealloc = (destructor)datagrams_dealloc,
     .tp_methods = datagrams_methods,
     .tp_getset = datagrams_properties,

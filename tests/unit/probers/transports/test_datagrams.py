@@ -1,6 +1,7 @@
 """The work per packet in C does what `PythonDatagrams` does, whatever comes."""
 
 import os
+import resource
 import signal
 import socket
 import threading
@@ -414,3 +415,29 @@ def test_what_is_out_of_bounds_is_refused() -> None:
     worker.close()
     with pytest.raises(ValueError, match="closed"):
         worker.poll()
+
+
+def test_what_could_not_be_set_up_is_no_object() -> None:
+    """Nothing half-built can be used: it was a crash at the first call."""
+    kind: Any = native.Datagrams
+    plain: dict[str, Any] = dict(  # noqa: C408 - as it is called
+        clock=None, nonces=None, family=socket.AF_INET, secret=1, factor=1, keys=(), tokens=(),
+        probe_bytes=50, counts=None,
+    )  # fmt: skip
+    with pytest.raises(TypeError):
+        kind.__new__(kind)
+    with pytest.raises(TypeError):
+        kind(**{**plain, "keys": None})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            kind(**plain)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    worker = kind(**plain)
+    assert worker.take_completions() == []
+    worker.close()
+    assert worker.take_completions() == []
