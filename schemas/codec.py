@@ -12,6 +12,7 @@ from typing import Any, TypeGuard, cast
 from schemas import avro
 from schemas.bounds import Violation, violation
 from schemas.framing import Framer, SingleObjectFramer
+from schemas.record_writer import writer_of
 from schemas.topics import Topic
 
 
@@ -162,15 +163,22 @@ class Codec:
             raise TypeError(
                 f"{topic.name} takes {topic.record.__name__}, not {type(record).__name__}"
             )
+        writer = writer_of(topic)
+        if writer is not None:
+            value = writer.write(self._header(topic), record)
+            if value is not None:
+                return value
         return self.encode_datum(topic, to_datum(record))
 
     def encode_datum(self, topic: Topic, datum: dict[str, Any]) -> bytes:
         """Return the framed value of a plain datum."""
-        schema = avro.current(topic.name)
+        return self._header(topic) + avro.write_datum(avro.current(topic.name), datum)
+
+    def _header(self, topic: Topic) -> bytes:
         header = self._headers.get(topic.name)
         if header is None:
-            header = self._headers[topic.name] = self._framer.header(schema)
-        return header + avro.write_datum(schema, datum)
+            header = self._headers[topic.name] = self._framer.header(avro.current(topic.name))
+        return header
 
     def decode_datum(
         self,

@@ -19,13 +19,10 @@ RUN python3 -m venv /opt/pip \
 # needs.
 COPY schemas /opt/skeletonhunter/lib/python3.11/site-packages/schemas
 COPY probers /opt/skeletonhunter/lib/python3.11/site-packages/probers
-# What the agent does per packet; the flags are those of pyproject.toml.
-WORKDIR /opt/skeletonhunter/lib/python3.11/site-packages/probers/transports
-# hadolint ignore=SC2046
-RUN gcc -std=c11 -O2 -fwrapv -ffp-contract=off -fPIC -shared $(python3-config --includes) \
-      _datagrams.c -o _datagrams.so \
- && /opt/skeletonhunter/bin/python -c 'import probers.transports._datagrams' \
- && rm -r _c _datagrams.c
+# What is written in C, as pyproject.toml has it.
+COPY pyproject.toml ops/deploy/extensions.py /tmp/
+RUN /opt/skeletonhunter/bin/python /tmp/extensions.py /tmp/pyproject.toml \
+      /opt/skeletonhunter/lib/python3.11/site-packages
 RUN /opt/skeletonhunter/bin/python -m compileall -q /opt/skeletonhunter/lib
 
 FROM debian:bookworm-slim

@@ -4,10 +4,14 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from ops.deploy.extensions import compile_extensions
 from tests import ROOT
 
 DEPLOY = ROOT / "ops" / "deploy"
@@ -112,6 +116,25 @@ def test_the_image_is_pinned_and_runs_as_a_number() -> None:
     assert 'ENTRYPOINT ["python3", "-P", "-m", "probers"]' in last_stage
     assert set(re.findall(r"^COPY (?!--)(\S+)", DOCKERFILE, re.MULTILINE)) == {
         "ops/deploy/agent.requirements.txt",
+        "pyproject.toml",
         "schemas",
         "probers",
     }
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler here")
+def test_the_image_compiles_what_pyproject_names(tmp_path: Path) -> None:
+    """By its flags, in place; the sources are not in the image."""
+    for name in ("probers", "schemas"):
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
+    compiled = compile_extensions(ROOT / "pyproject.toml", tmp_path)
+    assert compiled == ["probers.transports._datagrams", "schemas._record_writer"]
+    script = f"import {', '.join(compiled)} as last; print(last.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(tmp_path / "schemas" / "_record_writer.so"), done.stderr
+    assert not [*tmp_path.rglob("*.c"), *tmp_path.rglob("*.h")]
