@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from probers.clock import Clock, Instant, IntervalTimer
 from probers.config.settings import AgentConfig
 from probers.health.supervision import Supervision
-from probers.host.sampling import Sampler, Source
+from probers.host.sampling import Batch, Sampler, Source, Ticks
 from probers.host.state_watch import build_state_watch
 from probers.lists.consumer import TopicReader
 from probers.lists.follower import PingListFollower
@@ -39,10 +39,11 @@ from schemas.version import VERSION
 if TYPE_CHECKING:
     from probers.overlay.watch import OverlayWatch
 
-# How often Kafka is served; a new ping list or registration waits this long at most.
-KAFKA_EVERY_NS: Final = 100 * 10**6
+# How often Kafka is served; a new ping list or registration waits this long at most. Records leave
+# at once, whenever that is.
+KAFKA_EVERY_NS: Final = 250 * 10**6
 # What is due within this time is done while the process is awake anyway. Half of the shortest
-# interval: so every timer meets a tick of the counters, and none wakes the process by itself.
+# interval: so most timers meet a slot of probes, and do not wake the process by themselves.
 SLACK_NS: Final = KAFKA_EVERY_NS // 2
 LOOK_EVERY_NS: Final = 10**9
 # Freed memory is returned to the system this often: messages that wait while the broker is away
@@ -128,7 +129,7 @@ class Agent:
             interval_ns=config.heartbeat_ns,
         )
         counters = {
-            r.endpoint_id: Source(r.config.rail, r.counters.read)
+            r.endpoint_id: Source(r.config.rail, r.counters)
             for r in self._rnics.values()
             if r.counters is not None
         }
@@ -190,21 +191,35 @@ class Agent:
     def _sleep(self) -> None:
         """Wait until something is due or a packet arrives, and read the packets."""
         now = self._clock.now()
-        self._due_ns = self._timers_due_ns(now), self._probing_due_ns(now)
-        self._read_sockets(min(max(0, min(self._due_ns) - now.monotonic_ns), MAX_SLEEP_NS))
+        ticks = self._sampler.ticks() if self._sampler and self._waiter.samples else None
+        self._due_ns = (
+            self._timers_due_ns(now, sampled=ticks is not None),
+            self._probing_due_ns(now),
+        )
+        self._read_sockets(min(max(0, min(self._due_ns) - now.monotonic_ns), MAX_SLEEP_NS), ticks)
 
-    def _read_sockets(self, wait_ns: int) -> None:
-        ready = self._waiter.wait(wait_ns)
+    def _read_sockets(self, wait_ns: int, ticks: Ticks | None = None) -> None:
+        ready, taken = self._waiter.wait(wait_ns, ticks)
         if None in ready:
             self._waking.recv(64)
         transports = [transport for transport in ready if transport is not None]
         if transports:
             self._probing.poll(transports)
+        if taken and self._sampler is not None:
+            self._report_counters(self._sampler.take(taken, self._clock.now))
 
-    def _timers_due_ns(self, now: Instant) -> int:
+    def _report_counters(self, batches: list[Batch]) -> None:
+        if self._registration.probing:
+            for batch in batches:
+                self._reporter.counters(batch, self._config.counters_tick_ns or 0)
+
+    def _timers_due_ns(self, now: Instant, *, sampled: bool) -> int:
+        """Return when the next timer is due; where the waiter samples, not that of the counters."""
         timers = (self._kafka_due, self._look_due, self._heartbeat_due, self._watch)
         due_ns = min(timer.due_ns for timer in timers)
-        return due_ns if self._sampler is None else min(due_ns, self._sampler.due_ns(now))
+        if self._sampler is None or sampled:
+            return due_ns
+        return min(due_ns, self._sampler.due_ns(now))
 
     def _probing_due_ns(self, now: Instant) -> int:
         due_ns = self._probing.due_ns(now)
@@ -221,13 +236,11 @@ class Agent:
         if probing_ns <= now.monotonic_ns:
             self._probing.run()
             self._poll_new_transports()
+        if self._sampler is not None and self._sampler.due_ns(now) <= now.monotonic_ns:
+            self._report_counters(self._sampler.tick(self._clock.now))
         # With that much slack, what is almost due is done while the process is awake.
         if timers_ns > now.monotonic_ns + SLACK_NS:
             return
-        if self._sampler is not None and self._sampler.due_ns(now) <= now.monotonic_ns:
-            for batch in self._sampler.tick(self._clock.now):
-                if self._registration.probing:
-                    self._reporter.counters(batch, self._config.counters_tick_ns or 0)
         if self._look_due.expired(now.monotonic_ns):
             self._look(now)
             self._poll_new_transports()

@@ -97,6 +97,24 @@ class CounterFiles:
             self.close()
             return Reading(None, None, self._bits, str(error))
 
+    @property
+    def descriptors(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Open files whose numbers are what was sent, and received; None: none is open.
+
+        To be asked again after each `read`, `reading` and `close`.
+        """
+        return None if self._opened is None else (self._opened.tx, self._opened.rx)
+
+    def reading(self, tx_units: int, rx_units: int) -> Reading:
+        """Return what numbers mean that somebody else has read from `descriptors`."""
+        if self._opened is None:
+            return Reading(None, None, self._bits, "closed")
+        try:
+            return self._reading(tx_units, rx_units, self._opened.layout.unit_bytes)
+        except CounterError as error:
+            self.close()
+            return Reading(None, None, self._bits, str(error))
+
     def close(self) -> None:
         """Close the files."""
         if self._opened is not None:

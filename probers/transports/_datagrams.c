@@ -18,6 +18,8 @@
 
 #include "_c/work.h"
 
+#include "_c/counters.h"
+
 /* ---- The Python type ---- */
 
 static PyTypeObject datagrams_type;
@@ -466,46 +468,58 @@ static int add_completed(PyObject *transports, PyObject *tell) {
     return 0;
 }
 
-static PyObject *wait_for_events(PyObject *module, PyObject *args) {
-    (void)module;
-    int epoll;
-    PyObject *transports;
-    long long timeout_ns;
-    if (!PyArg_ParseTuple(args, "iO!L", &epoll, &PyDict_Type, &transports, &timeout_ns))
-        return NULL;
-    PyObject *tell = PyList_New(0);
-    if (tell == NULL)
-        return NULL;
-    int64_t end_ns = read_clock(CLOCK_MONOTONIC) + timeout_ns;
+/* Wait; Python has to look at the descriptors in `tell`. -1: an error is set. */
+static int wait_until(int epoll, PyObject *transports, int64_t end_ns, Ticks *ticks, PyObject *tell,
+                      PyObject *taken) {
     for (;;) {
         struct epoll_event events[MAX_EVENTS];
-        int64_t left_ns = end_ns - read_clock(CLOCK_MONOTONIC);
-        int left_ms = left_ns <= 0 ? 0 : (int)((left_ns + 999999) / 1000000);
+        int64_t until_ns;
+        int turn = ticks->count ? turn_of(ticks, taken, &until_ns) : NOT_YET;
+        if (turn < 0)
+            return -1;
+        int64_t left_ns = turn == PYTHONS ? 0 : end_ns - read_clock(CLOCK_MONOTONIC);
+        int64_t sleep_ns = ticks->count && until_ns < left_ns ? until_ns : left_ns;
+        int sleep_ms = sleep_ns <= 0 ? 0 : (int)((sleep_ns + 999999) / 1000000);
         int ready, error;
         Py_BEGIN_ALLOW_THREADS
-        ready = epoll_wait(epoll, events, MAX_EVENTS, left_ms);
+        ready = epoll_wait(epoll, events, MAX_EVENTS, sleep_ms);
         error = errno;
         Py_END_ALLOW_THREADS
         if (ready < 0 && error != EINTR) {
             errno = error;
             PyErr_SetFromErrno(PyExc_OSError);
-            goto failed;
+            return -1;
         }
         /* A signal may have come to another thread than this one. */
         if (PyErr_CheckSignals() < 0)
-            goto failed;
+            return -1;
         if (ready > 0 && handle_events(transports, events, ready, tell) < 0)
-            goto failed;
+            return -1;
         if (PyList_GET_SIZE(tell) > 0 || left_ns <= 0 ||
             (ready == 0 && read_clock(CLOCK_MONOTONIC) >= end_ns))
-            break;
+            return 0;
     }
-    if (add_completed(transports, tell) < 0)
-        goto failed;
-    return tell;
-failed:
-    Py_DECREF(tell);
-    return NULL;
+}
+
+static PyObject *wait_for_events(PyObject *module, PyObject *args) {
+    (void)module;
+    int epoll;
+    PyObject *transports, *given;
+    long long timeout_ns;
+    Ticks ticks;
+    if (!PyArg_ParseTuple(args, "iO!LO", &epoll, &PyDict_Type, &transports, &timeout_ns, &given) ||
+        parse_ticks(given, &ticks) < 0)
+        return NULL;
+    PyObject *tell = PyList_New(0), *taken = PyList_New(0);
+    if (tell == NULL || taken == NULL ||
+        wait_until(epoll, transports, read_clock(CLOCK_MONOTONIC) + timeout_ns, &ticks, tell,
+                   taken) < 0 ||
+        add_completed(transports, tell) < 0) {
+        Py_XDECREF(tell);
+        Py_XDECREF(taken);
+        return NULL;
+    }
+    return Py_BuildValue("NN", tell, taken);
 }
 
 /* ---- The module ---- */

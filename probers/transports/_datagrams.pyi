@@ -4,6 +4,7 @@ from collections.abc import Callable
 from socket import socket
 
 from probers.clock import Clock
+from probers.host.sampling import Tick, Ticks
 from probers.transports.base import Completion, PacketCounts, Probe, Reason
 from probers.transports.datagrams import Observation
 from schemas.enums import ProbeStatus
@@ -45,4 +46,6 @@ class Datagrams:
     ) -> None: ...
     def close(self) -> None: ...
 
-def wait(epoll: int, transports: dict[int, Datagrams], timeout_ns: int, /) -> list[int]: ...
+def wait(
+    epoll: int, transports: dict[int, Datagrams], timeout_ns: int, ticks: Ticks | None, /
+) -> tuple[list[int], list[Tick]]: ...

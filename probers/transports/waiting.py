@@ -2,13 +2,15 @@
 
 Where the work per packet is in C, packets are taken in and probes answered while the agent sleeps.
 It wakes for what Python has to do: another descriptor, errors, a flood, a probe that was not
-answered as it should. Probes that were answered wait until it wakes anyway.
+answered as it should. Probes that were answered wait until it wakes anyway. Counters are sampled
+meanwhile as well: each of ten times a second that Python wakes is a tenth of a millisecond or two.
 """
 
 import select
 import selectors
 from typing import TYPE_CHECKING
 
+from probers.host.sampling import Tick, Ticks
 from probers.transports.base import Transport
 from probers.transports.datagrams import native
 from probers.transports.udp import UdpTransport
@@ -26,6 +28,11 @@ class Waiter:
         self._datagrams: dict[int, Datagrams] = {}
         self._epoll = None if native is None else select.epoll()
         self._selector = selectors.DefaultSelector() if native is None else None
+
+    @property
+    def samples(self) -> bool:
+        """Whether it can sample counters while it waits."""
+        return self._epoll is not None
 
     def watch(self, descriptor: int, transport: Transport | None) -> None:
         """Wait for that descriptor as well from now on."""
@@ -48,14 +55,28 @@ class Waiter:
         if self._epoll is not None:
             self._epoll.unregister(descriptor)
 
-    def wait(self, wait_ns: int) -> list[Transport | None]:
-        """Wait so long at most; return whose descriptors Python has to look at."""
+    def wait(
+        self, wait_ns: int, ticks: Ticks | None = None
+    ) -> tuple[list[Transport | None], list[Tick]]:
+        """Wait so long at most, and sample counters meanwhile.
+
+        Parameters
+        ----------
+        ticks : when to sample, and which files; None: nothing is sampled. Only for where
+            `samples`
+
+        Returns
+        -------
+        Whose descriptors Python has to look at, and what the counters said at each tick. A wait
+        ends with the second, too, and with a tick that Python has to look at.
+        """
         ready: list[int] = []
+        taken: list[Tick] = []
         if self._epoll is not None:
-            ready = native.wait(self._epoll.fileno(), self._datagrams, wait_ns)
+            ready, taken = native.wait(self._epoll.fileno(), self._datagrams, wait_ns, ticks)
         elif self._selector is not None:
             ready = [key.fd for key, _ in self._selector.select(wait_ns / 1e9)]
-        return [self._transports[descriptor] for descriptor in ready]
+        return [self._transports[descriptor] for descriptor in ready], taken
 
     def close(self) -> None:
         """Close what waits; the descriptors stay open."""

@@ -14,7 +14,14 @@ class Rig:
     def __init__(self, offset_ns: int = 37 * MS_NS) -> None:
         self.clock = ManualClock(realtime_ns=1_000 * SECOND_NS + offset_ns)
         self.reads = 0
-        self.sampler = Sampler(TICK, {"w0/r0": Source(0, self.read), "w0/r1": Source(1, self.read)})
+        self.sampler = Sampler(TICK, {"w0/r0": Source(0, self), "w0/r1": Source(1, self)})
+
+    # The counters of both RNICs.
+    descriptors = ((3,), (4,))
+
+    def reading(self, tx_units: int, rx_units: int) -> Reading:
+        """Return what somebody else has read."""
+        return Reading(tx_units, rx_units, 64)
 
     def read(self) -> Reading:
         """Count the reading; it takes 20 us."""
@@ -33,6 +40,20 @@ class Rig:
                 return batches
             self.clock.advance(max(0, due_ns - now.monotonic_ns) + late_ns)
             batches.extend(self.sampler.tick(self.clock.now))
+
+
+class Gone:
+    """Counters of a device that is not there."""
+
+    descriptors = None
+
+    def read(self) -> Reading:
+        """Say why."""
+        return Reading(None, None, 34, "port_xmit_data: No such device")
+
+    def reading(self, tx_units: int, rx_units: int) -> Reading:
+        """Say what numbers read by somebody else are too large for."""
+        return Reading(None, None, 34, f"{tx_units + rx_units} bytes do not fit 63 bits")
 
 
 def test_ticks_are_whole_multiples_since_the_epoch_and_a_batch_is_a_second() -> None:
@@ -110,8 +131,7 @@ def test_a_clock_set_back_ends_the_batch_and_goes_on() -> None:
 def test_an_unreadable_counter_is_a_sample_with_its_reason() -> None:
     """The reading's reason goes into the record, and the delay is unknown."""
     clock = ManualClock(realtime_ns=1_000 * SECOND_NS)
-    gone = Reading(None, None, 34, "port_xmit_data: No such device")
-    sampler = Sampler(TICK, {"w0/r0": Source(0, lambda: gone)})
+    sampler = Sampler(TICK, {"w0/r0": Source(0, Gone())})
     batches: list[Batch] = []
     for _ in range(12):
         batches.extend(sampler.tick(clock.now))
@@ -120,3 +140,54 @@ def test_an_unreadable_counter_is_a_sample_with_its_reason() -> None:
     assert (sample.tx_bytes, sample.rx_bytes, sample.read_delay_ns) == (None, None, None)
     assert sample.missing_reason == "port_xmit_data: No such device"
     assert sample.counter_bits == 34
+
+
+def test_ticks_that_somebody_else_reads_are_as_if_read_here() -> None:
+    """Whatever part of them he takes: the same batches, with values and delays."""
+    for theirs in ((0, 1), (1,), (1, 0, 0), (1, 1, 0)):
+        here, there = Rig(), Rig()
+        wanted = here.run(5 * SECOND_NS)
+        found: list[Batch] = []
+        for turn in range(10**6):
+            now = there.clock.now()
+            due_ns = there.sampler.due_ns(now)
+            if due_ns > here.clock.monotonic_ns:
+                break
+            there.clock.advance(max(0, due_ns - now.monotonic_ns))
+            ticks = there.sampler.ticks()
+            assert (ticks is None) == (turn == 0)
+            if ticks is None or not theirs[turn % len(theirs)]:
+                found.extend(there.sampler.tick(there.clock.now))
+                continue
+            next_ns, tick_ns, files = ticks
+            assert (tick_ns, files) == (TICK, (Rig.descriptors,) * 2)
+            units = tuple(
+                (reading.tx_bytes or 0, reading.rx_bytes or 0, delay_ns)
+                for reading, delay_ns in (
+                    (there.read(), there.clock.now().realtime_ns - next_ns) for _ in files
+                )
+            )
+            found.extend(there.sampler.take([(next_ns, units)], there.clock.now))
+        assert found == wanted
+
+
+def test_what_somebody_else_could_not_read_is_read_here() -> None:
+    """Its reason is there then, and what is too large for a record has one, too."""
+    clock = ManualClock(realtime_ns=1_000 * SECOND_NS)
+    sampler = Sampler(TICK, {"w0/r0": Source(0, Gone()), "w0/r1": Source(1, Gone())})
+    sampler.tick(clock.now)
+    taken = [(1_000 * SECOND_NS + n * TICK, (None, (2**62, 2**62, 5))) for n in range(1, 10)]
+    (batch,) = sampler.take(taken, clock.now)
+    for of_tick in zip(batch.samples[::2], batch.samples[1::2], strict=True):
+        assert [s.missing_reason for s in of_tick] == [
+            "port_xmit_data: No such device",
+            f"{2**63} bytes do not fit 63 bits",
+        ]
+        assert all(s.tx_bytes is None and s.read_delay_ns is None for s in of_tick)
+
+
+def test_more_rnics_than_somebody_else_reads_are_left_here() -> None:
+    """As before the first tick."""
+    sampler = Sampler(TICK, {str(n): Source(n, Gone()) for n in range(65)})
+    sampler.tick(ManualClock(realtime_ns=0).now)
+    assert sampler.ticks() is None
