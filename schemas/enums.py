@@ -38,6 +38,15 @@ class ClockSource(StrEnum):
     HARDWARE = "HARDWARE"
 
 
+class CollectiveState(StrEnum):
+    """How far a collective operation of a rank came."""
+
+    UNKNOWN = "UNKNOWN"
+    SCHEDULED = "SCHEDULED"
+    STARTED = "STARTED"
+    COMPLETED = "COMPLETED"
+
+
 class TraceCause(StrEnum):
     """Why a path was traced."""
 

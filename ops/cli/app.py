@@ -27,6 +27,7 @@ GROUPS: Final = (
     "recording",
     "export",
     "diagnose",
+    "job",
     "silence",
     "incident",
     "arena",

@@ -12,6 +12,11 @@ from schemas.records.cluster import (
     Task,
     TaskEndpoint,
 )
+from schemas.records.collectives import (
+    CollectiveOp,
+    CollectiveSnapshot,
+    CommunicatorProgress,
+)
 from schemas.records.detection import (
     Anomaly,
     PathWindow,
@@ -37,6 +42,9 @@ from schemas.records.probing import (
 __all__ = [
     "Anomaly",
     "Candidate",
+    "CollectiveOp",
+    "CollectiveSnapshot",
+    "CommunicatorProgress",
     "Component",
     "ComponentState",
     "CounterBatch",

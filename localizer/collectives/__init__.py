@@ -1,0 +1,1 @@
+"""Who waits for whom in a training job, and why: judged from what its ranks recorded."""

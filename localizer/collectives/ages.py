@@ -1,0 +1,93 @@
+"""How long a rank has waited, and whether that is longer than it ever did: by its own clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from localizer.collectives.groups import is_finished
+from localizer.collectives.waiting import Wait
+from schemas.records import CollectiveOp, CollectiveSnapshot
+
+MS_US: Final = 1_000
+# Waits scatter: what is within half as much again as the longest before is not unusual. Of many
+# waits without a fault the longest so far is the longest again once in as many.
+UNUSUAL: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """Of the longest of some waits.
+
+    Attributes
+    ----------
+    rank
+        By whose clock.
+    since
+        Microseconds since the epoch, at which the operation was launched.
+    waited
+        Microseconds until the dump was taken; None if that time is not known.
+    longest_before
+        Longest time between two launches of that rank before, in microseconds; None without two.
+    timed_out
+        The framework gave some of these operations up.
+    """
+
+    rank: int
+    since: int | None
+    waited: int | None
+    longest_before: int | None
+    timed_out: bool
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the rank has waited as long before."""
+        if self.timed_out or self.waited is None or self.longest_before is None:
+            return False
+        return self.waited <= UNUSUAL * self.longest_before
+
+
+def age_of(waits: Sequence[Wait], snapshots: dict[int, CollectiveSnapshot]) -> Age:
+    """Return the age of the longest wait, each measured by the waiting rank's own clock."""
+    ages = [_age(snapshots[wait.waiter], wait.operation) for wait in waits]
+    timed_out = any(age.timed_out for age in ages)
+    longest = max(ages, key=lambda age: (age.waited is not None, age.waited or 0, -age.rank))
+    return Age(longest.rank, longest.since, longest.waited, longest.longest_before, timed_out)
+
+
+def idle_age(snapshot: CollectiveSnapshot) -> Age:
+    """Return for how long a rank has launched nothing."""
+    last = max(snapshot.operations, key=lambda o: o.record_id, default=None)
+    if last is None:
+        return Age(snapshot.rank, None, None, None, timed_out=False)
+    waited = None
+    if snapshot.taken_at is not None and last.launched_at is not None:
+        waited = snapshot.taken_at - last.launched_at
+    return Age(
+        snapshot.rank, last.launched_at, waited, _longest_gap(snapshot, None), timed_out=False
+    )
+
+
+def _age(snapshot: CollectiveSnapshot, operation: CollectiveOp) -> Age:
+    timed_out = operation.retired is True and not is_finished(operation)
+    waited = None
+    if snapshot.taken_at is not None and operation.launched_at is not None:
+        waited = snapshot.taken_at - operation.launched_at
+        limit = operation.timeout_ms
+        if limit and waited > limit * MS_US and not operation.retired:
+            # It would have been given up: the file has the time at which it was copied.
+            waited = None
+    return Age(
+        snapshot.rank, operation.launched_at, waited, _longest_gap(snapshot, operation), timed_out
+    )
+
+
+def _longest_gap(snapshot: CollectiveSnapshot, until: CollectiveOp | None) -> int | None:
+    """Return the longest time between two launches of a rank, those from `until` on left out."""
+    times = [
+        o.launched_at
+        for o in snapshot.operations
+        if o.launched_at is not None and (until is None or o.record_id <= until.record_id)
+    ]
+    gaps = [after - before for before, after in pairwise(times)]
+    return max(gaps, default=None)

@@ -1,0 +1,247 @@
+"""The graph of who waits for whom, over all groups of a job, and what it ends at.
+
+A rank waits for those that have not launched an operation that it has. What waits for nothing
+itself is where a hang begins: a rank, an operation that all have launched, or ranks that wait
+for each other in a circle.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from localizer.collectives.groups import Group, is_finished, is_synchronising
+from localizer.collectives.signatures import Mismatch
+from schemas.records import CollectiveOp, CollectiveSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An operation: of a group at a sequence, or from one rank to another."""
+
+    group: str
+    sequence: int
+    sender: int | None = None
+    receiver: int | None = None
+
+
+Node = int | Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A rank waits for another, or for an operation that all have launched.
+
+    `sure` is false where it is not recorded whether the other takes part, or has launched it.
+    """
+
+    waiter: int
+    target: Node
+    place: Place
+    operation: CollectiveOp
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What waits for nothing itself, and the ranks that wait for it, directly or not."""
+
+    nodes: tuple[Node, ...]
+    waiters: tuple[int, ...]
+    waits: tuple[Wait, ...]
+
+
+def waits_of_groups(groups: Iterable[Group], mismatches: Mapping[str, Mismatch]) -> list[Wait]:
+    """Return who waits for whom in collective operations."""
+    found = []
+    for group in groups:
+        for rank in group.operations:
+            sequence = group.first_unfinished(rank)
+            if sequence is None:
+                continue
+            operation = group.operations[rank][sequence]
+            mismatch = mismatches.get(group.name)
+            if mismatch is not None and mismatch.sequence <= sequence:
+                # Whatever the ranks did after they disagreed follows from that.
+                place = Place(group.name, mismatch.sequence)
+                found.append(Wait(rank, place, place, operation, sure=True))
+                continue
+            place = Place(group.name, sequence)
+            behind = [
+                other
+                for other, head in group.launched.items()
+                if other != rank and (head is None or head < sequence)
+            ]
+            unknown = sorted({*group.members, *group.possible} - set(group.operations))
+            for other in behind:
+                found.append(Wait(rank, other, place, operation, sure=True))
+            for other in unknown:
+                found.append(Wait(rank, other, place, operation, sure=False))
+            if not behind and not unknown:
+                found.append(Wait(rank, place, place, operation, sure=True))
+    return found
+
+
+def waits_of_pairs(
+    snapshots: Sequence[CollectiveSnapshot], groups: Mapping[str, Group]
+) -> list[Wait]:
+    """Return who waits for whom in point-to-point operations.
+
+    Ranks count these for themselves, and rings lose their beginning, so that the two ends of a
+    transfer are matched from the last that was finished on.
+    """
+    present = {snapshot.rank for snapshot in snapshots}
+    pending: dict[tuple[str, tuple[int, int]], dict[int, CollectiveOp]] = defaultdict(dict)
+    for snapshot in snapshots:
+        for operation in snapshot.operations:
+            ends = _ends(operation, groups)
+            if not operation.is_p2p or ends is None or is_finished(operation):
+                continue
+            # Only the first that is unfinished: what follows waits for it.
+            pending[operation.communicator, ends].setdefault(snapshot.rank, operation)
+    found = []
+    for (name, ends), held in pending.items():
+        place = Place(name, 0, *ends)
+        for rank, operation in held.items():
+            other = ends[1] if rank == ends[0] else ends[0]
+            target: Node = place if other in held else other
+            found.append(Wait(rank, target, place, operation, sure=other in present))
+    return found
+
+
+def _ends(operation: CollectiveOp, groups: Mapping[str, Group]) -> tuple[int, int] | None:
+    """Return sender and receiver as ranks of the job."""
+    group = groups.get(operation.communicator)
+    if group is None or operation.sender is None or operation.receiver is None:
+        return None
+    if max(operation.sender, operation.receiver) >= len(group.members) or group.possible:
+        return None
+    return group.members[operation.sender], group.members[operation.receiver]
+
+
+def waits_of_the_ended(
+    snapshots: Sequence[CollectiveSnapshot], groups: Mapping[str, Group], waits: Sequence[Wait]
+) -> list[Wait]:
+    """Return for ranks with nothing unfinished what their last operation may have failed at.
+
+    gloo marks a failed operation as it marks one that is done. Where a rank that may have taken
+    part left no dump, the rank behind it may only follow from that.
+    """
+    waiting = {wait.waiter for wait in waits}
+    found = []
+    for snapshot in snapshots:
+        if snapshot.rank in waiting or not snapshot.operations or snapshot.library != "gloo":
+            continue
+        last = snapshot.operations[-1]
+        group = groups.get(last.communicator)
+        if group is None or last.is_p2p or not is_synchronising(last.operation):
+            continue
+        for other in sorted({*group.members, *group.possible} - set(group.operations)):
+            place = Place(group.name, last.sequence)
+            found.append(Wait(snapshot.rank, other, place, last, sure=False))
+    return found
+
+
+def past_mismatches(
+    waits: Sequence[Wait], mismatches: Mapping[str, Mismatch], present: Set[int]
+) -> list[Wait]:
+    """Lead what waits for a rank without a dump on to a mismatch of a group that may be its own.
+
+    Ranks that do different things bring others down: one that is gone is gone for that reason.
+    """
+    found = []
+    for wait in waits:
+        target = wait.target
+        for mismatch in mismatches.values():
+            group = mismatch.group
+            gone = isinstance(target, int) and target not in present
+            if gone and target in {*group.members, *group.possible}:
+                target = Place(group.name, mismatch.sequence)
+        found.append(replace(wait, target=target))
+    reached = {wait.target for wait in found}
+    for mismatch in mismatches.values():
+        place = Place(mismatch.group.name, mismatch.sequence)
+        if place not in reached:
+            # All its ranks have ended, and nobody waits: it is told all the same.
+            for rank in mismatch.said:
+                held = mismatch.group.operations[rank]
+                if mismatch.sequence in held:
+                    found.append(Wait(rank, place, place, held[mismatch.sequence], sure=True))
+    return found
+
+
+def ends_of(waits: Sequence[Wait]) -> list[End]:
+    """Return where the waiting ends, that for which most ranks wait first."""
+    after: dict[Node, set[Node]] = defaultdict(set)
+    for wait in waits:
+        after[wait.waiter].add(wait.target)
+        after.setdefault(wait.target, set())
+    component = _components(after)
+    members: dict[int, list[Node]] = defaultdict(list)
+    for node, number in component.items():
+        members[number].append(node)
+    found = []
+    for number, nodes in members.items():
+        leaves = any(component[n] != number for node in nodes for n in after[node])
+        if leaves:
+            continue
+        inside = set(nodes)
+        waiters = _all_before(inside, after)
+        part = tuple(w for w in waits if w.waiter in waiters and component[w.target] == number)
+        ordered = tuple(sorted(nodes, key=_order))
+        found.append(End(ordered, tuple(sorted(waiters)), part))
+    return sorted(found, key=lambda end: (-len(end.waiters), [_order(n) for n in end.nodes]))
+
+
+def _order(node: Node) -> tuple[object, ...]:
+    if isinstance(node, int):
+        return (0, node, "", 0)
+    return (1, node.sequence, node.group, node.sender or 0)
+
+
+def _all_before(inside: set[Node], after: Mapping[Node, set[Node]]) -> set[int]:
+    """Return the ranks from which some node can be reached."""
+    before: dict[Node, set[Node]] = defaultdict(set)
+    for node, others in after.items():
+        for other in others:
+            before[other].add(node)
+    reached, waiting = set(inside), list(inside)
+    while waiting:
+        for node in before[waiting.pop()] - reached:
+            reached.add(node)
+            waiting.append(node)
+    alone = len(inside) == 1
+    return {n for n in reached if isinstance(n, int) and not (alone and n in inside)}
+
+
+def _components(after: Mapping[Node, set[Node]]) -> dict[Node, int]:
+    """Return the strongly connected component of each node (Tarjan, without recursion)."""
+    number: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    found: dict[Node, int] = {}
+    stack: list[Node] = []
+    count = 0
+    for start in sorted(after, key=_order):
+        if start in number:
+            continue
+        number[start] = low[start] = len(number)
+        stack.append(start)
+        work = [(start, iter(sorted(after[start], key=_order)))]
+        while work:
+            node, others = work[-1]
+            for other in others:
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    work.append((other, iter(sorted(after[other], key=_order))))
+                    break
+                if other not in found:
+                    low[node] = min(low[node], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == number[node]:
+                    while node not in found:
+                        found[stack.pop()] = count
+                    count += 1
+    return found

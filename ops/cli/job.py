@@ -1,0 +1,111 @@
+"""`job diagnose`: why a training job hangs, by what its ranks recorded. No Kafka, no agents."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ops.cli import options
+from ops.cli.errors import DAMAGED, FOUND, INCOMPLETE, USAGE, CliError
+
+
+def diagnose(
+    dumps: Annotated[
+        Path,
+        typer.Argument(metavar="DUMPDIR", help="Folder of the ranks' dumps, and folders in it"),
+    ],
+    *,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="PATTERN", help="Read these files of it, such as 'run7/*'"),
+    ] = None,
+    world_size: Annotated[
+        int | None,
+        typer.Option("--world-size", metavar="N", min=1, help="Ranks of the job, if known"),
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help='JSON: {"group name": [rank, ...], ...}'),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Say who waits for whom in a job that hangs, since when, and where that begins.
+
+    DUMPDIR holds what PyTorch's Flight Recorder wrote, a file for each rank: of NCCL or
+    gloo, pickle or JSON, since PyTorch 2.4, under any names. A pickle is read without
+    running what it holds. To get dumps, start the job with TORCH_FR_BUFFER_SIZE=2000
+    (before 2.9 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1.
+
+    A finding is one of: never_launched, a rank is behind and waits for nothing itself;
+    desynchronised, ranks do different things at one place; missing_dump, a rank without
+    a dump; not_finished, all launched it and it does not end (network, a stopped process
+    and a GPU look alike here: it says what tells them apart); usual_wait, none of these
+    yet. How sure: sure, likely, undecided, and what speaks against it.
+
+    Exit code 1: something hangs. 2: no dumps, or two of one rank. 4: a dump is damaged;
+    the others were used. 5: ranks are missing, and nothing else was found.
+
+    Example: skeletonhunter job diagnose /var/log/fr_dumps --world-size 64
+    """
+    from localizer.collectives.attempts import of_earlier_attempts
+    from localizer.collectives.diagnosis import diagnose as judge
+    from ops.jobs.dumps import DumpsError, read_dumps
+    from ops.jobs.hang_report import as_document, as_text
+
+    members = None if groups is None else _read_groups(groups)
+    try:
+        found = read_dumps(dumps, only)
+    except DumpsError as error:
+        raise CliError(str(error), USAGE) from error
+    stale = of_earlier_attempts(found.snapshots)
+    for snapshot in found.snapshots:
+        if snapshot.rank in stale:
+            found.left_out[snapshot.source] = (
+                "ten minutes or more before all others: an old attempt"
+            )
+    said = judge(
+        [s for s in found.snapshots if s.rank not in stale], world_size=world_size, members=members
+    )
+    if as_json:
+        document = as_document(said) | {"left_out": found.left_out, "damaged": found.damaged}
+        typer.echo(json.dumps(document))
+    else:
+        for line in as_text(said):
+            typer.echo(line)
+    for warning in found.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    for name, why in found.left_out.items():
+        typer.echo(f"left out: {name}: {why}", err=True)
+    for name, why in found.damaged.items():
+        typer.echo(f"damaged: {name}: {why}", err=True)
+    if found.damaged:
+        raise typer.Exit(DAMAGED)
+    if said.hangs:
+        raise typer.Exit(FOUND)
+    if said.without_dump:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _read_groups(path: Path) -> dict[str, list[int]]:
+    from schemas.process.files import parse_json, read_file
+
+    try:
+        value: Any = parse_json(read_file(path))
+    except (OSError, ValueError) as error:
+        raise CliError(f"--groups {path}: {error}", USAGE) from error
+    whole = isinstance(value, dict) and all(
+        isinstance(ranks, list) and all(type(r) is int and 0 <= r < 2**20 for r in ranks)
+        for ranks in value.values()
+    )
+    if not whole:
+        raise CliError(f"--groups {path}: not of the form {{name: [rank, ...]}}", USAGE)
+    return dict(value)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="What training jobs recorded of themselves.", no_args_is_help=True)
+    group.callback()(lambda: None)
+    group.command()(diagnose)
+    app.add_typer(group, name="job")

@@ -1,0 +1,106 @@
+"""What the dumps of a job say, as text for people and as a document for machines."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from localizer.collectives.ages import Age
+from localizer.collectives.diagnosis import Diagnosis, Finding, HangClass
+from localizer.collectives.ranges import rank_text
+from ops.log.timespan import iso_ms
+
+TITLES: Final = {
+    HangClass.NEVER_LAUNCHED: "never launched it",
+    HangClass.DESYNCHRONISED: "ranks do different things",
+    HangClass.NOT_FINISHED: "all launched it, it does not finish",
+    HangClass.MISSING_DUMP: "no dump",
+    HangClass.USUAL_WAIT: "waits no longer than it did before",
+}
+
+
+def as_text(found: Diagnosis) -> Iterator[str]:
+    """Return lines for people."""
+    dumps = len(found.ranks) - len(found.without_dump)
+    yield f"{dumps} dumps of {len(found.ranks)} ranks, {len(found.groups)} groups"
+    if not found.findings:
+        yield "nothing hangs: no rank waits for an operation of these dumps"
+    for number, finding in enumerate(found.findings, 1):
+        yield ""
+        yield from _finding(number, finding)
+    for note in found.notes:
+        yield f"note: {note}"
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    who = f"{rank_text(finding.ranks)}: " if finding.ranks else ""
+    yield f"{number}. {who}{TITLES[finding.hang_class]} ({finding.certainty.value})"
+    yield f"   in        {finding.operation}, number {finding.sequence} of group {finding.group}"
+    yield f"   waiting   {rank_text(finding.waiting)}"
+    yield f"   since     {_since(finding.age)}"
+    if finding.candidates:
+        yield f"   may be    {'; '.join(finding.candidates)}"
+    for title, lines in (
+        ("because", finding.evidence), ("but", finding.doubts), ("next", finding.next_steps),
+    ):  # fmt: skip
+        for place, line in enumerate(lines):
+            yield f"   {title if not place else '':<9} {line}"
+    for place, (stack, ranks) in enumerate(finding.stacks[:4]):
+        yield f"   {'launched' if not place else '':<9} {rank_text(ranks)}: {stack}"
+
+
+def _since(age: Age) -> str:
+    if age.since is None:
+        return "a time that is not recorded"
+    text = f"{iso_ms(age.since // 1000)} by the clock of rank {age.rank}"
+    if age.waited is not None:
+        text += f", {age.waited / 1e6:.1f} s before its dump"
+    if age.longest_before is not None:
+        text += f"; before, at most {age.longest_before / 1e6:.1f} s passed between two launches"
+    if age.timed_out:
+        text += "; PyTorch has given it up"
+    return text
+
+
+def as_document(found: Diagnosis) -> dict[str, Any]:
+    """Return what can be written as JSON."""
+    return {
+        "hangs": found.hangs,
+        "ranks": list(found.ranks),
+        "without_dump": list(found.without_dump),
+        "groups": [
+            {
+                "name": group.name,
+                "description": group.description,
+                "members": list(group.members),
+                "possible_members": list(group.possible),
+                "inferred": group.inferred,
+                "launched": {str(rank): head for rank, head in group.launched.items()},
+                "done": {str(rank): done for rank, done in group.done.items()},
+            }
+            for group in found.groups
+        ],
+        "findings": [_finding_document(finding) for finding in found.findings],
+        "notes": list(found.notes),
+    }
+
+
+def _finding_document(finding: Finding) -> dict[str, Any]:
+    age = finding.age
+    return {
+        "class": finding.hang_class.value,
+        "certainty": finding.certainty.value,
+        "ranks": list(finding.ranks),
+        "candidates": list(finding.candidates),
+        "group": finding.group,
+        "sequence": finding.sequence,
+        "operation": finding.operation,
+        "waiting": list(finding.waiting),
+        "since_us": age.since,
+        "since_by_rank": age.rank,
+        "waited_us": age.waited,
+        "longest_before_us": age.longest_before,
+        "timed_out": age.timed_out,
+        "evidence": list(finding.evidence),
+        "doubts": list(finding.doubts),
+        "next_steps": list(finding.next_steps),
+        "stacks": [{"stack": stack, "ranks": list(ranks)} for stack, ranks in finding.stacks],
+    }

@@ -1,0 +1,1 @@
+"""Reads what training jobs record of their collectives."""

@@ -1,0 +1,412 @@
+"""Reads the dumps of PyTorch's Flight Recorder: what each rank recorded of its collectives.
+
+All versions since PyTorch 2.4, NCCL and gloo, pickle and JSON. The format is that of
+`torch/csrc/distributed/c10d/FlightRecorder.hpp` (PyTorch); keys that a version lacks are None
+here, and keys that are not known are left alone.
+
+Some of it does not say what its name suggests:
+
+- Of gloo, `state` stays `scheduled` and both times are missing: an operation is done once it is
+  `retired`, and not beyond the `last_completed_collective` of its group.
+- Of NCCL, an operation that is `retired` and not `completed` has timed out.
+- Operations of one coalesced launch have no state of their own: the entry `coalesced` has it.
+- `pg_config` of gloo is one entry without a name, and its ranks are counted within the group:
+  no members of a gloo group can be had from a dump.
+- `pg_id` is a rank's own number of a group; only names are the same everywhere.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any, Final
+
+from probers.collectives.plain_pickle import PickleError, load_plain
+from schemas.enums import CollectiveState
+from schemas.process.files import parse_json
+from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgress
+
+# 470 bytes an operation with its stack: 100,000 of them, and the largest ring in use has 20,000.
+MAX_DUMP_BYTES: Final = 64 * 2**20
+MAX_OPERATIONS: Final = 200_000
+MAX_GROUPS: Final = 100_000
+MAX_RANKS: Final = 1_000_000
+MAX_TEXT: Final = 400
+MAX_FRAMES: Final = 100
+MAX_TENSORS: Final = 100_000
+MAX_DIMENSIONS: Final = 64
+# Later minor versions add keys; a later major one changes them.
+KNOWN_MAJOR: Final = 2
+COALESCED: Final = "coalesced"
+
+_PICKLE_BEGIN: Final = b"\x80"
+_STATES: Final = {state.value.lower(): state for state in CollectiveState}
+_PEERS: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
+_LAST_NUMBER: Final = re.compile(r"(\d+)$")
+_ENDING: Final = re.compile(r"\.(?:json|pkl|pickle|pt|bin|trace|dump)$", re.IGNORECASE)
+_NOT_RECORDED: Final = "not recorded by this library"
+_NOT_YET: Final = "not seen to happen"
+# Bytes of PyTorch's types, by the names that dumps give them.
+_WIDTHS: Final[Mapping[str, int]] = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "UInt16": 2,
+    "Int": 4, "Float": 4, "UInt32": 4, "Long": 8, "Double": 8, "UInt64": 8,
+    "ComplexHalf": 4, "ComplexFloat": 8, "ComplexDouble": 16,
+    "Float8_e5m2": 1, "Float8_e4m3fn": 1, "Float8_e5m2fnuz": 1, "Float8_e4m3fnuz": 1,
+    "Float8_e8m0fnu": 1,
+}  # fmt: skip
+
+
+class DumpError(ValueError):
+    """A file that is no dump, or one that cannot be used; the message says why."""
+
+
+class NoDumpError(DumpError):
+    """A file that is something else, such as a log beside the dumps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump, and what a reader should know of it."""
+
+    snapshot: CollectiveSnapshot
+    warnings: tuple[str, ...]
+
+
+def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump:
+    """Return what a dump says.
+
+    Parameters
+    ----------
+    content
+        Of the file.
+    name
+        Of the file: its last number is the rank, where the content does not tell.
+    taken_at
+        Microseconds since the epoch at which the file was written, by the rank's clock.
+
+    Raises
+    ------
+    NoDumpError
+        If it is neither a pickle nor a JSON object with a dump's keys.
+    DumpError
+        If it is damaged, larger than the limits above, or its rank cannot be told.
+    """
+    document = _document(content)
+    if "version" not in document and "entries" not in document:
+        raise NoDumpError("no dump of the Flight Recorder: neither version nor entries")
+    warnings: list[str] = []
+    version = _text(document.get("version", ""))
+    if not version.split(".")[0].isdigit() or int(version.split(".")[0][:9]) != KNOWN_MAJOR:
+        warnings.append(f"version {version or 'none'} is not known: read as far as it is like 2.x")
+    entries = _list(document.get("entries", []), "entries", MAX_OPERATIONS)
+    frames: dict[int, str] = {}
+    operations = [_operation(_mapping(entry, "an entry"), frames) for entry in entries]
+    libraries = sorted({library for library, _ in operations if library})
+    found = _with_coalesced([operation for _, operation in operations])
+    groups = _groups(document, entries, with_members="gloo" not in libraries)
+    told = _rank(document, groups, found, name=name, warnings=warnings)
+    ordered = tuple(sorted(found, key=lambda operation: operation.record_id))
+    newest = max((o.launched_at for o in ordered if o.launched_at is not None), default=None)
+    reason = None
+    if taken_at is None:
+        reason = "not known"
+    elif newest is not None and taken_at < newest:
+        taken_at, reason = None, "the file is older than what it holds"
+    first = ordered[0].record_id if ordered else 0
+    if ordered and ordered[-1].record_id - first + 1 > len(ordered):
+        warnings.append("operations are missing between others")
+    return Dump(
+        CollectiveSnapshot(
+            rank=told, source=name, library="+".join(libraries) or None, version=version,
+            taken_at=taken_at, taken_at_missing_reason=reason,
+            dropped_before=first, communicators=groups, operations=ordered,
+        ),
+        tuple(warnings),
+    )  # fmt: skip
+
+
+def _document(content: bytes) -> Mapping[Any, Any]:
+    """Return the dump's outermost dictionary."""
+    if len(content) > MAX_DUMP_BYTES:
+        raise DumpError(f"larger than {MAX_DUMP_BYTES} bytes")
+    if not content:
+        raise DumpError("empty: the rank ended while it wrote")
+    if content.startswith(_PICKLE_BEGIN):
+        try:
+            document = load_plain(content)
+        except PickleError as error:
+            raise DumpError(str(error)) from error
+    elif content.lstrip()[:1] == b"{":
+        try:
+            document = parse_json(content)
+        except ValueError as error:
+            raise DumpError(f"no JSON: {error}"[:MAX_TEXT]) from error
+    else:
+        raise NoDumpError("neither pickle nor JSON")
+    if not isinstance(document, dict):
+        raise NoDumpError("no dump of the Flight Recorder: no dictionary")
+    return document
+
+
+def _operation(entry: Mapping[Any, Any], frames: dict[int, str]) -> tuple[str, CollectiveOp]:
+    """Return an entry's library and operation."""
+    library, _, operation = _text(entry.get("profiling_name", "")).rpartition(":")
+    name, _ = _group_name(entry)
+    peers = _PEERS.fullmatch(operation)
+    is_p2p = bool(entry.get("is_p2p", peers is not None))
+    sender = receiver = None
+    if peers:
+        operation, own, arrow, other = peers.groups()
+        sender, receiver = (int(own), int(other)) if arrow == "->" else (int(other), int(own))
+    # Before version 2.0 there was one count of both.
+    sequence = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
+    inputs = _shapes(entry.get("input_sizes"))
+    outputs = _shapes(entry.get("output_sizes"))
+    input_types, output_types = (
+        tuple(_text(t) for t in _list(entry.get(key) or [], key, MAX_TENSORS))
+        for key in ("input_dtypes", "output_dtypes")
+    )
+    started = _time(entry.get("time_discovered_started_ns"))
+    completed = _time(entry.get("time_discovered_completed_ns"))
+    state = _STATES.get(_text(entry.get("state", "")), CollectiveState.UNKNOWN)
+    silent = library == "gloo" and started is None and completed is None
+    reason = None if completed is not None else _NOT_RECORDED if silent else _NOT_YET
+    retired = entry.get("retired")
+    return library, CollectiveOp(
+        communicator=name, operation=operation, is_p2p=is_p2p,
+        sequence=_integer(sequence, "a sequence"),
+        record_id=_integer(entry.get("record_id"), "record_id"),
+        op_id=_optional(entry.get("op_id")), sender=sender, receiver=receiver,
+        input_sizes=inputs, output_sizes=outputs,
+        input_dtypes=input_types, output_dtypes=output_types,
+        n_bytes=_bytes(inputs, input_types) if inputs else _bytes(outputs, output_types),
+        launched_at=_time(entry.get("time_created_ns")), started_at=started,
+        completed_at=completed, missing_reason=reason,
+        # A gloo operation never leaves the state in which it began.
+        state=CollectiveState.COMPLETED if silent and retired else state,
+        retired=retired if isinstance(retired, bool) else None,
+        timeout_ms=_optional(entry.get("timeout_ms")), stack=_stack(entry.get("frames"), frames),
+    )  # fmt: skip
+
+
+def _with_coalesced(operations: Sequence[CollectiveOp]) -> list[CollectiveOp]:
+    """Give the members of a coalesced launch its state, and leave the launch itself out."""
+    launches = {
+        (o.communicator, o.is_p2p, o.sequence): o for o in operations if o.operation == COALESCED
+    }
+    if not launches:
+        return list(operations)
+    found, covered = [], set[tuple[str, bool, int]]()
+    for operation in operations:
+        key = (operation.communicator, operation.is_p2p, operation.sequence)
+        if key in launches and operation.operation != COALESCED:
+            covered.add(key)
+            found.append(_as_part_of(operation, launches[key]))
+        elif key not in launches:
+            found.append(operation)
+    # One whose members the ring has lost stands for them.
+    return found + [launch for key, launch in launches.items() if key not in covered]
+
+
+def _as_part_of(operation: CollectiveOp, launch: CollectiveOp) -> CollectiveOp:
+    return replace(
+        operation,
+        state=launch.state,
+        started_at=launch.started_at,
+        completed_at=launch.completed_at,
+        missing_reason=launch.missing_reason,
+        retired=launch.retired,
+    )
+
+
+def _group_name(entry: Mapping[Any, Any]) -> tuple[str, str]:
+    """Return an entry's group: name and description."""
+    group = entry.get("process_group")
+    if isinstance(group, list | tuple) and len(group) >= 2:
+        return _text(group[0]), _text(group[1])
+    return (_text(group), "") if isinstance(group, str) else (str(entry.get("pg_id", ""))[:20], "")
+
+
+def _groups(
+    document: Mapping[Any, Any], entries: Sequence[Mapping[Any, Any]], *, with_members: bool
+) -> tuple[CommunicatorProgress, ...]:
+    """Return each group of the dump, with its members where the dump names them."""
+    described: dict[str, str] = {}
+    numbers: dict[str, str] = {}
+    for entry in entries:
+        name, description = _group_name(entry)
+        described[name] = description
+        numbers[name] = str(entry.get("pg_id"))[:20]
+    members: dict[str, tuple[int, ...] | None] = dict.fromkeys(described)
+    config = _mapping(document.get("pg_config") or {}, "pg_config")
+    if len(config) > MAX_GROUPS:
+        raise DumpError(f"pg_config has more than {MAX_GROUPS:,} groups")
+    for key, value in config.items():
+        held = _mapping(value, "a group")
+        name = _text(held.get("name", key))
+        if with_members and name:
+            members[name] = _ranks(held.get("ranks"))
+            described.setdefault(name, _text(held.get("desc", "")))
+    status = _mapping(document.get("pg_status") or {}, "pg_status")
+    found = []
+    for name in sorted(members):
+        progress = _mapping(status.get(numbers.get(name), {}), "pg_status")
+        enqueued, started, completed = (
+            _sequence(progress.get(f"last_{stage}_collective"))
+            for stage in ("enqueued", "started", "completed")
+        )
+        found.append(
+            CommunicatorProgress(
+                communicator=name, description=described[name], ranks=members[name],
+                last_enqueued=enqueued, last_started=started, last_completed=completed,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _rank(
+    document: Mapping[Any, Any],
+    groups: Sequence[CommunicatorProgress],
+    operations: Sequence[CollectiveOp],
+    *,
+    name: str,
+    warnings: list[str],
+) -> int:
+    """Return the rank: from the content, else from the end of the file's name."""
+    at_end = _LAST_NUMBER.search(_ENDING.sub("", PurePath(name).name))
+    named = int(at_end[1]) if at_end and len(at_end[1]) <= 7 else None
+    for key in ("rank", "global_rank"):
+        if (stated := _optional(document.get(key))) is not None:
+            return stated
+    possible = _possible_ranks(groups, operations)
+    if possible is not None and len(possible) == 1:
+        (stated,) = possible
+        if named is not None and named != stated:
+            warnings.append(f"its name ends in {named}, but its groups are those of rank {stated}")
+        return stated
+    if named is None:
+        raise DumpError(
+            "which rank's it is cannot be told: its name does not end in a number, and "
+            "its groups do not tell"
+        )
+    if possible is not None and named not in possible:
+        raise DumpError(
+            f"which rank's it is cannot be told: its name ends in {named}, which is in none of "
+            "the groups that it recorded"
+        )
+    return named
+
+
+def _possible_ranks(
+    groups: Sequence[CommunicatorProgress], operations: Sequence[CollectiveOp]
+) -> set[int] | None:
+    """Return which ranks are in all groups of a dump; None if none is known.
+
+    Tensor- and data-parallel groups have one rank in common; so have a group, and a rank's
+    own place in it, which names of point-to-point operations tell.
+    """
+    known = {g.communicator: g.ranks for g in groups if g.ranks}
+    sets = [set(ranks) for ranks in known.values()]
+    for operation in operations:
+        ranks = known.get(operation.communicator)
+        own = operation.sender if operation.operation == "send" else operation.receiver
+        if ranks and own is not None and own < len(ranks):
+            sets.append({ranks[own]})
+            break
+    return set.intersection(*sets) if sets else None
+
+
+def _ranks(value: Any) -> tuple[int, ...] | None:
+    """Return the ranks of a group: a list, or a text of one."""
+    if isinstance(value, str):
+        if len(value) > 8 * MAX_RANKS:
+            raise DumpError("a group names too many ranks")
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, list):
+        return None
+    return tuple(_integer(rank, "a rank") for rank in _list(value, "ranks", MAX_RANKS))
+
+
+def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(_integer(d, "a size") for d in _list(shape, "a shape", MAX_DIMENSIONS))
+        for shape in _list(value or [], "sizes", MAX_TENSORS)
+    )
+
+
+def _bytes(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> int | None:
+    """Return the bytes of tensors; None if there are none or the width of one is not known."""
+    if not shapes or len(shapes) != len(dtypes):
+        return None
+    total = 0
+    for shape, dtype in zip(shapes, dtypes, strict=True):
+        if (width := _WIDTHS.get(dtype)) is None:
+            return None
+        for dimension in shape:
+            width *= dimension
+        total += width
+    return total
+
+
+def _stack(value: Any, known: dict[int, str]) -> tuple[str, ...]:
+    """Return frames as `function at file:line`, innermost first.
+
+    `known` holds the texts of frames by identity: a pickle names each frame once.
+    """
+    found = []
+    for frame in _list(value or [], "frames", MAX_OPERATIONS)[:MAX_FRAMES]:
+        if (text := known.get(id(frame))) is None:
+            held = _mapping(frame, "a frame")
+            name, file = _text(held.get("name", "")), _text(held.get("filename", ""))
+            text = known[id(frame)] = f"{name} at {file}:{_text(held.get('line', ''))}"
+        found.append(text)
+    return tuple(found)
+
+
+def _time(value: Any) -> int | None:
+    """Return microseconds of a time in nanoseconds; None where 0 or null stand for none."""
+    return None if value is None or value == 0 else _integer(value, "a time") // 1000
+
+
+def _sequence(value: Any) -> int | None:
+    """Return a sequence of `pg_status`: a number, or a text of one; -1 stands for none."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
+        value = int(value)
+    number = _optional(value)
+    return None if number is None or number < 0 else number
+
+
+def _optional(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _integer(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        raise DumpError(f"{what} is no integer")
+    return value
+
+
+def _text(value: Any) -> str:
+    """Return a text that cannot steer a terminal."""
+    if isinstance(value, bytes):
+        raise DumpError("bytes where a text was to be")
+    text = str(value)[:MAX_TEXT] if isinstance(value, str | int | float) else ""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _list(value: Any, what: str, limit: int) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise DumpError(f"{what} is no list")
+    if len(value) > limit:
+        raise DumpError(f"{what} has more than {limit:,} items")
+    return value
+
+
+def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
+    if not isinstance(value, dict):
+        raise DumpError(f"{what} is no dictionary")
+    return value

@@ -1,0 +1,1 @@
+"""Real training jobs of PyTorch over gloo, with faults, whose Flight Recorder dumps are judged."""
