@@ -39,9 +39,9 @@ help:
 	@echo "make vendor          fetch the page's JavaScript libraries anew from npm, at the versions in their list"
 	@echo "make lock            resolve pyproject.toml into requirements.lock anew"
 
-PACKETS := probers/transports/_datagrams.c $(wildcard probers/transports/_c/*.h)
+COMPILED := schemas/_record_writer.c probers/transports/_datagrams.c $(wildcard probers/transports/_c/*.h)
 
-$(STAMP): requirements.lock pyproject.toml $(PACKETS)
+$(STAMP): requirements.lock pyproject.toml $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 3; }
 	$(PYTHON) -m venv $(VENV)
