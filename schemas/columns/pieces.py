@@ -21,8 +21,10 @@ def number_bytes(value: int) -> bytes:
     return bytes(out)
 
 
-# Of numbers that come again and again.
-known_number_bytes = lru_cache(RECENT)(number_bytes)
+@lru_cache(RECENT)
+def known_number_bytes(value: int) -> bytes:
+    """Return the same, of a number that comes again and again."""
+    return number_bytes(value)
 
 
 @lru_cache(RECENT)
