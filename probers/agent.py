@@ -270,7 +270,8 @@ class Agent:
             registration.stored(endpoint_id)
         self._reporter.announce(registration.due(now), now)
         flows = self._follower.flows() if registration.probing else ()
-        self._probing.follow(flows, self._follower.version, now)
+        follower = self._follower
+        self._probing.follow(flows, follower.version, now, trace_budget=follower.trace_budget)
         if self._overlay is not None and registration.probing:
             self._serve_overlay(self._overlay, now)
         if registration.state is not self._registration_state:

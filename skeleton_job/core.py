@@ -88,6 +88,11 @@ class SkeletonCore:
         return self._now_ns
 
     @property
+    def agents(self) -> int:
+        """How many agents have a list."""
+        return len(self._published)
+
+    @property
     def refused(self) -> dict[str, int]:
         """How many records and readings were refused because there is too much of a kind."""
         return {

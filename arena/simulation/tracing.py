@@ -16,8 +16,16 @@ from arena.world.cluster import Cluster
 from arena.world.fabric import NOWHERE, address
 from arena.world.hosts import Hosts
 from arena.world.topology import agent_id, endpoint_id
-from probers.probing.trace import FALL_SHIFT, IN_A_ROW, LEAST_RISE_NS, RISE_SHIFT
-from schemas.columns.arrays import Int64s
+from probers.clock import TokenBucket
+from probers.probing.trace import (
+    FALL_SHIFT,
+    IN_A_ROW,
+    LEAST_RISE_NS,
+    RISE_SHIFT,
+    Pair,
+    in_turn,
+)
+from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import TraceCause
 from schemas.ids import path_id
 from schemas.records import PathTrace, TraceHop
@@ -47,6 +55,7 @@ class Tracer:
         *,
         rng: np.random.Generator,
         begin_ns: int,
+        budget: int | None = None,
     ) -> None:
         self._name = name
         self._cluster = cluster
@@ -60,6 +69,10 @@ class Tracer:
         self._slow_ns = np.full(count, NEVER_NS, np.int64)
         self._typical_ns = np.full(count, -1, np.int64)
         self._slow = np.zeros(count, np.int64)
+        # Each agent's traces because of loss (`schemas.trace_budget`); None: all that are asked.
+        self._budget = budget
+        self._losses: dict[int, TokenBucket] = {}
+        self._pairs_ns: dict[Pair, int] = {}
         fabric = cluster.fabric
         self._switches = range(fabric.numbers(1).start, fabric.numbers(3).stop)
 
@@ -70,6 +83,8 @@ class Tracer:
         lost = ~measured.ok & (sent - self._lost_ns[flow] >= GAP_NS)
         late = slow & (sent - self._slow_ns[flow] >= GAP_NS)
         due = ~lost & ~late & (sent >= self._due_ns[flow])
+        if self._budget is not None:
+            lost = self._in_budget(flow, sent, lost, self._budget)
         self._lost_ns[flow[lost]] = sent[lost]
         self._slow_ns[flow[late]] = sent[late]
         jitter = self._rng.integers(-REFRESH_NS // 8, REFRESH_NS // 8, int(due.sum()))
@@ -82,6 +97,29 @@ class Tracer:
             for place in np.flatnonzero(mask).tolist():
                 at_ns = int(sent[place]) + wait_ns
                 yield at_ns, self._trace(int(flow[place]), at_ns, cause)
+
+    def _in_budget(self, flow: Int64s, sent: Int64s, lost: Bools, budget: int) -> Bools:
+        """Return the lost probes that agents trace, as `probers.probing.trace.Tracer` does."""
+        flows, chosen = self._cluster.flows, np.zeros(len(flow), np.bool_)
+        places = np.flatnonzero(lost)
+        hosts = self._cluster.host_of(flows.src[flow[places]])
+        for host in np.unique(hosts).tolist():
+            bucket = self._losses.get(host)
+            if bucket is None:
+                bucket = self._losses[host] = TokenBucket(budget * SECOND_NS / GAP_NS, budget)
+            waiting = {}
+            for place in places[hosts == host].tolist():
+                number = int(flow[place])
+                key = str(flows.src[number]), str(flows.dst[number]), int(flows.flow[number])
+                waiting[key] = place
+            asked_ns = {key: int(self._lost_ns[flow[place]]) for key, place in waiting.items()}
+            for key in in_turn(asked_ns, self._pairs_ns):
+                now_ns = int(sent[waiting[key]])
+                if not bucket.take_token(now_ns):
+                    break
+                self._pairs_ns[key[:2]] = now_ns
+                chosen[waiting[key]] = True
+        return chosen
 
     def _pace(self, measured: Measured) -> np.typing.NDArray[np.bool_]:
         """Return the 5-tuples slower than typical, as `probers.probing.trace.TypicalRtt`."""

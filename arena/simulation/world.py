@@ -45,6 +45,8 @@ class World:
     damages: Sequence[TableDamage] = ()
     symptoms: Sequence[tuple[FaultInterval, Symptom]] = ()
     load: Load = field(default_factory=Load)
+    # What ping lists tell agents of traces because of loss; None: nothing.
+    trace_budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,9 @@ class Simulation:
             trips=RoundTrips(cluster, trips, world.load), rng=agents,
         )  # fmt: skip
         self._tracer = Tracer(
-            world.name, cluster, self._weather, self._hosts, rng=tracer, begin_ns=EPOCH_NS
-        )
+            world.name, cluster, self._weather, self._hosts, rng=tracer, begin_ns=EPOCH_NS,
+            budget=world.trace_budget,
+        )  # fmt: skip
         self._overlay = Overlay(world.name, cluster, world.damages)
         self._beats = np.zeros(cluster.fabric.shape.hosts, np.int64)
         self._rng = beats

@@ -82,6 +82,8 @@ class PingListFollower:
         self._lacking = False
         self._settled = False
         self.version: int | None = None
+        # Traces at once because of loss, as the list in force tells it; None: it does not.
+        self.trace_budget: int | None = None
         # When the list in force was accepted, monotonic nanoseconds, and when it was published.
         self._accepted_ns = 0
         self._updated_us = 0
@@ -118,8 +120,18 @@ class PingListFollower:
             self._active = self._activate()
         return self._active
 
-    def offer(self, ping_list: PingList, now_ns: int = 0) -> Refusal | None:
-        """Accept a list, or return the reason why it is refused; `now_ns`: monotonic."""
+    def offer(
+        self, ping_list: PingList, now_ns: int = 0, *, trace_budget: int | None = None
+    ) -> Refusal | None:
+        """Accept a list, or return the reason why it is refused.
+
+        Parameters
+        ----------
+        now_ns
+            Monotonic.
+        trace_budget
+            What the list's header tells.
+        """
         refusal = self._refusal(ping_list, now_ns)
         if refusal is not None:
             self.refused[refusal] += 1
@@ -128,6 +140,7 @@ class PingListFollower:
         self._targets = self._checked(ping_list.targets)
         self._any_version = False
         self.version = ping_list.version
+        self.trace_budget = trace_budget
         self.targets_listed = len(ping_list.targets)
         self._accepted_ns = now_ns
         self._updated_us = ping_list.updated_at
@@ -147,7 +160,7 @@ class PingListFollower:
     def withdraw(self) -> None:
         """Process a tombstone of the list: no targets, and the next list may have any version."""
         self._targets = ()
-        self.version = None
+        self.version = self.trace_budget = None
         self.targets_listed = 0
         self._want()
 

@@ -19,6 +19,7 @@ from schemas.kafka.deadletter import Headers
 from schemas.process.eventlog import EventLog
 from schemas.records import Endpoint, PingList
 from schemas.topics import Topic
+from schemas.trace_budget import budget_told
 
 # A list of the most targets an agent takes has 1.5 MB; decoding a larger one would
 # cost ten times its size in memory. A registration has some 200 bytes, and thousands
@@ -252,7 +253,11 @@ class Inbox:
             if record.key is not None:
                 self.counts.refusal = self._follower.unreadable()
             return
-        refusal = self._follower.offer(ping_list, self._clock.now().monotonic_ns)
+        refusal = self._follower.offer(
+            ping_list,
+            self._clock.now().monotonic_ns,
+            trace_budget=budget_told(record.headers),
+        )
         if refusal is Refusal.OLDER_VERSION:
             return
         self.counts.refusal = refusal

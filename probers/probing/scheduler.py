@@ -94,9 +94,23 @@ class ProbeScheduler:
         """Whether no round is under way."""
         return not self._rounds
 
-    def follow(self, flows: tuple[FlowTarget, ...], version: int | None, now: Instant) -> None:
-        """Probe these flows from the next round on; none: no more rounds."""
+    def follow(
+        self,
+        flows: tuple[FlowTarget, ...],
+        version: int | None,
+        now: Instant,
+        *,
+        trace_budget: int | None = None,
+    ) -> None:
+        """Probe these flows from the next round on; none: no more rounds.
+
+        Parameters
+        ----------
+        version, trace_budget
+            Of the list in force (`schemas.trace_budget`).
+        """
         self._version = version
+        self._tracer.set_budget(trace_budget)
         if not self.plan.wanted:
             self._next_ns = None  # nothing kept the time meanwhile
         if self.plan.follow(flows):

@@ -7,13 +7,17 @@ and all TTLs up to the last known distance are sent at once: a trace takes one r
 target answers, and one timeout at most if a known target is dead.
 
 A flow is traced when it becomes active, every few minutes after that, and at once when one of its
-probes is lost or when it has become slower. `TypicalRtt`, which decides the latter, is no
+probes is lost or when it has become slower. Where more flows lose probes than the budget allows
+traces, those are traced first whose pair of endpoints was traced longest ago: different ends tell
+more than the other 5-tuples of the same two. `TypicalRtt`, which decides the latter, is no
 detector: the stream worker decides what is anomalous, over windows and at a stated false-alarm
 rate. But only a trace made while a path is slow shows where the delay arises, and it must exist
 by the verdict.
 """
 
 import heapq
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,6 +73,9 @@ MAX_WAITING: Final = 512
 # A trace that came too early (the distance is not known yet) is made again at the flow's next
 # answer; if that is too early as well, at the first answer after this time.
 AGAIN_NS: Final = 30 * 10**9
+# Traces because of slowness are so much fewer than those because of loss.
+SLOW_SHARE: Final = 8
+NEVER_NS: Final = -(2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,8 @@ class TraceSettings:
         quarter so that agents do not trace together
     cause_gap_ns : least distance of two traces of a flow because of loss, or of slowness
     rate_hz : traces begun per second for discovery; for loss, in addition, twice as many,
-        for slowness a quarter: on a busy machine everything is slow
+        for slowness a quarter (on a busy machine everything is slow), unless the list tells a
+        budget
     discovery_burst : discoveries begun at once. Ping lists reach all agents of a job at the
         same instant, and a discovery sends a wave of probes: with 32 at once, four agents
         of a lab kept its fabric busy for a second, and healthy probes timed out.
@@ -97,6 +105,11 @@ class TraceSettings:
     discovery_burst: int = 4
     loss_burst: int = 64
     slow_burst: int = 8
+
+
+Pair = tuple[str, str]
+# A 5-tuple.
+Key = tuple[str, str, int]
 
 
 @dataclass(slots=True)
@@ -147,29 +160,68 @@ class FinishedTrace:
     hops: tuple[TraceHop, ...]
 
 
+def in_turn(asked_ns: Mapping[Key, int], pairs_ns: Mapping[Pair, int]) -> list[Key]:
+    """Return flows in the order in which they are traced: one of each pair first.
+
+    Parameters
+    ----------
+    asked_ns
+        When each was last traced for this cause; those longest ago go first in their pair.
+    pairs_ns
+        The same of any flow of a pair; the pair longest ago goes first.
+    """
+    rank: Counter[Pair] = Counter()
+    turns: dict[Key, tuple[int, int]] = {}
+    for key in sorted(asked_ns, key=asked_ns.__getitem__):
+        pair = key[:2]
+        turns[key] = rank[pair], pairs_ns.get(pair, NEVER_NS)
+        rank[pair] += 1
+    return sorted(turns, key=turns.__getitem__)
+
+
 class Tracer:
     """Decides what to trace, and assembles traces from the completions of their probes."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._settings = settings
-        self._flows: dict[tuple[str, str, int], _Flow] = {}
-        self._calendar: list[tuple[int, tuple[str, str, int]]] = []
+        self._flows: dict[Key, _Flow] = {}
+        self._calendar: list[tuple[int, Key]] = []
         self._discovery = TokenBucket(settings.rate_hz, settings.discovery_burst)
-        self._asked = {
-            TraceCause.LOSS: TokenBucket(settings.rate_hz * 2, settings.loss_burst),
-            TraceCause.LATENCY: TokenBucket(settings.rate_hz / 4, settings.slow_burst),
-        }
+        self._budget: int | None = None
+        self._losses = TokenBucket(settings.rate_hz * 2, settings.loss_burst)
+        self._slow = TokenBucket(settings.rate_hz / 4, settings.slow_burst)
+        # Flows with a loss that wait for their turn, and when each pair was last traced for one.
+        self._lost: dict[Key, _Flow] = {}
+        self._pairs_ns: dict[Pair, int] = {}
         self._orders: list[TraceOrder] = []
         self._awaited: dict[int, TraceOrder] = {}
         self._finished: list[FinishedTrace] = []
         # Losses and slow answers that were not traced: one was too recent, or too many ran.
         self.suppressed = 0
 
+    def set_budget(self, budget: int | None) -> None:
+        """Begin so many traces at once because of loss, and again in each `cause_gap_ns`.
+
+        Because of slowness an eighth of it, as without: then the settings' own limits hold.
+        """
+        if budget == self._budget:
+            return
+        self._budget, settings = budget, self._settings
+        rate_hz, slow_hz = settings.rate_hz * 2, settings.rate_hz / 4
+        losses, slow = settings.loss_burst, settings.slow_burst
+        if budget is not None:
+            losses, slow = budget, max(1, budget // SLOW_SHARE)
+            rate_hz, slow_hz = (n * 1e9 / settings.cause_gap_ns for n in (losses, slow))
+        self._losses, self._slow = TokenBucket(rate_hz, losses), TokenBucket(slow_hz, slow)
+
     def follow(self, flows: tuple[FlowTarget, ...], now_ns: int) -> None:
         """Replace the flows to trace; new ones, and those that moved, are traced soon."""
         current = {flow.key: flow for flow in flows}
         for key in [k for k in self._flows if k not in current]:
             del self._flows[key]
+        self._lost = {key: flow for key, flow in self._lost.items() if key in current}
+        pairs = {key[:2] for key in current}
+        self._pairs_ns = {pair: ns for pair, ns in self._pairs_ns.items() if pair in pairs}
         # Probes of traces that still wait for the rate leave with their flow.
         self._orders = [order for order in self._orders if order.target.key in current]
         for key, target in current.items():
@@ -181,47 +233,77 @@ class Tracer:
     def lost(self, target: FlowTarget, now_ns: int) -> None:
         """Trace a flow that has lost a probe, unless it was traced for that just now."""
         flow = self._flows.get(target.key)
-        if flow is not None and not self._ask(flow, TraceCause.LOSS, now_ns):
+        if flow is None:
+            return
+        if target.key in self._lost or self._is_recent(flow, TraceCause.LOSS, now_ns):
+            self.suppressed += 1
+        elif flow.running:
             flow.lost_while_running = True
+        else:
+            self._lost[target.key] = flow
 
     def answered(self, target: FlowTarget, rtt_ns: int, now_ns: int) -> None:
         """Observe a round trip; trace the flow if it has become slower."""
         flow = self._flows.get(target.key)
         if flow is None:
             return
+        if self._lost and self._lost.pop(target.key, None) is not None:
+            # What waits for its turn gets through again: a trace would no longer show the loss.
+            self.suppressed += 1
         if flow.again_ns is not None and now_ns >= flow.again_ns:
             flow.again_ns, flow.due_ns = None, now_ns
             heapq.heappush(self._calendar, (now_ns, target.key))
         if flow.pace.answered(rtt_ns):
-            self._ask(flow, TraceCause.LATENCY, now_ns)
+            self._slower(flow, now_ns)
 
-    def _ask(self, flow: _Flow, cause: TraceCause, now_ns: int) -> bool:
-        """Begin a trace unless there was one for that cause just now, or there are too many.
-
-        Returns False if it has to wait until the running trace of the flow is over.
-        """
+    def _is_recent(self, flow: _Flow, cause: TraceCause, now_ns: int) -> bool:
         before_ns = flow.asked_ns.get(cause)
-        recent = before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
+        return before_ns is not None and now_ns - before_ns < self._settings.cause_gap_ns
+
+    def _slower(self, flow: _Flow, now_ns: int) -> None:
+        """Trace a flow that has become slower, unless it is being traced or there are too many."""
+        recent = self._is_recent(flow, TraceCause.LATENCY, now_ns)
         if not recent and flow.running:
-            return False
+            return
         waiting = len(self._orders) >= MAX_WAITING
-        if recent or waiting or not self._asked[cause].take_token(now_ns):
+        if recent or waiting or not self._slow.take_token(now_ns):
             self.suppressed += 1
-            return True
-        flow.asked_ns[cause] = now_ns
-        self._begin(flow, cause)
-        return True
+            return
+        flow.asked_ns[TraceCause.LATENCY] = now_ns
+        self._begin(flow, TraceCause.LATENCY)
+
+    def _begin_lost(self, now_ns: int) -> None:
+        """Trace flows with a loss, as many as may be."""
+        asked_ns = {
+            key: flow.asked_ns.get(TraceCause.LOSS, NEVER_NS) for key, flow in self._lost.items()
+        }
+        for key in in_turn(asked_ns, self._pairs_ns):
+            flow = self._lost[key]
+            if flow.running:
+                # It was discovered meanwhile.
+                flow.lost_while_running = True
+            elif len(self._orders) >= MAX_WAITING or not self._losses.take_token(now_ns):
+                return
+            else:
+                flow.asked_ns[TraceCause.LOSS] = self._pairs_ns[key[:2]] = now_ns
+                self._begin(flow, TraceCause.LOSS)
+            del self._lost[key]
 
     def due_ns(self, now_ns: int) -> int | None:
         """Return when there is something to send, monotonic nanoseconds; None when never."""
         if self._orders:
             return now_ns
-        if not self._calendar:
-            return None
-        return max(self._calendar[0][0], now_ns + self._discovery.wait_ns(now_ns))
+        times: list[int] = []
+        if self._lost:
+            times.append(now_ns + self._losses.wait_ns(now_ns))
+        if self._calendar:
+            times.append(max(self._calendar[0][0], now_ns + self._discovery.wait_ns(now_ns)))
+        return min(times, default=None)
 
     def due(self, now_ns: int) -> list[TraceOrder]:
         """Return the probes to send now, once; report each by `sent`."""
+        if self._lost and not self._losses.wait_ns(now_ns):
+            self._begin_lost(now_ns)
         while self._calendar and self._calendar[0][0] <= now_ns:
             due_ns, key = self._calendar[0]
             flow = self._flows.get(key)

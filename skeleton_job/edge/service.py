@@ -54,6 +54,7 @@ from schemas.topics import (
     TASK,
     Topic,
 )
+from schemas.trace_budget import budget_header, budget_told
 from skeleton_job.core import SkeletonCore
 from skeleton_job.edge.counts import Counts
 from skeleton_job.edge.inbox import hand_over, read
@@ -292,7 +293,9 @@ class Service:
                 self.core.apply_own_list(key.decode(errors="replace"), None)
             return
         if topic is PINGLIST:
-            outdated = REGISTRATIONS_HEADER not in (message.headers() or [])
+            found = message.headers() or []
+            headers = list(found.items()) if isinstance(found, dict) else found
+            outdated = REGISTRATIONS_HEADER not in headers or budget_told(headers) is None
             self.core.apply_own_list(name, record, outdated=outdated)
             self._routes.set_targets(name, _targets(record))
             return
@@ -394,14 +397,16 @@ class Service:
         now_ms = self.core.now_ns // 10**6
         for task_id in self.core.skeletons_gone():
             outbox.send(SKELETON_TOPIC.name, task_id, None, timestamp_ms=now_ms)
-        for agent_id, ping_list in self.core.lists_due():
+        due = list(self.core.lists_due())
+        headers = REGISTRATIONS_HEADER, budget_header(self.core.agents)
+        for agent_id, ping_list in due:
             outbox.send(
                 PINGLIST.name,
                 agent_id,
                 None if ping_list is None else self.codec.encode(PINGLIST, ping_list),
                 timestamp_ms=now_ms,
                 failed=partial(self.core.list_failed, agent_id),
-                headers=(REGISTRATIONS_HEADER,),
+                headers=headers,
             )
             self._routes.set_targets(agent_id, _targets(ping_list))
             self.counts.lists_published += 1

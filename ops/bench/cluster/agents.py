@@ -25,6 +25,7 @@ from arena.simulation.agents import (
     RESPONDER_DELAY_NS,
     TIMEOUT_NS,
 )
+from arena.simulation.tracing import GAP_NS
 from arena.world.cluster import Cluster
 from arena.world.latency import PROBE_SIGMA
 from arena.world.topology import agent_id, endpoint_id, host_id
@@ -32,6 +33,7 @@ from ops.bench.cluster.encoding import LOST, OK, Form, TraceWriter, encode_resul
 from ops.bench.cluster.paths import Dead, Paths, rnic_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
 from ops.bench.rig.load import SPREAD_NS
+from probers.clock import TokenBucket
 from probers.probing.plan import spread_ns, stagger_ns
 from probers.probing.rounds import RESOLUTION_NS, round_down_ns
 from schemas.codec import Codec
@@ -40,6 +42,7 @@ from schemas.columns.pieces import known_number_bytes, number_bytes
 from schemas.enums import AgentState, TraceCause
 from schemas.records import PingList
 from schemas.topics import HEARTBEAT, PATH_TRACE, PROBE_ROUND, RNIC_COUNTERS, Topic
+from schemas.trace_budget import trace_budget
 from schemas.units import MS_NS, SECOND_NS, US_NS
 
 # Counters are read ten times a second.
@@ -113,6 +116,8 @@ class Agent:
 
     host: int
     phase_ns: int
+    # Traces that it may begin because of losses.
+    losses: TokenBucket
     key: bytes = b""
     version: int | None = None
     pinglist: PingList | None = None
@@ -153,10 +158,15 @@ class Fleet:
         self.here: set[int] = set()
         # What is dead, and from when on (begin of a round).
         self._weathers: list[tuple[int, Dead]] = [(0, frozenset())]
+        # As lists tell it in a cluster of so many.
+        budget = trace_budget(shape.agents)
         self.agents = [
-            Agent(host, stagger_ns(agent_id(host), SECOND_NS), agent_id(host).encode())
+            Agent(
+                host, stagger_ns(agent_id(host), SECOND_NS),
+                TokenBucket(budget * SECOND_NS / GAP_NS, budget), agent_id(host).encode(),
+            )
             for host in range(shape.agents)
-        ]
+        ]  # fmt: skip
         self.by_phase = sorted(self.agents, key=lambda agent: agent.phase_ns)
 
     def listed(self, name: str, made: PingList | None) -> None:
@@ -222,7 +232,7 @@ class Fleet:
         yield Outgoing(PROBE_ROUND, agent.key, head + body, at_ms, due_ns, count)
         for place in paths.due(started_ns, ready.cut, self._rng):
             yield self._trace(agent, paths, place, started_ns, TraceCause.DISCOVERY)
-        for place in paths.lost_due(started_ns, ready.cut):
+        for place in paths.lost_due(started_ns, ready.cut, agent.losses):
             yield self._trace(agent, paths, place, due_ns, TraceCause.LOSS)
         if agent.host % self.shape.counters_every == 0:
             yield self._counters(agent, started_ns)

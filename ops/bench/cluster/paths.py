@@ -15,7 +15,8 @@ from arena.world.latency import PATH_SIGMA
 from ops.bench.cluster.encoding import FlowNames
 from ops.bench.cluster.shape import RAILS
 from ops.bench.rig.load import BASE_NS
-from probers.probing.trace import TraceSettings
+from probers.clock import TokenBucket
+from probers.probing.trace import Pair, TraceSettings, in_turn
 from schemas.columns.arrays import Int64s
 from schemas.records import PingTarget
 
@@ -59,6 +60,8 @@ class Paths:
     # When the next trace of a healthy one is due, with these cut.
     _next_ns: int = field(init=False, default=NEVER_NS)
     _cut: list[int] | None = field(init=False, default=None)
+    # When some 5-tuple of a pair was last traced because of a loss.
+    _pairs_ns: dict[Pair, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.told_ns = np.full(len(self.src), NEVER_NS, np.int64)
@@ -131,11 +134,28 @@ class Paths:
         spread = rng.integers(-REFRESH_NS // 8, REFRESH_NS // 8, len(places))
         self.trace_ns[places] = now_ns + REFRESH_NS + spread
 
-    def lost_due(self, started_ns: int, cut: list[int]) -> list[int]:
-        """Return the 5-tuples that are traced because of a loss in a round."""
-        if not cut:
+    def lost_due(self, started_ns: int, cut: list[int], losses: TokenBucket) -> list[int]:
+        """Return the 5-tuples that are traced because of a loss in a round, as an agent does.
+
+        Parameters
+        ----------
+        losses
+            The agent's budget.
+        """
+        if not cut or losses.wait_ns(started_ns):
             return []
-        found = [n for n in cut if started_ns - self.told_ns[n] >= GAP_NS]
+        waiting = {
+            (self.src[n], self.dst[n], self.flow[n]): n
+            for n in cut
+            if started_ns - self.told_ns[n] >= GAP_NS
+        }
+        told_ns = {key: int(self.told_ns[n]) for key, n in waiting.items()}
+        found: list[int] = []
+        for key in in_turn(told_ns, self._pairs_ns):
+            if not losses.take_token(started_ns):
+                break
+            found.append(waiting[key])
+            self._pairs_ns[key[:2]] = started_ns
         if found:
             self.told_ns[found] = started_ns
         return found

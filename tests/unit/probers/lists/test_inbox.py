@@ -12,6 +12,7 @@ from schemas.codec import Codec, DecodeError
 from schemas.kafka.deadletter import Headers
 from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
+from schemas.trace_budget import budget_header
 from tests.unit.probers.clocks import ManualClock
 from tests.unit.probers.makers import endpoint, ping_list, target
 from tests.unit.schemas.valid import ARRIVAL_NS, mutated, probes_of, valid_datum
@@ -268,6 +269,20 @@ def test_the_second_reading_concerns_neither_the_identity_nor_the_dead_letters()
 
 
 COPIED = [topics.REGISTRATIONS_HEADER]
+
+
+def test_a_list_tells_the_budget_of_traces() -> None:
+    """The list in force does; one that tells none, or nonsense, takes it away."""
+    rig = Rig()
+    for headers, version, budget in (
+        ([budget_header(1_000)], 1, 16),
+        ([budget_header(100_000)], 2, 4),
+        ([("trace-budget", b"10**9")], 3, None),
+        ([budget_header(1)], 4, 64),
+        ([], 5, None),
+    ):
+        rig.read(topics.PINGLIST, b"agent-a", list_bytes(version), headers=headers)
+        assert rig.follower.trace_budget == budget
 
 
 def test_copies_are_all_that_an_agent_reads() -> None:

@@ -1,9 +1,13 @@
 """Traces: what is sent, what an answer means, how often."""
 
+from collections import Counter
 from itertools import count
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from probers.probing.plan import FlowTarget
 from probers.probing.trace import (
     AGAIN_NS,
     MAX_TTL,
@@ -12,6 +16,7 @@ from probers.probing.trace import (
     TraceOrder,
     Tracer,
     TraceSettings,
+    in_turn,
 )
 from probers.transports.base import Completion, Reason
 from probers.transports.rtt import Timestamps
@@ -342,3 +347,85 @@ def test_what_is_not_traced_has_no_traces() -> None:
     tracer.lost(A, 2 * SECOND_NS)
     assert too_early(tracer, 2 * SECOND_NS, Reason.UNTRACED) == WAVE
     assert tracer.due(3 * SECOND_NS) == []
+
+
+def losing(tracer: Tracer, flows: tuple[FlowTarget, ...], now_ns: int) -> Network:
+    """Let all flows have been discovered, then lose a probe each; return the network."""
+    tracer.follow(flows, 0)
+    network = Network(tracer, ["n1"], "t")
+    for tick in range(100):
+        network.run(tick * 100 * MS_NS)
+    network.nodes, network.target = [None] * 8, None
+    for target in flows:
+        tracer.lost(target, now_ns)
+    return network
+
+
+def test_a_budget_bounds_the_traces_of_a_storm_and_takes_pairs_in_turn() -> None:
+    """Four at once, of four pairs; then one in 2.5 s, of pairs and then of flows not traced yet."""
+    flows = tuple(flow(f"w{n}/r0", number=k) for n in range(6) for k in range(3))
+    tracer = a_tracer(cause_gap_ns=10 * SECOND_NS)
+    tracer.set_budget(4)
+    network = losing(tracer, flows, 20 * SECOND_NS)
+    first = network.run(20 * SECOND_NS)
+    assert len({t.target.dst for t in first}) == len(first) == 4
+    assert tracer.due_ns(20 * SECOND_NS) == pytest.approx(22.5 * SECOND_NS, abs=10)
+    later = []
+    for second in range(21, 60):
+        later += [t.target for t in network.run(second * SECOND_NS)]
+    found = [t.target for t in first] + later
+    assert {target.dst for target in found[:6]} == {f"w{n}/r0" for n in range(6)}
+    # All of them once before any a second time: losses go on.
+    assert sorted(target.key for target in found) == sorted(target.key for target in flows)
+
+
+def test_what_waits_for_its_turn_and_gets_through_again_is_not_traced() -> None:
+    """Its trace would show nothing of the loss."""
+    flows = tuple(flow(f"w{n}/r0") for n in range(6))
+    tracer = a_tracer(cause_gap_ns=10 * SECOND_NS)
+    tracer.set_budget(4)
+    network = losing(tracer, flows, 20 * SECOND_NS)
+    traced = {t.target for t in network.run(20 * SECOND_NS)}
+    for target in flows:
+        tracer.answered(target, MS_NS, 21 * SECOND_NS)
+    assert network.run(60 * SECOND_NS) == []
+    assert tracer.suppressed == len(flows) - len(traced) == 2
+
+
+def test_without_a_budget_the_settings_hold() -> None:
+    """Also again, after one was told."""
+    flows = tuple(flow(f"w{n}/r0") for n in range(40))
+    tracer = a_tracer()
+    tracer.set_budget(4)
+    tracer.set_budget(None)
+    assert len(losing(tracer, flows, 20 * SECOND_NS).run(20 * SECOND_NS)) == len(flows)
+
+
+@given(
+    asked=st.dictionaries(
+        st.tuples(st.sampled_from("ab"), st.sampled_from("cd"), st.integers(0, 3)),
+        st.integers(-1, 3),
+    ),
+    pairs=st.dictionaries(
+        st.tuples(st.sampled_from("ab"), st.sampled_from("cd")), st.integers(0, 3)
+    ),
+)
+def test_turns_are_fair(
+    asked: dict[tuple[str, str, int], int], pairs: dict[tuple[str, str], int]
+) -> None:
+    """Each once; of no pair two before one of each; of equals in turn the one longest ago."""
+    turns = in_turn(asked, pairs)
+    assert sorted(turns) == sorted(asked)
+    seen: Counter[tuple[str, str]] = Counter()
+    ranks = []
+    for key in turns:
+        ranks.append(seen[key[:2]])
+        seen[key[:2]] += 1
+    assert ranks == sorted(ranks)
+    first = [
+        pairs.get(key[:2], -(2**62)) for key, rank in zip(turns, ranks, strict=True) if not rank
+    ]
+    assert first == sorted(first)
+    for pair in seen:
+        times = [asked[key] for key in turns if key[:2] == pair]
+        assert times == sorted(times)
