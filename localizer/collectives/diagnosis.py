@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -10,6 +10,7 @@ from localizer.collectives.ages import Age, age_of, idle_age
 from localizer.collectives.groups import UNDESCRIBED, Group, line_up, unseen_ranks
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.signatures import Aspect, Mismatch, describe, find_mismatch
+from localizer.collectives.slow_ranks import SlowRank, find_slow_rank
 from localizer.collectives.stacks import where_ranks_are
 from localizer.collectives.waiting import (
     End,
@@ -83,14 +84,16 @@ class Finding:
 class Diagnosis:
     """What the dumps of a job say.
 
-    `findings` begins with what most ranks wait for. Without one, nothing in the dumps hangs.
+    `findings` begins with what most ranks wait for. Without one, nothing in the dumps hangs, and
+    `slow_rank` is the rank that the others wait for again and again, if there is one.
     """
 
     ranks: tuple[int, ...]
     without_dump: tuple[int, ...]
     groups: tuple[Group, ...]
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = field(default=())
+    slow_rank: SlowRank | None
+    notes: tuple[str, ...]
 
     @property
     def hangs(self) -> bool:
@@ -153,7 +156,13 @@ def diagnose(
         notes.append(
             f"no dump of {rank_text(quiet)}: nothing points there, or it ended because of the above"
         )
-    return Diagnosis(tuple(ranks), absent, tuple(groups.values()), tuple(findings), tuple(notes))
+    found = Diagnosis(
+        tuple(ranks), absent, tuple(groups.values()), tuple(findings), None, tuple(notes)
+    )
+    if found.hangs:
+        return found
+    slow_rank = find_slow_rank(list(by_rank.values()), list(groups.values()))
+    return replace(found, slow_rank=slow_rank)
 
 
 def _all_ranks(
@@ -376,12 +385,13 @@ class _Explainer:
                 f"the pair that disagrees: rank {mismatch.pair[0]} → rank {mismatch.pair[1]}"
             )
         if not mismatch.odd:
-            candidates = tuple(f"rank {rank}" for rank in mismatch.said)
+            candidates = tuple(f"rank {rank}" for rank in sorted(mismatch.said))
         if mismatch.aspect is Aspect.SPLITS and mismatch.pair is None:
             doubts.append(
-                "what is sent and what is expected differ in sum; the splits of each pair are not "
-                "recorded, and unequal ones are allowed"
+                "the splits of each pair are not recorded, and unequal ones that fit are no fault"
             )
+            if not mismatch.beside:
+                evidence.append("what is sent and what is expected differ in sum")
             certainty = Certainty.LIKELY if mismatch.odd else Certainty.UNDECIDED
         group = mismatch.group
         if absent := sorted({*group.members, *group.possible} - set(mismatch.said)):

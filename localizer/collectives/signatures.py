@@ -327,7 +327,7 @@ def _shift(
     if next_here is not None and next_here == there:
         if here == next_there:
             return "it did this and the next operation in the opposite order"
-        if next_there is None or at(odd, sequence + 2) == next_there:
+        if at(odd, sequence + 2) in {None, next_there}:
             return "it did one operation more, and is one behind"
     if here == next_there and next_there is not None and next_here != there:
         return "it left one operation out, and is one ahead"

@@ -41,10 +41,12 @@ def diagnose(
     desynchronised, ranks do different things at one place; missing_dump, a rank without
     a dump; not_finished, all launched it and it does not end (network, a stopped process
     and a GPU look alike here: it says what tells them apart); usual_wait, none of these
-    yet. How sure: sure, likely, undecided, and what speaks against it.
+    yet. How sure: sure, likely, undecided, and what speaks against it. Where nothing
+    hangs, a slow rank (gloo only): one for which the others wait again and again.
 
-    Exit code 1: something hangs. 2: no dumps, or two of one rank. 4: a dump is damaged;
-    the others were used. 5: ranks are missing, and nothing else was found.
+    Exit code 1: something hangs, or a rank is slow. 2: no dumps, or two of one rank.
+    4: a dump is damaged; the others were used. 5: ranks are missing, and nothing else
+    was found.
 
     Example: skeletonhunter job diagnose /var/log/fr_dumps --world-size 64
     """
@@ -81,7 +83,7 @@ def diagnose(
         typer.echo(f"damaged: {name}: {why}", err=True)
     if found.damaged:
         raise typer.Exit(DAMAGED)
-    if said.hangs:
+    if said.hangs or said.slow_rank is not None:
         raise typer.Exit(FOUND)
     if said.without_dump:
         raise typer.Exit(INCOMPLETE)

@@ -1,11 +1,13 @@
 """What the dumps of a job say, as text for people and as a document for machines."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, Final
 
 from localizer.collectives.ages import Age
 from localizer.collectives.diagnosis import Diagnosis, Finding, HangClass
 from localizer.collectives.ranges import rank_text
+from localizer.collectives.slow_ranks import STRETCHES
 from ops.log.timespan import iso_ms
 
 TITLES: Final = {
@@ -26,6 +28,15 @@ def as_text(found: Diagnosis) -> Iterator[str]:
     for number, finding in enumerate(found.findings, 1):
         yield ""
         yield from _finding(number, finding)
+    if found.slow_rank is not None:
+        slow = found.slow_rank
+        yield ""
+        yield f"rank {slow.rank}: the others wait for it again and again (likely)"
+        yield (
+            f"   because   it works {slow.share:.0%} of the time longer than others between its "
+            f"operations, and longest of all in {slow.stretches} of {STRETCHES} stretches"
+        )
+        yield "   next      what does it do there? py-spy record --pid PID; its GPU's clock, heat"
     for note in found.notes:
         yield f"note: {note}"
 
@@ -78,6 +89,7 @@ def as_document(found: Diagnosis) -> dict[str, Any]:
             }
             for group in found.groups
         ],
+        "slow_rank": None if found.slow_rank is None else asdict(found.slow_rank),
         "findings": [_finding_document(finding) for finding in found.findings],
         "notes": list(found.notes),
     }

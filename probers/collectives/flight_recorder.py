@@ -31,7 +31,8 @@ from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgre
 MAX_DUMP_BYTES: Final = 64 * 2**20
 MAX_OPERATIONS: Final = 200_000
 MAX_GROUPS: Final = 100_000
-MAX_RANKS: Final = 1_000_000
+# The largest jobs have some 100,000 GPUs; a larger number at the end of a name is something else.
+MAX_RANKS: Final = 2**17
 MAX_TEXT: Final = 400
 MAX_FRAMES: Final = 100
 MAX_TENSORS: Final = 100_000
@@ -276,9 +277,11 @@ def _rank(
     """Return the rank: from the content, else from the end of the file's name."""
     at_end = _LAST_NUMBER.search(_ENDING.sub("", PurePath(name).name))
     named = int(at_end[1]) if at_end and len(at_end[1]) <= 7 else None
+    if named is not None and named >= MAX_RANKS:
+        named = None
     for key in ("rank", "global_rank"):
-        if (stated := _optional(document.get(key))) is not None:
-            return stated
+        if (stated := document.get(key)) is not None:
+            return _rank_number(stated)
     possible = _possible_ranks(groups, operations)
     if possible is not None and len(possible) == 1:
         (stated,) = possible
@@ -320,7 +323,7 @@ def _possible_ranks(
 def _ranks(value: Any) -> tuple[int, ...] | None:
     """Return the ranks of a group: a list, or a text of one."""
     if isinstance(value, str):
-        if len(value) > 8 * MAX_RANKS:
+        if len(value) > 10 * MAX_RANKS:
             raise DumpError("a group names too many ranks")
         try:
             value = json.loads(value)
@@ -328,7 +331,13 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
             return None
     if not isinstance(value, list):
         return None
-    return tuple(_integer(rank, "a rank") for rank in _list(value, "ranks", MAX_RANKS))
+    return tuple(_rank_number(rank) for rank in _list(value, "ranks", MAX_RANKS))
+
+
+def _rank_number(value: Any) -> int:
+    if not 0 <= (rank := _integer(value, "a rank")) < MAX_RANKS:
+        raise DumpError(f"rank {rank} is not one of a job")
+    return rank
 
 
 def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:

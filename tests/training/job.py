@@ -37,8 +37,8 @@ HEALTHY_STEPS: Final = 12
 # A stuck job is dumped so long after it began; a pause of a checkpoint is shorter than that.
 DUMP_AFTER_S: Final = 6.0
 PAUSE_S: Final = 1.5
-# What a straggler takes longer for in each iteration: several times an iteration.
-STRAGGLE_S: Final = 0.15
+# What a slow rank takes longer for in each iteration: several times an iteration.
+SLOWER_S: Final = 0.15
 
 
 class Fault:
@@ -120,9 +120,9 @@ class Size(Fault):
     kind = "size"
 
     def gradients(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Lose half of the first gradient."""
+        """Double the first gradient."""
         if self.strikes:
-            return [gradients[0].flatten()[: gradients[0].numel() // 2], *gradients[1:]]
+            return [gradients[0].repeat(2, 1), *gradients[1:]]
         return gradients
 
 
@@ -186,15 +186,15 @@ class Splits(Fault):
         return rows
 
 
-class Straggler(Fault):
+class Slow(Fault):
     """The rank computes longer in each iteration."""
 
-    kind = "straggler"
+    kind = "slow"
 
     def before_backward(self) -> None:
         """Compute longer."""
         if self.rank == self.culprit:
-            time.sleep(STRAGGLE_S)
+            time.sleep(SLOWER_S)
 
 
 class Pause(Fault):
@@ -211,7 +211,7 @@ class Pause(Fault):
 FAULTS: Final = {
     fault.kind: fault
     for fault in (
-        Fault, Stalled, Stopped, Exited, Size, Order, Skipped, Kind, Dtype, Splits, Straggler,
+        Fault, Stalled, Stopped, Exited, Size, Order, Skipped, Kind, Dtype, Splits, Slow,
         Pause,
     )
 }  # fmt: skip
@@ -320,7 +320,7 @@ class Job:
 def dump(folder: Path, rank: int, form: str) -> None:
     """Write the rank's dump as the job's own machinery does, under a name with a host in it."""
     if form == "json":
-        content = _dump_fr_trace_json(includeCollectives=True).encode()
+        content = _dump_fr_trace_json(includeCollectives=True)
     else:
         content = _dump_fr_trace(includeCollectives=True, includeStackTraces=True, onlyActive=False)
     (folder / f"fr_trace_host{rank // 2:02d}_rank_{rank}").write_bytes(content)
@@ -349,7 +349,7 @@ def run_rank(run: "Run", rank: int) -> None:
     job = Job(rank, run.ranks, fault, experts=isinstance(fault, Splits))
     threading.Thread(target=dump_late, daemon=True).start()
     try:
-        steps = 24 if isinstance(fault, Straggler) or type(fault) is Fault else 10**6
+        steps = 24 if isinstance(fault, Slow) or type(fault) is Fault else 10**6
         job.train(steps)
     except RuntimeError as error:
         print(f"rank {rank}: {str(error).splitlines()[0]}", file=sys.stderr)

@@ -1,0 +1,103 @@
+"""Real jobs, their verdicts, and PyTorch's own analyzer beside them.
+
+    python -m tests.training --python .venv-training/bin/python          # runs jobs
+    python -m tests.training --python .venv-training/bin/python --kept   # the dumps of tests/data
+
+Exit code 1: a verdict is wrong.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.collective_dumps import CASES, unpack
+from tests.training.judged import Analyzed, analyze, in_form_of_nccl, judge
+
+
+@dataclass
+class Total:
+    """Culprits that were found, and innocent ranks that were named, over all jobs."""
+
+    culprits: int = 0
+    found: int = 0
+    innocent: int = 0
+
+    def count(self, culprits: Sequence[int], named: Sequence[int]) -> None:
+        """Add a job."""
+        self.culprits += len(culprits)
+        self.found += len(set(culprits) & set(named))
+        self.innocent += len(set(named) - set(culprits))
+
+    def __str__(self) -> str:
+        return f"{self.found} of {self.culprits} culprits, {self.innocent} innocent"
+
+
+JOB = Path(__file__).with_name("job.py")
+
+
+def jobs(given: argparse.Namespace, work: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Run jobs, and yield name, dumps and truth of each."""
+    command = [given.python, str(JOB), str(work), "--ranks", str(given.ranks), "--form", given.form]
+    command += ["--culprit", str(given.culprit)]
+    command += [] if given.causes is None else ["--causes", given.causes]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    for folder in sorted(work.iterdir()):
+        truth = json.loads((folder / "truth.json").read_bytes())
+        (folder / "truth.json").unlink()
+        yield folder.name, folder, truth
+
+
+def kept(work: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Unpack the dumps that are kept, and yield name, dumps and truth of each."""
+    for name in CASES:
+        case = unpack(name, work / name)
+        yield name, case.folder, case.truth
+
+
+def main() -> None:
+    """Print a table; each row is a job."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--python", default=sys.executable, help="of an environment with PyTorch")
+    parser.add_argument("--kept", action="store_true", help="judge the dumps of tests/data")
+    parser.add_argument("--causes", help="comma-separated [default: all]")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--culprit", type=int, default=1)
+    parser.add_argument("--form", choices=("pickle", "json"), default="pickle")
+    given = parser.parse_args()
+    totals = [Total(), Total(), Total()]
+    wrong = 0
+    print("| job | culprit | `job diagnose` | right | `torchfrtrace` | in NCCL's form |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        found = kept(work / "jobs") if given.kept else jobs(given, work / "jobs")
+        for name, dumps, truth in found:
+            judged = judge(dumps, truth)
+            wrong += not judged.is_right
+            culprits = truth["culprits"]
+            said = ", ".join(map(str, judged.named))
+            said = f"{judged.said}: {said}" if said else judged.said
+            peer = analyze(given.python, dumps, work / "peer" / name)
+            if any(path.read_bytes().startswith(b"{") for path in dumps.iterdir()):
+                beside = Analyzed((), "JSON")
+            else:
+                like = in_form_of_nccl(dumps, truth, work / "like" / name)
+                beside = analyze(given.python, like, work / "beside" / name)
+            for total, named in zip(totals, (judged.named, peer.named, beside.named), strict=True):
+                total.count(culprits, named)
+            right = "yes" if judged.is_right else "**no**"
+            who = ", ".join(map(str, culprits)) or "none"
+            print(f"| {name} | {who} | {said} | {right} | {peer} | {beside} |", flush=True)
+    ours, theirs, beside_total = totals
+    print(f"| **all** | | {ours} | {wrong} wrong | {theirs} | {beside_total} |")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Verdicts over documents in NCCL's form, each with one fault."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from localizer.collectives.diagnosis import Certainty, Diagnosis, HangClass, diagnose
+from probers.collectives.flight_recorder import read_dump
+from tests.flight_recorder import MESH, Rank, job
+
+
+def judge(ranks: Sequence[Rank], *, ring: int | None = None, timed_out: bool = True) -> Diagnosis:
+    """Diagnose the dumps of some ranks, read as pickles."""
+    if timed_out:
+        for rank in ranks:
+            rank.time_out()
+    dumps = [read_dump(rank.pickled(ring=ring), f"dump_{rank.rank}") for rank in ranks]
+    return diagnose([dump.snapshot for dump in dumps])
+
+
+def test_a_rank_that_never_launched_is_named_alone() -> None:
+    """The others have given up: that is sure without any clock."""
+    ranks = job()
+    for rank in (0, 1, 3):
+        ranks[rank].launch("0", state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.certainty) == (HangClass.NEVER_LAUNCHED, Certainty.SURE)
+    assert (finding.ranks, finding.waiting) == ((2,), (0, 1, 3))
+    assert (finding.group, finding.sequence) == ("0 (default_pg)", 6)
+    assert finding.age.timed_out
+
+
+def test_it_is_the_first_cause_over_all_groups_that_is_named() -> None:
+    """Rank 3 hangs; 2 waits for it in one group, 0 for 2 in another, and 1 for both."""
+    ranks = job(MESH)
+    ranks[2].launch("2", state="started")
+    ranks[0].launch("3", state="started")
+    ranks[1].launch("4", state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (3,))
+    assert finding.waiting == (0, 1, 2)
+
+
+def test_several_ranks_behind_in_one_place_are_one_finding() -> None:
+    """Such as those of a host."""
+    ranks = job()
+    ranks[0].launch("0", state="started")
+    (finding,) = judge(ranks).findings
+    assert finding.ranks == (1, 2, 3)
+
+
+def test_without_ages_a_running_job_cannot_be_told_from_a_hang() -> None:
+    """The finding says so."""
+    ranks = job()
+    ranks[0].launch("0", state="started")
+    (finding,) = judge(ranks, timed_out=False).findings
+    assert finding.certainty is Certainty.LIKELY
+    assert "a job that runs looks alike" in finding.doubts[0]
+
+
+def test_what_all_launched_is_undecided_and_names_nobody() -> None:
+    """The network is one of three candidates, not the default."""
+    ranks = job()
+    for rank in ranks:
+        rank.launch("0", state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.certainty, finding.ranks) == (
+        HangClass.NOT_FINISHED, Certainty.UNDECIDED, (),
+    )  # fmt: skip
+    assert len(finding.candidates) == 3
+    assert any("ss -tinp" in step for step in finding.next_steps)
+
+
+def test_a_kernel_that_did_not_begin_points_to_what_is_before_it() -> None:
+    """Rank 1's GPU has not begun what the others' GPUs wait in."""
+    ranks = job()
+    for rank in ranks:
+        rank.launch("0", state="scheduled" if rank.rank == 1 else "started")
+    (finding,) = judge(ranks).findings
+    assert finding.hang_class is HangClass.NOT_FINISHED
+    assert finding.candidates[0].startswith("work before it on the GPU of rank 1")
+
+
+@pytest.mark.parametrize(
+    ("operation", "sizes", "dtype", "said"),
+    [
+        ("all_reduce", [[512]], "BFloat16", "512"),
+        ("all_reduce", [[1024]], "Float", "Float"),
+        ("broadcast", [[1024]], "BFloat16", "broadcast"),
+    ],
+)
+def test_the_odd_one_is_named(
+    operation: str, sizes: list[list[int]], dtype: str, said: str
+) -> None:
+    """By size, type of number, or operation."""
+    ranks = job()
+    for rank in ranks:
+        if rank.rank == 3:
+            rank.launch("0", operation, sizes=sizes, dtype=dtype, state="started")
+        else:
+            rank.launch("0", state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.certainty) == (HangClass.DESYNCHRONISED, Certainty.SURE)
+    assert finding.ranks == (3,)
+    assert said in finding.evidence[1]
+
+
+def test_two_against_two_are_told_by_what_was_before() -> None:
+    """An iteration repeats; without one before, all four are candidates."""
+    for steps, odd in ((0, ()), (6, (2, 3))):
+        ranks = job(steps=steps)
+        for rank in ranks:
+            rank.launch("0", sizes=[[7 if rank.rank > 1 else 1024]], state="started")
+        (finding,) = judge(ranks).findings
+        assert finding.hang_class is HangClass.DESYNCHRONISED
+        assert finding.ranks == odd
+        assert len(finding.candidates) == (0 if odd else 4)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (["broadcast", "all_gather"], "opposite order"),
+        (["broadcast"], "left one operation out"),
+        (["barrier", "all_gather"], "one operation more"),
+    ],
+)
+def test_how_it_came_about_is_told_where_operations_show_it(own: list[str], said: str) -> None:
+    """The others do an all-gather, then a broadcast."""
+    ranks = job()
+    for rank in ranks:
+        for operation in own if rank.rank == 1 else ["all_gather", "broadcast"]:
+            rank.launch("0", operation, state="started")
+    (finding,) = judge(ranks).findings
+    assert finding.ranks == (1,)
+    assert any(said in fact for fact in finding.evidence)
+
+
+def test_the_pair_of_an_all_to_all_that_disagrees_is_named() -> None:
+    """Rank 2 sends 9 rows to rank 1, which expects 8."""
+    ranks = job()
+    for rank in ranks:
+        sent = [[9 if (rank.rank, other) == (2, 1) else 8, 4] for other in range(4)]
+        rank.launch("0", "all_to_all", sizes=sent, outputs=[[8, 4]] * 4, state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.DESYNCHRONISED, ())
+    assert finding.candidates == ("rank 1", "rank 2")
+    assert "rank 2 → rank 1" in finding.evidence[-1]
+
+
+def test_an_all_to_all_of_unequal_splits_that_fit_is_no_fault() -> None:
+    """As of experts: totals differ from rank to rank, and agree in sum."""
+    ranks = job()
+    for rank in ranks:
+        rank.launch(
+            "0", "all_to_all", sizes=[[5 + rank.rank, 4]], outputs=[[8 - rank.rank, 4]],
+            state="started",
+        )  # fmt: skip
+    (finding,) = judge(ranks).findings
+    assert finding.hang_class is HangClass.NOT_FINISHED
+
+
+def test_uneven_all_gathers_are_no_fault() -> None:
+    """Inputs may differ; the outputs are alike."""
+    ranks = job()
+    outputs = [[1], [2], [3], [4]]
+    for rank in ranks:
+        rank.launch("0", "all_gather", sizes=[outputs[rank.rank]], outputs=outputs, state="started")
+    (finding,) = judge(ranks).findings
+    assert finding.hang_class is HangClass.NOT_FINISHED
+
+
+def test_a_missing_dump_is_evidence_and_less_than_sure() -> None:
+    """The size of the job comes from the others."""
+    ranks = job()
+    for rank in ranks:
+        rank.launch("0", state="started")
+    (finding,) = judge(ranks[:3]).findings
+    assert (finding.hang_class, finding.certainty) == (HangClass.MISSING_DUMP, Certainty.LIKELY)
+    assert finding.ranks == (3,)
+
+
+def test_a_rank_that_is_behind_explains_what_a_missing_dump_would() -> None:
+    """It is named; the other is a doubt."""
+    ranks = job()
+    ranks[0].launch("0", state="started")
+    ranks[1].launch("0", state="started")
+    found = judge(ranks[:3])
+    (finding,) = found.findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (2,))
+    assert finding.certainty is Certainty.LIKELY
+    assert any("rank 3" in doubt for doubt in finding.doubts)
+
+
+def test_a_ring_that_lost_the_group_makes_it_less_sure() -> None:
+    """Rank 2 may have launched what its ring no longer holds."""
+    ranks = job(MESH, steps=1)
+    for rank in ranks[2:]:
+        for _ in range(4):
+            rank.launch("2")
+    for behind in (0, 1, 3):
+        ranks[behind].launch("0", state="started")
+    (finding,) = judge(ranks, ring=3).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (2,))
+    assert finding.certainty is Certainty.LIKELY
+    assert any("ring of rank 2 lost 2" in doubt for doubt in finding.doubts)
+
+
+def test_ranks_that_wait_for_each_other_in_a_circle_are_told() -> None:
+    """Two groups in opposite order: nobody is behind."""
+    groups = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [0, 1]}
+    ranks = job(groups)
+    ranks[0].launch("1", state="started")
+    ranks[1].launch("2", state="started")
+    (finding,) = judge(ranks).findings
+    assert finding.hang_class is HangClass.DESYNCHRONISED
+    assert finding.candidates == ("rank 0", "rank 1")
+
+
+def test_a_send_that_nobody_receives_names_the_receiver() -> None:
+    """Rank 1 waits for nothing itself."""
+    ranks = job()
+    ranks[0].launch("0", "send 0->1", p2p=True, state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.ranks, finding.waiting) == (
+        HangClass.NEVER_LAUNCHED, (1,), (0,),
+    )  # fmt: skip
+
+
+def test_a_transfer_that_both_launched_is_undecided() -> None:
+    """Or desynchronised, if their sizes differ; how many went before does not matter."""
+    for size, expected in ((64, HangClass.NOT_FINISHED), (32, HangClass.DESYNCHRONISED)):
+        ranks = job()
+        for _ in range(3):
+            ranks[1].launch("0", "recv 1<-2", p2p=True)
+        ranks[0].launch("0", "send 0->1", sizes=[[64]], p2p=True, state="started")
+        ranks[1].launch("0", "recv 1<-0", sizes=[[size]], p2p=True, state="started")
+        (finding,) = judge(ranks).findings
+        assert (finding.hang_class, finding.ranks) == (expected, ())
+
+
+def test_parts_of_a_coalesced_launch_have_its_state() -> None:
+    """Their own is `scheduled` for ever; the launch was completed."""
+    ranks = job()
+    for rank, name in ((0, "send 0->1"), (1, "recv 1<-0")):
+        ranks[rank].launch("0", name, p2p=True, state="scheduled")
+        ranks[rank].launch("0", "coalesced", sizes=[], p2p=True, same_launch=True)
+    assert not judge(ranks, timed_out=False).findings
+
+
+def test_nothing_hangs_where_all_is_done() -> None:
+    """And no rank is called slow by NCCL's launches."""
+    found = judge(job(steps=100))
+    assert not found.findings
+    assert not found.hangs
+    assert found.slow_rank is None
+
+
+def test_an_older_dump_of_a_running_job_makes_no_hang() -> None:
+    """Rank 0 was dumped some operations earlier, and all that the others launched is done."""
+    ranks = job()
+    for rank in ranks[1:]:
+        rank.launch("0").launch("0")
+    assert not judge(ranks).findings

@@ -1,0 +1,61 @@
+"""Folders of dumps: of one job, of several, with other files and damaged ones among them."""
+
+from pathlib import Path
+
+import pytest
+
+from ops.jobs.dumps import DumpsError, read_dumps
+from tests.flight_recorder import MESH, WORLD, Rank, job
+
+
+def write(folder: Path, ranks: list[Rank], form: str = "host{host}_fr_{rank}") -> None:
+    """Write the dumps of some ranks under names of a form."""
+    for rank in ranks:
+        path = folder / form.format(host=17 + rank.rank // 2, rank=rank.rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(rank.pickled())
+
+
+def test_hosts_in_names_and_folders_do_not_matter(tmp_path: Path) -> None:
+    """A folder for each host, or a name in the file's."""
+    write(tmp_path / "a", job(), "host{host}_fr_{rank}")
+    write(tmp_path / "b", job(), "node-{host}/rank{rank}.pkl")
+    for folder in ("a", "b"):
+        assert {s.rank for s in read_dumps(tmp_path / folder).snapshots} == {0, 1, 2, 3}
+
+
+def test_two_dumps_of_a_rank_are_refused_until_one_is_chosen(tmp_path: Path) -> None:
+    """Two jobs with the same names of groups, or two attempts."""
+    write(tmp_path, job(), "job1_{rank}")
+    write(tmp_path, job(), "job2_{rank}")
+    with pytest.raises(DumpsError, match="rank 0 has two dumps, job1_0 and job2_0"):
+        read_dumps(tmp_path)
+    found = read_dumps(tmp_path, only="job2_*")
+    assert [s.source for s in found.snapshots] == ["job2_0", "job2_1", "job2_2", "job2_3"]
+
+
+def test_what_cannot_be_used_is_told_and_the_rest_is_used(tmp_path: Path) -> None:
+    """A log is left out, a dump that was cut short is damaged."""
+    write(tmp_path, job()[:3])
+    (tmp_path / "train.log").write_text("rank 3 starts\n")
+    (tmp_path / "host18_fr_3").write_bytes(Rank(3, WORLD).launch("0").pickled()[:-9])
+    found = read_dumps(tmp_path)
+    assert {s.rank for s in found.snapshots} == {0, 1, 2}
+    assert list(found.left_out) == ["train.log"]
+    assert found.damaged == {"host18_fr_3": "the pickle is cut short"}
+
+
+def test_what_a_reader_should_know_bears_the_file_s_name(tmp_path: Path) -> None:
+    """Such as a name that contradicts the content."""
+    (tmp_path / "dump_of_host_17").write_bytes(Rank(2, MESH).launch("0").launch("2").pickled())
+    (warning,) = read_dumps(tmp_path).warnings
+    assert warning.startswith("dump_of_host_17: its name ends in 17")
+
+
+@pytest.mark.parametrize("only", [None, "x*"])
+def test_a_folder_without_dumps_is_said(tmp_path: Path, only: str | None) -> None:
+    """Also one that is not there."""
+    (tmp_path / "y").write_text("no dump")
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(DumpsError, match="holds no dumps"):
+            read_dumps(folder, only)
