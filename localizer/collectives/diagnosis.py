@@ -7,7 +7,13 @@ from enum import StrEnum
 from typing import Final
 
 from localizer.collectives.ages import Age, age_of, idle_age
-from localizer.collectives.groups import UNDESCRIBED, Group, line_up, unseen_ranks
+from localizer.collectives.groups import (
+    UNDESCRIBED,
+    Group,
+    line_up,
+    unseen_ranks,
+    with_distinct_groups,
+)
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.signatures import Aspect, Mismatch, describe, find_mismatch
 from localizer.collectives.slow_ranks import SlowRank, find_slow_rank
@@ -140,6 +146,7 @@ def diagnose(
     members
         Ranks by group, where they are known from elsewhere.
     """
+    snapshots = with_distinct_groups(snapshots)
     by_rank = {s.rank: s for s in sorted(snapshots, key=lambda s: s.rank)}
     ranks, notes = _all_ranks(list(by_rank.values()), world_size, members)
     absent = tuple(rank for rank in ranks if rank not in by_rank)
@@ -258,7 +265,8 @@ class _Explainer:
                 )
         if hidden:
             doubts.append(f"no dump of {rank_text(hidden)}: whether it launched this is not known")
-        usual = age.is_usual or (len(idle) > 0 and all(i.is_usual for i in idle))
+        # One that launched something just now goes on: its dump is only older than the others'.
+        usual = age.is_usual or (not age.timed_out and all(i.is_usual for i in idle))
         return self._finding(
             ends,
             age,
@@ -310,7 +318,7 @@ class _Explainer:
         finished = [r for r in states if (group.done[r] or -1) >= place.sequence]
         begun = [r for r, state in states.items() if state is CollectiveState.STARTED]
         rest = [r for r in states if r not in begun and r not in finished]
-        evidence = [f"all {len(states)} ranks of the group launched it with the same sizes"]
+        evidence = [f"all {len(states)} ranks of the group launched it, and their sizes fit"]
         if finished:
             evidence.append(
                 f"finished on {rank_text(finished)}, not on {rank_text(sorted({*begun, *rest}))}"

@@ -5,7 +5,7 @@ Order comes from sequences alone: clocks of two hosts are never compared here.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from schemas.enums import CollectiveState
@@ -75,6 +75,42 @@ def is_finished(operation: CollectiveOp) -> bool:
     One that is retired and not completed has timed out, and is not finished.
     """
     return operation.state is CollectiveState.COMPLETED
+
+
+def with_distinct_groups(snapshots: Sequence[CollectiveSnapshot]) -> list[CollectiveSnapshot]:
+    """Return snapshots in which groups of different members have different names.
+
+    Groups that are split off another one all bear one name.
+    """
+    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for snapshot in snapshots:
+        for view in snapshot.communicators:
+            if view.ranks:
+                members[view.communicator].add(view.ranks)
+    ambiguous = {name for name, held in members.items() if len(held) > 1}
+    if not ambiguous:
+        return list(snapshots)
+    found = []
+    for snapshot in snapshots:
+        names = {
+            view.communicator: f"{view.communicator}@{min(view.ranks)}+{len(view.ranks)}"
+            for view in snapshot.communicators
+            if view.communicator in ambiguous and view.ranks
+        }
+        found.append(
+            replace(
+                snapshot,
+                communicators=tuple(
+                    replace(v, communicator=names.get(v.communicator, v.communicator))
+                    for v in snapshot.communicators
+                ),
+                operations=tuple(
+                    replace(o, communicator=names.get(o.communicator, o.communicator))
+                    for o in snapshot.operations
+                ),
+            )
+        )
+    return found
 
 
 def unseen_ranks(snapshots: Sequence[CollectiveSnapshot]) -> int:

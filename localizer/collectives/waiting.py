@@ -93,7 +93,7 @@ def waits_of_pairs(
     pending: dict[tuple[str, tuple[int, int]], dict[int, CollectiveOp]] = defaultdict(dict)
     for snapshot in snapshots:
         for operation in snapshot.operations:
-            ends = _ends(operation, groups)
+            ends = _ends(snapshot.rank, operation, groups)
             if not operation.is_p2p or ends is None or is_finished(operation):
                 continue
             # Only the first that is unfinished: what follows waits for it.
@@ -108,14 +108,21 @@ def waits_of_pairs(
     return found
 
 
-def _ends(operation: CollectiveOp, groups: Mapping[str, Group]) -> tuple[int, int] | None:
-    """Return sender and receiver as ranks of the job."""
+def _ends(
+    rank: int, operation: CollectiveOp, groups: Mapping[str, Group]
+) -> tuple[int, int] | None:
+    """Return sender and receiver as ranks of the job.
+
+    None where places in the group cannot be turned into ranks: its members are not all known, or
+    the rank's own place is not where its members say.
+    """
     group = groups.get(operation.communicator)
     if group is None or operation.sender is None or operation.receiver is None:
         return None
     if max(operation.sender, operation.receiver) >= len(group.members) or group.possible:
         return None
-    return group.members[operation.sender], group.members[operation.receiver]
+    sender, receiver = group.members[operation.sender], group.members[operation.receiver]
+    return (sender, receiver) if rank in {sender, receiver} else None
 
 
 def waits_of_the_ended(

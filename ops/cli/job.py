@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ops.cli import options
 from ops.cli.errors import DAMAGED, FOUND, INCOMPLETE, USAGE, CliError
+
+if TYPE_CHECKING:
+    from ops.jobs.dumps import Dumps
 
 
 def diagnose(
@@ -22,11 +25,15 @@ def diagnose(
     ] = None,
     world_size: Annotated[
         int | None,
-        typer.Option("--world-size", metavar="N", min=1, help="Ranks of the job, if known"),
+        typer.Option("--world-size", metavar="N", min=1, max=2**17, help="Ranks of the job"),
     ] = None,
     groups: Annotated[
         Path | None,
         typer.Option("--groups", metavar="FILE", help='JSON: {"group name": [rank, ...], ...}'),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with all groups as well"),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -53,6 +60,7 @@ def diagnose(
     from localizer.collectives.attempts import of_earlier_attempts
     from localizer.collectives.diagnosis import diagnose as judge
     from ops.jobs.dumps import DumpsError, read_dumps
+    from ops.jobs.hang_page import as_page
     from ops.jobs.hang_report import as_document, as_text
 
     members = None if groups is None else _read_groups(groups)
@@ -69,24 +77,38 @@ def diagnose(
     said = judge(
         [s for s in found.snapshots if s.rank not in stale], world_size=world_size, members=members
     )
+    if html is not None:
+        _write(html, as_page(said, f"Training job: {dumps}"))
     if as_json:
         document = as_document(said) | {"left_out": found.left_out, "damaged": found.damaged}
         typer.echo(json.dumps(document))
     else:
         for line in as_text(said):
             typer.echo(line)
-    for warning in found.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    for name, why in found.left_out.items():
-        typer.echo(f"left out: {name}: {why}", err=True)
-    for name, why in found.damaged.items():
-        typer.echo(f"damaged: {name}: {why}", err=True)
+    _tell(found)
     if found.damaged:
         raise typer.Exit(DAMAGED)
     if said.hangs or said.slow_rank is not None:
         raise typer.Exit(FOUND)
     if said.without_dump:
         raise typer.Exit(INCOMPLETE)
+
+
+def _tell(found: "Dumps") -> None:
+    """Say on standard error which files were not used, and what to know of the others."""
+    for warning in found.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    for name, why in found.left_out.items():
+        typer.echo(f"left out: {name}: {why}", err=True)
+    for name, why in found.damaged.items():
+        typer.echo(f"damaged: {name}: {why}", err=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"--html {path}: {error.strerror}", USAGE) from error
 
 
 def _read_groups(path: Path) -> dict[str, list[int]]:

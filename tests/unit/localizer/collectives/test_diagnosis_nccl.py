@@ -6,7 +6,7 @@ import pytest
 
 from localizer.collectives.diagnosis import Certainty, Diagnosis, HangClass, diagnose
 from probers.collectives.flight_recorder import read_dump
-from tests.flight_recorder import MESH, Rank, job
+from tests.flight_recorder import BEGIN_NS, MESH, Rank, job
 
 
 def judge(ranks: Sequence[Rank], *, ring: int | None = None, timed_out: bool = True) -> Diagnosis:
@@ -262,3 +262,29 @@ def test_an_older_dump_of_a_running_job_makes_no_hang() -> None:
     for rank in ranks[1:]:
         rank.launch("0").launch("0")
     assert not judge(ranks).findings
+
+
+def test_groups_of_one_name_and_different_members_are_two() -> None:
+    """As of groups that are split off one; each has its own sequences."""
+    ranks = [Rank(r, {"0": [0, 1, 2, 3], "7": [0, 1] if r < 2 else [2, 3]}) for r in range(4)]
+    for rank in ranks:
+        for _ in range(3 if rank.rank < 2 else 1):
+            rank.launch("7")
+    assert not judge(ranks).findings
+    ranks[0].launch("7", state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.ranks, finding.waiting, finding.group) == ((1,), (0,), "7@0+2")
+
+
+def test_what_was_given_up_is_no_usual_wait() -> None:
+    """However long the pauses before were."""
+    ranks = job()
+    for rank in ranks:
+        for entry in rank.entries[:1]:
+            entry["time_created_ns"] -= 10**13
+        if rank.rank != 1:
+            rank.launch("0", state="started").time_out()
+    taken_at = (BEGIN_NS + 600 * 10**9) // 1000
+    dumps = [read_dump(rank.pickled(), f"d_{rank.rank}", taken_at=taken_at) for rank in ranks]
+    (finding,) = diagnose([dump.snapshot for dump in dumps]).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (1,))

@@ -146,3 +146,15 @@ def test_times_are_the_clock_s_of_a_rank(tmp_path: Path) -> None:
     assert BEGIN_NS == 1_760_000_000 * 10**9
     assert "2025-10-09T08:53:20.010Z by the clock of rank 0" in done.stdout
     assert "PyTorch has given it up" in done.stdout
+
+
+def test_a_page_is_written_beside(tmp_path: Path) -> None:
+    """Where it cannot be, that is wrong usage."""
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    page = tmp_path / "hang.html"
+    assert diagnose(write(dumps, job()), "--html", page).exit_code == 0
+    assert page.read_text().startswith("<!doctype html>")
+    done = diagnose(dumps, "--html", tmp_path / "none" / "hang.html")
+    assert isinstance(done.exception, CliError)
+    assert done.exception.exit_code == 2
