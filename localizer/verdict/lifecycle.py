@@ -40,7 +40,9 @@ TOGETHER_NS: Final = 3 * SECOND_NS
 GROWTH: Final = 1.5
 CONFIDENCE_STEP: Final = 0.15
 # A fault that comes and goes is well for minutes in between: it is over after this many times the
-# damping time. So is one whose kind says so, and one that came back this often.
+# damping time. So is one whose kind says so, and one that came back this often. And what a port
+# cut off for less than `SPREAD_NS`: nobody repairs anything so soon. At one fault an hour among
+# hundreds of ports, another one is at the same port within eight minutes once in a thousand times.
 FLAPPING_FACTOR: Final = 8
 FLAPPING: Final = "port_flapping"
 FLAPPING_RETURNS: Final = 2
@@ -159,8 +161,10 @@ class Lifecycle:
                 matched.add(known.event.fault_id)
                 changed += self._update(known, claim, now_ns)
         for claim in fresh:
-            young = self._replaced(claim, matched) or self._young(
-                claim, matched, situation.replyless, now_ns
+            young = (
+                self._replaced(claim, matched)
+                or self._went_down(claim, matched)
+                or self._young(claim, matched, situation.replyless, now_ns)
             )
             if young is not None:
                 matched.add(young.event.fault_id)
@@ -203,6 +207,17 @@ class Lifecycle:
                 if i.group in (AGENT, claim.group)
                 and i.event.component_id in claim.replaces
                 and i.event.fault_id not in matched
+            ),
+            None,
+        )
+
+    def _went_down(self, claim: Claim, matched: set[str]) -> Incident | None:
+        """Return the open fault of the network that was the first sign of what is down."""
+        return next(
+            (
+                i
+                for i in self.open_faults()
+                if i.event.fault_id not in matched and _is_outage_of(i, claim)
             ),
             None,
         )
@@ -315,7 +330,7 @@ class Lifecycle:
     def _open(self, claim: Claim, matched: set[str], now_ns: int) -> list[Incident]:
         for incident in self.resolved_faults():
             back = now_ns - incident.changed_ns <= self._damping_ns(incident)
-            if back and _is_same(incident, claim):
+            if back and (_is_same(incident, claim) or _is_outage_of(incident, claim)):
                 matched.add(incident.event.fault_id)
                 known = incident.event
                 if known.decided and (not claim.decided or _is_flap(incident, claim)):
@@ -337,9 +352,23 @@ class Lifecycle:
     def _damping_ns(self, incident: Incident) -> int:
         """Return within what time a resolved fault that shows again is the same fault."""
         kind, flap_ns = incident.event.fault_kind, self._config.flap_ns
-        if kind == FLAPPING or incident.flapped >= FLAPPING_RETURNS:
+        if (
+            kind == FLAPPING
+            or incident.flapped >= FLAPPING_RETURNS
+            or self._ended_by_itself(incident)
+        ):
             return flap_ns * FLAPPING_FACTOR
         return max(flap_ns, LONGEST_NS) if kind in PARTIAL else flap_ns
+
+    def _ended_by_itself(self, incident: Incident) -> bool:
+        """Return whether a port cut something off for so short a time that nobody repaired it."""
+        lasted_ns = incident.changed_ns - self._resolve_ns(incident) - incident.began_ns
+        return (
+            incident.group == LOSS
+            and incident.event.fault_kind not in PARTIAL
+            and incident.event.component_kind in PORT_KINDS
+            and lasted_ns <= SPREAD_NS
+        )
 
     def _flaps(self, incident: Incident, now_ns: int) -> bool:
         """Return whether a resolved fault that shows again now does what a flapping port does.
@@ -366,6 +395,23 @@ def _is_same(incident: Incident, claim: Claim) -> bool:
         return True
     place = incident.event.component_id
     return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+
+
+def _is_outage_of(incident: Incident, claim: Claim) -> bool:
+    """Return whether a fault of the network was a host or a container that went down.
+
+    What is down is known some heartbeats after the losses. Of these most are of its endpoints, and
+    they began with the silence of its agents.
+    """
+    first = incident.first or incident.keys or frozenset()
+    return (
+        incident.group == LOSS
+        and claim.group == AGENT
+        and claim.kind.severity == "critical"
+        and abs(us_to_ns(incident.event.onset_at) - claim.onset_ns) <= SPREAD_NS
+        and bool(first)
+        and len(claim.keys & first) >= OVERLAP * len(first)
+    )
 
 
 def _may_be_of(incident: Incident, claim: Claim) -> bool:

@@ -112,11 +112,57 @@ def test_after_the_damping_time_it_is_another_fault() -> None:
     """A new id; and never the old one again, though the evidence says the same onset."""
     life = Life()
     (first,) = life.step(claim())
+    life.step(claim(), seconds=20)
     life.step()
     life.step(seconds=3)
     (again,) = life.step(claim(), seconds=21)
     assert again.state is OPEN
     assert again.fault_id != first.fault_id
+
+
+def test_what_a_port_cut_off_for_seconds_comes_back_as_the_same_fault_for_minutes() -> None:
+    """Nobody repaired it. A switch does not flap, and a share of packets has a rule of its own."""
+    for place, kind, same in (
+        (ComponentKind.LINK, "connectivity", True),
+        (ComponentKind.RNIC, "rnic_unreachable", True),
+        (ComponentKind.SWITCH, "switch_down", False),
+    ):
+        life = Life()
+        said = replace(claim(kind=kind), component_kind=place)
+        (first,) = life.step(said)
+        life.step(said, seconds=6)
+        life.step()
+        life.step(seconds=3)
+        assert life.lifecycle.returned("A", life.now + 100 * SECOND_NS) == 1
+        (again,) = life.step(said, seconds=150)
+        assert (again.fault_id == first.fault_id) is same
+        assert again.flaps == int(same)
+
+
+@pytest.mark.parametrize("quiet_s", [0, 30])
+def test_a_host_that_went_down_was_the_cut_of_its_rnics(quiet_s: int) -> None:
+    """One fault with a better answer, though the cut is over; what began earlier is another one."""
+    down = replace(
+        claim("host", keys(5), "host_down"), component_kind=ComponentKind.HOST,
+        onset_ns=START + SECOND_NS,
+    )  # fmt: skip
+    life = Life()
+    (first,) = life.step(claim("rnic", keys(4)))
+    if quiet_s:
+        life.step()
+        assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
+    (second,) = life.step(down, seconds=1 + quiet_s // 2)
+    assert (second.fault_id, second.component_id) == (first.fault_id, "host")
+    assert second.fault_kind == "host_down"
+    for other in (
+        replace(down, onset_ns=START + 60 * SECOND_NS),
+        replace(down, keys=keys(4, first=50)),
+        replace(down, kind=KINDS["agent_dead"]),
+    ):
+        life = Life()
+        life.step(claim("rnic", keys(4)))
+        (second,) = life.step(other)
+        assert (second.state, second.component_id) == (OPEN, "host")
 
 
 def test_a_leak_that_shows_again_within_ten_minutes_is_the_same_and_no_flapping_port() -> None:
