@@ -18,7 +18,8 @@ from localizer.facts.inputs import Sources
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import shown_by_now
 from localizer.inference.good_flows import GoodFlows
-from localizer.inference.observations import ResolvedFaults, flow_rows, hop_rows
+from localizer.inference.hop_rows import HopRows
+from localizer.inference.observations import ResolvedFaults, flow_rows
 from localizer.inference.search import Problem
 from localizer.inference.selective import selective_evidence
 from localizer.inference.starvation import StarvedAgent, starved_agents
@@ -127,6 +128,7 @@ def gather(
     decided: frozenset[FlowId],
     leaking: frozenset[str] = frozenset(),
     allow_global: bool,
+    hops: HopRows,
 ) -> Evidence | None:
     """Return the observations to explain; None if no bad 5-tuple crosses a candidate cause.
 
@@ -146,6 +148,8 @@ def gather(
         Components that lose more than chance explains, by all their losses together.
     allow_global
         Whether a cluster-wide disturbance is still accepted as a cause.
+    hops
+        What the family's last decision made of traces.
     """
     known = frozenset(known_ns)
     bad = [*_possibly_replyless(bad, known, replies)]
@@ -222,9 +226,8 @@ def gather(
         ),
         blamable=np.ones(len(causes), dtype=np.bool_),
         flows=flow_rows(replies, bad, column, unlisted, starved),
-        hops=hop_rows(
+        hops=hops.block(
             sources,
-            family,
             bad,
             column,
             replies=replies,

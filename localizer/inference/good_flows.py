@@ -199,6 +199,10 @@ class GoodRows:
         # The index's number of each column; `NOTHING` where the index does not know the cause.
         self._numbers = np.full(len(counts) + 1, NOTHING)
         self._numbers[columns] = np.arange(len(columns))
+        # Before any is listed; arrays are replaced then, and not changed.
+        self.parts = (
+            self.index, self.index.version, good.mask, lag, counts, columns, everything, starved,
+        )  # fmt: skip
 
     def columns_of(self, places: Int64s) -> Int64s:
         """Return the columns that rows of the index cross, whether good or not, shape (k, w)."""

@@ -8,26 +8,20 @@ share the possible ways of their replies, so these are computed once per group.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from statistics import median
 from typing import Final
 
 import numpy as np
 
 from localizer.facts.bad_flows import BadFlow
-from localizer.facts.inputs import Sources
-from localizer.facts.liveness import ONSET_SLACK_NS
 from localizer.inference.causes import Columns, PossibleColumns
 from localizer.inference.good_flows import GoodRows
 from localizer.inference.starvation import StarvedAgent, explains
-from localizer.inference.tables import Block, PossibleCrossings, PossibleGroups, Table
+from localizer.inference.tables import PossibleGroups, Table
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
-from localizer.network.traces import HopProbe
 from schemas.columns.arrays import Int64s
-from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
-from schemas.units import SECOND_NS
 
 # Probability that a 5-tuple which a fault had let pass for long is bad because of it after all: the
 # fault grew, or the path changed.
@@ -118,18 +112,6 @@ def _alike(replies: ReplyWays, places: Int64s, index: FlowIndex) -> tuple[Int64s
 
 # A cut that ended at once counts half: the machine may have been busy for a moment.
 BRIEF_WEIGHT: Final = 0.5
-# Age up to which traces are evidence: a fault may have changed since.
-HOPS_NS: Final = 60 * SECOND_NS
-# A hop is late if its round trip rose by this share of the rise of whole round trips: each
-# direction takes half of it, and a hop's answer may come back another way.
-HOP_LATE_SHARE: Final = 0.3
-# Number of 5-tuples whose traces are read, separately for bad ones and others. Agents trace every
-# loss at once; in a storm these are enough to locate the fault.
-MAX_TRACED: Final = 4_096
-# Number of traces read: of many 5-tuples only the latest of each. Six traces of one 5-tuple differ
-# less than one trace each of six, and reading them dominates a storm's decision.
-MAX_TRACES: Final = 2 * MAX_TRACED
-NONE: Final[frozenset[str]] = frozenset()
 
 
 class ResolvedFaults:
@@ -230,42 +212,6 @@ def _crossed(
     return np.concatenate([found, through], axis=1)
 
 
-class _Rows:
-    """Collects observations; those with the same outcome and columns become one weighted row."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[bool, tuple[int, ...], PossibleColumns], int] = {}
-        # Total weight of each row.
-        self.weights: list[float] = []
-
-    def place(self, crossed: tuple[int, ...], *, bad: bool, possible: PossibleColumns = ()) -> int:
-        """Return the row for an outcome and columns; `possible` holds possible columns."""
-        place = self._places.setdefault((bad, crossed, possible), len(self.weights))
-        if place == len(self.weights):
-            self.weights.append(0.0)
-        return place
-
-    def block(self, lag: float) -> Block:
-        """Return the block."""
-        rows = [row for row, (_, crossed, _) in enumerate(self._places) for _ in crossed]
-        columns = [place for _, crossed, _ in self._places for place in crossed]
-        possible_entries = [
-            (row, *m) for row, (_, _, possible) in enumerate(self._places) for m in possible
-        ]
-        return Block(
-            bad=np.array([bad for bad, _, _ in self._places], dtype=np.bool_),
-            weight=np.array(self.weights, dtype=np.float64),
-            lag=np.full(len(self.weights), lag),
-            rows=np.array(rows, dtype=np.int64),
-            columns=np.array(columns, dtype=np.int64),
-            possible=PossibleCrossings(
-                rows=np.array([m[0] for m in possible_entries], dtype=np.int64),
-                columns=np.array([m[1] for m in possible_entries], dtype=np.int64),
-                chance=np.array([m[2] for m in possible_entries], dtype=np.float64),
-            ),
-        )
-
-
 def _weights(bad: list[BadFlow]) -> list[float]:
     """Return the weight of each bad 5-tuple.
 
@@ -274,116 +220,3 @@ def _weights(bad: list[BadFlow]) -> list[float]:
     """
     lossy = Counter(flow.key[:2] for flow in bad if flow.open and flow.lossy)
     return [BRIEF_WEIGHT if not f.open else 1.0 / lossy[f.key[:2]] if f.lossy else 1.0 for f in bad]
-
-
-def hop_rows(
-    sources: Sources,
-    family: AnomalyFamily,
-    bad: list[BadFlow],
-    column: Columns,
-    *,
-    replies: ReplyWays,
-    explained: frozenset[FlowId],
-    resolved: ResolvedFaults,
-    onset_ns: int,
-    now_ns: int,
-) -> Block:
-    """Return single probes of traces as observations.
-
-    Parameters
-    ----------
-    explained
-        5-tuples whose traces do not count.
-    resolved
-        What resolved faults account for.
-    onset_ns
-        Since when there is something to explain: what got through before says nothing about it.
-
-    Returns
-    -------
-    Block
-        Probes since the onset; their lag is 1.
-    """
-    onset_ns -= ONSET_SLACK_NS
-    since_ns = max(onset_ns, now_ns - HOPS_NS)
-    shifts = [s.shift_ns for flow in bad for s in flow.symptoms if s.shift_ns is not None]
-    late_ns = HOP_LATE_SHARE * median(shifts) if shifts else 0.0
-    agents = {flow.key: (flow.prober, flow.responder) for flow in bad}
-    replyless = {flow.key for flow in bad if flow.replyless and column.reply is not None}
-    rows = _Rows()
-    # Paths share their prefix tuples, so the id of a tuple identifies it and hashes faster.
-    known: dict[tuple[int, str, str | None, frozenset[str]], tuple[int, ...]] = {}
-    # Row of the good probes for each key: most probes of a trace are good.
-    well: dict[tuple[int, str, str | None, frozenset[str]], int] = {}
-    late = {flow.key: flow.passed_before for flow in bad if flow.passed_before}
-    # Agents trace every loss at once, also on 5-tuples that no test has flagged yet.
-    mine = [k for k in agents if (sources.paths.traced_ns(k) or 0) >= since_ns]
-    others = sources.paths.traced_since(since_ns, MAX_TRACED)
-    keys = sorted({*_sample(mine), *(k for k in others if k not in agents)})
-    latest = max(1, MAX_TRACES // max(1, len(keys)))
-    for key in keys:
-        if key in explained:
-            continue
-        prober, responder = agents.get(
-            key, (sources.roster.agent_of(key[0]) or "", sources.roster.agent_of(key[1]))
-        )
-        # An anomaly may be older than a resolved fault; traces from before the resolution belong to
-        # it.
-        own_ns = (
-            since_ns
-            if family is AnomalyFamily.LATENCY
-            else max(since_ns, resolved.until_ns(key) + 1)
-        )
-        probes = sources.paths.hop_probes(key, own_ns, onset_ns, latest)
-        found = _outcomes(family, probes, late_ns)
-        passed_before = late.get(key, NONE)
-        bad_count: dict[int, int] = {}
-        for probe, outcome in found:
-            if outcome:
-                bad_count[probe.traced_ns] = bad_count.get(probe.traced_ns, 0) + 1
-        for probe, outcome in found:
-            # The target of another 5-tuple that does not answer is its agent's problem; where only
-            # the target is silent, the reply may be lost on its own way.
-            if probe.target and outcome and (key not in agents or key in replyless):
-                continue
-            target = responder if probe.target else None
-            ends = id(probe.components), prober, target, passed_before
-            if not outcome and ends in well:
-                rows.weights[well[ends]] += 1.0
-                continue
-            if ends not in known:
-                certain = probe.components
-                if passed_before:
-                    certain = tuple([c for c in certain if c not in passed_before])
-                known[ends] = column.certain_columns(certain, prober, target)
-            if not outcome:
-                well[ends] = rows.place(known[ends], bad=False)
-                rows.weights[well[ends]] += 1.0
-                continue
-            # The target's answer may be lost on its own way back.
-            possible_shares = dict(replies.shares(*key[:2])) if probe.target else {}
-            if passed_before:
-                possible_shares |= dict.fromkeys(
-                    passed_before.intersection(probe.components), LATE_CHANCE
-                )
-            possible = (
-                column.possible_columns(possible_shares, known[ends]) if possible_shares else ()
-            )
-            # All hops behind a delay are late: together they count as one observation per trace.
-            weight = 1.0 / bad_count[probe.traced_ns]
-            rows.weights[rows.place(known[ends], bad=True, possible=possible)] += weight
-    return rows.block(1.0)
-
-
-def _sample(keys: list[FlowId]) -> list[FlowId]:
-    """Return at most `MAX_TRACED` of the keys, evenly spread."""
-    return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
-
-
-def _outcomes(
-    family: AnomalyFamily, probes: list[HopProbe], late_ns: float
-) -> list[tuple[HopProbe, bool]]:
-    """Return for each probe that says something about the family whether it was bad."""
-    if family is AnomalyFamily.LOSS:
-        return [(probe, not probe.answered) for probe in probes]
-    return [(probe, probe.rise_ns > late_ns) for probe in probes if probe.rise_ns is not None]

@@ -96,6 +96,10 @@ class UnlistedRows(Protocol):
     def counts(self) -> Floats:
         """How many of them cross each column, shape (columns,)."""
 
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """What they are made of at first: as long as all parts are equal, so are the rows."""
+
     def list_rows(self, column: int) -> Int64s:
         """List all that cross a column; return their columns, shape (k, w), padded."""
 

@@ -47,6 +47,8 @@ class FlowIndex:
         Numbers by id, counted separately.
     by_key
         Row of each 5-tuple.
+    version
+        Grows with every change of a row.
     """
 
     def __init__(self) -> None:
@@ -58,6 +60,7 @@ class FlowIndex:
         self.probers: dict[str, int] = {}
         self.responders: dict[str, int] = {}
         self.endpoints: dict[str, int] = {}
+        self.version = 0
         self.by_key: dict[FlowId, int] = {}
         self._keys: list[FlowId] = []
         # What each row crosses, as the caller passed it.
@@ -109,6 +112,7 @@ class FlowIndex:
         for one in found:
             self.crossing[one] += one != NOTHING
         self._note_change(place, found)
+        self.version += 1
         return True
 
     def add_flows(self, flows: Sequence[NewFlow]) -> None:
@@ -129,6 +133,7 @@ class FlowIndex:
             ends += (self._endpoint(key[0]), self._endpoint(key[1]))
         if not flows:
             return
+        self.version += 1
         width = max(widths)
         places = np.array([self._allocate_row(key, width) for key, *_ in flows], np.int64)
         for place, (_, crossed, _, _) in zip(places.tolist(), flows, strict=True):
@@ -165,6 +170,7 @@ class FlowIndex:
         self._free.append(place)
         self._crossed[place] = ()
         self._note_change(place, ())
+        self.version += 1
         return True
 
     def renumber_endpoints(self) -> None:

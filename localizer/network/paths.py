@@ -49,6 +49,11 @@ MAX_FLOWS: Final = 2_000_000
 MAX_STRANGERS: Final = 16_384
 
 
+# What `PathBook.hop_probes` derives its result from: the traces that count, those that may be a
+# baseline, and the topology.
+TraceBasis = tuple[tuple[Trace, ...], tuple[Trace, ...], tuple[Trace, ...], Basis] | None
+
+
 @dataclass(slots=True)
 class _Flow:
     # When it was last traced, or found to be still probed.
@@ -262,6 +267,21 @@ class PathBook:
                 trace.probes = (basis, self._probes(key, trace, baseline, model))
             found += trace.probes[1]
         return found
+
+    def basis_of(self, key: FlowId, since_ns: int, latest: int = EVIDENCE) -> TraceBasis:
+        """Return what `hop_probes` depends on: while it is equal, so is the result.
+
+        For the same baseline time; the other arguments are the same.
+        """
+        flow = self._flows.get(key)
+        if flow is None:
+            return None
+        return (
+            tuple([trace for trace in flow.recent[-latest:] if trace.traced_ns >= since_ns]),
+            tuple(flow.complete),
+            tuple(flow.baseline),
+            self._topology.basis(key[0], key[1]),
+        )
 
     def findings_since(self, key: FlowId, since_ns: int) -> TraceFindings:
         """Return what the traces since a time say about a 5-tuple that is cut off.

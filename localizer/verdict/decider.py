@@ -8,8 +8,9 @@ from localizer.facts.inputs import Housekeeper, Sources
 from localizer.facts.reachability import Reachability
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.evidence import Evidence, gather
+from localizer.inference.explainer import Explainer
+from localizer.inference.hop_rows import HopRows
 from localizer.inference.observations import ResolvedFaults
-from localizer.inference.search import explain
 from localizer.verdict.cadence import Cadence
 from localizer.verdict.cases import Case, cases, without_parts
 from localizer.verdict.catalogue import HOST_GROUPS, LATENCY, LOSS, OVERLAY, PARTIAL
@@ -48,6 +49,8 @@ class Decider:
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources)
         self._flows = BadFlows(sources)
+        self._explainers = {family: Explainer() for family in AnomalyFamily}
+        self._hops = {family: HopRows(family) for family in AnomalyFamily}
         self._chains = ChainClaims(sources, self._flows)
         self._cadence = Cadence()
         self._echoes: frozenset[FlowId] = frozenset()
@@ -119,6 +122,9 @@ class Decider:
             # What the last storm left behind goes.
             Cause.of.cache_clear()
             Columns.of.cache_clear()
+            for family in AnomalyFamily:
+                self._hops[family].forget()
+                self._explainers[family].forget()
             self.silences.forget()
             self._lifecycle.observe([], self._situation([], now_ns), now_ns)
             return []
@@ -206,10 +212,11 @@ class Decider:
             decided=self._owned(family, decided=True),
             leaking=self._leaks.components if family is AnomalyFamily.LOSS else frozenset(),
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
+            hops=self._hops[family],
         )
         if evidence is None:
             return []
-        found = cases(evidence, explain(evidence.problem))
+        found = cases(evidence, self._explainers[family].explain(evidence.problem))
         if family is AnomalyFamily.LOSS:
             self._replyless = frozenset(
                 flow.key for case in found if case.cause.reason is Reason.REPLY for flow in case.bad

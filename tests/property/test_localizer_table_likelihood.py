@@ -33,6 +33,11 @@ class Waiting:
         """How many of them cross each column."""
         return np.array([sum(c in row for row in self._crossed) for c in range(COLUMNS)], float)
 
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """What decides which they are."""
+        return self.lag, tuple(self._crossed)
+
     def list_rows(self, column: int) -> Int64s:
         """Return those that cross a column; they wait no more."""
         found = [sorted(row) for row in self._crossed if column in row]
