@@ -1,6 +1,6 @@
 """The HTTP server for questions about health; it runs within the agent's own loop.
 
-A request does not wake the loop. Sockets are read when the loop serves Kafka, ten times a second,
+A request does not wake the loop. Sockets are read when the loop serves Kafka, four times a second,
 so a flood of requests costs no more than a few requests each time.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 from probers.config.health import HealthAddress
 from probers.health.answers import MAX_REQUEST_BYTES, Health, respond
 
-# A supervisor or two ask every few seconds. 40 connections a second are taken at most.
+# A supervisor or two ask every few seconds. 16 connections a second are taken at most.
 ACCEPTS_PER_TURN: Final = 4
 MAX_OPEN: Final = 8
 BACKLOG: Final = 16

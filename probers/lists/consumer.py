@@ -6,27 +6,33 @@ they are the present state, and every agent needs its own reading of it. An offs
 before is marked as replayed when the topic is read again.
 """
 
+import threading
 from typing import Any, Final
 
 from probers.clock import Clock
 from probers.lists.inbox import Record
 from probers.publish import kafka_client
-from schemas.kafka.access import refusal
+from schemas import topics
+from schemas.kafka.access import AccessError, refusal
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.murmur2 import partition_of
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.eventlog import EventLog
-from schemas.topics import TARGET, Topic
+from schemas.topics import Topic
 
 # How often the partitions are asked for until the broker tells them. The question
 # blocks the agent's only thread, but before the answer it has nobody to probe.
 ASK_EVERY_NS: Final = 2 * 10**9
 ASK_TIMEOUT_S: Final = 0.3
+# A topic that one can do without, and that was not there or was refused, is looked for so often. A
+# question then waits behind a fetch that waits for records: in a thread, the agent goes on.
+LOOK_EVERY_NS: Final = 60 * 10**9
+LOOK_TIMEOUT_S: Final = 2.0
 # Many more than any topic of the contract has; ends the question in any case.
 MAX_PARTITIONS: Final = 2**16
 # Without it an agent reads registrations where all agents publish theirs, as before an upgrade.
-OPTIONAL: Final = (TARGET,)
+OPTIONAL: Final = (topics.TARGET,)
 # Records taken in one turn of the loop.
 MAX_RECORDS_AT_ONCE: Final = 200
 # What librdkafka fetches ahead: a ping list of a thousand targets has 100 KB.
@@ -80,11 +86,18 @@ class TopicReader:
         self._unread: dict[str, set[int]] = {}
         self._assigned = False
         self._ask_ns = 0
+        # When topics that one can do without are looked for again.
+        self._look_ns = 0
+        self._asking: threading.Thread | None = None
+        # What it found: how many partitions each has.
+        self._came: dict[str, int] = {}
         self._said: str | None = None
         self._restarts = 0
         # Whether all was read once, and topics whose absence was looked into.
         self._was_read = False
         self._asked_for: set[str] = set()
+        # Topics whose refusal was said.
+        self._refused: set[str] = set()
         self._consumer = self._client.Consumer(
             reader_options(
                 settings,
@@ -122,6 +135,7 @@ class TopicReader:
         """
         if not self._assigned and not self._assign():
             return []
+        self._look_for_missing()
         try:
             messages = self._consumer.consume(MAX_RECORDS_AT_ONCE, 0)
         except self._client.KafkaException as error:
@@ -166,6 +180,8 @@ class TopicReader:
 
     def close(self) -> None:
         """Leave the broker."""
+        if self._asking is not None:
+            self._asking.join()
         self._consumer.close()
 
     def _assign(self) -> bool:
@@ -181,10 +197,36 @@ class TopicReader:
             self._places[name] = self._place(name, count)
         for name in sorted(self._followed):
             self._begin(name)
+        self._look_ns = now_ns + LOOK_EVERY_NS
         self._assigned = True
         self._said = None
         self._log.info("topics.assigned", partitions=len(self._seen))
         return True
+
+    def _look_for_missing(self) -> None:
+        """Read topics that have come since the start, once it is known how large they are."""
+        for name, count in list(self._came.items()):
+            del self._came[name]
+            self._places[name] = self._place(name, count)
+            self._log.info("topic.came", topic=name)
+            if name in self._followed:
+                self._begin(name)
+        now_ns = self._clock.now().monotonic_ns
+        if now_ns < self._look_ns or (self._asking is not None and self._asking.is_alive()):
+            return
+        self._look_ns = now_ns + LOOK_EVERY_NS
+        missing = [name for name, places in self._places.items() if not places]
+        if missing:
+            self._asking = threading.Thread(target=self._look_for, args=(missing,), daemon=True)
+            self._asking.start()
+
+    def _look_for(self, names: list[str]) -> None:
+        """Ask for topics; runs in a thread of its own."""
+        for name in names:
+            if self._is_there(name, 0, LOOK_TIMEOUT_S):
+                count = self._count_partitions(name, LOOK_TIMEOUT_S)
+                if count:
+                    self._came[name] = count
 
     def _begin(self, name: str) -> None:
         self._unread[name] = set(self._places[name])
@@ -209,7 +251,7 @@ class TopicReader:
         begin = self._client.OFFSET_BEGINNING
         return [self._client.TopicPartition(name, p, begin) for p in self._places.get(name, ())]
 
-    def _count_partitions(self, name: str) -> int | None:
+    def _count_partitions(self, name: str, timeout_s: float = ASK_TIMEOUT_S) -> int | None:
         """Return how many partitions a topic has; 0: it is missing; None: the broker does not tell.
 
         Partitions are asked for their offsets, at doubled distances and then by halves:
@@ -219,20 +261,21 @@ class TopicReader:
         least, most = 0, MAX_PARTITIONS
         while least < most:
             asked = min(2 * least, (least + most) // 2)
-            there = self._is_there(name, asked)
+            there = self._is_there(name, asked, timeout_s)
             if there is None:
                 return None
             least, most = (asked + 1, most) if there else (least, asked)
         if not least:
             self._raise_refusal(name)
-            self._say("topic.missing", topic=name, hint="skeletonhunter topics apply")
+            if name not in self._refused:
+                self._say("topic.missing", topic=name, hint="skeletonhunter topics apply")
         return least
 
-    def _is_there(self, name: str, partition: int) -> bool | None:
+    def _is_there(self, name: str, partition: int, timeout_s: float) -> bool | None:
         """Return whether a topic has that partition; None where the broker does not tell."""
         try:
             place = self._client.TopicPartition(name, partition)
-            self._consumer.get_watermark_offsets(place, ASK_TIMEOUT_S)
+            self._consumer.get_watermark_offsets(place, timeout_s)
         except self._client.KafkaException as error:
             code = error.args[0].code()
             if code in self._not_there:
@@ -255,7 +298,15 @@ class TopicReader:
         except self._client.KafkaException:
             return
         if access := refusal(self._settings, found, "Read", f"topic {name}"):
-            raise access
+            if self._topics[name] not in OPTIONAL:
+                raise access
+            self._say_refused(name, access)
+
+    def _say_refused(self, name: str, access: AccessError) -> None:
+        """Log, once, that a topic is refused that the agent can do without."""
+        if name not in self._refused:
+            self._refused.add(name)
+            self._log.warning("access.refused", reason=str(access), instead=topics.ENDPOINT.name)
 
     def _record(self, message: Any) -> Record | None:
         error = message.error()

@@ -30,6 +30,7 @@ from ops.cli.app import main as run_command
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import apply_topics
 from ops.web.security import ACTION_HEADER
+from schemas import topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.ending import EXIT_CODE, LIMIT_S
 from schemas.topics import TOPICS
@@ -285,6 +286,27 @@ def test_a_group_or_transactional_id_that_is_refused_is_named(
             assert child.process.wait(WAIT_S) == 3, child.log_tail()
             (said,) = refusals(child)
             assert expected in said
+
+
+def test_an_agent_without_a_topic_that_it_can_do_without_goes_on(
+    kafka: SecureKafka, tmp_path: Path
+) -> None:
+    """It reads registrations where all agents publish theirs, and says once what is refused."""
+    (grant,) = grants({"agent": "User:before"}, Names(cluster=CLUSTER))
+    rules = tuple(r for r in grant.rules if r.name != topics.TARGET.name)
+    assert rules != grant.rules
+    missing = Difference(principal="User:before", missing=rules, beyond=())
+    AclAdmin(kafka.super_user).add([missing])
+    with ProcessGroup(tmp_path) as group:
+        agent = start(group, "agent", kafka.config("before"))
+
+        def said() -> str:
+            return agent.log.read_text(encoding="utf-8")
+
+        wait(lambda: '"registrations.source"' in said(), "no other source", agent)
+        wait(lambda: said().count('"topics.read"') >= 1, "nothing was read", agent)
+        assert said().count("Read of topic target.v1") == 1
+        assert "topic.missing" not in said()
 
 
 def test_apply_again_changes_nothing_and_names_what_is_beyond(kafka: SecureKafka) -> None:

@@ -4,15 +4,17 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Consumer
 
 from ops.log.entry import Entry
 from ops.topics.admin import TopicAdmin, apply_topics
-from probers.clock import SystemClock
+from probers.clock import Instant, SystemClock
 from probers.lists.consumer import TopicReader
 from probers.lists.inbox import Record
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
+from schemas.units import MS_NS
 from tests.integration.data_tools import produce
 
 pytestmark = pytest.mark.broker
@@ -21,6 +23,18 @@ WAIT_S = 120
 LARGE = 10
 # Partition of agent-a, of four.
 OWN = 2
+
+
+class FastClock(SystemClock):
+    """A clock that goes a quarter of a second further with each reading."""
+
+    ahead_ns = 0
+
+    def now(self) -> Instant:
+        """Return this moment."""
+        self.ahead_ns += 250 * MS_NS
+        now = super().now()
+        return Instant(now.monotonic_ns + self.ahead_ns, now.realtime_ns + self.ahead_ns)
 
 
 def entry(key: bytes | None, value: bytes | None, partition: int) -> Entry:
@@ -146,3 +160,35 @@ def test_a_topic_that_was_made_anew_is_read_anew(kafka: KafkaSettings, reader: T
     assert {r.key for r in fresh} == {b"new0", b"new1", b"new2", b"new3"}
     assert not any(r.replayed for r in fresh)
     assert reader.take_restarts() == 4
+
+
+def test_a_topic_one_can_do_without_is_read_when_it_comes(
+    kafka: KafkaSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its absence is said once, and what is written to it later is read without a restart."""
+    target = kafka.topic(topics.TARGET.name)
+    TopicAdmin(kafka).delete([target])
+    deadline = time.monotonic() + WAIT_S
+    looking = Consumer({**kafka.librdkafka(), "group.id": "looks"})
+    while target in looking.list_topics(timeout=WAIT_S).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    looking.close()
+    made = TopicReader(
+        kafka,
+        FastClock(),
+        (topics.PINGLIST, topics.TARGET),
+        others=(topics.ENDPOINT,),
+        client_id="agent-a",
+        log=EventLog("test"),
+    )
+    read(made, lambda _: made.read_to_end)
+    assert not made.has(topics.TARGET)
+    assert caplog.messages.count("topic.missing") == 1
+    apply_topics(kafka)
+    produce(kafka, topics.TARGET, [entry(b"own", b"v", OWN), entry(b"other", b"v", 1)])
+    (fresh,) = read(made, bool)
+    assert (fresh.topic, fresh.key, fresh.replayed) == (topics.TARGET, b"own", False)
+    assert made.has(topics.TARGET)
+    read(made, lambda _: made.read_to_end)
+    made.close()
