@@ -213,6 +213,18 @@ class PathBook:
         flow = self._flows.get(key)
         return flow is not None and bool(flow.complete)
 
+    def broke_off_at(self, key: FlowId) -> str | None:
+        """Return the last hop that answered the latest trace of a 5-tuple that was never whole.
+
+        None if one was complete, or if no hop of the topology answered.
+        """
+        flow = self._flows.get(key)
+        if flow is None or flow.complete or not flow.recent:
+            return None
+        answered = (a for a in reversed(flow.recent[-1].addresses) if a is not None)
+        last = next(answered, None)
+        return None if last is None else self._topology.at_address(last)
+
     def path(self, key: FlowId, before_ns: int | None = None) -> KnownPath:
         """Return the path of a 5-tuple.
 

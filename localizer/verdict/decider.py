@@ -19,6 +19,7 @@ from localizer.verdict.incident import Incident
 from localizer.verdict.judge import Judge
 from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
+from localizer.verdict.never_whole import beside_faults
 from localizer.verdict.onsets import apart, broken_later, passed_before
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
@@ -192,7 +193,10 @@ class Decider:
                 for flow in bad
                 if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
             ]
-            bad = apart(bad, self._blamed())
+            blamed = self._blamed()
+            sources = self._sources
+            bad = beside_faults(bad, blamed, sources.paths, sources.topology)
+            bad = apart(bad, blamed)
         for incident in self._lifecycle.open_faults():
             if (incident.group == LATENCY) == (family is AnomalyFamily.LATENCY):
                 bad = broken_later(bad, incident, now_ns)
