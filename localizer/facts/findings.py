@@ -7,6 +7,7 @@ one of them fell into it.
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import log
 from typing import Final
@@ -94,8 +95,12 @@ class Findings:
         spans
             Between which times each bad 5-tuple through it became bad (ns).
         """
-        at = set(spans)
-        return [hint_of(finding, at) for finding in self.of(component_id, family)]
+        found = self.of(component_id, family)
+        # Most components show nothing, and in a storm there are a hundred thousand spans.
+        if not found:
+            return []
+        at = _distinct(spans)
+        return [hint_of(finding, at) for finding in found]
 
     def end_hints(self, link_id: str, family: AnomalyFamily, spans: Iterable[Span]) -> list[Hint]:
         """Return fresh findings at the switches that a cable joins.
@@ -103,7 +108,7 @@ class Findings:
         A counter of a whole switch does not say of which cable it is. What a rule of the switch
         drops is no cable's.
         """
-        at = set(spans)
+        at = _distinct(spans)
         return [
             replace(hint, evidence=max(0.0, hint.evidence - ENDS))
             for end in self._near(link_id)
@@ -120,7 +125,7 @@ class Findings:
     ) -> list[Hint]:
         """Return fresh findings of a switch, real or virtual, that concern single pairs."""
         found = (f for f in self.of(switch_id, family) if f.kind in SELECTIVE | IN_SOFTWARE)
-        at = set(spans)
+        at = _distinct(spans)
         return [hint for f in found if (hint := hint_of(f, at)).fresh]
 
     def evidence(self, component_id: str, family: AnomalyFamily, spans: Iterable[Span]) -> float:
@@ -130,7 +135,7 @@ class Findings:
         of a switch show is evidence for the switch, and counts twice: of two cables it would be
         chance twice.
         """
-        at = set(spans)
+        at = _distinct(spans)
         found = [h.evidence for h in self.hints(component_id, family, at) if h.fresh]
         match self._topology.kind(component_id):
             case ComponentKind.LINK:
@@ -163,7 +168,7 @@ class Findings:
         self, switch_id: str, family: AnomalyFamily, spans: Iterable[Span]
     ) -> list[Hint]:
         """Return fresh findings at the cables of a switch, one for each cable."""
-        at = set(spans)
+        at = _distinct(spans)
         found = []
         for link in self._topology.links_at(switch_id):
             fresh = [h for h in self.hints(link, family, at) if h.fresh]
@@ -184,6 +189,10 @@ class Findings:
             for link in self._topology.links_at(switch_id)
         )
         return 2 * len(hints) > read
+
+
+def _distinct(spans: Iterable[Span]) -> AbstractSet[Span]:
+    return spans if isinstance(spans, AbstractSet) else set(spans)
 
 
 def hint_of(finding: Finding, spans: Iterable[Span]) -> Hint:
