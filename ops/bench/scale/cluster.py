@@ -12,6 +12,10 @@ from skeleton_job.lists.pinglists import MAX_LIST_BYTES
 
 # Workers commit each second, and are looked at twice a second.
 CAUGHT_UP_S: Final = 3.0
+# At any time, while a spine is dead, too.
+BEHIND_S: Final = 5.0
+# A fault in the middle of all this.
+VERDICT_S: Final = 5.0
 # Of a simulator that is later, the agents were not at 1 Hz, and nobody was put to the test.
 SIMULATOR_LATE_S: Final = 2.0
 KIB: Final = 1_024
@@ -68,7 +72,8 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
             [t["behind_s"] for t in ended], "s", bar=SIMULATOR_LATE_S, worst=True),
         row("messages not published", [t["unpublished"] for t in ended], "", bar=0, worst=True),
         row("workers behind at the end", [r.lag_s for r in runs], "s", bar=CAUGHT_UP_S, worst=True),
-        row("workers behind, the most", [r.worst_lag_s for r in runs], "s", worst=True),
+        row("workers behind, the most", [r.worst_lag_s for r in runs], "s", bar=BEHIND_S,
+            worst=True),
         row("workers: seconds to take what was left", [r.drained_s for r in runs], "s",
             worst=True),
         row("lists published for each agent that changed",
@@ -88,7 +93,7 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
         delays = [r.verdicts.delay_s(r.verdicts.injected[number]) for r in runs]
         named = [float(d is not None) for d in delays]
         rows.append(row(f"{fault.what}: named", named, "of runs", bar=1, sense=">=", worst=True))
-        rows.append(row(f"{fault.what}: until the verdict", delays, "s"))
+        rows.append(row(f"{fault.what}: until the verdict", delays, "s", bar=VERDICT_S, worst=True))
     false, begun = (
         [float(len(r.verdicts.false(begun=begun))) for r in runs] for begun in (False, True)
     )
@@ -103,7 +108,7 @@ def figures(runs: Sequence[ClusterRun]) -> list[Figure]:
         row("localizer behind, as it says itself, median",
             [statistics.median(b) if b else None for b in behind], "s"),
         row("localizer behind, as it says itself, the most",
-            [max(b, default=None) for b in behind], "s", worst=True),
+            [max(b, default=None) for b in behind], "s", bar=BEHIND_S, worst=True),
     ]  # fmt: skip
     rows.append(
         row("simulator: CPU, of a core", [t["cpu_s"] / t["seconds"] * 100 for t in ended], "%")

@@ -30,8 +30,8 @@ from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
 # Bars of the issue.
-DECISION_S: Final = 1.0
-STORM_OUT_S: Final = 5.0
+DECISION_S: Final = 0.5
+STORM_OUT_S: Final = 2.0
 # "A few".
 STORM_VERDICTS: Final = 3.0
 MB: Final = 1_000_000

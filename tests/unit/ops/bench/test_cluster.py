@@ -282,6 +282,7 @@ def a_run(**told: float) -> ClusterRun:
     run = ClusterRun(SHAPE, Verdicts(), Costs({}), summary=said | told, lag_s=1.0, drained_s=0.5)
     run.verdicts.observe({"what": "x", "components": ["spine:1"], "at_ns": 5 * SECOND_NS})
     run.verdicts.events.append((8.0, event("a", "spine:1")))
+    run.localizer_behind_s = [0.5, 1.5]
     run.costs.share["worker"] = 0.25
     run.costs.rss_bytes["worker"] = 3 * 10**8
     names = ("probe.window.v1", "anomaly.v1")
@@ -311,12 +312,20 @@ def test_what_goes_wrong_misses_its_bar() -> None:
     blamed.verdicts.events.append((9.0, event("b", "leaf:1")))
     silent = a_run()
     silent.verdicts.events.clear()
+    slow = a_run()
+    slow.verdicts.events[:] = [(10.5, event("a", "spine:1"))]
+    held_up = a_run()
+    held_up.localizer_behind_s.append(6.0)
+    lagging = a_run()
+    lagging.worst_lag_s = 7.0
     died = a_run()
     died.ended.append("worker")
     for run, name in (
         (late, "workers behind at the end"),
         (blamed, "false verdicts"),
-        (silent, "x: named"),
+        (slow, "x: until the verdict"),
+        (held_up, "localizer behind, as it says itself, the most"),
+        (lagging, "workers behind, the most"),
         (died, "processes that ended by themselves"),
         (a_run(behind_s=9.0), "messages that the simulator published late, the latest"),
         (a_run(unpublished=1), "messages not published"),
@@ -326,4 +335,8 @@ def test_what_goes_wrong_misses_its_bar() -> None:
     ):
         missed = [key for key, row in rows(a_run(), run).items() if not row.met]
         assert missed == [name]
-    assert rows(a_run(), silent)["x: until the verdict"].value is None
+    found = rows(a_run(), silent)
+    assert [key for key, row in found.items() if not row.met] == [
+        "x: named", "x: until the verdict",
+    ]  # fmt: skip
+    assert found["x: until the verdict"].value is None
