@@ -10,6 +10,7 @@ from localizer.collectives.ages import Age, age_of, idle_age
 from localizer.collectives.groups import (
     UNDESCRIBED,
     Group,
+    came_equally_far,
     line_up,
     unseen_ranks,
     with_distinct_groups,
@@ -154,15 +155,17 @@ def diagnose(
     mismatches = _mismatches(list(groups.values()))
     waits = waits_of_groups(groups.values(), mismatches)
     waits += waits_of_pairs(list(by_rank.values()), groups)
-    waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
+    if waits or mismatches or not came_equally_far(groups.values()):
+        waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
     waits = past_mismatches(waits, mismatches, set(by_rank))
     explain = _Explainer(by_rank, groups, mismatches, waits)
     findings = explain.findings(ends_of(waits))
     named = {rank for finding in findings for rank in finding.ranks}
     if quiet := [rank for rank in absent if rank not in named]:
-        notes.append(
-            f"no dump of {rank_text(quiet)}: nothing points there, or it ended because of the above"
-        )
+        why = "nothing points there" if not findings else "it may have ended because of the above"
+        if any(group.ends_alike for group in groups.values()):
+            why += "; with gloo an operation that failed is recorded as one that is done"
+        notes.append(f"no dump of {rank_text(quiet)}: {why}")
     found = Diagnosis(
         tuple(ranks), absent, tuple(groups.values()), tuple(findings), None, tuple(notes)
     )

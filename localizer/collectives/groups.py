@@ -4,7 +4,7 @@ Order comes from sequences alone: clocks of two hosts are never compared here.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -117,7 +117,9 @@ def unseen_ranks(snapshots: Sequence[CollectiveSnapshot]) -> int:
     """Return how many ranks the job must have beyond the last one that is known.
 
     Groups of one description are usually of one size: what the smaller ones lack, beside ranks
-    that are known and without a dump, are ranks that nothing names.
+    that are known and without a dump, are ranks that nothing names. One description alone may
+    have groups of different sizes; two, such as of tensor and data parallelism, that lack as many
+    have not.
     """
     recorded: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for snapshot in snapshots:
@@ -126,11 +128,22 @@ def unseen_ranks(snapshots: Sequence[CollectiveSnapshot]) -> int:
                 recorded[view.description][view.communicator].add(snapshot.rank)
     known = {snapshot.rank for snapshot in snapshots}
     gaps = max(known, default=-1) + 1 - len(known)
-    lacking = 0
+    lacking = []
     for groups in recorded.values():
         largest = max(len(ranks) for ranks in groups.values())
-        lacking = max(lacking, sum(largest - len(ranks) for ranks in groups.values()))
-    return max(0, lacking - gaps)
+        if len(groups) > 1:
+            lacking.append(sum(largest - len(ranks) for ranks in groups.values()))
+    agreed = len(lacking) > 1 and len(set(lacking)) == 1
+    return max(0, lacking[0] - gaps) if agreed else 0
+
+
+def came_equally_far(groups: Iterable[Group]) -> bool:
+    """Say whether all ranks launched as many operations, as in a job that came to its end."""
+    heads: dict[str, set[int]] = defaultdict(set)
+    for group in groups:
+        kind = group.name if group.description in UNDESCRIBED else group.description
+        heads[kind] |= {head for head in group.launched.values() if head is not None}
+    return all(len(held) <= 1 for held in heads.values())
 
 
 def line_up(

@@ -85,7 +85,7 @@ def main() -> None:
             said = f"{judged.said}: {said}" if said else judged.said
             peer = analyze(given.python, dumps, work / "peer" / name)
             if any(path.read_bytes().startswith(b"{") for path in dumps.iterdir()):
-                beside = Analyzed((), "JSON")
+                beside = Analyzed((), "reads no JSON")
             else:
                 like = in_form_of_nccl(dumps, truth, work / "like" / name)
                 beside = analyze(given.python, like, work / "beside" / name)

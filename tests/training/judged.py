@@ -61,14 +61,14 @@ def _named(found: Diagnosis) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Analyzed:
-    """Whom PyTorch's analyzer names; `ended` is the error that it ends with, if it does."""
+    """Whom PyTorch's analyzer names, or why it does not come to that."""
 
     named: tuple[int, ...]
-    ended: str | None
+    failure: str | None = None
 
     def __str__(self) -> str:
-        if self.ended is not None:
-            return f"ends with {self.ended}"
+        if self.failure is not None:
+            return self.failure
         return f"names {', '.join(map(str, self.named))}" if self.named else "names nobody"
 
 
@@ -87,11 +87,12 @@ def analyze(python: str, folder: Path, work: Path) -> Analyzed:
         named |= ast.literal_eval(missing[1])
         text, code = _run_analyzer(python, work, "--allow-incomplete-ranks")
     if code:
-        return Analyzed((), text.strip().splitlines()[-1].partition(":")[0].rpartition(".")[2])
+        error = text.strip().splitlines()[-1].partition(":")[0].rpartition(".")[2]
+        return Analyzed((), f"ends with {error}")
     named |= {int(rank) for rank in re.findall(r"Culprit rank (\d+)", text)}
     for ranks in re.findall(r"missing ranks: (\{[\d, ]+\})", text):
         named |= ast.literal_eval(ranks)
-    return Analyzed(tuple(sorted(named)), None)
+    return Analyzed(tuple(sorted(named)))
 
 
 def _run_analyzer(python: str, work: Path, *more: str) -> tuple[str, int]:

@@ -44,3 +44,23 @@ def test_a_pause_is_a_usual_wait_and_without_its_history_a_hang(tmp_path: Path) 
     assert finding.age.waited is not None
     assert finding.age.longest_before is not None
     assert finding.age.waited < finding.age.longest_before
+
+
+def test_a_job_that_ended_well_and_lost_a_dump_is_no_hang(tmp_path: Path) -> None:
+    """All ranks came equally far; the missing one is a note."""
+    case = unpack("healthy", tmp_path)
+    snapshots = [s for s in read_dumps(case.folder).snapshots if s.rank != 1]
+    found = diagnose(snapshots)
+    assert not found.findings
+    assert found.without_dump == (1,)
+    assert any(note.startswith("no dump of rank 1") for note in found.notes)
+
+
+def test_last_ranks_without_a_dump_are_missed_by_the_sizes_of_groups(tmp_path: Path) -> None:
+    """Both tensor- and data-parallel groups lack one."""
+    case = unpack("stalled", tmp_path)
+    snapshots = [s for s in read_dumps(case.folder).snapshots if s.rank != 3]
+    found = diagnose(snapshots)
+    assert found.without_dump == (3,)
+    assert [finding.ranks for finding in found.findings] == [(1,)]
+    assert diagnose(snapshots, world_size=4).without_dump == (3,)
