@@ -84,10 +84,24 @@ def _age(snapshot: CollectiveSnapshot, operation: CollectiveOp) -> Age:
 
 def _longest_gap(snapshot: CollectiveSnapshot, until: CollectiveOp | None) -> int | None:
     """Return the longest time between two launches of a rank, those from `until` on left out."""
+    warm = _warm_up(snapshot)
     times = [
         o.launched_at
-        for o in snapshot.operations
+        for o in snapshot.operations[warm:]
         if o.launched_at is not None and (until is None or o.record_id <= until.record_id)
     ]
-    gaps = [after - before for before, after in pairwise(times)]
-    return max(gaps, default=None)
+    return max((after - before for before, after in pairwise(times)), default=None)
+
+
+def _warm_up(snapshot: CollectiveSnapshot) -> int:
+    """Return how many operations to leave out: the first iteration, if the ring still holds it.
+
+    In it connections are made and code is compiled, which takes seconds to minutes once. It ends
+    where the first operation comes again after others.
+    """
+    kinds = [(o.communicator, o.operation, o.input_sizes) for o in snapshot.operations]
+    if snapshot.dropped_before:
+        return 0
+    other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), len(kinds))
+    again = (place for place in range(other, len(kinds)) if kinds[place] == kinds[0])
+    return next(again, 0)

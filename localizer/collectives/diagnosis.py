@@ -157,7 +157,8 @@ def diagnose(
     waits += waits_of_pairs(list(by_rank.values()), groups)
     if waits or mismatches or not came_equally_far(groups.values()):
         waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
-    waits = past_mismatches(waits, mismatches, set(by_rank))
+    last = {r: s.operations[-1] if s.operations else None for r, s in by_rank.items()}
+    waits = past_mismatches(waits, mismatches, last)
     explain = _Explainer(by_rank, groups, mismatches, waits)
     findings = explain.findings(ends_of(waits))
     named = {rank for finding in findings for rank in finding.ranks}

@@ -24,7 +24,7 @@ from schemas.records import CollectiveSnapshot
 
 # The ring is cut into so many stretches, and one rank must have most work in all but one of them.
 # By chance that happens to four equal ranks once in 600 times: 4 · (8 · ¼⁷ · ¾ + ¼⁸); to more
-# ranks more rarely.
+# ranks more rarely. Ranks on one busy host are not equal: the rank must stand apart as well.
 STRETCHES: Final = 8
 MOST: Final = 7
 # What takes less of a job's time than this is not worth a search, and clocks and launches scatter.
@@ -70,13 +70,23 @@ def find_slow_rank(
     if any(len(work) < STRETCHES for work in inside.values()):
         return None
     sums = {rank: _by_stretch(work) for rank, work in inside.items()}
-    most = [max(sums, key=lambda rank: (sums[rank][k], -rank)) for k in range(STRETCHES)]
-    rank = max(set(most), key=lambda r: (most.count(r), -r))
+    most = [_apart({rank: held[k] for rank, held in sums.items()}) for k in range(STRETCHES)]
+    rank = max(sums, key=lambda r: (most.count(r), -r))
     others = median(sum(held) for other, held in sums.items() if other != rank)
     share = (sum(sums[rank]) - others) / (end - begin)
     if most.count(rank) < MOST or share < LEAST_SHARE:
         return None
     return SlowRank(rank, share, most.count(rank))
+
+
+def _apart(work: Mapping[int, float]) -> int | None:
+    """Return the rank that works longer than the next by more than all others differ."""
+    *others, most = sorted(work.values())
+    # Of two ranks the other's own work says what is much.
+    spread = others[-1] - (others[0] if len(others) > 1 else 0)
+    if most - others[-1] <= spread:
+        return None
+    return max(work, key=lambda rank: work[rank])
 
 
 def _next_launches(snapshot: CollectiveSnapshot) -> dict[str, dict[int, int]]:

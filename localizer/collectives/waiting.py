@@ -6,7 +6,7 @@ for each other in a circle.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from localizer.collectives.groups import Group, is_finished, is_synchronising
@@ -149,20 +149,24 @@ def waits_of_the_ended(
 
 
 def past_mismatches(
-    waits: Sequence[Wait], mismatches: Mapping[str, Mismatch], present: Set[int]
+    waits: Sequence[Wait],
+    mismatches: Mapping[str, Mismatch],
+    last: Mapping[int, CollectiveOp | None],
 ) -> list[Wait]:
-    """Lead what waits for a rank without a dump on to a mismatch of a group that may be its own.
+    """Lead what waits for a rank that a mismatch held up on to the mismatch.
 
-    Ranks that do different things bring others down: one that is gone is gone for that reason.
+    Ranks that do different things bring others down, and themselves: one that left no dump and
+    may belong to the group, or that launched nothing after it, is gone for that reason.
+
+    `last` is the last operation of each rank that has a dump.
     """
     found = []
     for wait in waits:
         target = wait.target
-        for mismatch in mismatches.values():
-            group = mismatch.group
-            gone = isinstance(target, int) and target not in present
-            if gone and target in {*group.members, *group.possible}:
-                target = Place(group.name, mismatch.sequence)
+        if isinstance(target, int):
+            held_up = (m for m in mismatches.values() if _is_held_up(target, m, last))
+            if (mismatch := next(held_up, None)) is not None:
+                target = Place(mismatch.group.name, mismatch.sequence)
         found.append(replace(wait, target=target))
     reached = {wait.target for wait in found}
     for mismatch in mismatches.values():
@@ -174,6 +178,16 @@ def past_mismatches(
                 if mismatch.sequence in held:
                     found.append(Wait(rank, place, place, held[mismatch.sequence], sure=True))
     return found
+
+
+def _is_held_up(rank: int, mismatch: Mismatch, last: Mapping[int, CollectiveOp | None]) -> bool:
+    group = mismatch.group
+    if rank not in last:
+        return rank in {*group.members, *group.possible}
+    if (operation := last[rank]) is None:
+        return False
+    inside = operation.communicator == group.name and not operation.is_p2p
+    return inside and operation.sequence >= mismatch.sequence
 
 
 def ends_of(waits: Sequence[Wait]) -> list[End]:

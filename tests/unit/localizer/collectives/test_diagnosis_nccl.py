@@ -288,3 +288,14 @@ def test_what_was_given_up_is_no_usual_wait() -> None:
     dumps = [read_dump(rank.pickled(), f"d_{rank.rank}", taken_at=taken_at) for rank in ranks]
     (finding,) = diagnose([dump.snapshot for dump in dumps]).findings
     assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (1,))
+
+
+def test_ranks_that_a_mismatch_held_up_are_no_cause_of_their_own() -> None:
+    """Rank 2 reduced another size, and launched nothing after; rank 3 waits for it elsewhere."""
+    ranks = job(MESH)
+    for rank in ranks:
+        rank.launch("0", sizes=[[8 if rank.rank == 2 else 1024]], state="started")
+    ranks[2].entries[-1]["state"] = "completed"
+    ranks[3].launch("2", state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.DESYNCHRONISED, (2,))
