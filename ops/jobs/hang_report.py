@@ -33,8 +33,8 @@ def as_text(found: Diagnosis) -> Iterator[str]:
         yield ""
         yield f"rank {slow.rank}: the others wait for it again and again (likely)"
         yield (
-            f"   because   it works {slow.share:.0%} of the time longer than others between its "
-            f"operations, and longest of all in {slow.stretches} of {STRETCHES} stretches"
+            f"   because   between its operations it works longer than others by {slow.share:.0%} "
+            f"of the time, and by far longest in {slow.stretches} of {STRETCHES} stretches"
         )
         yield "   next      what does it do there? py-spy record --pid PID; its GPU's clock, heat"
     for note in found.notes:
@@ -63,12 +63,21 @@ def _since(age: Age) -> str:
         return "a time that is not recorded"
     text = f"{iso_ms(age.since // 1000)} by the clock of rank {age.rank}"
     if age.waited is not None:
-        text += f", {age.waited / 1e6:.1f} s before its dump"
+        text += f", {_duration(age.waited)} before its dump"
     if age.longest_before is not None:
-        text += f"; before, at most {age.longest_before / 1e6:.1f} s passed between two launches"
+        text += f"; before, at most {_duration(age.longest_before)} between two launches"
     if age.timed_out:
         text += "; PyTorch has given it up"
     return text
+
+
+def _duration(us: int) -> str:
+    """Return microseconds as text.
+
+    >>> _duration(39_248), _duration(5_035_570)
+    ('39 ms', '5.0 s')
+    """
+    return f"{us / 1e3:.0f} ms" if us < 1_000_000 else f"{us / 1e6:.1f} s"
 
 
 def as_document(found: Diagnosis) -> dict[str, Any]:
