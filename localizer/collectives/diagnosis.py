@@ -159,7 +159,7 @@ def diagnose(
         waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
     last = {r: s.operations[-1] if s.operations else None for r, s in by_rank.items()}
     waits = past_mismatches(waits, mismatches, last)
-    explain = _Explainer(by_rank, groups, mismatches, waits)
+    explain = _Explainer(by_rank, groups, mismatches)
     findings = explain.findings(ends_of(waits))
     named = {rank for finding in findings for rank in finding.ranks}
     if quiet := [rank for rank in absent if rank not in named]:
@@ -221,12 +221,10 @@ class _Explainer:
         snapshots: Mapping[int, CollectiveSnapshot],
         groups: Mapping[str, Group],
         mismatches: Mapping[str, Mismatch],
-        waits: Sequence[Wait],
     ) -> None:
         self._snapshots = dict(snapshots)
         self._groups = groups
         self._mismatches = mismatches
-        self._waits = waits
 
     def findings(self, ends: Sequence[End]) -> list[Finding]:
         behind = [e for e in ends if self._is_rank(e, present=True)]

@@ -7,7 +7,7 @@ from typing import Final
 from schemas.records import CollectiveSnapshot
 
 # Frames of the framework say nothing of the program.
-FRAMEWORK: Final = ("/torch/", "/megatron/core/tensor_parallel/mappings", "<frozen ")
+FRAMEWORK: Final = ("-packages/torch/", "/torch/distributed/", "<frozen ")
 MAX_FRAMES: Final = 3
 
 
