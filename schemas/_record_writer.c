@@ -105,7 +105,7 @@ no_memory:
 /* ---- Writing: 1: written, 0: not plain, -1: an error is set ---- */
 
 static int make_room(Out *out, size_t more) {
-    if (out->room - out->used >= more)
+    if (out->bytes != NULL && out->room - out->used >= more)
         return 1;
     if (more > PY_SSIZE_T_MAX / 4 || out->used > PY_SSIZE_T_MAX / 4) {
         PyErr_NoMemory();
