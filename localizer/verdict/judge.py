@@ -55,6 +55,11 @@ BLIP_NS = 15 * SECOND_NS
 BURST_KINDS = frozenset({"high_latency", "congestion"})
 # What says that every packet is delayed.
 SHIFTED = frozenset({AnomalyKind.LATENCY_TREND, AnomalyKind.BRIEF_LATENCY})
+# Least rise of the medians as a share of that of the upper quartiles, over all late 5-tuples, where
+# it is no queue that delays. By one that is never empty medians rise by 0.50 of it, by two, four
+# and eight of them by 0.62, 0.72 and 0.79 (quantiles of Erlang's distribution): as many as a burst
+# fills on the way of a probe and its reply through three tiers. A constant delay moves both alike.
+LEVEL_SHARE = 0.8
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
 # must lie within a factor of two of their median.
 COHERENT_SHARE = 0.6
@@ -273,7 +278,9 @@ class Judge:
         """Return whether every packet is delayed, or for half an hour; a burst of the job does not.
 
         The first is told by the shape of each 5-tuple's windows (WEAK_LATENCY), or of its last
-        answers (BRIEF_LATENCY).
+        answers (BRIEF_LATENCY). Thirty answers that wait in several queues have the shape of a
+        shift once in ten windows or more, and it is remembered while they are late: so that of all
+        windows with an alarm together is asked, too.
         """
         weak = self._sources.weak_latencies
         shifted = sum(
@@ -281,7 +288,7 @@ class Judge:
             or any(s.kind in SHIFTED and not s.of_some for s in flow.symptoms)
             for flow in case.open
         )
-        return 2 * shifted >= len(case.open)
+        return 2 * shifted >= len(case.open) and not by_queues(case.open)
 
     def _make(
         self,
@@ -373,6 +380,17 @@ def _leaks(case: Case) -> bool:
         flow.lossy and any(s.kind is AnomalyKind.STRAY_LOSS for s in flow.symptoms)
         for flow in case.open
     )
+
+
+def by_queues(flows: Sequence[BadFlow]) -> bool:
+    """Return whether the windows of an alarm (LATENCY) together have the shape that queues make."""
+    rises = [
+        (s.median_rise_ns, s.shift_ns)
+        for flow in flows
+        for s in flow.symptoms
+        if s.kind is AnomalyKind.LATENCY and s.median_rise_ns is not None and s.shift_ns is not None
+    ]
+    return sum(middle for middle, _ in rises) < LEVEL_SHARE * sum(upper for _, upper in rises)
 
 
 def _coherent(shifts: list[int]) -> bool:

@@ -1,12 +1,15 @@
-"""From when on an agent must have lived for the network to be blamed."""
+"""From when on an agent must have lived for the network to be blamed; what queues look like."""
 
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
+import pytest
+
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
 from localizer.verdict.cases import Case
-from localizer.verdict.judge import agents_must_live_since
+from localizer.verdict.judge import agents_must_live_since, by_queues
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 from tests.unit.localizer.made import START
@@ -34,3 +37,60 @@ def test_an_agent_that_restarts_did_not_live_because_some_packets_were_lost_befo
     assert agents_must_live_since(both) == cut
     only = cast(Case, SimpleNamespace(open=(*lossy, cut[0])))
     assert agents_must_live_since(only) == (*lossy, cut[0])
+
+
+def late(answers_ns: np.ndarray) -> list[BadFlow]:
+    """Return a late 5-tuple for each row of round trips above the usual ones, by their quartiles.
+
+    Parameters
+    ----------
+    answers_ns : (n, answers) float64
+    """
+    middle, upper = (np.quantile(answers_ns, share, axis=1) for share in (0.5, 0.75))
+    return [
+        BadFlow(
+            key=("e0", "e1", number),
+            symptoms=(
+                Symptom(
+                    kind=AnomalyKind.LATENCY,
+                    agent_id="a",
+                    onset_ns=START,
+                    onset_at=START // 1000,
+                    seen_ns=START,
+                    last_ns=START,
+                    sent=30,
+                    lost=0,
+                    rtt_ns=10_000 + round(up),
+                    baseline_ns=10_000,
+                    host_delay_ns=None,
+                    median_rise_ns=round(mid),
+                ),
+            ),
+            components=("cable",),
+            prober="a",
+            responder="b",
+            open=True,
+        )
+        for number, (mid, up) in enumerate(zip(middle.tolist(), upper.tolist(), strict=True))
+    ]
+
+
+@pytest.mark.parametrize("queues", [1, 2, 4, 6])
+def test_windows_of_queues_are_told_together_though_some_look_like_a_shift(queues: int) -> None:
+    """Of six in a row every fourth window has the shape of a shift by itself: a burst, no fault."""
+    rng = np.random.default_rng(queues)
+    waits_ns = rng.gamma(queues, 5_000.0, (200, 30))
+    lower, upper = np.quantile(waits_ns, (0.25, 0.75), axis=1)
+    alone = float((lower >= 0.6 * upper).mean())
+    assert (alone > 0.2) is (queues == 6)
+    told = sum(by_queues(late(waits_ns[begin : begin + 20])) for begin in range(0, 200, 20))
+    assert told >= (8 if queues == 6 else 10)
+
+
+@pytest.mark.parametrize("constant", [0.7, 0.85, 1.0])
+def test_a_delay_that_is_mostly_constant_is_no_queue(constant: float) -> None:
+    """Nor is one of which nothing but the weak rises is known."""
+    rng = np.random.default_rng(5)
+    delays_ns = 15_000 * (constant + (1 - constant) * rng.standard_exponential((20, 30)))
+    assert not by_queues(late(delays_ns))
+    assert not by_queues([bad(0, AnomalyKind.WEAK_LATENCY, 0)])
