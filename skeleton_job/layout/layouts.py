@@ -17,6 +17,7 @@ from scipy.special import gammaln
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
 from skeleton_job.layout.flows import flows_differ, one_sign, pipelines_of
+from skeleton_job.layout.host_sums import classes_in_hosts, sums_cross_hosts
 from skeleton_job.layout.single_pipeline import ENDS, half_at_ends, one_pipeline, upper_level
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
@@ -87,9 +88,19 @@ def choose(evidence: Evidence) -> Choice:
     found: list[Choice] = []
     shapes = [(k, q) for k, q in regular_layouts(n) if k in allowed]
     at = np.arange(n)
+    half = evidence.profiles.shape[1] // 2
+    summed = sums_cross_hosts(
+        evidence.profiles[:, :half],
+        evidence.profiles[:, half:],
+        evidence.known,
+        evidence.hosts,
+        one_way=evidence.one_way,
+    )
     for k, q in shapes:
         labels = at // q % k
-        if _host_twice(labels, evidence.apart):
+        if _host_twice(labels, evidence.apart) or (
+            summed and classes_in_hosts(labels, evidence.hosts)
+        ):
             continue
         found += _described(evidence, Choice(labels, k, q, 0.0), float(np.log(len(shapes))))
     net = replace(evidence, profiles=_net(evidence.profiles))
@@ -101,7 +112,7 @@ def choose(evidence: Evidence) -> Choice:
             # Also by the net flow alone, which collectives do not affect.
             for view, uneven in ((evidence, False), (evidence, True), (net, False)):
                 free = free_layout(view, k, uneven=uneven)
-                if free is not None:
+                if free is not None and not (summed and classes_in_hosts(free, evidence.hosts)):
                     cost = _free_cost(n, k)
                     found += _described(evidence, Choice(free, k, None, 0.0), cost)
     if not found:

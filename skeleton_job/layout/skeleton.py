@@ -54,8 +54,8 @@ MIN_FLAT_NS: Final = 20 * 10**9
 # Confidence from which an inference replaces the basic list by default.
 DEFAULT_MIN_CONFIDENCE: Final = 0.5
 
-# Confidence from which only the layout's own pairs are listed, if joints are seen: three in four
-# such layouts are right, and most wrong ones have the true peers still.
+# Confidence from which only the layout's own pairs are listed, if joints and order are seen: three
+# in four such layouts are right, and most wrong ones have the true peers still.
 SURE: Final = 0.75
 
 # Largest offset between hosts' clocks: tens of milliseconds.
@@ -316,7 +316,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     )
     needed = needed_pairs(sums, joints.chains, silent_rnics(blocks))
     others: Iterable[set[Pair]] = ()
-    if confidence < SURE or not joints.seen:
+    if confidence < SURE or not joints.seen or order.trust < SURE_ORDER:
         others = guesses(pairs, joints.chains, blocks, matrix, rhythm)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
