@@ -8,8 +8,9 @@ from dataclasses import asdict
 from arena.skeletons.baselines import BASELINES
 from arena.skeletons.bench import bench
 from arena.skeletons.calibration import calibrate
+from arena.skeletons.reliability import summary_of
 from arena.skeletons.report import measure, summary, table
-from arena.skeletons.sealed import measure_dev
+from arena.skeletons.sealed import DEV_SEED, measure_dev
 from arena.skeletons.suites import FIRST_SEED, case, cases
 
 
@@ -25,9 +26,12 @@ def main() -> int:
     parser.add_argument(
         "--calibrate", action="store_true", help="fit the weights of the confidence, and print them"
     )
+    parser.add_argument("--skip", type=int, default=0, help="captures of the suite to leave out")
     parser.add_argument(
-        "--sealed-seeds", type=int, default=0, help="seeds of the other generator to fit to as well"
-    )
+        "--sealed-seeds", type=int, default=0,
+        help="so many seeds of the other generator: with --calibrate to fit to as well, else alone",
+    )  # fmt: skip
+    parser.add_argument("--sealed-first", type=int, default=DEV_SEED, help="the first of them")
     parser.add_argument("--bench", action="store_true", help="time 2,048 RNICs x 300 s x 10 Hz")
     options = parser.parse_args()
     if options.bench:
@@ -35,8 +39,12 @@ def main() -> int:
         return 0
     methods = options.methods.split(",")
     try:
+        others = measure_dev(options.sealed_seeds, first=options.sealed_first)
+        if others and not options.calibrate:
+            print(json.dumps(summary_of(others), default=asdict, indent=1))
+            return 0
         chosen = [case(s) for s in options.seed] if options.seed else cases(
-            options.suite, options.seeds
+            options.suite, options.seeds, skip=options.skip
         )  # fmt: skip
         unknown = [m for m in methods if m not in BASELINES]
         if unknown:
@@ -53,7 +61,6 @@ def main() -> int:
         elif sys.stderr.isatty():
             print(f"\r{number + 1}/{len(chosen)}", end="", file=sys.stderr)
     if options.calibrate:
-        others = measure_dev(options.sealed_seeds)
         print(json.dumps(asdict(calibrate(outcomes, others)), indent=1))
         return 0
     found = summary(outcomes)

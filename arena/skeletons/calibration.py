@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from arena.skeletons.report import LEVELS, Outcome
+from arena.skeletons.reliability import Reliability, reliability
+from arena.skeletons.report import Outcome
 from arena.skeletons.scoring import JobScore
 from schemas.columns.arrays import Floats
 
@@ -22,23 +23,11 @@ FOLDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Weights, and what they are worth on captures left out.
-
-    Attributes
-    ----------
-    weights : by sign
-    jobs : how many the fit is made from
-    brier : mean squared error of the confidence on captures left out
-    base : the same of a confidence that is the mean for every job
-    levels : (confidence, jobs said so surely, share of them that are right), left out
-    """
+    """Weights by sign, and how reliable they are on captures left out."""
 
     bias: float
     weights: dict[str, float]
-    jobs: int
-    brier: float
-    base: float
-    levels: list[tuple[float, int, float]]
+    left_out: Reliability
 
 
 def calibrate(outcomes: Sequence[Outcome], others: Sequence[Sequence[JobScore]] = ()) -> Fit:
@@ -74,14 +63,7 @@ def calibrate(outcomes: Sequence[Outcome], others: Sequence[Sequence[JobScore]] 
     return Fit(
         bias=float(weights[0]),
         weights=dict(zip(names, weights[1:].tolist(), strict=True)),
-        jobs=len(right),
-        brier=float(((left_out - right) ** 2).mean()),
-        base=float(right.var()),
-        levels=[
-            (level, int((left_out >= level).sum()), float(right[left_out >= level].mean()))
-            for level in LEVELS
-            if (left_out >= level).any()
-        ],
+        left_out=reliability(left_out, right),
     )
 
 

@@ -43,17 +43,22 @@ def measure(seed: int, family: str) -> SealedScore:
     return SealedScore(name=capture.name, family=family, jobs=tuple(score(document, capture)))
 
 
-def measure_dev(seeds: int) -> list[list[JobScore]]:
+def measure_dev(seeds: int, *, first: int = DEV_SEED) -> list[list[JobScore]]:
     """Return the scores of the jobs of each capture for developing, of so many seeds.
+
+    Parameters
+    ----------
+    first : the first seed
 
     Raises
     ------
     ValueError
         If there are not so many.
     """
-    if not 0 <= seeds <= MAX_DEV_SEEDS:
-        raise ValueError(f"sealed seeds={seeds}: 0 to {MAX_DEV_SEEDS}")
-    chosen = range(DEV_SEED, DEV_SEED + seeds)
+    end = DEV_SEED + MAX_DEV_SEEDS
+    if not DEV_SEED <= first <= first + seeds <= end:
+        raise ValueError(f"sealed seeds {first} to {first + seeds - 1}: {DEV_SEED} to {end - 1}")
+    chosen = range(first, first + seeds)
     return [list(measure(seed, family).jobs) for seed in chosen for family in FAMILIES]
 
 

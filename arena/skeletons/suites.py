@@ -34,8 +34,8 @@ class Case:
     axes: dict[str, str]
 
 
-def cases(suite: str, count: int) -> list[Case]:
-    """Return the first captures of a suite.
+def cases(suite: str, count: int, *, skip: int = 0) -> list[Case]:
+    """Return the first captures of a suite, or those after some that are skipped.
 
     Raises
     ------
@@ -44,9 +44,9 @@ def cases(suite: str, count: int) -> list[Case]:
     """
     if suite not in FIRST_SEED:
         raise ValueError(f"suite={suite!r}: one of {', '.join(FIRST_SEED)}")
-    if not 1 <= count <= MAX_SEEDS[suite]:
-        raise ValueError(f"seeds={count}: 1 to {MAX_SEEDS[suite]}")
-    return [case(FIRST_SEED[suite] + i) for i in range(count)]
+    if not 1 <= count <= MAX_SEEDS[suite] - skip:
+        raise ValueError(f"seeds={count}: 1 to {MAX_SEEDS[suite] - skip}")
+    return [case(FIRST_SEED[suite] + skip + i) for i in range(count)]
 
 
 def case(seed: int) -> Case:

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.skeletons import __main__ as entry
 from arena.skeletons.baselines import BASELINES, published, rail_mesh
 from arena.skeletons.calibration import calibrate
+from arena.skeletons.reliability import reliability
 from arena.skeletons.report import Outcome, measure, summary, table
 from arena.skeletons.scoring import JobScore, coverage, list_of, mean, score_capture, score_job
 from arena.skeletons.suites import FIRST_SEED, MAX_SEEDS, Case, case, cases
@@ -208,12 +211,23 @@ def test_calibration_finds_the_weights_that_made_the_outcomes() -> None:
     found = calibrate(outcomes)
     assert found.bias == pytest.approx(0.5, abs=0.15)
     assert found.weights == pytest.approx({"a": 1.5, "b": 0.0}, abs=0.15)
-    assert found.brier < 0.85 * found.base
-    for level, jobs, share in found.levels:
+    assert found.left_out.brier < 0.85 * found.left_out.base
+    for said, jobs, share in found.left_out.bins:
         assert jobs > 100
-        assert share >= level
+        assert share == pytest.approx(said, abs=0.06)
     with pytest.raises(ValueError, match="no job was inferred"):
         calibrate([])
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.6, 0.97]), st.booleans()), min_size=1))
+def test_reliability_agrees_with_a_loop(jobs: list[tuple[float, bool]]) -> None:
+    """Brier score, and the area under the curve by all pairs; ties count half."""
+    said, right = (np.array(column, dtype=np.float64) for column in zip(*jobs, strict=True))
+    found = reliability(said, right)
+    assert found.brier == pytest.approx(np.mean([(s - r) ** 2 for s, r in jobs]))
+    assert sum(count for _, count, _ in found.bins) == len(jobs)
+    pairs = [0.5 * (a == b) + (a > b) for a, ok in jobs if ok for b, other in jobs if not other]
+    assert found.auc == (pytest.approx(np.mean(pairs)) if pairs else None)
 
 
 def test_the_weights_in_use_are_of_the_signs_there_are() -> None:
