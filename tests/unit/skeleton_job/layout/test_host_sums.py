@@ -36,6 +36,12 @@ def test_a_short_burst_both_ways_is_a_sum_between_hosts() -> None:
     assert not sums_cross_hosts(even, even, KNOWN, HOSTS, one_way=0.05)
 
 
+def test_two_hosts_may_be_stages() -> None:
+    """Each sends what the other receives, in any layout."""
+    tx, rx = _traffic(50.0)
+    assert not sums_cross_hosts(tx, rx, KNOWN, HOSTS // 2, one_way=0.05)
+
+
 def test_hosts_are_no_stages_where_gradients_cross_them() -> None:
     """Each host has a clock of its own, by which it looks like a stage; its blocks differ more."""
     tx, rx = _traffic(50.0)
