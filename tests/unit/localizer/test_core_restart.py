@@ -9,8 +9,9 @@ import pytest
 from localizer import core as core_module
 from localizer.config import CoreConfig
 from localizer.core import Core
-from localizer.inference.search import Explanation, Problem, explain
-from localizer.verdict import decider, lifecycle
+from localizer.inference.explainer import Explainer
+from localizer.inference.search import Explanation, Problem
+from localizer.verdict import lifecycle
 from schemas.records import FaultEvent
 from schemas.units import MS_NS, SECOND_NS, us_to_ns
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab, events
@@ -164,12 +165,13 @@ def test_what_is_long_over_is_not_inferred_again(monkeypatch: pytest.MonkeyPatch
     lab = history()
     count = 0
 
-    def counted(problem: Problem) -> Explanation:
+    def counted(kept: Explainer, problem: Problem) -> Explanation:
         nonlocal count
         count += 1
-        return explain(problem)
+        return explained(kept, problem)
 
-    monkeypatch.setattr(decider, "explain", counted)
+    explained = Explainer.explain
+    monkeypatch.setattr(Explainer, "explain", counted)
     for module in (core_module, lifecycle):
         monkeypatch.setattr(module, "REMEMBER_NS", REMEMBER)
     expected = lab.verdicts(FORGETFUL)
