@@ -56,6 +56,8 @@ class Symptom:
         When it was detected.
     last_ns
         When it was last reported.
+    renewed_ns
+        When it was last reported with another value: since another window shows it.
     host_delay_baseline_ns
         The greatest of the prober's own delays in the windows before.
     median_rise_ns
@@ -80,6 +82,7 @@ class Symptom:
     host_delay_ns: int | None
     host_delay_baseline_ns: int | None = None
     median_rise_ns: int | None = None
+    renewed_ns: int = 0
     over_ns: int | None = None
     prober_late: LateCount = NO_LATE
     responder_late: LateCount = NO_LATE
@@ -206,6 +209,8 @@ class OpenAnomalies:
             self.refused += 1
             return
         same = known is not None and known.onset_at == anomaly.onset_at
+        rtt_ns = _nanoseconds(anomaly, anomaly.value)
+        repeated = known is not None and same and rtt_ns == known.rtt_ns
         symptom = Symptom(
             kind=anomaly.kind,
             agent_id=shared(anomaly.agent_id),
@@ -213,9 +218,10 @@ class OpenAnomalies:
             onset_at=anomaly.onset_at,
             seen_ns=known.seen_ns if known is not None and same else event_ns,
             last_ns=last_ns,
+            renewed_ns=known.renewed_ns if known is not None and repeated else event_ns,
             sent=anomaly.sent,
             lost=anomaly.lost,
-            rtt_ns=_nanoseconds(anomaly, anomaly.value),
+            rtt_ns=rtt_ns,
             baseline_ns=_nanoseconds(anomaly, anomaly.reference),
             host_delay_ns=anomaly.host_delay_ns,
             host_delay_baseline_ns=anomaly.host_delay_baseline_ns,

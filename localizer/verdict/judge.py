@@ -42,12 +42,16 @@ STALL_SHARE = 0.9
 LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
-# Jobs exchange data in bursts of up to a minute, which fill queues. A burst is in three windows
-# at most, and the fourth ends the anomaly; agents close it one after the other.
-BURST_NS = 90 * SECOND_NS + WINDOW_SPREAD_NS
+# Jobs exchange data in bursts of up to a minute, which fill queues.
+BURST_NS = 60 * SECOND_NS
+# From the begin of the first window that a burst delays until the value of the last is repeated: a
+# burst is in three windows of 30 s at most, whose results may be late for 5 s
+# (`allowed_lateness_s`), agents close windows one after the other, and there is a repetition every
+# 5 s. The value of a fourth window is there 125 s after the begin of the first at the earliest.
+BURST_WINDOWS_NS = BURST_NS + 30 * SECOND_NS + 5 * SECOND_NS + WINDOW_SPREAD_NS + 5 * SECOND_NS
 # The last answers tell sooner that a burst is over: they are twelve seconds', looked at every five.
 # Most are as before by then.
-BRIEF_BURST_NS = 60 * SECOND_NS + 17 * SECOND_NS
+BRIEF_BURST_NS = BURST_NS + 17 * SECOND_NS
 # What only the last answers show has to show as long as all of them need to be new. A route that
 # converges, a pause, a card that is reset are over by then; what recurs is not.
 BLIP_NS = 15 * SECOND_NS
@@ -186,7 +190,7 @@ class Judge:
         claim = self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
         # Of two bursts soon after another some 5-tuples are in both. Most are in one.
         most = max(config.min_flows, (len(case.bad) + 1) // 2)
-        lasts = now_ns - case.grown_ns(most) >= BURST_NS or self._outlasts(case, most, now_ns)
+        lasts = self._outlasts(case, most, now_ns)
         # Nothing but another kind's state tells what delays some packets from a job's iterations.
         some = sum(all(s.of_some for s in flow.symptoms) for flow in case.open)
         lasts = (lasts or self._shifted(case)) and 2 * some < len(case.open)
@@ -261,16 +265,19 @@ class Judge:
     def _outlasts(self, case: Case, most: int, now_ns: int) -> bool:
         """Return whether so many 5-tuples have been late without a pause for longer than a burst.
 
-        That is told by their last answers (BRIEF_LATENCY).
+        That is told by windows (LATENCY) as new ones come that are late, not by the clock: the
+        window that ends a burst closes when its agent's turn comes and its results are in. Or by
+        their last answers (BRIEF_LATENCY).
         """
-        brief = self._sources.brief_latencies
+        windows, brief = self._sources.anomalies, self._sources.brief_latencies
         lasting = 0
         for flow in case.open:
-            symptom = brief.open(flow.key).get(AnomalyKind.BRIEF_LATENCY)
+            late = windows.open(flow.key).get(AnomalyKind.LATENCY)
+            last = brief.open(flow.key).get(AnomalyKind.BRIEF_LATENCY)
             lasting += (
-                symptom is not None
-                and not symptom.of_some
-                and now_ns - symptom.onset_ns >= BRIEF_BURST_NS
+                late is not None and late.renewed_ns - late.onset_ns > BURST_WINDOWS_NS
+            ) or (
+                last is not None and not last.of_some and now_ns - last.onset_ns >= BRIEF_BURST_NS
             )
         return lasting >= most
 

@@ -37,6 +37,20 @@ def test_duplicates_and_refreshes_are_no_news() -> None:
     assert (symptom.sent, symptom.seen_ns, symptom.last_ns) == (20, START, START + 5 * SECOND_NS)
 
 
+def test_another_value_is_of_another_window() -> None:
+    """A repetition of the same value says nothing new of how long it lasts."""
+    board = OpenAnomalies()
+    for seconds, value in ((0, 70_000.0), (5, 70_000.0), (10, 80_000.0), (15, 80_000.0)):
+        state = AnomalyState.ONGOING if seconds else AnomalyState.ONSET
+        at_ns = START + seconds * SECOND_NS
+        board.apply_anomaly(
+            anomaly(AnomalyKind.LATENCY, state=state, at=at_ns, onset=START, value=value, unit="ns")
+        )
+    (symptom,) = board.open(KEY).values()
+    assert symptom.renewed_ns == START + 10 * SECOND_NS
+    assert symptom.last_ns == START + 15 * SECOND_NS
+
+
 def test_a_brief_cut_speaks_for_loss_for_a_while() -> None:
     """Over within ten seconds it is remembered, a long one is not."""
     board = OpenAnomalies()

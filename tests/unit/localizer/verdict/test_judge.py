@@ -9,9 +9,10 @@ import pytest
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
 from localizer.verdict.cases import Case
-from localizer.verdict.judge import agents_must_live_since, by_queues
+from localizer.verdict.judge import BURST_WINDOWS_NS, agents_must_live_since, by_queues
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
+from streams.config import REFRESH_STEP_NS, DetectionConfig
 from tests.unit.localizer.made import START
 
 
@@ -94,3 +95,11 @@ def test_a_delay_that_is_mostly_constant_is_no_queue(constant: float) -> None:
     delays_ns = 15_000 * (constant + (1 - constant) * rng.standard_exponential((20, 30)))
     assert not by_queues(late(delays_ns))
     assert not by_queues([bad(0, AnomalyKind.WEAK_LATENCY, 0)])
+
+
+def test_three_windows_may_be_a_burst_and_four_are_none() -> None:
+    """Until the third window's value is repeated at the latest; the fourth's cannot be sooner."""
+    config = DetectionConfig()
+    third_ns, fourth_ns = 3 * config.window_ns, 4 * config.window_ns
+    latest_ns = config.lateness_ns + config.closing_spread_ns + REFRESH_STEP_NS
+    assert third_ns + latest_ns <= BURST_WINDOWS_NS < fourth_ns + config.lateness_ns
