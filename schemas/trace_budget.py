@@ -45,12 +45,14 @@ def budget_header(agents: int) -> tuple[str, bytes]:
 def budget_told(headers: Sequence[tuple[str, str | bytes | None]]) -> int | None:
     """Return the budget that a list tells; None: it tells none that could be meant.
 
-    >>> budget_told([("trace-budget", b"16")]), budget_told([("trace-budget", b"-1")])
-    (16, None)
+    >>> [budget_told([("trace-budget", text)]) for text in (b"16", b"-1", b"9" * 5_000)]
+    [16, None, None]
     """
     for name, value in headers:
         if name == HEADER and value is not None:
             text = value if isinstance(value, str) else value.decode(errors="replace")
-            if text.isascii() and text.isdecimal() and LEAST <= int(text) <= MOST:
+            # Longer ones tell no budget; of 4,300 digits Python makes no number.
+            known = len(text) <= len(str(MOST)) and text.isascii() and text.isdecimal()
+            if known and LEAST <= int(text) <= MOST:
                 return int(text)
     return None

@@ -210,7 +210,11 @@ class OpenAnomalies:
             return
         same = known is not None and known.onset_at == anomaly.onset_at
         rtt_ns = _nanoseconds(anomaly, anomaly.value)
-        repeated = known is not None and same and rtt_ns == known.rtt_ns
+        if known is None:
+            # A repetition that is the first one known here says not since when it has its value.
+            renewed_ns = event_ns if anomaly.state is AnomalyState.ONSET else onset_ns
+        else:
+            renewed_ns = known.renewed_ns if same and rtt_ns == known.rtt_ns else event_ns
         symptom = Symptom(
             kind=anomaly.kind,
             agent_id=shared(anomaly.agent_id),
@@ -218,7 +222,7 @@ class OpenAnomalies:
             onset_at=anomaly.onset_at,
             seen_ns=known.seen_ns if known is not None and same else event_ns,
             last_ns=last_ns,
-            renewed_ns=known.renewed_ns if known is not None and repeated else event_ns,
+            renewed_ns=renewed_ns,
             sent=anomaly.sent,
             lost=anomaly.lost,
             rtt_ns=rtt_ns,

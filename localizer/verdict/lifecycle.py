@@ -143,7 +143,7 @@ class Lifecycle:
             elif incident.quiet_ns is None:
                 incident.quiet_ns = now_ns
         for name, incident in list(self._incidents.items()):
-            keep_ns = max(REMEMBER_NS, self._damping_ns(incident))
+            keep_ns = max(REMEMBER_NS, self._damping_ns(incident, at_place=True))
             if not incident.open and now_ns - incident.changed_ns > keep_ns:
                 del self._incidents[name]
 
@@ -329,7 +329,8 @@ class Lifecycle:
 
     def _open(self, claim: Claim, matched: set[str], now_ns: int) -> list[Incident]:
         for incident in self.resolved_faults():
-            back = now_ns - incident.changed_ns <= self._damping_ns(incident)
+            at_place = _is_at_place_of(incident, claim)
+            back = now_ns - incident.changed_ns <= self._damping_ns(incident, at_place=at_place)
             if back and (_is_same(incident, claim) or _is_outage_of(incident, claim)):
                 matched.add(incident.event.fault_id)
                 known = incident.event
@@ -349,13 +350,19 @@ class Lifecycle:
         matched.add(incident.event.fault_id)
         return [incident]
 
-    def _damping_ns(self, incident: Incident) -> int:
-        """Return within what time a resolved fault that shows again is the same fault."""
+    def _damping_ns(self, incident: Incident, *, at_place: bool) -> int:
+        """Return within what time a resolved fault that shows again is the same fault.
+
+        Parameters
+        ----------
+        at_place
+            Whether it shows at one of its places; else among the candidates of what is undecided.
+        """
         kind, flap_ns = incident.event.fault_kind, self._config.flap_ns
         if (
             kind == FLAPPING
             or incident.flapped >= FLAPPING_RETURNS
-            or self._ended_by_itself(incident)
+            or (at_place and self._ended_by_itself(incident))
         ):
             return flap_ns * FLAPPING_FACTOR
         return max(flap_ns, LONGEST_NS) if kind in PARTIAL else flap_ns
@@ -391,10 +398,15 @@ def _is_same(incident: Incident, claim: Claim) -> bool:
     """
     if incident.group != claim.group:
         return False
-    if claim.component_id in incident.components or _is_flap(incident, claim):
+    if _is_at_place_of(incident, claim):
         return True
     place = incident.event.component_id
     return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+
+
+def _is_at_place_of(incident: Incident, claim: Claim) -> bool:
+    """Return whether a claim names a place of a fault, or the other end of a port that flaps."""
+    return claim.component_id in incident.components or _is_flap(incident, claim)
 
 
 def _is_outage_of(incident: Incident, claim: Claim) -> bool:

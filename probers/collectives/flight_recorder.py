@@ -15,7 +15,6 @@ Some of it does not say what its name suggests:
 - `pg_id` is a rank's own number of a group; only names are the same everywhere.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +39,9 @@ MAX_DIMENSIONS: Final = 64
 # Later minor versions add keys; a later major one changes them.
 KNOWN_MAJOR: Final = 2
 COALESCED: Final = "coalesced"
+
+# Of tensors: the sizes of each.
+Shapes = tuple[tuple[int, ...], ...]
 
 _PICKLE_BEGIN: Final = b"\x80"
 _STATES: Final = {state.value.lower(): state for state in CollectiveState}
@@ -98,11 +100,12 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
         raise NoDumpError("no dump of the Flight Recorder: neither version nor entries")
     warnings: list[str] = []
     version = _text(document.get("version", ""))
-    if not version.split(".")[0].isdigit() or int(version.split(".")[0][:9]) != KNOWN_MAJOR:
+    if version.split(".")[0] != str(KNOWN_MAJOR):
         warnings.append(f"version {version or 'none'} is not known: read as far as it is like 2.x")
     entries = _list(document.get("entries", []), "entries", MAX_OPERATIONS)
     frames: dict[int, str] = {}
-    operations = [_operation(_mapping(entry, "an entry"), frames) for entry in entries]
+    shapes: dict[int, Shapes] = {}
+    operations = [_operation(_mapping(entry, "an entry"), frames, shapes) for entry in entries]
     libraries = sorted({library for library, _ in operations if library})
     found = _with_coalesced([operation for _, operation in operations])
     groups = _groups(document, entries, with_members="gloo" not in libraries)
@@ -150,7 +153,9 @@ def _document(content: bytes) -> Mapping[Any, Any]:
     return document
 
 
-def _operation(entry: Mapping[Any, Any], frames: dict[int, str]) -> tuple[str, CollectiveOp]:
+def _operation(
+    entry: Mapping[Any, Any], frames: dict[int, str], shapes: dict[int, Shapes]
+) -> tuple[str, CollectiveOp]:
     """Return an entry's library and operation."""
     library, _, operation = _text(entry.get("profiling_name", "")).rpartition(":")
     name, _ = _group_name(entry)
@@ -162,8 +167,8 @@ def _operation(entry: Mapping[Any, Any], frames: dict[int, str]) -> tuple[str, C
         sender, receiver = (int(own), int(other)) if arrow == "->" else (int(other), int(own))
     # Before version 2.0 there was one count of both.
     sequence = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
-    inputs = _shapes(entry.get("input_sizes"))
-    outputs = _shapes(entry.get("output_sizes"))
+    inputs = _shapes(entry.get("input_sizes"), shapes)
+    outputs = _shapes(entry.get("output_sizes"), shapes)
     input_types, output_types = (
         tuple(_text(t) for t in _list(entry.get(key) or [], key, MAX_TENSORS))
         for key in ("input_dtypes", "output_dtypes")
@@ -326,7 +331,7 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
         if len(value) > 10 * MAX_RANKS:
             raise DumpError("a group names too many ranks")
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except ValueError:
             return None
     if not isinstance(value, list):
@@ -340,11 +345,14 @@ def _rank_number(value: Any) -> int:
     return rank
 
 
-def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(
-        tuple(_integer(d, "a size") for d in _list(shape, "a shape", MAX_DIMENSIONS))
-        for shape in _list(value or [], "sizes", MAX_TENSORS)
-    )
+def _shapes(value: Any, known: dict[int, Shapes]) -> Shapes:
+    """Return the sizes of tensors; `known` holds them by identity: a pickle may name one often."""
+    if (found := known.get(id(value))) is None:
+        found = known[id(value)] = tuple(
+            tuple(_integer(d, "a size") for d in _list(shape, "a shape", MAX_DIMENSIONS))
+            for shape in _list(value or [], "sizes", MAX_TENSORS)
+        )
+    return found
 
 
 def _bytes(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> int | None:

@@ -96,8 +96,9 @@ class TopicReader:
         # Whether all was read once, and topics whose absence was looked into.
         self._was_read = False
         self._asked_for: set[str] = set()
-        # Topics whose refusal was said.
+        # Topics whose refusal was said; those that Kafka describes and does not let read.
         self._refused: set[str] = set()
+        self._unreadable: set[str] = set()
         self._consumer = self._client.Consumer(
             reader_options(
                 settings,
@@ -215,7 +216,12 @@ class TopicReader:
         if now_ns < self._look_ns or (self._asking is not None and self._asking.is_alive()):
             return
         self._look_ns = now_ns + LOOK_EVERY_NS
-        missing = [name for name, places in self._places.items() if not places]
+        # One that can be described and not read would seem to come, and be refused, each time.
+        missing = [
+            name
+            for name, places in self._places.items()
+            if not places and name not in self._unreadable
+        ]
         if missing:
             self._asking = threading.Thread(target=self._look_for, args=(missing,), daemon=True)
             self._asking.start()
@@ -321,10 +327,17 @@ class TopicReader:
             elif error.code() == self._client.KafkaError._AUTO_OFFSET_RESET:
                 self._restart(name, partition)
             elif access := refusal(self._settings, error, "Read", f"topic {name}"):
-                if not self._was_read:
+                if self._topics[name] in OPTIONAL:
+                    # It may be described and not read. It is done without, as if it were missing.
+                    self._say_refused(name, access)
+                    self._unreadable.add(name)
+                    self._end(name)
+                    self._places[name] = []
+                elif not self._was_read:
                     raise access
-                # Taken away from an agent that works: it goes on answering the others' probes.
-                self._say("access.refused", reason=str(access))
+                else:
+                    # Taken away from an agent that works: it goes on answering others' probes.
+                    self._say("access.refused", reason=str(access))
             elif error.code() != self._client.KafkaError._ALL_BROKERS_DOWN:
                 self._say("consumer.error", error=error)
             return None

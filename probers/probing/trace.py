@@ -219,7 +219,6 @@ class Tracer:
         current = {flow.key: flow for flow in flows}
         for key in [k for k in self._flows if k not in current]:
             del self._flows[key]
-        self._lost = {key: flow for key, flow in self._lost.items() if key in current}
         pairs = {key[:2] for key in current}
         self._pairs_ns = {pair: ns for pair, ns in self._pairs_ns.items() if pair in pairs}
         # Probes of traces that still wait for the rate leave with their flow.
@@ -229,6 +228,8 @@ class Tracer:
             if known is None or known.target != target:
                 self._flows[key] = _Flow(target, now_ns)
                 heapq.heappush(self._calendar, (now_ns, key))
+        # Those that moved are discovered where they are now.
+        self._lost = {k: flow for k, flow in self._lost.items() if self._flows.get(k) is flow}
 
     def lost(self, target: FlowTarget, now_ns: int) -> None:
         """Trace a flow that has lost a probe, unless it was traced for that just now."""

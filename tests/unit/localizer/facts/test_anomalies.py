@@ -49,6 +49,15 @@ def test_another_value_is_of_another_window() -> None:
     (symptom,) = board.open(KEY).values()
     assert symptom.renewed_ns == START + 10 * SECOND_NS
     assert symptom.last_ns == START + 15 * SECOND_NS
+    # Of one whose beginning was not seen it is not known since when it has its value.
+    late = OpenAnomalies()
+    late.apply_anomaly(
+        anomaly(
+            AnomalyKind.LATENCY, state=AnomalyState.ONGOING, at=START + 118 * SECOND_NS,
+            onset=START, value=80_000.0, unit="ns",
+        )
+    )  # fmt: skip
+    assert late.open(KEY)[AnomalyKind.LATENCY].renewed_ns == START
 
 
 def test_a_brief_cut_speaks_for_loss_for_a_while() -> None:

@@ -139,6 +139,23 @@ def test_what_a_port_cut_off_for_seconds_comes_back_as_the_same_fault_for_minute
         assert again.flaps == int(same)
 
 
+def test_a_fault_elsewhere_is_not_the_one_that_a_port_ended_by_itself() -> None:
+    """Also where that port is one of its candidates: a fault of minutes ago has no share in it."""
+    said = replace(claim(kind="port_down"), component_kind=ComponentKind.LINK)
+    life = Life()
+    (first,) = life.step(said)
+    life.step(said, seconds=6)
+    life.step()
+    life.step(seconds=3)
+    other = replace(
+        claim("rnic", keys(4, first=50)), decided=False, confidence=0.5,
+        candidates=(("rnic", 0.5), ("link", 0.48), ("A", 0.02)),
+    )  # fmt: skip
+    (second,) = life.step(other, seconds=150)
+    assert (second.state, second.component_id) == (OPEN, "rnic")
+    assert second.fault_id != first.fault_id
+
+
 @pytest.mark.parametrize("quiet_s", [0, 30])
 def test_a_host_that_went_down_was_the_cut_of_its_rnics(quiet_s: int) -> None:
     """One fault with a better answer, though the cut is over; what began earlier is another one."""

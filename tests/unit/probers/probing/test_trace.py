@@ -1,6 +1,7 @@
 """Traces: what is sent, what an answer means, how often."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -390,6 +391,19 @@ def test_what_waits_for_its_turn_and_gets_through_again_is_not_traced() -> None:
         tracer.answered(target, MS_NS, 21 * SECOND_NS)
     assert network.run(60 * SECOND_NS) == []
     assert tracer.suppressed == len(flows) - len(traced) == 2
+
+
+def test_what_waits_for_its_turn_and_moves_is_traced_where_it_is() -> None:
+    """Not at the address at which it lost its probes."""
+    flows = tuple(flow(f"w{n}/r0") for n in range(6))
+    tracer = a_tracer(cause_gap_ns=10 * SECOND_NS)
+    tracer.set_budget(4)
+    losing(tracer, flows, 20 * SECOND_NS).run(20 * SECOND_NS)
+    moved = tuple(replace(f, address="10.9.9.9") for f in flows)
+    tracer.follow(moved, 21 * SECOND_NS)
+    orders = [order for second in range(21, 40) for order in tracer.due(second * SECOND_NS)]
+    assert orders
+    assert {order.target.address for order in orders} == {"10.9.9.9"}
 
 
 def test_without_a_budget_the_settings_hold() -> None:
