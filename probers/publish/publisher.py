@@ -166,7 +166,7 @@ class Publisher:
             If Kafka refuses what is published, and never took anything. Of an agent that works
             some topics may be refused: it goes on, and says so.
         """
-        self._producer.poll(0)
+        self._serve_client()
         if self._access is not None and not self._confirmed:
             raise self._access
         if self._fatal:
@@ -337,18 +337,33 @@ class Publisher:
         if error.code() == self._client.KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
         if error.fatal():
-            # An idempotent producer that lost its place (a broker came back without
-            # its log) never sends again; a new one does.
-            self._fatal = True
-            self._log.error("producer.fatal", error=error)
+            self._on_fatal(error)
+
+    def _on_fatal(self, error: Any) -> None:
+        """Note that a producer never sends again: a new one does.
+
+        An idempotent one lost its place, since a broker came back without its log; or it got none,
+        since it may write to no topic at all.
+        """
+        self._fatal = True
+        self._log.error("producer.fatal", error=error)
+        topic = self._settings.topic(topics.PROBE_ROUND.name)
+        self._access = refusal(self._settings, error, "Write", f"topic {topic}") or self._access
+
+    def _serve_client(self) -> None:
+        """Let the client hand over what has happened; some errors it raises instead."""
+        try:
+            self._producer.poll(0)
+        except self._client.KafkaException as error:
+            self._on_fatal(error.args[0])
 
     def _rebuild(self) -> None:
-        self._fatal = False
         self._producer.purge()
-        self._producer.poll(0)
+        self._serve_client()
         for serial in list(self._in_flight):
             message = self._landed(serial)
             if message is not None:
                 self._count_dropped(message)
         self._producer = self._connect()
+        self._fatal = False
         self.counts.producers_rebuilt += 1

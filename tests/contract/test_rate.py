@@ -64,7 +64,23 @@ def silent_udp(loopback: str) -> Iterator[SilentHost]:
     sock, _ = sockets.open_udp(loopback, 0)
     with sock:
         host, port = sock.getsockname()[:2]
+        wait_for_kernel_time(sock)
         yield SilentHost((host, port), sock)
+
+
+def wait_for_kernel_time(sock: socket.socket) -> None:
+    """Wait until the kernel notes when packets come.
+
+    It begins to do so a while after it was asked, longer on a busy machine; before, it says when
+    they are read.
+    """
+    for _ in range(200):
+        sent_ns = time.time_ns()
+        sock.sendto(b"", sock.getsockname())
+        time.sleep(0.02)
+        at_ns = sockets.kernel_time_ns(sock.recvmsg(64, 256)[1])
+        if at_ns is not None and at_ns - sent_ns < 15 * MS_NS:
+            return
 
 
 @contextmanager
