@@ -67,7 +67,7 @@ def find_slow_rank(
     begin = max((work[0][0] for work in works.values() if work), default=0)
     end = min((work[-1][0] for work in works.values() if work), default=0)
     inside = {r: [w for at, w in work if begin <= at <= end] for r, work in works.items()}
-    if any(len(work) < STRETCHES for work in inside.values()):
+    if end <= begin or any(len(work) < STRETCHES for work in inside.values()):
         return None
     sums = {rank: _by_stretch(work) for rank, work in inside.items()}
     most = [_apart({rank: held[k] for rank, held in sums.items()}) for k in range(STRETCHES)]

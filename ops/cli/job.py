@@ -59,7 +59,7 @@ def diagnose(
     """
     from localizer.collectives.attempts import of_earlier_attempts
     from localizer.collectives.diagnosis import diagnose as judge
-    from ops.jobs.dumps import DumpsError, read_dumps
+    from ops.jobs.dumps import DumpsError, read_dumps, shown
     from ops.jobs.hang_page import as_page
     from ops.jobs.hang_report import as_document, as_text
 
@@ -78,7 +78,7 @@ def diagnose(
         [s for s in found.snapshots if s.rank not in stale], world_size=world_size, members=members
     )
     if html is not None:
-        _write(html, as_page(said, f"Training job: {dumps}"))
+        _write(html, as_page(said, f"Training job: {shown(str(dumps))}"))
     if as_json:
         document = as_document(said) | {"left_out": found.left_out, "damaged": found.damaged}
         typer.echo(json.dumps(document))

@@ -37,6 +37,15 @@ class Dumps:
     warnings: list[str] = field(default_factory=list)
 
 
+def shown(text: str) -> str:
+    r"""Return a text, such as the name of a file, that cannot steer a terminal and is UTF-8.
+
+    >>> shown("a\nb")
+    'a\\nb'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def read_dumps(folder: Path, only: str | None = None) -> Dumps:
     """Read the dumps of a folder and of the folders in it.
 
@@ -58,6 +67,7 @@ def read_dumps(folder: Path, only: str | None = None) -> Dumps:
         name = path.relative_to(folder).as_posix()
         if only is not None and not fnmatch(name, only):
             continue
+        name = shown(name)
         try:
             dump = _read(path, name)
         except NoDumpError as error:
@@ -65,6 +75,10 @@ def read_dumps(folder: Path, only: str | None = None) -> Dumps:
             continue
         except DumpError as error:
             found.damaged[name] = str(error)
+            continue
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            # What no check foresaw: one file must not lose the others.
+            found.damaged[name] = shown(f"cannot be read ({type(error).__name__}: {error})")
             continue
         rank = dump.snapshot.rank
         if rank in of_rank:

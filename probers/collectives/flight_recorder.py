@@ -28,10 +28,15 @@ from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgre
 
 # 470 bytes an operation with its stack: 100,000 of them, and the largest ring in use has 20,000.
 MAX_DUMP_BYTES: Final = 64 * 2**20
+# JSON of empty dictionaries takes 24 times its size: under a gigabyte, as of a pickle. An operation
+# has no stack there, and takes some 700 bytes.
+MAX_JSON_BYTES: Final = 32 * 2**20
 MAX_OPERATIONS: Final = 200_000
 MAX_GROUPS: Final = 100_000
 # The largest jobs have some 100,000 GPUs; a larger number at the end of a name is something else.
 MAX_RANKS: Final = 2**17
+# Over all groups of a dump: the largest job's ranks in 32 groups of all of them.
+MAX_MEMBERS: Final = 32 * MAX_RANKS
 MAX_TEXT: Final = 400
 MAX_FRAMES: Final = 100
 MAX_TENSORS: Final = 100_000
@@ -44,6 +49,7 @@ COALESCED: Final = "coalesced"
 Shapes = tuple[tuple[int, ...], ...]
 
 _PICKLE_BEGIN: Final = b"\x80"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _STATES: Final = {state.value.lower(): state for state in CollectiveState}
 _PEERS: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 _LAST_NUMBER: Final = re.compile(r"(\d+)$")
@@ -141,9 +147,11 @@ def _document(content: bytes) -> Mapping[Any, Any]:
             document = load_plain(content)
         except PickleError as error:
             raise DumpError(str(error)) from error
-    elif content.lstrip()[:1] == b"{":
+    elif (text := content.removeprefix(_BYTE_ORDER_MARK)).lstrip()[:1] == b"{":
+        if len(text) > MAX_JSON_BYTES:
+            raise DumpError(f"larger than {MAX_JSON_BYTES} bytes of JSON")
         try:
-            document = parse_json(content)
+            document = parse_json(text)
         except ValueError as error:
             raise DumpError(f"no JSON: {error}"[:MAX_TEXT]) from error
     else:
@@ -231,7 +239,12 @@ def _group_name(entry: Mapping[Any, Any]) -> tuple[str, str]:
     group = entry.get("process_group")
     if isinstance(group, list | tuple) and len(group) >= 2:
         return _text(group[0]), _text(group[1])
-    return (_text(group), "") if isinstance(group, str) else (str(entry.get("pg_id", ""))[:20], "")
+    return (_text(group), "") if isinstance(group, str) else (_number(entry), "")
+
+
+def _number(entry: Mapping[Any, Any]) -> str:
+    """Return the rank's own number of an entry's group."""
+    return _text(entry.get("pg_id", ""))[:20]
 
 
 def _groups(
@@ -243,16 +256,25 @@ def _groups(
     for entry in entries:
         name, description = _group_name(entry)
         described[name] = description
-        numbers[name] = str(entry.get("pg_id"))[:20]
+        numbers[name] = _number(entry)
     members: dict[str, tuple[int, ...] | None] = dict.fromkeys(described)
     config = _mapping(document.get("pg_config") or {}, "pg_config")
     if len(config) > MAX_GROUPS:
         raise DumpError(f"pg_config has more than {MAX_GROUPS:,} groups")
+    # By identity: a pickle may name one list for many groups.
+    expanded: dict[int, tuple[int, ...] | None] = {}
+    total = 0
     for key, value in config.items():
         held = _mapping(value, "a group")
         name = _text(held.get("name", key))
         if with_members and name:
-            members[name] = _ranks(held.get("ranks"))
+            ranks = held.get("ranks")
+            if id(ranks) not in expanded:
+                expanded[id(ranks)] = _ranks(ranks)
+            members[name] = expanded[id(ranks)]
+            total += len(expanded[id(ranks)] or ())
+            if total > MAX_MEMBERS:
+                raise DumpError(f"pg_config names more than {MAX_MEMBERS:,} ranks")
             described.setdefault(name, _text(held.get("desc", "")))
     status = _mapping(document.get("pg_status") or {}, "pg_status")
     found = []

@@ -83,3 +83,16 @@ def test_few_operations_tell_nothing() -> None:
     """Nor does a single rank."""
     snapshots = run(lambda r, _: 20 if r == 1 else 0)
     assert slow(snapshots[:1]) is None
+
+
+def test_launches_at_one_time_tell_nothing() -> None:
+    """A clock that stands still, or times that were made up."""
+    ranks = [Rank(r, {"0": [0, 1, 2]}) for r in range(3)]
+    for rank in ranks:
+        for _ in range(40):
+            rank.launch("0")
+        for entry in rank.entries:
+            entry["time_created_ns"] = 1_760_000_000_000 * MS_NS
+            entry["profiling_name"] = "gloo:all_reduce"
+    snapshots = [read_dump(rank.pickled(), f"d{rank.rank}").snapshot for rank in ranks]
+    assert find_slow_rank(snapshots, line_up(snapshots, range(3))) is None

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ops.jobs.dumps import DumpsError, read_dumps
+from probers.collectives.flight_recorder import Dump, read_dump
 from tests.flight_recorder import MESH, WORLD, Rank, job
 
 
@@ -59,3 +60,30 @@ def test_a_folder_without_dumps_is_said(tmp_path: Path, only: str | None) -> Non
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(DumpsError, match="holds no dumps"):
             read_dumps(folder, only)
+
+
+def test_names_of_files_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    """Nor begin a line of their own."""
+    write(tmp_path, job())
+    (tmp_path / "\x1b[31mred\nfake: line.log").write_text("no dump")
+    (tmp_path / "\udcff.log").write_text("no dump")
+    assert sorted(read_dumps(tmp_path).left_out) == ["\\udcff.log", "\\x1b[31mred\\nfake: line.log"]
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError, ZeroDivisionError])
+def test_what_no_check_foresaw_loses_one_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """It is damaged; the other ranks are used."""
+    write(tmp_path, job())
+
+    def fails_at_1(content: bytes, name: str, *, taken_at: int | None = None) -> Dump:
+        if name.endswith("_1"):
+            raise error("\x1b[31m")
+        return read_dump(content, name, taken_at=taken_at)
+
+    monkeypatch.setattr("ops.jobs.dumps.read_dump", fails_at_1)
+    found = read_dumps(tmp_path)
+    assert {s.rank for s in found.snapshots} == {0, 2, 3}
+    assert list(found.damaged) == ["host17_fr_1"]
+    assert "\x1b" not in found.damaged["host17_fr_1"]

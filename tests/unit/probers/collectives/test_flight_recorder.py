@@ -9,6 +9,7 @@ import pytest
 
 from probers.collectives.flight_recorder import (
     MAX_DUMP_BYTES,
+    MAX_JSON_BYTES,
     DumpError,
     NoDumpError,
     read_dump,
@@ -196,8 +197,9 @@ class Runs:
         (document(entries=[ONE.entries[0] | {"input_sizes": [[0] * 100]}]), "more than 64 items"),
         (document(entries=[ONE.entries[0] | {"frames": [4]}]), "a frame is no dictionary"),
         (b"\x80" + bytes(MAX_DUMP_BYTES), "larger than"),
+        (b"{" + bytes(MAX_JSON_BYTES), "bytes of JSON"),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(content: bytes, said: str) -> None:
     """Nothing else is raised."""
@@ -221,3 +223,35 @@ def test_texts_cannot_steer_a_terminal() -> None:
     assert operation.operation == "all?[2Jreduce"
     assert operation.stack[0].endswith(" at ??:?")
     assert len(operation.stack[0]) < 500
+
+
+def test_a_number_of_a_group_cannot_steer_a_terminal_nor_explode() -> None:
+    """A pickle may name one list twice in another, forty deep."""
+    held: Any = "x"
+    for _ in range(40):
+        held = [held, held]
+    for number, name in ((held, ""), ("\x1b[31mred", "?[31mred")):
+        content = ONE.document() | {"pg_config": {}}
+        entry = {k: v for k, v in ONE.entries[0].items() if k != "process_group"}
+        content["entries"] = [entry | {"pg_id": number}]
+        (operation,) = read_dump(pickle.dumps(content, 2), "d2").snapshot.operations
+        assert operation.communicator == name
+
+
+def test_ranks_that_many_groups_share_are_read_once_and_limited() -> None:
+    """In a pickle they cost a byte for each group."""
+    ranks = list(range(100_000))
+    for count, refused in ((40, False), (60, True)):
+        config = {str(n): {"name": str(n), "desc": "", "ranks": ranks} for n in range(count)}
+        content = pickle.dumps(ONE.document() | {"pg_config": config}, 2)
+        if refused:
+            with pytest.raises(DumpError, match="names more than"):
+                read_dump(content, "d2")
+        else:
+            views = read_dump(content, "d2").snapshot.communicators
+            assert len({id(view.ranks) for view in views if view.ranks}) == 1
+
+
+def test_a_byte_order_mark_is_no_content() -> None:
+    """Some editors put one before JSON."""
+    assert read_dump(b"\xef\xbb\xbf" + document(), "d2").snapshot.rank == 2
