@@ -25,6 +25,7 @@ from localizer.collectives.waiting import (
     Wait,
     ends_of,
     past_mismatches,
+    unresolved_transfer,
     waits_of_groups,
     waits_of_pairs,
     waits_of_the_ended,
@@ -92,7 +93,8 @@ class Diagnosis:
     """What the dumps of a job say.
 
     `findings` begins with what most ranks wait for. Without one, nothing in the dumps hangs, and
-    `slow_rank` is the rank that the others wait for again and again, if there is one.
+    `slow_rank` is the rank that the others wait for again and again, if there is one. Where no
+    dump holds an operation, `recorded` is false: then nothing can be said.
     """
 
     ranks: tuple[int, ...]
@@ -101,6 +103,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     slow_rank: SlowRank | None
     notes: tuple[str, ...]
+    recorded: bool
 
     @property
     def hangs(self) -> bool:
@@ -168,7 +171,13 @@ def diagnose(
             why += "; with gloo an operation that failed is recorded as one that is done"
         notes.append(f"no dump of {rank_text(quiet)}: {why}")
     found = Diagnosis(
-        tuple(ranks), absent, tuple(groups.values()), tuple(findings), None, tuple(notes)
+        tuple(ranks),
+        absent,
+        tuple(groups.values()),
+        tuple(findings),
+        None,
+        tuple(notes),
+        recorded=any(snapshot.operations for snapshot in snapshots),
     )
     if found.hangs:
         return found
@@ -265,6 +274,12 @@ class _Explainer:
                     f"the ring of rank {rank} lost {snapshot.dropped_before:,} operations, and "
                     "holds none of this group"
                 )
+            if (transfer := unresolved_transfer(snapshot, self._groups)) is not None:
+                label = self._groups[transfer.communicator].label
+                doubts.append(
+                    f"rank {rank} itself waits in {transfer.operation} {transfer.sequence} of "
+                    f"group {label}: for which rank is not recorded (--groups tells)"
+                )
         if hidden:
             doubts.append(f"no dump of {rank_text(hidden)}: whether it launched this is not known")
         # One that launched something just now goes on: its dump is only older than the others'.
@@ -284,8 +299,8 @@ class _Explainer:
         ranks = tuple(sorted(n for end in ends for n in end.nodes if isinstance(n, int)))
         waits = [w for end in ends for w in end.waits]
         doubts = [
-            f"{rank_text(ranks)} left no dump: what it launched is not known, and the dump may be "
-            "lost for another reason"
+            f"{rank_text(ranks)} left no dump that can be used: what it launched is not known, and "
+            "the dump may be lost for another reason"
         ]
         age = age_of(waits, self._snapshots)
         evidence = [
@@ -317,7 +332,8 @@ class _Explainer:
             for rank, held in group.operations.items()
             if place.sequence in held
         }
-        finished = [r for r in states if (group.done[r] or -1) >= place.sequence]
+        done = {rank: head for rank, head in group.done.items() if head is not None}
+        finished = [r for r in states if r in done and done[r] >= place.sequence]
         begun = [r for r, state in states.items() if state is CollectiveState.STARTED]
         rest = [r for r in states if r not in begun and r not in finished]
         evidence = [f"all {len(states)} ranks of the group launched it, and their sizes fit"]
@@ -360,9 +376,11 @@ class _Explainer:
         evidence = [
             f"rank {place.sender} sends to rank {place.receiver}, which receives: both launched"
         ]
+        if done := [r for r in (place.sender, place.receiver) if r is not None and r not in sizes]:
+            evidence.append(f"finished on {rank_text(done)}")
         hang_class, next_steps = HangClass.NOT_FINISHED, DECIDES
         candidates: tuple[str, ...] = UNFINISHED
-        if len(set(sizes.values())) > 1:
+        if None not in sizes.values() and len(set(sizes.values())) > 1:
             said = ", ".join(f"rank {rank} {size} bytes" for rank, size in sorted(sizes.items()))
             evidence.append(f"their sizes differ: {said}")
             hang_class = HangClass.DESYNCHRONISED
@@ -387,7 +405,11 @@ class _Explainer:
         evidence = [f"{rank_text(held)}: {text}" for text, held in said.items()]
         evidence.append(mismatch.how)
         doubts, candidates = [], tuple[str, ...]()
-        certainty = Certainty.SURE if mismatch.odd else Certainty.UNDECIDED
+        certainty = Certainty.UNDECIDED
+        if mismatch.odd:
+            certainty = Certainty.SURE if mismatch.doubt is None else Certainty.LIKELY
+        if mismatch.doubt is not None:
+            doubts.append(mismatch.doubt)
         if mismatch.shifted:
             evidence.append(f"{rank_text(mismatch.odd)}: {mismatch.shifted}")
         if mismatch.pair is not None:
@@ -479,7 +501,7 @@ class _Explainer:
         if age.waited is None and not age.timed_out:
             found.append("how long they have waited is not known: a job that runs looks alike")
         if any(not wait.sure for wait in waits):
-            found.append("not all ranks that may take part left a dump")
+            found.append("whether all ranks that may take part launched it is not recorded")
         return found
 
     def _last_of(self, rank: int, group: Group) -> str:

@@ -47,6 +47,8 @@ class Mismatch:
         Sender and receiver of an all-to-all that do not agree.
     beside
         No two ranks were seen to disagree: what is right is what other groups do.
+    doubt
+        Why the odd ones may be right.
     """
 
     group: Group
@@ -58,6 +60,7 @@ class Mismatch:
     shifted: str | None
     pair: tuple[int, int] | None
     beside: bool = False
+    doubt: str | None = None
 
 
 def find_mismatch(group: Group, siblings: Sequence[Group]) -> Mismatch | None:
@@ -229,14 +232,14 @@ def _judge(
     # An all-to-all has no size that is right for all, but equal ones are most often meant.
     read = _whole_signature if aspect is Aspect.SPLITS else signature
     values = {rank: read(operation) for rank, operation in there.items()}
-    right, how = _right_value(group, sequence, values, siblings, read)
+    right, how, doubt = _right_value(group, sequence, values, siblings, read)
     odd = tuple(r for r in sorted(values) if right is not None and values[r] != right)
     shifted = None
     if len(odd) == 1 and right is not None:
         reference = next(r for r in sorted(values) if values[r] == right)
         shifted = _shift(group.operations[odd[0]], group.operations[reference], sequence)
     said = {rank: describe(operation) for rank, operation in sorted(there.items())}
-    return Mismatch(group, sequence, aspect, odd, how, said, shifted, None)
+    return Mismatch(group, sequence, aspect, odd, how, said, shifted, None, doubt=doubt)
 
 
 def _whole_signature(operation: CollectiveOp) -> Signature:
@@ -251,22 +254,29 @@ def _right_value(
     values: Mapping[int, Signature],
     siblings: Sequence[Group],
     read: Any,
-) -> tuple[Signature | None, str]:
-    """Return what the program does here, and how that is known."""
+) -> tuple[Signature | None, str, str | None]:
+    """Return what the program does here, how that is known, and why it may be otherwise."""
     counted = Counter(values.values()).most_common()
-    if 2 * counted[0][1] > len(values):
-        return counted[0][0], f"{counted[0][1]} of {len(values)} ranks agree"
+    agree, size = counted[0][1], len({*group.members, *group.possible})
+    if 2 * agree > len(values):
+        doubt = None
+        if 2 * agree <= size:
+            doubt = (
+                f"those that agree are {agree} of {size} ranks: the others may do as the odd ones"
+            )
+        return counted[0][0], f"{agree} of {len(values)} ranks agree", doubt
     value = _value_of_siblings(group, sequence, siblings, read)
     if value is not None and value in values.values():
-        return value, f"the other groups {group.description!r} agree at this sequence"
+        return value, f"the other groups {group.description!r} agree at this sequence", None
     expected = {
         value
         for rank in values
         if (value := _expected(group.operations[rank], sequence, read)) is not None
     }
     if len(expected) == 1 and (value := expected.pop()) in values.values():
-        return value, "so it was in earlier iterations"
-    return None, "neither number nor earlier iterations tell which ranks are right"
+        doubt = "no more ranks do this than something else: the program may change here"
+        return value, "so it was in earlier iterations", doubt
+    return None, "neither number nor earlier iterations tell which ranks are right", None
 
 
 def _value_of_siblings(

@@ -5,7 +5,7 @@ itself is where a hang begins: a rank, an operation that all have launched, or r
 for each other in a circle.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,25 +87,50 @@ def waits_of_pairs(
     """Return who waits for whom in point-to-point operations.
 
     Ranks count these for themselves, and rings lose their beginning, so that the two ends of a
-    transfer are matched from the last that was finished on.
+    transfer are matched from the last that was finished on. Where one end has finished all of its
+    own, as a send that was buffered, the transfers of the pair are counted instead.
     """
-    present = {snapshot.rank for snapshot in snapshots}
-    pending: dict[tuple[str, tuple[int, int]], dict[int, CollectiveOp]] = defaultdict(dict)
+    whole = {snapshot.rank: not snapshot.dropped_before for snapshot in snapshots}
+    counts: dict[tuple[str, tuple[int, int]], Counter[int]] = defaultdict(Counter)
+    pending: dict[tuple[str, tuple[int, int]], dict[int, tuple[int, CollectiveOp]]]
+    pending = defaultdict(dict)
     for snapshot in snapshots:
         for operation in snapshot.operations:
-            ends = _ends(snapshot.rank, operation, groups)
-            if not operation.is_p2p or ends is None or is_finished(operation):
+            ends = _ends(snapshot.rank, operation, groups) if operation.is_p2p else None
+            if ends is None:
                 continue
-            # Only the first that is unfinished: what follows waits for it.
-            pending[operation.communicator, ends].setdefault(snapshot.rank, operation)
+            pair = operation.communicator, ends
+            counts[pair][snapshot.rank] += 1
+            if not is_finished(operation):
+                # Only the first that is unfinished: what follows waits for it.
+                number = counts[pair][snapshot.rank]
+                pending[pair].setdefault(snapshot.rank, (number, operation))
     found = []
-    for (name, ends), held in pending.items():
+    for pair, held in pending.items():
+        name, ends = pair
         place = Place(name, 0, *ends)
-        for rank, operation in held.items():
+        for rank, (number, operation) in held.items():
             other = ends[1] if rank == ends[0] else ends[0]
-            target: Node = place if other in held else other
-            found.append(Wait(rank, target, place, operation, sure=other in present))
+            launched = other in held or (whole[rank] and counts[pair][other] >= number)
+            sure = launched or (whole[rank] and whole.get(other, False))
+            found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
     return found
+
+
+def unresolved_transfer(
+    snapshot: CollectiveSnapshot, groups: Mapping[str, Group]
+) -> CollectiveOp | None:
+    """Return the first unfinished point-to-point operation whose other end is not known."""
+    return next(
+        (
+            operation
+            for operation in snapshot.operations
+            if operation.is_p2p
+            and not is_finished(operation)
+            and _ends(snapshot.rank, operation, groups) is None
+        ),
+        None,
+    )
 
 
 def _ends(

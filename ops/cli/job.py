@@ -51,7 +51,8 @@ def diagnose(
     yet. How sure: sure, likely, undecided, and what speaks against it. Where nothing
     hangs, a slow rank (gloo only): one for which the others wait again and again.
 
-    Exit code 1: something hangs, or a rank is slow. 2: no dumps, or two of one rank.
+    Exit code 1: something hangs, or a rank is slow. 2: no dumps, none with
+    an operation, or two of one rank.
     4: a dump is damaged; the others were used. 5: ranks are missing, and nothing else
     was found.
 
@@ -88,6 +89,8 @@ def diagnose(
     _tell(found)
     if found.damaged:
         raise typer.Exit(DAMAGED)
+    if not said.recorded:
+        raise typer.Exit(USAGE)
     if said.hangs or said.slow_rank is not None:
         raise typer.Exit(FOUND)
     if said.without_dump:

@@ -14,7 +14,7 @@ TITLES: Final = {
     HangClass.NEVER_LAUNCHED: "never launched it",
     HangClass.DESYNCHRONISED: "ranks do different things",
     HangClass.NOT_FINISHED: "all launched it, it does not finish",
-    HangClass.MISSING_DUMP: "no dump",
+    HangClass.MISSING_DUMP: "no dump that can be used",
     HangClass.USUAL_WAIT: "waits no longer than it did before",
 }
 
@@ -23,7 +23,9 @@ def as_text(found: Diagnosis) -> Iterator[str]:
     """Return lines for people."""
     dumps = len(found.ranks) - len(found.without_dump)
     yield f"{dumps} dumps of {len(found.ranks)} ranks, {len(found.groups)} groups"
-    if not found.findings:
+    if not found.recorded:
+        yield "nothing can be said: no dump that can be used holds an operation"
+    elif not found.findings:
         yield "nothing hangs: no rank waits for an operation of these dumps"
     for number, finding in enumerate(found.findings, 1):
         yield ""
@@ -83,7 +85,8 @@ def _duration(us: int) -> str:
 def as_document(found: Diagnosis) -> dict[str, Any]:
     """Return what can be written as JSON."""
     return {
-        "hangs": found.hangs,
+        # Null where nothing can be said.
+        "hangs": found.hangs if found.recorded else None,
         "ranks": list(found.ranks),
         "without_dump": list(found.without_dump),
         "groups": [

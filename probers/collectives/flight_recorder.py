@@ -113,6 +113,7 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
     shapes: dict[int, Shapes] = {}
     operations = [_operation(_mapping(entry, "an entry"), frames, shapes) for entry in entries]
     libraries = sorted({library for library, _ in operations if library})
+    records = [operation.record_id for _, operation in operations]
     found = _with_coalesced([operation for _, operation in operations])
     groups = _groups(document, entries, with_members="gloo" not in libraries)
     told = _rank(document, groups, found, name=name, warnings=warnings)
@@ -123,8 +124,8 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
         reason = "not known"
     elif newest is not None and taken_at < newest:
         taken_at, reason = None, "the file is older than what it holds"
-    first = ordered[0].record_id if ordered else 0
-    if ordered and ordered[-1].record_id - first + 1 > len(ordered):
+    first = min(records, default=0)
+    if records and max(records) - first + 1 > len(records):
         warnings.append("operations are missing between others")
     return Dump(
         CollectiveSnapshot(

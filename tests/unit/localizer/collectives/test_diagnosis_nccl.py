@@ -115,6 +115,21 @@ def test_two_against_two_are_told_by_what_was_before() -> None:
         assert finding.hang_class is HangClass.DESYNCHRONISED
         assert finding.ranks == odd
         assert len(finding.candidates) == (0 if odd else 4)
+        assert finding.certainty is (Certainty.LIKELY if odd else Certainty.UNDECIDED)
+        assert any("may change here" in doubt for doubt in finding.doubts) == bool(odd)
+
+
+@pytest.mark.parametrize("present", [3, 8])
+def test_a_majority_of_few_is_not_sure(present: int) -> None:
+    """Two of three agree; what the five others of the group do is not recorded."""
+    ranks = [Rank(r, {"0": list(range(8))}) for r in range(present)]
+    for rank in ranks:
+        rank.launch("0")
+        if rank.rank < 3:
+            rank.launch("0", sizes=[[7 if rank.rank == 2 else 1024]], state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.ranks, finding.certainty) == ((2,), Certainty.LIKELY)
+    assert any("2 of 8 ranks" in doubt for doubt in finding.doubts)
 
 
 @pytest.mark.parametrize(
@@ -299,3 +314,61 @@ def test_ranks_that_a_mismatch_held_up_are_no_cause_of_their_own() -> None:
     ranks[3].launch("2", state="started")
     (finding,) = judge(ranks).findings
     assert (finding.hang_class, finding.ranks) == (HangClass.DESYNCHRONISED, (2,))
+
+
+def test_a_send_that_ended_is_no_send_that_never_was() -> None:
+    """Its receiver waits: what was sent is on its way. A third would be sure to be missing."""
+    ranks = job()
+    for _ in range(2):
+        ranks[0].launch("0", "send 0->1", p2p=True)
+    ranks[1].launch("0", "recv 1<-0", p2p=True)
+    ranks[1].launch("0", "recv 1<-0", p2p=True, state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NOT_FINISHED, ())
+    assert "finished on rank 0" in finding.evidence
+    ranks[1].entries[-1] |= {"state": "completed"}
+    ranks[1].launch("0", "recv 1<-0", p2p=True, state="started")
+    (finding,) = judge(ranks).findings
+    assert (finding.ranks, finding.certainty) == ((0,), Certainty.SURE)
+
+
+def test_transfers_that_a_ring_may_have_lost_are_not_sure() -> None:
+    """Neither end can be counted."""
+    ranks = job()
+    ranks[1].launch("0", "recv 1<-0", p2p=True, state="started")
+    (finding,) = judge(ranks, ring=3).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (0,))
+    assert finding.certainty is Certainty.LIKELY
+
+
+def test_a_rank_in_a_transfer_whose_other_end_is_unknown_is_not_surely_the_first() -> None:
+    """Members of its group are in no dump."""
+    ranks = job({"0": [0, 1, 2, 3], "7": [1, 2]})
+    for rank in ranks:
+        if rank.rank == 1:
+            rank.launch("7", "recv 0<-1", p2p=True, state="started")
+        else:
+            rank.launch("0", state="started")
+        rank.groups.pop("7", None)
+    (finding,) = judge(ranks).findings
+    assert (finding.ranks, finding.certainty) == ((1,), Certainty.LIKELY)
+    assert any("itself waits in recv 1 of group 7" in doubt for doubt in finding.doubts)
+
+
+def test_a_size_that_is_not_known_differs_from_none() -> None:
+    """The width of a type may be unknown here."""
+    ranks = job()
+    ranks[0].launch("0", "send 0->1", p2p=True, state="started")
+    ranks[1].launch("0", "recv 1<-0", dtype="Float4", p2p=True, state="started")
+    (finding,) = judge(ranks).findings
+    assert finding.hang_class is HangClass.NOT_FINISHED
+
+
+def test_sequences_may_begin_at_0() -> None:
+    """What is done there is finished."""
+    ranks = job(steps=0)
+    for rank in ranks:
+        rank.launch("0", state="completed" if rank.rank == 0 else "started")
+        rank.entries[0]["collective_seq_id"] = 0
+    (finding,) = judge(ranks).findings
+    assert any(fact.startswith("finished on rank 0, not on") for fact in finding.evidence)

@@ -80,7 +80,7 @@ def test_a_damaged_dump_is_exit_code_4_and_the_rest_is_used(tmp_path: Path) -> N
     (tmp_path / "fr_0").write_bytes(ranks[0].pickled()[:-5])
     done = diagnose(tmp_path)
     assert done.exit_code == 4
-    assert "rank 0: no dump (likely)" in done.stdout
+    assert "rank 0: no dump that can be used (likely)" in done.stdout
     assert "damaged: fr_0: the pickle is cut short" in done.stderr
 
 
@@ -91,7 +91,7 @@ def test_a_dump_of_an_old_attempt_is_left_out(tmp_path: Path) -> None:
     for rank in ranks[:3]:
         rank.launch("0", state="started").time_out()
     done = diagnose(write(tmp_path, [*ranks[:3], old]))
-    assert "rank 3: no dump (likely)" in done.stdout
+    assert "rank 3: no dump that can be used (likely)" in done.stdout
     assert "left out: fr_3: ten minutes or more before all others" in done.stderr
     assert done.exit_code == 1
 
@@ -158,3 +158,18 @@ def test_a_page_is_written_beside(tmp_path: Path) -> None:
     done = diagnose(dumps, "--html", tmp_path / "none" / "hang.html")
     assert isinstance(done.exception, CliError)
     assert done.exception.exit_code == 2
+
+
+def test_dumps_without_operations_say_nothing(tmp_path: Path) -> None:
+    """Exit code 2, and 4 where the only dumps are damaged; never that nothing hangs."""
+    write(tmp_path, job(steps=0))
+    done = diagnose(tmp_path)
+    assert done.exit_code == 2
+    assert "nothing can be said" in done.stdout
+    assert "nothing hangs" not in done.stdout
+    assert json.loads(diagnose(tmp_path, "--json").stdout)["hangs"] is None
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-5])
+    done = diagnose(tmp_path)
+    assert done.exit_code == 4
+    assert "nothing can be said" in done.stdout

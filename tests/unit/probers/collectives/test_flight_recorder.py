@@ -255,3 +255,14 @@ def test_ranks_that_many_groups_share_are_read_once_and_limited() -> None:
 def test_a_byte_order_mark_is_no_content() -> None:
     """Some editors put one before JSON."""
     assert read_dump(b"\xef\xbb\xbf" + document(), "d2").snapshot.rank == 2
+
+
+def test_a_coalesced_launch_leaves_no_hole() -> None:
+    """It is left out of the operations, and was recorded."""
+    rank = Rank(0, WORLD)
+    for _ in range(2):
+        rank.launch("0", "send 0->1", p2p=True)
+        rank.launch("0", "coalesced", p2p=True, same_launch=True)
+    dump = read_dump(rank.pickled(), "d0")
+    assert len(dump.snapshot.operations) == 2
+    assert not dump.warnings
