@@ -1,7 +1,7 @@
 """Says where a hang of a training job begins, of what class it is, and how sure that is."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -138,6 +138,7 @@ def diagnose(
     *,
     world_size: int | None = None,
     members: Mapping[str, Sequence[int]] | None = None,
+    untimely: Collection[int] = (),
 ) -> Diagnosis:
     """Return what the snapshots of a job's ranks say.
 
@@ -149,6 +150,8 @@ def diagnose(
         Ranks of the job, if known; else up to the largest rank that the snapshots name.
     members
         Ranks by group, where they are known from elsewhere.
+    untimely
+        Ranks whose dump may be of an earlier attempt, those whose dump was left out for that too.
     """
     snapshots = with_distinct_groups(snapshots)
     by_rank = {s.rank: s for s in sorted(snapshots, key=lambda s: s.rank)}
@@ -162,7 +165,7 @@ def diagnose(
         waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
     last = {r: s.operations[-1] if s.operations else None for r, s in by_rank.items()}
     waits = past_mismatches(waits, mismatches, last)
-    explain = _Explainer(by_rank, groups, mismatches)
+    explain = _Explainer(by_rank, groups, mismatches, frozenset(untimely))
     findings = explain.findings(ends_of(waits))
     named = {rank for finding in findings for rank in finding.ranks}
     if quiet := [rank for rank in absent if rank not in named]:
@@ -230,10 +233,12 @@ class _Explainer:
         snapshots: Mapping[int, CollectiveSnapshot],
         groups: Mapping[str, Group],
         mismatches: Mapping[str, Mismatch],
+        untimely: frozenset[int],
     ) -> None:
         self._snapshots = dict(snapshots)
         self._groups = groups
         self._mismatches = mismatches
+        self._untimely = untimely
 
     def findings(self, ends: Sequence[End]) -> list[Finding]:
         behind = [e for e in ends if self._is_rank(e, present=True)]
@@ -477,6 +482,13 @@ class _Explainer:
         candidates: tuple[str, ...] = (),
     ) -> Finding:
         waits = [wait for end in ends for wait in end.waits]
+        if early := [rank for rank in ranks if rank in self._untimely]:
+            if early[0] in self._snapshots:
+                why = "may be of an earlier attempt, or its clock is wrong"
+            else:
+                why = "was left out as one of an earlier attempt"
+            doubts = [*doubts, f"the dump of {rank_text(early)} {why}"]
+            certainty = Certainty.LIKELY if certainty is Certainty.SURE else certainty
         node = ends[0].nodes[0]
         at = [wait for wait in waits if wait.place == node] or waits
         first = min(at, key=lambda w: (w.place.sequence, w.place.group, w.waiter))

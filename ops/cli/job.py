@@ -69,15 +69,22 @@ def diagnose(
         found = read_dumps(dumps, only)
     except DumpsError as error:
         raise CliError(str(error), USAGE) from error
-    stale = of_earlier_attempts(found.snapshots)
+    early = of_earlier_attempts(found.snapshots)
     for snapshot in found.snapshots:
-        if snapshot.rank in stale:
+        if snapshot.rank in early.left_out:
             found.left_out[snapshot.source] = (
-                "ten minutes or more before all others: an old attempt"
+                "ten minutes or more before all others, and none of their operations: an earlier "
+                "attempt"
+            )
+        elif snapshot.rank in early.doubtful:
+            found.warnings.append(
+                f"{snapshot.source}: its last launch was ten minutes or more before those of the "
+                "others: an earlier attempt, or a wrong clock"
             )
     said = judge(
-        [s for s in found.snapshots if s.rank not in stale], world_size=world_size, members=members
-    )
+        [s for s in found.snapshots if s.rank not in early.left_out],
+        world_size=world_size, members=members, untimely=(*early.left_out, *early.doubtful),
+    )  # fmt: skip
     if html is not None:
         _write(html, as_page(said, f"Training job: {shown(str(dumps))}"))
     if as_json:

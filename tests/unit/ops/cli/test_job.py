@@ -85,15 +85,35 @@ def test_a_damaged_dump_is_exit_code_4_and_the_rest_is_used(tmp_path: Path) -> N
 
 
 def test_a_dump_of_an_old_attempt_is_left_out(tmp_path: Path) -> None:
-    """Its rank is one without a dump."""
+    """If it has none of the operations of the others; its rank is not one that left none."""
     ranks = job()
     old = Rank(3, ranks[3].groups, clock_ns=-3_600 * 10**9).launch("0")
+    for entry in old.entries:
+        entry["collective_seq_id"] = 900
     for rank in ranks[:3]:
         rank.launch("0", state="started").time_out()
     done = diagnose(write(tmp_path, [*ranks[:3], old]))
     assert "rank 3: no dump that can be used (likely)" in done.stdout
+    assert "the dump of rank 3 was left out as one of an earlier attempt" in done.stdout
     assert "left out: fr_3: ten minutes or more before all others" in done.stderr
     assert done.exit_code == 1
+
+
+def test_a_clock_that_is_hours_off_leaves_no_dump_out(tmp_path: Path) -> None:
+    """Rank 2 has it, and rank 1 is behind; were it rank 1, it would be named all the same."""
+    for wrong, certainty in ((2, "sure"), (1, "likely")):
+        ranks = [
+            Rank(r, {"0": [0, 1, 2, 3]}, clock_ns=-3_600 * 10**9 * (r == wrong)) for r in range(4)
+        ]
+        for rank in ranks:
+            rank.launch("0")
+            if rank.rank != 1:
+                rank.launch("0", state="started").time_out()
+        done = diagnose(write(tmp_path, ranks))
+        assert f"rank 1: never launched it ({certainty})" in done.stdout
+        assert f"warning: fr_{wrong}: its last launch was ten minutes or more" in done.stderr
+        assert "left out" not in done.stderr
+        assert ("may be of an earlier attempt" in done.stdout) == (wrong == 1)
 
 
 def test_clocks_that_are_apart_are_no_old_attempt(tmp_path: Path) -> None:
