@@ -7,12 +7,14 @@ here, and keys that are not known are left alone.
 Some of it does not say what its name suggests:
 
 - Of gloo, `state` stays `scheduled` and both times are missing: an operation is done once it is
-  `retired`, and not beyond the `last_completed_collective` of its group.
+  `retired`.
 - Of NCCL, an operation that is `retired` and not `completed` has timed out.
 - Operations of one coalesced launch have no state of their own: the entry `coalesced` has it.
 - `pg_config` of gloo is one entry without a name, and its ranks are counted within the group:
   no members of a gloo group can be had from a dump.
 - `pg_id` is a rank's own number of a group; only names are the same everywhere.
+- `pg_status` is by `pg_id`, which only an operation of the group tells: of a group that the ring
+  has lost altogether it says nothing, and of others no more than their operations.
 """
 
 import re
@@ -240,12 +242,7 @@ def _group_name(entry: Mapping[Any, Any]) -> tuple[str, str]:
     group = entry.get("process_group")
     if isinstance(group, list | tuple) and len(group) >= 2:
         return _text(group[0]), _text(group[1])
-    return (_text(group), "") if isinstance(group, str) else (_number(entry), "")
-
-
-def _number(entry: Mapping[Any, Any]) -> str:
-    """Return the rank's own number of an entry's group."""
-    return _text(entry.get("pg_id", ""))[:20]
+    return (_text(group if isinstance(group, str) else entry.get("pg_id", "")), "")
 
 
 def _groups(
@@ -253,11 +250,9 @@ def _groups(
 ) -> tuple[CommunicatorProgress, ...]:
     """Return each group of the dump, with its members where the dump names them."""
     described: dict[str, str] = {}
-    numbers: dict[str, str] = {}
     for entry in entries:
         name, description = _group_name(entry)
         described[name] = description
-        numbers[name] = _number(entry)
     members: dict[str, tuple[int, ...] | None] = dict.fromkeys(described)
     config = _mapping(document.get("pg_config") or {}, "pg_config")
     if len(config) > MAX_GROUPS:
@@ -277,21 +272,10 @@ def _groups(
             if total > MAX_MEMBERS:
                 raise DumpError(f"pg_config names more than {MAX_MEMBERS:,} ranks")
             described.setdefault(name, _text(held.get("desc", "")))
-    status = _mapping(document.get("pg_status") or {}, "pg_status")
-    found = []
-    for name in sorted(members):
-        progress = _mapping(status.get(numbers.get(name), {}), "pg_status")
-        enqueued, started, completed = (
-            _sequence(progress.get(f"last_{stage}_collective"))
-            for stage in ("enqueued", "started", "completed")
-        )
-        found.append(
-            CommunicatorProgress(
-                communicator=name, description=described[name], ranks=members[name],
-                last_enqueued=enqueued, last_started=started, last_completed=completed,
-            )
-        )  # fmt: skip
-    return tuple(found)
+    return tuple(
+        CommunicatorProgress(communicator=name, description=described[name], ranks=members[name])
+        for name in sorted(members)
+    )
 
 
 def _rank(
@@ -410,14 +394,6 @@ def _stack(value: Any, known: dict[int, str]) -> tuple[str, ...]:
 def _time(value: Any) -> int | None:
     """Return microseconds of a time in nanoseconds; None where 0 or null stand for none."""
     return None if value is None or value == 0 else _integer(value, "a time") // 1000
-
-
-def _sequence(value: Any) -> int | None:
-    """Return a sequence of `pg_status`: a number, or a text of one; -1 stands for none."""
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
-        value = int(value)
-    number = _optional(value)
-    return None if number is None or number < 0 else number
 
 
 def _optional(value: Any) -> int | None:

@@ -58,16 +58,12 @@ class CollectiveOp:
 class CommunicatorProgress:
     """A communicator as one rank knows it.
 
-    `ranks` is None where its members are not recorded. `last_enqueued`, `last_started` and
-    `last_completed` are sequences, None where nothing was, or nothing is known.
+    `ranks` is None where its members are not recorded.
     """
 
     communicator: str
     description: str
     ranks: tuple[int, ...] | None
-    last_enqueued: int | None
-    last_started: int | None
-    last_completed: int | None
 
 
 @record
