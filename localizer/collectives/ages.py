@@ -49,7 +49,9 @@ class Age:
 
 def age_of(waits: Sequence[Wait], snapshots: dict[int, CollectiveSnapshot]) -> Age:
     """Return the age of the longest wait, each measured by the waiting rank's own clock."""
-    ages = [_age(snapshots[wait.waiter], wait.operation) for wait in waits]
+    # A rank waits in one operation for many.
+    told = {(wait.waiter, wait.operation.record_id): wait for wait in waits}
+    ages = [_age(snapshots[wait.waiter], wait.operation) for wait in told.values()]
     timed_out = any(age.timed_out for age in ages)
     longest = max(ages, key=lambda age: (age.waited is not None, age.waited or 0, -age.rank))
     return Age(longest.rank, longest.since, longest.waited, longest.longest_before, timed_out)

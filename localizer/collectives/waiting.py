@@ -54,6 +54,7 @@ def waits_of_groups(groups: Iterable[Group], mismatches: Mapping[str, Mismatch])
     """Return who waits for whom in collective operations."""
     found = []
     for group in groups:
+        unknown = sorted({*group.members, *group.possible} - set(group.operations))
         for rank in group.operations:
             sequence = group.first_unfinished(rank)
             if sequence is None:
@@ -71,7 +72,6 @@ def waits_of_groups(groups: Iterable[Group], mismatches: Mapping[str, Mismatch])
                 for other, head in group.launched.items()
                 if other != rank and (head is None or head < sequence)
             ]
-            unknown = sorted({*group.members, *group.possible} - set(group.operations))
             for other in behind:
                 found.append(Wait(rank, other, place, operation, sure=True))
             for other in unknown:
@@ -185,14 +185,13 @@ def past_mismatches(
 
     `last` is the last operation of each rank that has a dump.
     """
-    found = []
-    for wait in waits:
-        target = wait.target
+    led: dict[Node, Node] = {}
+    for target in {wait.target for wait in waits} if mismatches else ():
         if isinstance(target, int):
             held_up = (m for m in mismatches.values() if _is_held_up(target, m, last))
             if (mismatch := next(held_up, None)) is not None:
-                target = Place(mismatch.group.name, mismatch.sequence)
-        found.append(replace(wait, target=target))
+                led[target] = Place(mismatch.group.name, mismatch.sequence)
+    found = [replace(w, target=led[w.target]) if w.target in led else w for w in waits]
     reached = {wait.target for wait in found}
     for mismatch in mismatches.values():
         place = Place(mismatch.group.name, mismatch.sequence)
@@ -225,14 +224,26 @@ def ends_of(waits: Sequence[Wait]) -> list[End]:
     members: dict[int, list[Node]] = defaultdict(list)
     for node, number in component.items():
         members[number].append(node)
+    before: dict[Node, set[Node]] = defaultdict(set)
+    for node, others in after.items():
+        for other in others:
+            before[other].add(node)
+    parts: dict[int, list[Wait]] = defaultdict(list)
+    for wait in waits:
+        parts[component[wait.target]].append(wait)
+    # Ranks that are behind in one place have the same ranks before them.
+    known: dict[frozenset[Node], set[int]] = {}
     found = []
     for number, nodes in members.items():
         leaves = any(component[n] != number for node in nodes for n in after[node])
         if leaves:
             continue
         inside = set(nodes)
-        waiters = _all_before(inside, after)
-        part = tuple(w for w in waits if w.waiter in waiters and component[w.target] == number)
+        directly = frozenset(n for node in nodes for n in before[node])
+        if directly not in known:
+            known[directly] = _reached(directly, before)
+        waiters = known[directly] - inside if len(inside) == 1 else known[directly]
+        part = tuple(wait for wait in parts[number] if wait.waiter in waiters)
         ordered = tuple(sorted(nodes, key=_order))
         found.append(End(ordered, tuple(sorted(waiters)), part))
     return sorted(found, key=lambda end: (-len(end.waiters), [_order(n) for n in end.nodes]))
@@ -244,19 +255,15 @@ def _order(node: Node) -> tuple[object, ...]:
     return (1, node.sequence, node.group, node.sender or 0)
 
 
-def _all_before(inside: set[Node], after: Mapping[Node, set[Node]]) -> set[int]:
-    """Return the ranks from which some node can be reached."""
-    before: dict[Node, set[Node]] = defaultdict(set)
-    for node, others in after.items():
-        for other in others:
-            before[other].add(node)
-    reached, waiting = set(inside), list(inside)
+def _reached(nodes: Iterable[Node], edges: Mapping[Node, set[Node]]) -> set[int]:
+    """Return the ranks among some nodes and what can be reached from them."""
+    reached = set(nodes)
+    waiting = list(reached)
     while waiting:
-        for node in before[waiting.pop()] - reached:
+        for node in edges.get(waiting.pop(), set()) - reached:
             reached.add(node)
             waiting.append(node)
-    alone = len(inside) == 1
-    return {n for n in reached if isinstance(n, int) and not (alone and n in inside)}
+    return {n for n in reached if isinstance(n, int)}
 
 
 def _components(after: Mapping[Node, set[Node]]) -> dict[Node, int]:
@@ -266,19 +273,19 @@ def _components(after: Mapping[Node, set[Node]]) -> dict[Node, int]:
     found: dict[Node, int] = {}
     stack: list[Node] = []
     count = 0
-    for start in sorted(after, key=_order):
+    for start in after:
         if start in number:
             continue
         number[start] = low[start] = len(number)
         stack.append(start)
-        work = [(start, iter(sorted(after[start], key=_order)))]
+        work = [(start, iter(after[start]))]
         while work:
             node, others = work[-1]
             for other in others:
                 if other not in number:
                     number[other] = low[other] = len(number)
                     stack.append(other)
-                    work.append((other, iter(sorted(after[other], key=_order))))
+                    work.append((other, iter(after[other])))
                     break
                 if other not in found:
                     low[node] = min(low[node], number[other])

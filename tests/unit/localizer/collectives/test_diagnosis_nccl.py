@@ -1,6 +1,8 @@
 """Verdicts over documents in NCCL's form, each with one fault."""
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -372,3 +374,22 @@ def test_sequences_may_begin_at_0() -> None:
         rank.entries[0]["collective_seq_id"] = 0
     (finding,) = judge(ranks).findings
     assert any(fact.startswith("finished on rank 0, not on") for fact in finding.evidence)
+
+
+def test_half_of_many_ranks_behind_are_judged_in_time() -> None:
+    """A quarter of a million waits: a second, where each end was once looked for anew in 45 s."""
+    count = 1000
+    ranks = [Rank(r, {"0": list(range(count)) if r == 0 else [r]}) for r in range(count)]
+    for rank in ranks:
+        rank.launch("0")
+        if rank.rank % 2:
+            rank.launch("0", state="started").time_out()
+    snapshots = [read_dump(rank.json(), f"d_{rank.rank}").snapshot for rank in ranks]
+    for place, snapshot in enumerate(snapshots):
+        views = snapshots[0].communicators
+        snapshots[place] = replace(snapshot, communicators=views)
+    begin = time.process_time()
+    (finding,) = diagnose(snapshots).findings
+    assert time.process_time() - begin < 15
+    assert finding.ranks == tuple(range(0, count, 2))
+    assert finding.waiting == tuple(range(1, count, 2))
