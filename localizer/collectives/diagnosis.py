@@ -484,7 +484,7 @@ class _Explainer:
         waits = [wait for end in ends for wait in end.waits]
         if early := [rank for rank in ranks if rank in self._untimely]:
             if early[0] in self._snapshots:
-                why = "may be of an earlier attempt, or its clock is wrong"
+                why = "may be of an earlier attempt: its last launch was long before the others"
             else:
                 why = "was left out as one of an earlier attempt"
             doubts = [*doubts, f"the dump of {rank_text(early)} {why}"]

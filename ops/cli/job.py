@@ -1,6 +1,7 @@
 """`job diagnose`: why a training job hangs, by what its ranks recorded. No Kafka, no agents."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,21 +80,23 @@ def diagnose(
         elif snapshot.rank in early.doubtful:
             found.warnings.append(
                 f"{snapshot.source}: its last launch was ten minutes or more before those of the "
-                "others: an earlier attempt, or a wrong clock"
+                "others: an earlier attempt, a wrong clock, or a rank that stopped before"
             )
     said = judge(
         [s for s in found.snapshots if s.rank not in early.left_out],
         world_size=world_size, members=members, untimely=(*early.left_out, *early.doubtful),
     )  # fmt: skip
-    if html is not None:
-        _write(html, as_page(said, f"Training job: {shown(str(dumps))}"))
     if as_json:
         document = as_document(said) | {"left_out": found.left_out, "damaged": found.damaged}
         typer.echo(json.dumps(document))
     else:
         for line in as_text(said):
             typer.echo(line)
+    found.warnings += _unused(found, members or {}, world_size)
     _tell(found)
+    if html is not None:
+        # Last: what cannot be written must not lose the text.
+        _write(html, as_page(said, f"Training job: {shown(str(dumps))}"))
     if found.damaged:
         raise typer.Exit(DAMAGED)
     if not said.recorded:
@@ -102,6 +105,21 @@ def diagnose(
         raise typer.Exit(FOUND)
     if said.without_dump:
         raise typer.Exit(INCOMPLETE)
+
+
+def _unused(
+    found: "Dumps", members: Mapping[str, Sequence[int]], world_size: int | None
+) -> Iterator[str]:
+    """Return what the command line says that the dumps contradict."""
+    from ops.jobs.dumps import shown
+
+    names = {view.communicator for s in found.snapshots for view in s.communicators}
+    if unknown := sorted(set(members) - names):
+        have = ", ".join(sorted(names)[:8])
+        yield f"--groups: no dump has {', '.join(map(shown, unknown[:8]))}; groups are {have}"
+    largest = max((s.rank for s in found.snapshots), default=0)
+    if world_size is not None and largest >= world_size:
+        yield f"--world-size {world_size}: there is a dump of rank {largest}"
 
 
 def _tell(found: "Dumps") -> None:

@@ -18,6 +18,8 @@ from schemas.records import CollectiveSnapshot
 
 # A job has a file a rank; more is the wrong folder.
 MAX_FILES: Final = 200_000
+# A rank so many times the number of dumps is more often a time or a host in the files' names.
+FAR: Final = 10
 
 
 class DumpsError(ValueError):
@@ -89,6 +91,12 @@ def read_dumps(folder: Path, only: str | None = None) -> Dumps:
         of_rank[rank] = name
         found.snapshots.append(dump.snapshot)
         found.warnings += [f"{name}: {warning}" for warning in dump.warnings]
+    largest, read = max(of_rank, default=0), len(of_rank) + len(found.damaged)
+    if largest >= FAR * max(read, 1):
+        found.warnings.append(
+            f"{of_rank[largest]}: taken for rank {largest:,}, of {read:,} dumps: is that number of "
+            "its name the rank?"
+        )
     if not found.snapshots and not found.damaged:
         which = "" if only is None else f" that match {only!r}"
         raise DumpsError(f"{folder} holds no dumps of the Flight Recorder{which}")

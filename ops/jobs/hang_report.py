@@ -1,6 +1,7 @@
 """What the dumps of a job say, as text for people and as a document for machines."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -17,12 +18,16 @@ TITLES: Final = {
     HangClass.MISSING_DUMP: "no dump that can be used",
     HangClass.USUAL_WAIT: "waits no longer than it did before",
 }
+_RANK: Final = re.compile(r"rank (\d+)")
 
 
 def as_text(found: Diagnosis) -> Iterator[str]:
     """Return lines for people."""
     dumps = len(found.ranks) - len(found.without_dump)
-    yield f"{dumps} dumps of {len(found.ranks)} ranks, {len(found.groups)} groups"
+    yield (
+        f"{_count(dumps, 'dump')} of {_count(len(found.ranks), 'rank')}, "
+        f"{_count(len(found.groups), 'group')}"
+    )
     if not found.recorded:
         yield "nothing can be said: no dump that can be used holds an operation"
     elif not found.findings:
@@ -43,6 +48,28 @@ def as_text(found: Diagnosis) -> Iterator[str]:
         yield f"note: {note}"
 
 
+def _count(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> _count(1, "dump"), _count(2, "dump")
+    ('1 dump', '2 dumps')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _may_be(candidates: Sequence[str]) -> str:
+    """Return candidates as text, ranks in stretches.
+
+    >>> _may_be(["rank 0", "rank 1", "rank 2"])
+    'one of ranks 0–2'
+    """
+    ranks = [_RANK.fullmatch(candidate) for candidate in candidates]
+    known = [int(rank[1]) for rank in ranks if rank is not None]
+    if len(known) == len(candidates):
+        return f"one of {rank_text(sorted(known))}"
+    return "; ".join(candidates)
+
+
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     who = f"{rank_text(finding.ranks)}: " if finding.ranks else ""
     yield f"{number}. {who}{TITLES[finding.hang_class]} ({finding.certainty.value})"
@@ -50,7 +77,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     yield f"   waiting   {rank_text(finding.waiting)}"
     yield f"   since     {_since(finding.age)}"
     if finding.candidates:
-        yield f"   may be    {'; '.join(finding.candidates)}"
+        yield f"   may be    {_may_be(finding.candidates)}"
     for title, lines in (
         ("because", finding.evidence), ("but", finding.doubts), ("next", finding.next_steps),
     ):  # fmt: skip
@@ -65,7 +92,7 @@ def _since(age: Age) -> str:
         return "a time that is not recorded"
     text = f"{iso_ms(age.since // 1000)} by the clock of rank {age.rank}"
     if age.waited is not None:
-        text += f", {_duration(age.waited)} before its dump"
+        text += f", {_duration(age.waited)} before its file was written"
     if age.longest_before is not None:
         text += f"; before, at most {_duration(age.longest_before)} between two launches"
     if age.timed_out:

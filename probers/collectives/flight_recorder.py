@@ -55,6 +55,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _STATES: Final = {state.value.lower(): state for state in CollectiveState}
 _PEERS: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 _LAST_NUMBER: Final = re.compile(r"(\d+)$")
+_RANK_NUMBER: Final = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 _ENDING: Final = re.compile(r"\.(?:json|pkl|pickle|pt|bin|trace|dump)$", re.IGNORECASE)
 _NOT_RECORDED: Final = "not recorded by this library"
 _NOT_YET: Final = "not seen to happen"
@@ -92,7 +93,8 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
     content
         Of the file.
     name
-        Of the file: its last number is the rank, where the content does not tell.
+        Of the file: the number after `rank` in it, else that at its end, is the rank, where the
+        content does not tell.
     taken_at
         Microseconds since the epoch at which the file was written, by the rank's clock.
 
@@ -286,9 +288,10 @@ def _rank(
     name: str,
     warnings: list[str],
 ) -> int:
-    """Return the rank: from the content, else from the end of the file's name."""
-    at_end = _LAST_NUMBER.search(_ENDING.sub("", PurePath(name).name))
-    named = int(at_end[1]) if at_end and len(at_end[1]) <= 7 else None
+    """Return the rank: from the content, else from the file's name."""
+    file = PurePath(name).name
+    stated_in = [*_RANK_NUMBER.findall(file)[-1:], *_LAST_NUMBER.findall(_ENDING.sub("", file))]
+    named = int(stated_in[0]) if stated_in and len(stated_in[0]) <= 7 else None
     if named is not None and named >= MAX_RANKS:
         named = None
     for key in ("rank", "global_rank"):
@@ -298,16 +301,18 @@ def _rank(
     if possible is not None and len(possible) == 1:
         (stated,) = possible
         if named is not None and named != stated:
-            warnings.append(f"its name ends in {named}, but its groups are those of rank {stated}")
+            warnings.append(
+                f"its name says rank {named}, but its groups are those of rank {stated}"
+            )
         return stated
     if named is None:
         raise DumpError(
-            "which rank's it is cannot be told: its name does not end in a number, and "
-            "its groups do not tell"
+            "which rank's it is cannot be told: its name holds no number after `rank` "
+            "nor at its end, and its groups do not tell"
         )
     if possible is not None and named not in possible:
         raise DumpError(
-            f"which rank's it is cannot be told: its name ends in {named}, which is in none of "
+            f"which rank's it is cannot be told: its name says rank {named}, which is in none of "
             "the groups that it recorded"
         )
     return named

@@ -178,6 +178,28 @@ def test_a_page_is_written_beside(tmp_path: Path) -> None:
     done = diagnose(dumps, "--html", tmp_path / "none" / "hang.html")
     assert isinstance(done.exception, CliError)
     assert done.exception.exit_code == 2
+    assert "nothing hangs" in done.stdout
+
+
+def test_what_the_command_line_gets_wrong_is_told(tmp_path: Path) -> None:
+    """Names of groups that no dump has, and fewer ranks than there are dumps."""
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    groups = tmp_path / "groups.json"
+    groups.write_text('{"tp\\u001b": [0, 1]}')
+    done = diagnose(write(dumps, job()), "--groups", groups, "--world-size", 2)
+    assert "warning: --groups: no dump has tp\\x1b; groups are 0\n" in done.stderr
+    assert "warning: --world-size 2: there is a dump of rank 3\n" in done.stderr
+
+
+def test_one_dump_is_no_dumps(tmp_path: Path) -> None:
+    """And many candidates are short."""
+    ranks = [Rank(r, {"0": list(range(8))}) for r in range(8)]
+    alone = Rank(0, ranks[0].groups).launch("0")
+    assert "1 dump of 8 ranks, 1 group\n" in diagnose(write(tmp_path, [alone])).stdout
+    for rank in ranks:
+        rank.launch("0", sizes=[[8 + rank.rank % 2]], state="started").time_out()
+    assert "may be    one of ranks 0–7\n" in diagnose(write(tmp_path, ranks)).stdout
 
 
 def test_dumps_without_operations_say_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Folders of dumps: of one job, of several, with other files and damaged ones among them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_what_a_reader_should_know_bears_the_file_s_name(tmp_path: Path) -> None
     """Such as a name that contradicts the content."""
     (tmp_path / "dump_of_host_17").write_bytes(Rank(2, MESH).launch("0").launch("2").pickled())
     (warning,) = read_dumps(tmp_path).warnings
-    assert warning.startswith("dump_of_host_17: its name ends in 17")
+    assert warning.startswith("dump_of_host_17: its name says rank 17")
 
 
 @pytest.mark.parametrize("only", [None, "x*"])
@@ -87,3 +88,12 @@ def test_what_no_check_foresaw_loses_one_file_only(
     assert {s.rank for s in found.snapshots} == {0, 2, 3}
     assert list(found.damaged) == ["host17_fr_1"]
     assert "\x1b" not in found.damaged["host17_fr_1"]
+
+
+def test_a_rank_far_beyond_the_number_of_dumps_is_told(tmp_path: Path) -> None:
+    """The name ends in a time."""
+    for rank in job()[:2]:
+        content = json.dumps(rank.document() | {"pg_config": {}})
+        (tmp_path / f"fr{rank.rank}_1131{rank.rank:02}").write_text(content)
+    (warning,) = read_dumps(tmp_path).warnings
+    assert warning.startswith("fr1_113101: taken for rank 113,101, of 2 dumps")

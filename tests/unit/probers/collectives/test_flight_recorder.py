@@ -86,10 +86,11 @@ def test_other_versions_are_read_as_far_as_they_are_alike(version: str) -> None:
     [
         ("nccl_trace_rank_7", 7), ("7", 7), ("host17_dump_7.json", 7), ("node-3.rank07.pkl", 7),
         ("run2/host17/fr-7.pt", 7),
+        ("rank0_113100", 0), ("Rank-7_of_64.json", 7), ("rank7_dump", 7),
     ],
 )  # fmt: skip
-def test_the_rank_is_the_last_number_of_the_name(name: str, rank: int) -> None:
-    """Whatever stands before it, numbers of hosts as well."""
+def test_the_rank_is_a_number_of_the_name(name: str, rank: int) -> None:
+    """After `rank`, else the last; whatever else is there, such as hosts and times."""
     assert read_dump(document(pg_config={}), name).snapshot.rank == rank
 
 
@@ -98,7 +99,7 @@ def test_the_rank_comes_from_the_content_where_it_stands_there() -> None:
     assert read_dump(document(rank=5), "d1").snapshot.rank == 5
     dump = read_dump(document(), "dump_of_host_17")
     assert dump.snapshot.rank == 2
-    assert "ends in 17" in dump.warnings[0]
+    assert "says rank 17" in dump.warnings[0]
     assert read_dump(document(), "dump").snapshot.rank == 2
 
 
@@ -108,7 +109,7 @@ def test_a_place_in_a_group_tells_the_rank() -> None:
     assert read_dump(sender.pickled(), "dump").snapshot.rank == 3
 
 
-@pytest.mark.parametrize("name", ["dump", "dump_rank", "rank1_dump"])
+@pytest.mark.parametrize("name", ["dump", "dump_rank", "host1_dump"])
 def test_a_dump_whose_rank_cannot_be_told_is_refused(name: str) -> None:
     """Its only group has four ranks."""
     content = Rank(1, WORLD).launch("0").pickled()
@@ -118,7 +119,7 @@ def test_a_dump_whose_rank_cannot_be_told_is_refused(name: str) -> None:
 
 def test_a_name_that_contradicts_all_groups_is_refused() -> None:
     """The file was renamed, or is of another job."""
-    with pytest.raises(DumpError, match="ends in 9, which is in none of"):
+    with pytest.raises(DumpError, match="says rank 9, which is in none of"):
         read_dump(Rank(1, WORLD).launch("0").pickled(), "rank_9")
 
 
