@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final
 
-from probers.collectives.plain_pickle import PickleError, load_plain
+from probers.collectives.plain_pickle import MAX_VALUES, PickleError, load_plain
 from schemas.enums import CollectiveState
 from schemas.process.files import parse_json
 from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgress
@@ -115,7 +115,12 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
     entries = _list(document.get("entries", []), "entries", MAX_OPERATIONS)
     frames: dict[int, str] = {}
     shapes: dict[int, Shapes] = {}
-    operations = [_operation(_mapping(entry, "an entry"), frames, shapes) for entry in entries]
+    operations, total = [], 0
+    for entry in entries:
+        operations.append(_operation(_mapping(entry, "an entry"), frames, shapes))
+        total += _n_values(operations[-1][1])
+        if total > MAX_VALUES:
+            raise DumpError(f"sizes and types of tensors are more than {MAX_VALUES:,} values")
     libraries = sorted({library for library, _ in operations if library})
     records = [operation.record_id for _, operation in operations]
     found = _with_coalesced([operation for _, operation in operations])
@@ -207,6 +212,13 @@ def _operation(
         retired=retired if isinstance(retired, bool) else None,
         timeout_ms=_optional(entry.get("timeout_ms")), stack=_stack(entry.get("frames"), frames),
     )  # fmt: skip
+
+
+def _n_values(operation: CollectiveOp) -> int:
+    """Return how many sizes and types an operation has: a pickle may share them among many."""
+    shapes = (operation.input_sizes, operation.output_sizes)
+    sizes = sum(len(held) + sum(map(len, held)) for held in shapes)
+    return sizes + len(operation.input_dtypes) + len(operation.output_dtypes)
 
 
 def _with_coalesced(operations: Sequence[CollectiveOp]) -> list[CollectiveOp]:

@@ -261,3 +261,11 @@ def test_a_coalesced_launch_leaves_no_hole() -> None:
     dump = read_dump(rank.pickled(), "d0")
     assert len(dump.snapshot.operations) == 2
     assert not dump.warnings
+
+
+def test_tensors_that_many_operations_share_are_limited() -> None:
+    """Read for each of 200,000 operations they would take hours."""
+    entry = ONE.entries[0] | {"input_sizes": [[8]] * 50_000, "input_dtypes": ["Float"] * 50_000}
+    content = pickle.dumps(ONE.document() | {"entries": [entry] * 10_000}, 2)
+    with pytest.raises(DumpError, match="values"):
+        read_dump(content, "d2")
