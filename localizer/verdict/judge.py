@@ -265,17 +265,21 @@ class Judge:
     def _outlasts(self, case: Case, most: int, now_ns: int) -> bool:
         """Return whether so many 5-tuples have been late without a pause for longer than a burst.
 
-        That is told by windows (LATENCY) as new ones come that are late, not by the clock: the
-        window that ends a burst closes when its agent's turn comes and its results are in. Or by
-        their last answers (BRIEF_LATENCY).
+        That is told by windows (LATENCY, WEAK_LATENCY) as new ones come that are late, not by the
+        clock: the window that ends a burst closes when its agent's turn comes and its results are
+        in. Or by their last answers (BRIEF_LATENCY).
         """
-        windows, brief = self._sources.anomalies, self._sources.brief_latencies
+        brief = self._sources.brief_latencies
+        boards = (
+            (self._sources.anomalies, AnomalyKind.LATENCY),
+            (self._sources.weak_latencies, AnomalyKind.WEAK_LATENCY),
+        )
         lasting = 0
         for flow in case.open:
-            late = windows.open(flow.key).get(AnomalyKind.LATENCY)
+            late = (board.open(flow.key).get(kind) for board, kind in boards)
             last = brief.open(flow.key).get(AnomalyKind.BRIEF_LATENCY)
             lasting += (
-                late is not None and late.renewed_ns - late.onset_ns > BURST_WINDOWS_NS
+                any(s is not None and s.renewed_ns - s.onset_ns > BURST_WINDOWS_NS for s in late)
             ) or (
                 last is not None and not last.of_some and now_ns - last.onset_ns >= BRIEF_BURST_NS
             )
