@@ -104,6 +104,8 @@ def make_claim(
     ends = {end for key in keys for end in key[:2]}
     hit = {t for end in ends for t in sources.roster.tasks_of(end)}
     kept = [(c, round(s, 6)) for c, s in candidates if s >= LEAST_SHARE or c == component_id]
+    # Two findings may say the same, such as one of each of a host's two endpoints.
+    facts = tuple(dict.fromkeys(evidence))
     return Claim(
         component_id=component_id,
         component_kind=found,
@@ -117,7 +119,7 @@ def make_claim(
         good=good,
         onset_ns=onset_ns,
         tasks=tuple(sorted(hit | tasks)[:MAX_TASKS]),
-        evidence=(*tuple(evidence)[: MAX_EVIDENCE - 1], f"first step: {kind.runbook}"),
+        evidence=(*facts[: MAX_EVIDENCE - 1], f"first step: {kind.runbook}"),
         ready=ready,
         near=_near(sources.topology, component_id),
         replaces=replaces,

@@ -40,8 +40,9 @@ def test_a_claim_knows_its_layer_and_sentence() -> None:
         claim = make_claim(
             known, KINDS[kind], component, decided=True, confidence=1.2,
             candidates=[(component, 1.0), ("s0", 0.001)], keys=frozenset({("e0", "e1", 0)}),
-            good=3, onset_ns=START, evidence=["why"], ready=True,
+            good=3, onset_ns=START, evidence=["why", "how", "why"], ready=True,
         )  # fmt: skip
+        assert claim.evidence[:-1] == ("why", "how")
         assert claim.layer is layer
         assert claim.summary.startswith(f"{component}: ")
         assert "(1 of 4 5-tuples)" in claim.summary
