@@ -108,6 +108,7 @@ class ComponentKind(StrEnum):
     VTEP = "VTEP"
     ENDPOINT = "ENDPOINT"
     AGENT = "AGENT"
+    RANK = "RANK"
 
 
 class Layer(StrEnum):
@@ -117,6 +118,7 @@ class Layer(StrEnum):
     UNDERLAY = "UNDERLAY"
     OVERLAY = "OVERLAY"
     HOST = "HOST"
+    JOB = "JOB"
 
 
 class AnomalyKind(StrEnum):

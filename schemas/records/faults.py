@@ -45,6 +45,8 @@ class FaultEvent:
     tasks: tuple[str, ...]
     candidates: tuple[Candidate, ...]
     evidence: tuple[str, ...]
+    related_fault_ids: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
 
 
 @record

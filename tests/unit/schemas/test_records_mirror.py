@@ -35,6 +35,13 @@ def shape_of_schema(kind: Any) -> Any:
     return PRIMITIVES[name]
 
 
+def _default(value: Any) -> Any:
+    """Return a field's default as schemas write it."""
+    if value is MISSING:
+        return REQUIRED
+    return list(value) if isinstance(value, tuple) else value
+
+
 def shape_of_hint(hint: Any) -> Any:
     """Describe a type annotation in the same words."""
     if get_origin(hint) is types.UnionType:
@@ -51,8 +58,7 @@ def shape_of_hint(hint: Any) -> Any:
         record = cast(type, hint)
         hints = get_type_hints(record)
         described = [
-            (f.name, shape_of_hint(hints[f.name]), REQUIRED if f.default is MISSING else f.default)
-            for f in fields(record)
+            (f.name, shape_of_hint(hints[f.name]), _default(f.default)) for f in fields(record)
         ]
         return (record.__name__, described)
     return hint
