@@ -36,6 +36,8 @@ MAX_RTT_NS: Final = 60 * SECOND_NS
 MAX_ROUND_SPAN_NS: Final = 30 * SECOND_NS
 # A batch of counters is a second of ticks; one that spans more is not ours.
 MAX_BATCH_SPAN_NS: Final = 600 * SECOND_NS
+# Ranks are one for each GPU; the largest jobs have some 100,000.
+MAX_RANK: Final = 2**17 - 1
 MAX_NAME_CHARS: Final = 1_024
 MAX_TEXT_CHARS: Final = 16_384
 MAX_LONG: Final = 2**63 - 1
@@ -259,6 +261,7 @@ _NUMBERED: Final = "counted up from 0 or 1"
 _FLOW: Final = "flows are indices of source ports"
 _CLOCK: Final = "beyond a minute it is a broken clock"
 _TOTAL: Final = "a count"
+_RANK: Final = "one for each GPU of a job"
 
 
 def _fault(topic: str) -> Iterator[Bound]:
@@ -481,6 +484,108 @@ def _anomaly(topic: str) -> Iterator[Bound]:
     )  # fmt: skip
 
 
+def _rank_of_task(topic: str) -> Iterator[Bound]:
+    yield from _ids(topic, "rank_id", chars=MAX_NAME_CHARS)
+    yield from _ids(topic, "task_id", "host_id")
+    yield from _numbers(topic, 0, MAX_RANK, _RANK, "rank")
+    yield from _times(topic, "taken_at")
+    yield from _texts(topic, "missing_reason")
+
+
+def _collective_comm(topic: str) -> Iterator[Bound]:
+    yield from _ids(topic, "communicator_id", chars=MAX_NAME_CHARS)
+    yield from _ids(topic, "task_id")
+    yield from _ids(topic, "communicator", chars=MAX_NAME_CHARS, least=0)
+    yield from _texts(topic, "description", "members_missing_reason")
+    yield _array(topic, "ranks", 65_536)
+    yield from _numbers(topic, 0, MAX_RANK, _RANK, "ranks.")
+    yield from _times(topic, "updated_at")
+
+
+def _collective_op(topic: str) -> Iterator[Bound]:
+    yield from _rank_of_task(topic)
+    yield from _numbers(topic, 1, MAX_RANK + 1, _RANK, "world_size")
+    yield _array(topic, "endpoint_ids", 64)
+    yield from _ids(topic, "endpoint_ids.")
+    yield Bound(
+        topic=topic, field="attempt", least=0, greatest=MAX_TIME_US, ahead_ns=MAX_AHEAD_NS,
+        reason="the latest attempt counts",
+    )  # fmt: skip
+    yield from _numbers(topic, 1, 2**32, "numbers of processes", "pid")
+    yield from _numbers(topic, 0, MAX_LONG, _TOTAL, "cpu_ns")
+    yield from _ids(topic, "library", "format_version", chars=MAX_NAME_CHARS, least=0)
+    yield from _times(topic, "recorded_at")
+    yield from _numbers(topic, 0, MAX_LONG, _TOTAL, "dropped_before")
+    for field in ("communicators", "shapes", "signatures", "frames", "stacks", "operations"):
+        yield _array(topic, field, 65_536)
+    yield _array(topic, "reasons", 64)
+    yield from _ids(topic, "communicators.", chars=MAX_NAME_CHARS, least=0)
+    yield _array(topic, "shapes.sizes", 64)
+    yield from _ids(topic, "signatures.operation", chars=MAX_NAME_CHARS, least=0)
+    for side in ("input_shapes", "output_shapes", "input_dtypes", "output_dtypes"):
+        yield _array(topic, f"signatures.{side}", 65_536)
+    yield from _ids(topic, "frames.", chars=MAX_NAME_CHARS, least=0)
+    yield _array(topic, "stacks.frames", 100)
+    yield from _texts(topic, "reasons.")
+    yield from _numbers(
+        topic, 0, 65_535, "an index",
+        "operations.communicator", "operations.signature", "operations.missing_reason",
+        "operations.stack",
+    )  # fmt: skip
+    yield from _numbers(topic, 0, MAX_LONG, _NUMBERED, "operations.record_id")
+    yield from _numbers(topic, 0, MAX_RANK, _RANK, "operations.sender", "operations.receiver")
+    yield from _times(
+        topic, "operations.launched_at", "operations.started_at", "operations.completed_at",
+        ahead_ns=None, reason="a rank's times are compared with each other only",
+    )  # fmt: skip
+
+
+def _collective_flow(topic: str) -> Iterator[Bound]:
+    yield from _rank_of_task(topic)
+    yield _array(topic, "sockets", 4_096)
+    yield from _ids(topic, "sockets.protocol")
+    yield from _ids(topic, "sockets.local_address", "sockets.peer_address", chars=MAX_NAME_CHARS)
+    # Queue pairs have 24 bits, ports 16.
+    yield from _numbers(
+        topic, 0, 2**24 - 1, "numbers of queue pairs have 24 bits",
+        "sockets.local_port", "sockets.peer_port",
+    )  # fmt: skip
+    yield from _numbers(topic, 0, MAX_RANK, _RANK, "sockets.peer_rank")
+    yield from _numbers(
+        topic, 0, MAX_LONG, _TOTAL,
+        "sockets.queued_bytes", "sockets.unacked_bytes", "sockets.unread_bytes",
+        "sockets.sent_bytes", "sockets.acked_bytes", "sockets.received_bytes",
+        "sockets.retransmits", "sockets.rtt_ns", "sockets.backoff", "sockets.stalled_ns",
+    )  # fmt: skip
+
+
+def _collective_hang(topic: str) -> Iterator[Bound]:
+    yield from _ids(topic, "hang_id", chars=MAX_NAME_CHARS)
+    yield from _ids(topic, "task_id")
+    yield from _numbers(topic, 1, MAX_NUMBER, _NUMBERED, "seq")
+    yield from _times(
+        topic, "event_at", ahead_ns=MAX_DERIVED_AHEAD_NS,
+        reason="the localizer would wait for others up to it",
+    )  # fmt: skip
+    yield from _times(topic, "onset_at", "resolved_at", ahead_ns=MAX_DERIVED_AHEAD_NS)
+    yield _array(topic, "ranks", 65_536)
+    yield _array(topic, "waiting_ranks", 65_536)
+    yield _array(topic, "endpoint_ids", 4_096)
+    yield _array(topic, "stuck_flows", 64)
+    yield _array(topic, "evidence", 64)
+    yield _array(topic, "next_steps", 16)
+    yield from _numbers(topic, 0, MAX_RANK, _RANK, "ranks.", "waiting_ranks.")
+    yield from _ids(topic, "endpoint_ids.")
+    yield from _numbers(topic, 0, MAX_RANK, _RANK, "stuck_flows.src_rank", "stuck_flows.dst_rank")
+    yield from _ids(topic, "stuck_flows.src_endpoint_id", "stuck_flows.dst_endpoint_id")
+    yield from _numbers(
+        topic, 0, MAX_LONG, _TOTAL, "waited_ns", "stuck_flows.unacked_bytes",
+        "stuck_flows.stalled_ns",
+    )  # fmt: skip
+    yield from _ids(topic, "communicator", "operation", chars=MAX_NAME_CHARS, least=0)
+    yield from _texts(topic, "summary", "evidence.", "next_steps.")
+
+
 _ROWS: Final[Mapping[str, Callable[[str], Iterator[Bound]]]] = {
     "probe.round.v1": _probe_round,
     "rnic.counters.v1": _rnic_counters,
@@ -500,6 +605,10 @@ _ROWS: Final[Mapping[str, Callable[[str], Iterator[Bound]]]] = {
     "fault.state.v1": _fault,
     "silence.v1": _silence,
     "incident.note.v1": _note,
+    "collective.comm.v1": _collective_comm,
+    "collective.op.v1": _collective_op,
+    "collective.flow.v1": _collective_flow,
+    "collective.hang.v1": _collective_hang,
 }
 
 

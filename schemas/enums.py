@@ -47,6 +47,65 @@ class CollectiveState(StrEnum):
     COMPLETED = "COMPLETED"
 
 
+class CollectiveSource(StrEnum):
+    """What recorded operations."""
+
+    UNKNOWN = "UNKNOWN"
+    FLIGHT_RECORDER = "FLIGHT_RECORDER"
+    RAS = "RAS"
+    INSPECTOR = "INSPECTOR"
+    PROFILER = "PROFILER"
+
+
+class CommunicatorRole(StrEnum):
+    """What a communicator is for: all ranks, or one of the kinds of parallelism."""
+
+    UNKNOWN = "UNKNOWN"
+    WORLD = "WORLD"
+    DP = "DP"
+    TP = "TP"
+    PP = "PP"
+    EP = "EP"
+    CP = "CP"
+
+
+class ProcessState(StrEnum):
+    """What the kernel says of a process; DISK: it waits without a chance to be interrupted."""
+
+    UNKNOWN = "UNKNOWN"
+    RUNNING = "RUNNING"
+    SLEEPING = "SLEEPING"
+    DISK = "DISK"
+    STOPPED = "STOPPED"
+    ZOMBIE = "ZOMBIE"
+    GONE = "GONE"
+
+
+class HangClass(StrEnum):
+    """Why a training job hangs or is slow."""
+
+    UNKNOWN = "UNKNOWN"
+    NETWORK = "NETWORK"
+    PROCESS_STOPPED = "PROCESS_STOPPED"
+    GPU_STOPPED = "GPU_STOPPED"
+    NEVER_LAUNCHED = "NEVER_LAUNCHED"
+    DESYNCHRONISED = "DESYNCHRONISED"
+    RANK_MISSING = "RANK_MISSING"
+    COMPUTE_STRAGGLER = "COMPUTE_STRAGGLER"
+    SLOW_SENDER = "SLOW_SENDER"
+    SLOW_RECEIVER = "SLOW_RECEIVER"
+    UNDECIDED = "UNDECIDED"
+
+
+class Certainty(StrEnum):
+    """How sure a verdict on a training job is."""
+
+    UNKNOWN = "UNKNOWN"
+    SURE = "SURE"
+    LIKELY = "LIKELY"
+    UNDECIDED = "UNDECIDED"
+
+
 class TraceCause(StrEnum):
     """Why a path was traced."""
 

@@ -32,6 +32,24 @@ def state_id(component_id: str, attribute: str) -> str:
     return f"{component_id}{STATE_SEPARATOR}{attribute}"
 
 
+def rank_id(task_id: str, rank: int) -> str:
+    """Return the id of a rank of a training job.
+
+    >>> rank_id("job1", 3)
+    'job1|3'
+    """
+    return f"{task_id}{STATE_SEPARATOR}{rank}"
+
+
+def communicator_id(task_id: str, communicator: str) -> str:
+    """Return the id of a communicator of a training job.
+
+    >>> communicator_id("job1", "0")
+    'job1|0'
+    """
+    return f"{task_id}{STATE_SEPARATOR}{communicator}"
+
+
 def check_id(what: str, value: str) -> str:
     """Return `value` if it can serve as an id.
 

@@ -37,6 +37,8 @@ AGENT, WORKER, SKELETON, LOCALIZER, OPS = (
     "localizer",
     "ops",
 )
+# Beside training jobs: who reads what ranks recorded, and who says why a job hangs.
+JOB_COLLECTOR, HANG_WATCHER = "job collector", "hang watcher"
 # Outsiders: who starts jobs, who knows the network, who reads states of switches and the like.
 SCHEDULER, INVENTORY, COLLECTOR = "scheduler", "inventory", "state reader"
 
@@ -222,6 +224,27 @@ INCIDENT_NOTE: Final = _topic(
     flow=((OPS,), (OPS,)),
     doc="What people said and did about faults.", days=365, partitions=1,
 )  # fmt: skip
+COLLECTIVE_COMM: Final = _topic(
+    "collective.comm.v1", rec.Communicator, "communicator id", "compact,delete",
+    flow=((JOB_COLLECTOR,), (HANG_WATCHER,)),
+    doc="Communicators of training jobs and their members; written again each hour.", days=7,
+)  # fmt: skip
+COLLECTIVE_OP: Final = _topic(
+    "collective.op.v1", rec.CollectiveBatch, "rank id", "delete",
+    flow=((JOB_COLLECTOR,), (HANG_WATCHER,)),
+    doc="Collective operations of each rank and the state of its process, every 2 s.", days=1,
+)  # fmt: skip
+COLLECTIVE_FLOW: Final = _topic(
+    "collective.flow.v1", rec.SocketBatch, "rank id", "delete",
+    flow=((JOB_COLLECTOR,), (HANG_WATCHER,)),
+    doc="Connections of each rank's process: bytes outstanding, unread and sent again.", days=1,
+)  # fmt: skip
+COLLECTIVE_HANG: Final = _topic(
+    "collective.hang.v1", rec.Hang, "hang id", "compact,delete",
+    flow=((HANG_WATCHER,), (LOCALIZER, OPS)),
+    doc="The latest state of every hang of a training job.", days=90, partitions=1,
+    read_back=True,
+)  # fmt: skip
 
 TOPICS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND,
@@ -242,6 +265,10 @@ TOPICS: Final[tuple[Topic, ...]] = (
     FAULT_STATE,
     SILENCE,
     INCIDENT_NOTE,
+    COLLECTIVE_COMM,
+    COLLECTIVE_OP,
+    COLLECTIVE_FLOW,
+    COLLECTIVE_HANG,
 )
 BY_NAME: Final[dict[str, Topic]] = {t.name: t for t in TOPICS}
 

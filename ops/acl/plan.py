@@ -22,6 +22,8 @@ PROCESSES: Final = {
     "worker": t.WORKER,
     "skeleton": t.SKELETON,
     "localizer": t.LOCALIZER,
+    "collector": t.JOB_COLLECTOR,
+    "hangs": t.HANG_WATCHER,
 }
 # Who writes what the platform knows: the scheduler of jobs, the inventory of the network, readers
 # of switches and other components; and people who respond to faults.
@@ -36,6 +38,8 @@ DOC: Final = {
     "worker": "windows and anomalies",
     "skeleton": "traffic skeletons and ping lists",
     "localizer": "verdicts",
+    "collector": "reads what training jobs recorded, on each host",
+    "hangs": "says why a training job hangs",
     "scheduler": "submits and ends jobs: `task submit`, `task end`",
     "inventory": "publishes the topology and flow tables",
     "states": "publishes states of components",

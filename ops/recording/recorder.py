@@ -17,7 +17,7 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import codec_for
 from schemas.topics import Topic
 
-# Everything that worker and localizer read; their outputs are made again by a replay.
+# Everything that worker, localizer and hang watcher read; their outputs are made again by a replay.
 DEFAULT_TOPICS: Final[tuple[Topic, ...]] = (
     t.PROBE_ROUND,
     t.RNIC_COUNTERS,
@@ -29,6 +29,9 @@ DEFAULT_TOPICS: Final[tuple[Topic, ...]] = (
     t.TOPOLOGY,
     t.OVERLAY_FLOWS,
     t.COMPONENT_STATE,
+    t.COLLECTIVE_COMM,
+    t.COLLECTIVE_OP,
+    t.COLLECTIVE_FLOW,
 )
 POLL_S: Final = 0.2
 # What a SIGKILL may cost: the records of this long. A block of one second of a

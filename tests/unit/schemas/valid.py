@@ -30,7 +30,7 @@ def mutated(datum: Datum, bound: Bound, value: Any) -> Datum:
     holder = datum[head][0] if tail else datum
     name = tail or head
     if dot and not tail:
-        datum[head] = ["x" * value]
+        datum[head] = ["x" * value if bound.measure is Measure.CHARACTERS else value]
     elif bound.measure is Measure.CHARACTERS:
         holder[name] = "x" * value
     elif bound.measure is Measure.ITEMS:
@@ -68,8 +68,7 @@ def _value(kind: Any, path: str, bounds: dict[str, Bound]) -> Any:
     name = kind["type"] if isinstance(kind, dict) else kind
     bound = bounds.get(path)
     if name == "array":
-        items = kind["items"]
-        return [_record(items, f"{path}.", bounds) if isinstance(items, dict) else "x"]
+        return [_item(kind["items"], path, bounds)]
     if name == "enum":
         return kind["symbols"][1]
     if name == "boolean":
@@ -80,6 +79,12 @@ def _value(kind: Any, path: str, bounds: dict[str, Bound]) -> Any:
         return ARRIVAL_NS // (1 if path == "incarnation" else 1000)
     value = 1 if bound is None else max(bound.least, min(1, bound.greatest))
     return float(value) if name == "double" else int(value)
+
+
+def _item(kind: Any, path: str, bounds: dict[str, Bound]) -> Any:
+    if isinstance(kind, dict):
+        return _record(kind, f"{path}.", bounds)
+    return "x" if kind == "string" else 0
 
 
 def poison(topic: str, cluster: str, arrival_ns: int) -> Iterator[Datum]:

@@ -6,7 +6,7 @@ from ops.acl.plan import ROLES, Names, Rule, grants, principals_of_roles
 from schemas.topics import TOPICS
 
 ALL = {grant.role: set(grant.rules) for grant in grants(principals_of_roles(), Names())}
-PROCESSES = ("agent", "worker", "skeleton", "localizer")
+PROCESSES = ("agent", "worker", "skeleton", "localizer", "collector", "hangs")
 
 
 def topics(role: str, operation: str) -> set[str]:
@@ -38,6 +38,10 @@ def test_the_registry_decides_who_writes() -> None:
         "fault.state.v1": {"localizer"},
         "silence.v1": {"responder"},
         "incident.note.v1": {"responder"},
+        "collective.comm.v1": {"collector"},
+        "collective.op.v1": {"collector"},
+        "collective.flow.v1": {"collector"},
+        "collective.hang.v1": {"hangs"},
     }
     for role in PROCESSES:
         read = {n + ".dlq" for n in topics(role, "Read")}
